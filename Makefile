@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# jsii warns on every start that Node 20 has reached its end of life; the CDK still supports it.
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 1
+export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 1
+export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
+
+.PHONY: help setup demo test lint types unit format lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(READY) ## Python environment and CDK CLI (done by every other target)
+
+$(READY): requirements.txt pyproject.toml package-lock.json scripts/setup.sh
+	@scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
+	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
+
+test: $(READY) lint types unit ## everything that CI runs
+
+lint: $(READY) ## ruff and import-linter
+	@ruff check . && ruff format --check .
+	@lint-imports --no-cache
+
+types: $(READY) ## mypy, strict
+	@mypy
+	@mypy app.py examples tests
+
+unit: $(READY) ## all tests, the deployed stack on the local AWS included
+	@pytest
+
+format: $(READY) ## ruff's formatter and its safe fixes
+	@ruff format . && ruff check --fix .
+
+lock: ## write requirements.txt anew from pyproject.toml
+	@scripts/lock.sh
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) node_modules cdk.out build dist .mypy_cache .ruff_cache .hypothesis
