@@ -1,0 +1,97 @@
+"""What the runtime asks of S3: which state a key is in, and the bytes of exactly one version."""
+
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.errors import ObjectGone
+from intake_ledger.states import ABSENT, State, StateKind, bare_etag, real_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from botocore.response import StreamingBody
+    from mypy_boto3_s3 import S3Client
+
+_GONE = frozenset({"404", "405", "412", "NoSuchKey", "NoSuchVersion", "MethodNotAllowed", "PreconditionFailed"})
+
+
+class Bucket:
+    """One bucket. The client is made when it is first needed: most invocations of a consumer never look."""
+
+    def __init__(self, make_client: "Callable[[], S3Client]", name: str, owner: str | None = None) -> None:
+        self._make_client = make_client
+        self.name = name
+        self._common: dict[str, Any] = {"Bucket": name} | ({"ExpectedBucketOwner": owner} if owner else {})
+
+    @cached_property
+    def _client(self) -> "S3Client":
+        return self._make_client()
+
+    def look(self, key: str) -> State:
+        """The state that S3 shows for the key now; S3 is strongly consistent. Raises ClientError when S3 cannot say.
+
+        A delete marker's `created_at` is unknown here; see `created_at`.
+        """
+        try:
+            head = self._client.head_object(**self._common, Key=key)
+        except ClientError as error:
+            # Without s3:ListBucket S3 would answer 403 for a missing object: that is an error, not an absence.
+            if _status(error) != 404:
+                raise
+            headers = _headers(error)
+            if headers.get("x-amz-delete-marker") == "true":
+                return State(StateKind.MARKER, real_version(headers.get("x-amz-version-id")))
+            return ABSENT
+        return State(
+            StateKind.OBJECT,
+            real_version(head.get("VersionId")),
+            bare_etag(head["ETag"]),
+            head["ContentLength"],
+            _ms(head["LastModified"]),
+        )
+
+    def created_at(self, key: str, marker: State) -> int | None:
+        """When the delete marker was made, in epoch milliseconds; None where S3 does not say."""
+        if marker.version_id is None:
+            return None
+        try:
+            self._client.head_object(**self._common, Key=key, VersionId=marker.version_id)
+        except ClientError as error:
+            # S3 answers 405 for a delete marker, with its Last-Modified.
+            modified = _headers(error).get("last-modified")
+            return _ms(parsedate_to_datetime(modified)) if modified else None
+        return None
+
+    def open(self, key: str, state: State) -> "StreamingBody":
+        """A stream of exactly this version; without versions, of exactly these bytes (by ETag).
+
+        Raises:
+            ObjectGone: The version is not there any more.
+            ClientError: S3 refuses for any other reason.
+
+        """
+        if state.removed:
+            raise ObjectGone(f"{key} is removed: there is nothing to open")
+        which: dict[str, Any] = {"VersionId": state.version_id} if state.version_id else {"IfMatch": f'"{state.etag}"'}
+        try:
+            return self._client.get_object(**self._common, Key=key, **which)["Body"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _GONE:
+                raise ObjectGone(f"{key}: S3 no longer holds {state.identity}") from error
+            raise
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
+
+
+def _headers(error: ClientError) -> dict[str, str]:
+    return error.response["ResponseMetadata"].get("HTTPHeaders", {})
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

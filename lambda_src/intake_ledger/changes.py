@@ -1,0 +1,308 @@
+"""Messages in, changes out: every shape in which somebody may tell us that an object was created or removed.
+
+Understood are S3 notifications (whose keys are form-encoded), EventBridge's S3 events (whose keys are raw), either
+inside an SNS envelope, and the pipeline's own messages. A message is only ever a wake-up call: nothing is decided here.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+from urllib.parse import unquote_plus
+
+from intake_ledger import sequencer
+from intake_ledger.states import State, StateKind, bare_etag, real_version
+
+OWN_MESSAGE = "intakeLedger"
+"""The only top-level name in the pipeline's own messages."""
+
+
+class Origin(StrEnum):
+    """Who sent the message."""
+
+    S3 = "s3"
+    EVENTBRIDGE = "eventbridge"
+    AUDIT = "audit"
+    REPROCESS = "reprocess"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One report that an object was created or removed."""
+
+    bucket: str
+    key: str
+    origin: Origin
+    event_name: str
+    body: str
+    """This one report as a message body of its own, for the dead-letter queue: it can be sent again as it is."""
+    state: State | None = None
+    """The state that the report names; None when it names none, so that it merely wakes."""
+    vouched: bool = False
+    """Whether the sender reports this state as new, so that a key never seen may be claimed without asking S3 first."""
+    sequencer: str | None = None
+    event_time: int | None = None
+    """Epoch milliseconds; only ever used for a message's age."""
+    reprocess_id: str | None = None
+    """A ULID: greater means asked for later."""
+    rejected_fence: int | None = None
+    """The mark on a copy from the dead-letter queue: the fence of the rejection that it belongs to."""
+
+    @property
+    def identity(self) -> str | None:
+        """The identity of the state that the report names, if it names one."""
+        return self.state.identity if self.state else None
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether a person sent this: to reprocess, or by moving a copy back from the dead-letter queue."""
+        return self.reprocess_id is not None or self.rejected_fence is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A message that asks for nothing, such as S3's test event."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unparseable:
+    """A message, or one record of it, that is none of the shapes above."""
+
+    why: str
+    body: str
+
+
+Parsed = Change | Ignored | Unparseable
+
+
+class _MalformedError(Exception):
+    """The text says what was expected and what was found."""
+
+
+def parse_message(body: str, *, rejected_fence: int | None = None) -> list[Parsed]:
+    """Everything that one message says. Never raises: what cannot be understood comes back as `Unparseable`.
+
+    `rejected_fence` is the message attribute of that name; a copy from the dead-letter queue carries it.
+    """
+    try:
+        content = _json_object(body)
+        if content.get("Type") == "Notification" and isinstance(content.get("Message"), str):
+            inner = content["Message"]
+            parsed = _parse(_json_object(inner), inner)
+        else:
+            parsed = _parse(content, body)
+    except _MalformedError as problem:
+        return [Unparseable(str(problem), body)]
+    return [replace(one, rejected_fence=rejected_fence) if isinstance(one, Change) else one for one in parsed]
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise _MalformedError(f"not JSON: {problem}") from None
+    if not isinstance(content, dict):
+        raise _MalformedError(f"not a JSON object but {type(content).__name__}")
+    return content
+
+
+def _parse(content: dict[str, Any], body: str) -> list[Parsed]:
+    if OWN_MESSAGE in content:
+        return [_own(content[OWN_MESSAGE], body)]
+    if content.get("Event") == "s3:TestEvent":
+        return [Ignored("S3's test event")]
+    if content.get("source") == "aws.s3":
+        return [_eventbridge(content, body)]
+    records = content.get("Records")
+    if not isinstance(records, list):
+        raise _MalformedError("neither an S3 notification nor an EventBridge S3 event: no Records, no source aws.s3")
+    parsed: list[Parsed] = []
+    for record in records:
+        one_body = body if len(records) == 1 else json.dumps({"Records": [record]})
+        try:
+            parsed.append(_s3(record, one_body))
+        except _MalformedError as problem:
+            parsed.append(Unparseable(str(problem), one_body))
+    return parsed or [Ignored("an S3 notification without records")]
+
+
+def _s3(record: object, body: str) -> Change | Ignored:
+    source, name = _get(record, "eventSource", str), _get(record, "eventName", str)
+    if source != "aws:s3":
+        raise _MalformedError(f"eventSource is {source!r}, expected 'aws:s3'")
+    version = _get(record, "eventVersion", str)
+    if version.split(".")[0] != "2":
+        raise _MalformedError(f"eventVersion is {version!r}, this release understands 2.x")
+    # AWS writes `ObjectCreated:Put`; some clients keep the `s3:` of the subscription.
+    name = name.removeprefix("s3:")
+    bucket = _text(_get(record, "s3", dict), "bucket", "name")
+    item = _get(_get(record, "s3", dict), "object", dict)
+    try:
+        key = _valid_key(unquote_plus(_get(item, "key", str), errors="strict"))
+    except UnicodeDecodeError as problem:
+        raise _MalformedError(f"the object's key is not form-encoded UTF-8: {problem}") from None
+    return _change(
+        Change(
+            bucket=bucket,
+            key=key,
+            origin=Origin.S3,
+            event_name=name,
+            body=body,
+            sequencer=sequencer.normalise(item.get("sequencer")),
+            event_time=_epoch_ms(_get(record, "eventTime", str)),
+        ),
+        what=name,
+        version_id=real_version(_optional(item, "versionId", str)),
+        etag=bare_etag(_optional(item, "eTag", str)),
+        size=_optional(item, "size", int),
+    )
+
+
+def _eventbridge(content: dict[str, Any], body: str) -> Change | Ignored:
+    kind, detail = _get(content, "detail-type", str), _get(content, "detail", dict)
+    item = _get(detail, "object", dict)
+    reason = _optional(detail, "reason", str) or ""
+    lifecycle = reason == "Lifecycle Expiration"
+    if kind == "Object Created":
+        what = f"ObjectCreated:{reason}"
+    elif kind == "Object Deleted":
+        marker = _optional(detail, "deletion-type", str) == "Delete Marker Created"
+        what = ("LifecycleExpiration:" if lifecycle else "ObjectRemoved:") + (
+            "DeleteMarkerCreated" if marker else "Delete"
+        )
+    else:
+        return Ignored(f"{kind} changes no content")
+    change = _change(
+        Change(
+            bucket=_text(detail, "bucket", "name"),
+            key=_valid_key(_get(item, "key", str)),
+            origin=Origin.EVENTBRIDGE,
+            event_name=what,
+            body=body,
+            sequencer=sequencer.normalise(item.get("sequencer")),
+            event_time=_epoch_ms(_get(content, "time", str)),
+        ),
+        what=what,
+        version_id=real_version(_optional(item, "version-id", str)),
+        etag=bare_etag(_optional(item, "etag", str)),
+        size=_optional(item, "size", int),
+    )
+    # Whether a missing version id means "no versions" or "not told" cannot be seen here: S3 has to be asked.
+    if isinstance(change, Change) and change.state and change.state.version_id is None:
+        return replace(change, vouched=False)
+    return change
+
+
+def _change(
+    change: Change, *, what: str, version_id: str | None, etag: str | None, size: int | None
+) -> Change | Ignored:
+    """The change with the state that an event of this name reports."""
+    family, _, detail = what.partition(":")
+    if family == "ObjectCreated":
+        if etag is None and version_id is None:
+            raise _MalformedError("a creation with neither versionId nor eTag cannot be identified")
+        state = State(StateKind.OBJECT, version_id, etag, size, change.event_time)
+        return replace(change, state=state, vouched=True)
+    if family not in ("ObjectRemoved", "LifecycleExpiration"):
+        return Ignored(f"{what} changes no content")
+    if detail == "DeleteMarkerCreated":
+        state = State(StateKind.MARKER, version_id, None, None, change.event_time)
+        # A lifecycle event comes without a sequencer and as late as S3 likes.
+        return replace(change, state=state, vouched=family == "ObjectRemoved" and version_id is not None)
+    if version_id is None:
+        return change
+    return replace(change, state=State(StateKind.DELETED, version_id, None, None, change.event_time))
+
+
+def own_message(
+    origin: Origin, bucket: str, key: str, state: State | None = None, *, reprocess_id: str | None = None
+) -> str:
+    """The body of a message that wakes the consumer for a key, naming the state that the sender saw."""
+    content: dict[str, Any] = {"kind": origin.value, "bucket": bucket, "key": key}
+    if state is not None:
+        content["state"] = state.kind.value
+        content |= {
+            "versionId": state.version_id,
+            "etag": state.etag,
+            "size": state.size,
+            "createdAt": state.created_at,
+        }
+    content["reprocessId"] = reprocess_id
+    return json.dumps({OWN_MESSAGE: {name: value for name, value in content.items() if value is not None}})
+
+
+def _own(content: object, body: str) -> Change:
+    kind = _get(content, "kind", str)
+    if kind not in (Origin.AUDIT, Origin.REPROCESS):
+        raise _MalformedError(f"kind of our own message is {kind!r}, expected 'audit' or 'reprocess'")
+    bucket, key, reprocess_id = _get(content, "bucket", str), _valid_key(_get(content, "key", str)), None
+    if kind == Origin.REPROCESS:
+        reprocess_id = _get(content, "reprocessId", str)
+    named = _optional(content, "state", str)
+    state = None
+    if named is not None:
+        if named not in StateKind:
+            raise _MalformedError(f"state is {named!r}, expected one of {', '.join(StateKind)}")
+        state = State(
+            StateKind(named),
+            real_version(_optional(content, "versionId", str)),
+            bare_etag(_optional(content, "etag", str)),
+            _optional(content, "size", int),
+            _optional(content, "createdAt", int),
+        )
+    return Change(
+        bucket,
+        key,
+        Origin(kind),
+        event_name=f"IntakeLedger:{kind.title()}",
+        body=body,
+        state=state,
+        reprocess_id=reprocess_id,
+    )
+
+
+def _get[T](content: object, name: str, expected: type[T]) -> T:
+    if not isinstance(content, Mapping):
+        raise _MalformedError(f"expected an object with {name!r}, got {type(content).__name__}")
+    value = content.get(name)
+    if not isinstance(value, expected):
+        raise _MalformedError(
+            f"{name} is {'missing' if value is None else f'{type(value).__name__}, expected {expected.__name__}'}"
+        )
+    return value
+
+
+def _optional[T](content: object, name: str, expected: type[T]) -> T | None:
+    return None if isinstance(content, Mapping) and content.get(name) is None else _get(content, name, expected)
+
+
+def _valid_key(key: str) -> str:
+    """The key, which S3 limits to 1 to 1,024 bytes of UTF-8; anything else was never a key."""
+    try:
+        length = len(key.encode())
+    except UnicodeEncodeError as problem:
+        raise _MalformedError(f"the object's key is not valid Unicode: {problem.reason}") from None
+    if not 1 <= length <= 1024:
+        raise _MalformedError(f"the object's key has {length} bytes, S3 allows 1 to 1,024")
+    return key
+
+
+def _text(content: dict[str, Any], *path: str) -> str:
+    for name in path[:-1]:
+        content = _get(content, name, dict)
+    value = _get(content, path[-1], str)
+    if not value:
+        raise _MalformedError(f"{'.'.join(path)} is empty")
+    return value
+
+
+def _epoch_ms(time: str) -> int:
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        raise _MalformedError(f"time is {time!r}, expected ISO 8601") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

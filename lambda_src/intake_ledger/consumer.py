@@ -1,0 +1,287 @@
+"""The Lambda function behind the queue: whatever arrives and whatever breaks, no message is lost.
+
+One record at a time, claimed just before it is processed. A message is acknowledged only when all that it says has come
+to an end in the ledger; everything else goes back to the queue, with a delay that fits the reason.
+"""
+
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, cast
+from urllib.parse import quote
+
+import boto3
+from botocore.config import Config
+
+from intake_ledger.bucket import Bucket
+from intake_ledger.changes import Change, Ignored, Parsed, Unparseable, parse_message
+from intake_ledger.deadlines import Overrun, deadline
+from intake_ledger.errors import Fenced, ObjectGone, Unprocessable
+from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.processing import Processor, commit_identity, load_processor, object_change
+from intake_ledger.queues import Queues
+from intake_ledger.rows import Ordering, Row
+from intake_ledger.settings import ConsumerSettings, consumer_settings
+from intake_ledger.table import LedgerTable
+from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.verdicts import Policy, Verdict
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+RESERVE_SECONDS = 3.0
+"""What a claim, a commit and the answer to Lambda may take on top of the processor's own time."""
+BUSY_JITTER_SECONDS = 5.0
+_REJUDGE_GONE = 2
+"""How often a vanished version is judged anew within one delivery, before the message takes its turn in the queue."""
+
+
+class LambdaContext(Protocol):
+    """The part of Lambda's context that is used."""
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """Give the message back, to be delivered again after so many seconds."""
+
+    seconds: float
+
+
+class Consumer:
+    """Handles batches of SQS messages. `clock` gives epoch milliseconds, `jitter` a number from 0 to 1."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        ledger: Ledger,
+        bucket: Bucket,
+        queues: Queues,
+        processor: Processor,
+        *,
+        telemetry: Telemetry,
+        clock: Callable[[], int],
+        jitter: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._bucket = bucket
+        self._queues = queues
+        self._processor = processor
+        self._telemetry = telemetry
+        self._clock = clock
+        self._jitter = jitter
+
+    def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
+        """Process one batch; the answer names the messages that Lambda must not delete."""
+        failures = []
+        # What failed before goes last: a sick message must not take the time of the healthy ones.
+        for message in sorted(event["Records"], key=lambda one: _receives(one) > 1):
+            later = self._message(message, context)
+            if later is not None:
+                failures.append({"itemIdentifier": message["messageId"]})
+                self._delay(message, later.seconds)
+        self._telemetry.flush()
+        return {"batchItemFailures": failures}
+
+    def _message(self, message: Mapping[str, Any], context: LambdaContext) -> _Later | None:
+        """None when all that the message says has come to an end."""
+        try:
+            delays = [
+                later.seconds
+                for one in parse_message(message["body"], rejected_fence=_rejected_fence(message))
+                if (later := self._one(one, message, context)) is not None
+            ]
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
+            self._telemetry.troubled("the message could not be handled", message["messageId"], error)
+            return _Later(self._backoff(_receives(message)))
+        return _Later(min(delays)) if delays else None
+
+    def _one(self, parsed: Parsed, message: Mapping[str, Any], context: LambdaContext) -> _Later | None:
+        if isinstance(parsed, Ignored):
+            self._telemetry.ignored(parsed.why)
+            return None
+        if isinstance(parsed, Change) and parsed.bucket != self._settings.bucket:
+            parsed = Unparseable(
+                f"the event is about bucket {parsed.bucket!r}, this pipeline's is {self._settings.bucket!r}",
+                parsed.body,
+            )
+        if isinstance(parsed, Unparseable):
+            attributes = {"reason": parsed.why, "pipeline": self._settings.pipeline}
+            self._queues.dead_letter(parsed.body, attributes)
+            self._telemetry.unparseable(parsed.why, message["messageId"])
+            return None
+        for _ in range(_REJUDGE_GONE):
+            if (
+                context.get_remaining_time_in_millis() / 1000
+                < self._settings.processing_timeout_seconds + RESERVE_SECONDS
+            ):
+                return _Later(0)
+            gone = self._judge(parsed, context)
+            if not isinstance(gone, _Gone):
+                return gone
+        return _Later(self._backoff(1))
+
+    def _judge(self, change: Change, context: LambdaContext) -> "_Later | _Gone | None":
+        lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
+        [answer] = self._ledger.claim([change], lease_ms=lease_ms)
+        self._telemetry.decided(change, answer, now=self._clock())
+        if answer.claim is not None:
+            return self._process(answer.claim)
+        if answer.verdict is Verdict.BUSY:
+            return _Later(self._until_free(answer.row))
+        if answer.verdict is Verdict.EXHAUSTED and answer.row is not None:
+            return self._exhaust(change, answer, answer.row)
+        return None
+
+    def _process(self, claim: Claim) -> "_Later | _Gone | None":
+        started = self._clock()
+        try:
+            ending = self._attempt(claim, started)
+        except Fenced as fenced:
+            ending = Outcome.FENCED, str(fenced)
+        outcome, why = ending
+        self._telemetry.ended(claim, outcome, why, took_ms=self._clock() - started)
+        if outcome is Outcome.GONE:
+            return _Gone() if self._settings.ordering is Ordering.LATEST else None
+        if outcome in (Outcome.COMMITTED, Outcome.REJECTED):
+            return None
+        return _Later(self._backoff(claim.row.attempts))
+
+    def _attempt(self, claim: Claim, started: int) -> tuple[Outcome, str | None]:
+        """Run the processor on the claim and write into the ledger how it ended."""
+        limit = self._settings.processing_timeout_seconds
+        change = object_change(
+            claim.change,
+            claim.state,
+            claim.row,
+            pipeline=self._settings.pipeline,
+            remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
+            open_object=lambda: cast("BinaryIO", self._bucket.open(claim.change.key, claim.state)),
+        )
+        try:
+            with deadline(limit):
+                returned = self._processor(change)
+            commit = commit_identity(returned)
+        except Unprocessable as verdict:
+            return self._reject(claim, str(verdict) or "the processor gave no reason")
+        except ObjectGone as gone:
+            return self._gone(claim, str(gone))
+        except Overrun:
+            return self._fail(claim, f"the processor ran longer than its {limit} s and was interrupted")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a team's code may raise anything
+            return self._fail(claim, f"{type(error).__name__}: {error}")
+        self._ledger.commit(claim, commit)
+        return Outcome.COMMITTED, None
+
+    def _gone(self, claim: Claim, why: str) -> tuple[Outcome, str]:
+        if self._settings.ordering is Ordering.EVERY_VERSION:
+            # A version that is deleted for good never comes back: there is nothing left to do for its row.
+            self._ledger.commit(claim, None, reason=why)
+        else:
+            self._ledger.fail(claim, why)
+        return Outcome.GONE, why
+
+    def _fail(self, claim: Claim, reason: str) -> tuple[Outcome, str]:
+        if claim.row.attempts >= self._settings.max_attempts:
+            return self._reject(claim, reason)
+        self._ledger.fail(claim, reason)
+        return Outcome.FAILED, reason
+
+    def _reject(self, claim: Claim, reason: str) -> tuple[Outcome, str]:
+        # The copy first: a death in between leaves two copies, never none.
+        self._dead_letter(claim.change, claim.row, reason, claim.row.fence)
+        self._ledger.reject(claim, reason)
+        return Outcome.REJECTED, reason
+
+    def _exhaust(self, change: Change, answer: Answer, seen: Row) -> _Later | None:
+        after = self._ledger.exhausted_row(seen)
+        self._dead_letter(change, after, after.reason or "", after.fence)
+        if not self._ledger.exhaust(answer.key, seen, after):
+            return _Later(0)
+        self._telemetry.exhausted(change, after)
+        return None
+
+    def _dead_letter(self, change: Change, row: Row, reason: str, rejected_fence: int) -> None:
+        self._queues.dead_letter(
+            change.body,
+            {
+                "reason": reason[:1024],
+                "pipeline": self._settings.pipeline,
+                "bucket": change.bucket,
+                "key": quote(change.key),
+                "version_id": row.version_id,
+                "attempts": row.attempts,
+                "first_seen_at": row.first_seen_at,
+                "rejected_fence": rejected_fence,
+            },
+        )
+
+    def _until_free(self, row: Row | None) -> float:
+        rest = ((row.lease_until or 0) - self._clock()) / 1000 if row else 0.0
+        return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS
+
+    def _backoff(self, attempts: int) -> float:
+        """Exponential, from half to the whole of a step: what failed together must not return together."""
+        step = self._settings.min_backoff_seconds * 2.0 ** min(attempts - 1, 30)
+        return min(step, self._settings.max_backoff_seconds) * (0.5 + self._jitter() / 2)
+
+    def _delay(self, message: Mapping[str, Any], seconds: float) -> None:
+        try:
+            self._queues.deliver_later(message["receiptHandle"], seconds)
+        except Exception as error:  # noqa: BLE001 - the message then comes back after the queue's own visibility
+            self._telemetry.troubled("the message's visibility could not be changed", message["messageId"], error)
+
+
+class _Gone:
+    """The claimed version vanished: judge the message again, by what S3 shows now."""
+
+
+def _receives(message: Mapping[str, Any]) -> int:
+    return int(message.get("attributes", {}).get("ApproximateReceiveCount", "1"))
+
+
+def _rejected_fence(message: Mapping[str, Any]) -> int | None:
+    value = message.get("messageAttributes", {}).get("rejected_fence", {}).get("stringValue", "")
+    return int(value) if value.isascii() and value.isdecimal() else None
+
+
+@cache
+def _consumer() -> Consumer:
+    """The consumer of this function, made once per execution environment."""
+    settings = consumer_settings(os.environ)
+    # A claim whose answer was lost is recognised by its owner, so that retries are safe; a call that hangs must not
+    # outlast the time that was left for it.
+    config = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 4})
+    clock = _epoch_ms
+    table = LedgerTable(boto3.client("dynamodb", config=config), settings.table)
+    bucket = Bucket(lambda: boto3.client("s3"), settings.bucket, settings.bucket_owner)
+    policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes)
+    options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.late_after_seconds * 1000)
+    ledger = Ledger(table, bucket, options, clock=clock, new_owner=lambda: secrets.token_hex(8))
+    queues = Queues(lambda: boto3.client("sqs", config=config), settings.queue_url, settings.dlq_url)
+    processor = load_processor(settings.processor)
+    return Consumer(
+        settings,
+        ledger,
+        bucket,
+        queues,
+        processor,
+        telemetry=Telemetry(),
+        clock=clock,
+        jitter=random.SystemRandom().random,
+    )
+
+
+def _epoch_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
+    """Lambda's entry point."""
+    return _consumer().handle(event, context)

@@ -1,0 +1,133 @@
+"""What a processor is given, what it may return, and how it is found."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import BinaryIO, Literal
+
+from intake_ledger.changes import Change
+from intake_ledger.errors import SettingsError
+from intake_ledger.rows import Row
+from intake_ledger.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a processor may return: `identity` is the downstream's own name for the effect, kept in the ledger row.
+
+    At most 256 characters are kept. Returning the bare text, or nothing, is the same without ceremony.
+    """
+
+    identity: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectChange:
+    """One state of one object, claimed for this call of the processor and for nobody else."""
+
+    bucket: str
+    key: str
+    kind: Literal["created", "removed"]
+    """`removed`: the key reads as not found now; there is nothing to open."""
+    version_id: str | None
+    """The version that was claimed (of a delete marker: the marker's). None in a bucket without versions."""
+    etag: str | None
+    size: int | None
+    """Bytes."""
+    event_name: str
+    """Of the message that led here, such as `ObjectCreated:Put` or `IntakeLedger:Audit`: for logs only."""
+    event_time: int | None
+    """Epoch milliseconds, of the same message."""
+    attempt: int
+    """1 for the first."""
+    fence: int
+    """Grows with every claim on this key: a write downstream that is conditional on it cannot undo a later worker's."""
+    idempotency_key: str
+    """The same for every attempt at this state of the key; another when the state comes back, or is reprocessed."""
+    _remaining_seconds: Callable[[], float]
+    _open: Callable[[], BinaryIO]
+
+    @property
+    def remaining_seconds(self) -> float:
+        """How long until the processor is interrupted, in seconds."""
+        return self._remaining_seconds()
+
+    def open(self) -> BinaryIO:
+        """A stream of exactly the version that was claimed, to be read once.
+
+        Raises:
+            ObjectGone: S3 no longer holds it. Let this propagate: what is there now will be brought about instead.
+
+        """
+        return self._open()
+
+
+Processor = Callable[[ObjectChange], Commit | str | None]
+
+
+def object_change(
+    change: Change,
+    state: State,
+    row: Row,
+    *,
+    pipeline: str,
+    remaining_seconds: Callable[[], float],
+    open_object: Callable[[], BinaryIO],
+) -> ObjectChange:
+    """What the processor is told about a claim."""
+    # A state that comes back is another change: `first_seen_at` is kept by retries alone.
+    name = "\n".join((pipeline, change.bucket, change.key, state.identity, str(row.first_seen_at)))
+    return ObjectChange(
+        bucket=change.bucket,
+        key=change.key,
+        kind="removed" if state.removed else "created",
+        version_id=state.version_id,
+        etag=state.etag,
+        size=state.size,
+        event_name=change.event_name,
+        event_time=change.event_time,
+        attempt=row.attempts,
+        fence=row.fence,
+        idempotency_key=hashlib.sha256(name.encode()).hexdigest()[:32],
+        _remaining_seconds=remaining_seconds,
+        _open=open_object,
+    )
+
+
+def commit_identity(returned: object) -> str | None:
+    """The identity in what the processor returned.
+
+    Raises:
+        TypeError: It returned something else than a Commit, a text or nothing.
+
+    """
+    identity = returned.identity if isinstance(returned, Commit) else returned
+    if identity is not None and not isinstance(identity, str):
+        raise TypeError(f"a processor returns a Commit, a text or None, this one returned {type(returned).__name__}")
+    return identity
+
+
+def load_processor(entrypoint: str) -> Processor:
+    """The function that `module:function` names.
+
+    Raises:
+        SettingsError: There is none. Errors of the module itself propagate.
+
+    """
+    module_name, _, function_name = entrypoint.partition(":")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name:
+            raise
+        raise SettingsError(
+            f"the processor {entrypoint!r} was not found: the function's code has no module {module_name!r}"
+        ) from None
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise SettingsError(
+            f"the processor {entrypoint!r} was not found: {module_name} has no function {function_name!r}"
+        )
+    processor: Processor = function
+    return processor

@@ -1,0 +1,144 @@
+"""What the construct tells the functions, by environment variables."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from intake_ledger.errors import SettingsError
+from intake_ledger.rows import Ordering
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """Which keys belong to the pipeline."""
+
+    prefix: str = ""
+    suffix: str = ""
+
+    def matches(self, key: str) -> bool:
+        return key.startswith(self.prefix) and key.endswith(self.suffix)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Common to the consumer and the audit. Durations are in seconds."""
+
+    pipeline: str
+    bucket: str
+    bucket_owner: str | None
+    table: str
+    queue_url: str
+    ordering: Ordering
+    deletes: bool
+    retention_seconds: int
+    clock_skew_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings(Settings):
+    dlq_url: str
+    processor: str
+    processing_timeout_seconds: int
+    max_attempts: int
+    min_backoff_seconds: int
+    max_backoff_seconds: int
+    late_after_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings(Settings):
+    settle_seconds: int
+    look_back_seconds: int
+    budget: int
+    filters: tuple[KeyFilter, ...]
+
+    def wants(self, key: str) -> bool:
+        """Whether the key passes the pipeline's filters."""
+        return not self.filters or any(one.matches(key) for one in self.filters)
+
+
+def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
+    """Read the consumer's settings.
+
+    Raises:
+        SettingsError: A variable is missing or malformed.
+
+    """
+    read = _Reader(environment)
+    return ConsumerSettings(
+        **_common(read),
+        dlq_url=read.text("INTAKE_DLQ_URL"),
+        processor=read.text("INTAKE_PROCESSOR"),
+        processing_timeout_seconds=read.whole("INTAKE_PROCESSING_TIMEOUT_SECONDS", 1),
+        # A worker that dies before it starts may waste one attempt.
+        max_attempts=read.whole("INTAKE_MAX_ATTEMPTS", 2),
+        min_backoff_seconds=read.whole("INTAKE_MIN_BACKOFF_SECONDS", 0),
+        max_backoff_seconds=read.whole("INTAKE_MAX_BACKOFF_SECONDS", 0),
+        late_after_seconds=read.whole("INTAKE_LATE_AFTER_SECONDS", 0),
+    )
+
+
+def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
+    """Read the audit's settings.
+
+    Raises:
+        SettingsError: A variable is missing or malformed.
+
+    """
+    read = _Reader(environment)
+    return AuditSettings(
+        **_common(read),
+        settle_seconds=read.whole("INTAKE_SETTLE_SECONDS", 0),
+        look_back_seconds=read.whole("INTAKE_LOOK_BACK_SECONDS", 1),
+        budget=read.whole("INTAKE_AUDIT_BUDGET", 1),
+        filters=read.filters("INTAKE_FILTERS"),
+    )
+
+
+def _common(read: "_Reader") -> dict[str, Any]:
+    return {
+        "pipeline": read.text("INTAKE_PIPELINE"),
+        "bucket": read.text("INTAKE_BUCKET"),
+        "bucket_owner": read.text("INTAKE_BUCKET_OWNER", "") or None,
+        "table": read.text("INTAKE_TABLE"),
+        "queue_url": read.text("INTAKE_QUEUE_URL"),
+        "ordering": Ordering(read.choice("INTAKE_ORDERING", tuple(Ordering))),
+        "deletes": read.choice("INTAKE_DELETES", ("true", "false")) == "true",
+        "retention_seconds": read.whole("INTAKE_RETENTION_SECONDS", 1),
+        "clock_skew_seconds": read.whole("INTAKE_CLOCK_SKEW_SECONDS", 0),
+    }
+
+
+class _Reader:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._environment.get(name, default)
+        if value is None or (value == "" and default is None):
+            raise SettingsError(
+                f"the environment variable {name} is not set: deploy the construct's own function, or set it"
+            )
+        return value
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        value = self.text(name)
+        if value not in allowed:
+            raise SettingsError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
+        return value
+
+    def whole(self, name: str, least: int) -> int:
+        value = self.text(name)
+        if not value.isascii() or not value.isdecimal() or int(value) < least:
+            raise SettingsError(f"{name} is {value!r}, expected a whole number of at least {least}")
+        return int(value)
+
+    def filters(self, name: str) -> tuple[KeyFilter, ...]:
+        value = self.text(name, "[]")
+        try:
+            return tuple(KeyFilter(**one) for one in json.loads(value))
+        except (TypeError, ValueError) as problem:
+            raise SettingsError(
+                f"{name} is {value!r}, expected a JSON list of prefixes and suffixes: {problem}"
+            ) from None

@@ -1,0 +1,193 @@
+"""The ledger's DynamoDB table: five requests and three conditions, nothing else."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from botocore.exceptions import ClientError
+
+from intake_ledger import rows
+from intake_ledger.rows import Row, RowKey, Status
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+BATCH_GET_KEYS = 100  # DynamoDB's limit of BatchGetItem
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not an error
+    """The condition did not hold; `row` is what stands there instead, None for no row."""
+
+    def __init__(self, row: Row | None) -> None:
+        super().__init__("the row is not the one that was judged")
+        self.row = row
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition expression with its values; names are written `#name` and stand for themselves."""
+
+    expression: str
+    names: tuple[str, ...]
+    values: Mapping[str, Any]
+
+
+NO_ROW = Condition("attribute_not_exists(#status)", ("status",), {})
+"""Nobody has claimed this yet. An audit's mark has no status and is no row."""
+
+
+def still_seen(row: Row, now: int) -> Condition:
+    """The row is the one that was judged, and nobody holds it: the comparison of every swap."""
+    return Condition(
+        "#fence = :seen_fence AND #status = :seen_status"
+        " AND (attribute_not_exists(#lease_until) OR #lease_until <= :now)",
+        ("fence", "status", "lease_until"),
+        {":seen_fence": row.fence, ":seen_status": row.status, ":now": now},
+    )
+
+
+def still_held(row: Row) -> Condition:
+    """The claim is still this attempt's: the fence that every outcome has to pass."""
+    return Condition(
+        "#fence = :own_fence AND #owner = :own_owner AND #status = :processing",
+        ("fence", "owner", "status"),
+        {":own_fence": row.fence, ":own_owner": row.owner, ":processing": Status.PROCESSING},
+    )
+
+
+class LedgerTable:
+    """Typed access to the rows. Raises botocore's ClientError for everything but a refused condition."""
+
+    def __init__(self, client: "DynamoDBClient", name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def insert(self, key: RowKey, row: Row) -> None:
+        """Write a row where there is none.
+
+        Raises:
+            Refused: There is one.
+
+        """
+        self._conditionally(
+            self._client.put_item,
+            NO_ROW,
+            {},
+            Item={**_key(key), **{n: _typed(v) for n, v in rows.attributes(row).items()}},
+        )
+
+    def update(self, key: RowKey, before: Row, after: Row, condition: Condition) -> None:
+        """Write what differs between the two rows; attributes that this release does not know stay.
+
+        Raises:
+            Refused: The condition does not hold.
+
+        """
+        old, new = rows.attributes(before), rows.attributes(after)
+        changed = {name: value for name, value in new.items() if old.get(name) != value}
+        gone = [name for name in old if name not in new]
+        expression = "SET " + ", ".join(f"#{name} = :{name}" for name in changed)
+        if gone:
+            expression += " REMOVE " + ", ".join(f"#{name}" for name in gone)
+        self._conditionally(
+            self._client.update_item,
+            condition,
+            {f":{name}": value for name, value in changed.items()},
+            (*changed, *gone),
+            Key=_key(key),
+            UpdateExpression=expression,
+        )
+
+    def delete(self, key: RowKey, condition: Condition) -> None:
+        """Remove the row.
+
+        Raises:
+            Refused: The condition does not hold.
+
+        """
+        self._conditionally(self._client.delete_item, condition, {}, Key=_key(key))
+
+    def get(self, key: RowKey) -> Row | None:
+        """The row as it is now, read consistently."""
+        answer = self._client.get_item(TableName=self._name, Key=_key(key), ConsistentRead=True)
+        return rows.from_attributes(plain(answer.get("Item", {})))
+
+    def get_items(self, keys: Sequence[RowKey]) -> dict[RowKey, dict[str, Any]]:
+        """Those of at most 100 items that exist, read consistently; an audit's mark is an item too."""
+        request: Any = {self._name: {"Keys": [_key(key) for key in keys], "ConsistentRead": True}}
+        found: dict[RowKey, dict[str, Any]] = {}
+        while request:
+            answer = self._client.batch_get_item(RequestItems=request)
+            for item in answer["Responses"].get(self._name, ()):
+                content = plain(item)
+                found[RowKey(content["pk"], content["sk"])] = content
+            request = answer.get("UnprocessedKeys")
+        return found
+
+    def mark(self, key: RowKey, marks: Mapping[str, Any], condition: Condition) -> None:
+        """Set attributes that are not part of a row's protocol state.
+
+        Raises:
+            Refused: The condition does not hold.
+
+        """
+        expression = "SET " + ", ".join(f"#{name} = :{name}" for name in marks)
+        self._conditionally(
+            self._client.update_item,
+            condition,
+            {f":{name}": value for name, value in marks.items()},
+            tuple(marks),
+            Key=_key(key),
+            UpdateExpression=expression,
+        )
+
+    def scan(self, sort_key: str) -> Iterable[list[tuple[RowKey, dict[str, Any]]]]:
+        """All rows with this sort key, a page at a time."""
+        pages = self._client.get_paginator("scan").paginate(
+            TableName=self._name,
+            FilterExpression="#sk = :sk",
+            ExpressionAttributeNames={"#sk": "sk"},
+            ExpressionAttributeValues={":sk": {"S": sort_key}},
+        )
+        for page in pages:
+            contents = [plain(item) for item in page["Items"]]
+            yield [(RowKey(content["pk"], content["sk"]), content) for content in contents]
+
+    def _conditionally(
+        self, request: Any, condition: Condition, values: Mapping[str, Any], names: Iterable[str] = (), **arguments: Any
+    ) -> None:
+        placeholders = {f"#{name}": name for name in (*condition.names, *names)}
+        typed = {name: _typed(value) for name, value in (*condition.values.items(), *values.items())}
+        if typed:
+            arguments["ExpressionAttributeValues"] = typed
+        try:
+            request(
+                TableName=self._name,
+                ConditionExpression=condition.expression,
+                ExpressionAttributeNames=placeholders,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                **arguments,
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            raise Refused(rows.from_attributes(plain(cast("dict[str, Any]", error.response).get("Item", {})))) from None
+
+
+def _key(key: RowKey) -> dict[str, Any]:
+    return {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
+
+
+def _typed(value: Any) -> Any:
+    return {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
+
+
+def plain(item: Mapping[str, Any]) -> dict[str, Any]:
+    """DynamoDB's typed attributes as text and whole numbers, which is all that the ledger stores."""
+    content = {}
+    for name, typed in item.items():
+        if "S" in typed:
+            content[name] = typed["S"]
+        elif "N" in typed:
+            content[name] = int(typed["N"])
+    return content

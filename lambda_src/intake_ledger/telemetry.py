@@ -1,0 +1,85 @@
+"""One structured log line and one metric per decision, by Powertools. No object content, no secrets."""
+
+from enum import StrEnum
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from intake_ledger.changes import Change
+from intake_ledger.ledger import Answer, Claim
+from intake_ledger.rows import Row
+
+
+class Outcome(StrEnum):
+    """What became of an accepted claim."""
+
+    COMMITTED = "Committed"
+    FAILED = "Failed"
+    REJECTED = "Rejected"
+    FENCED = "Fenced"
+    GONE = "Gone"
+
+
+class Telemetry:
+    """The consumer's voice."""
+
+    def __init__(self) -> None:
+        self._logger = Logger()
+        self._metrics = Metrics()
+
+    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+        """The ledger has answered a change."""
+        row = answer.claim.row if answer.claim else answer.row
+        self._count(answer.verdict.title())
+        lag_ms = None if change.event_time is None else now - change.event_time
+        said = {"verdict": answer.verdict, "why": answer.why, "lag_ms": lag_ms}
+        self._logger.info("verdict", extra=_names(change) | said | _standing(row))
+
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None:
+        """An accepted claim has come to an end."""
+        self._count(outcome.value)
+        say = self._logger.info if outcome is Outcome.COMMITTED else self._logger.warning
+        # What was processed is the state that S3 showed, which need not be the message's.
+        said = {"version_id": claim.state.version_id, "why": why, "took_ms": took_ms}
+        say(outcome.lower(), extra=_names(claim.change) | said | _standing(claim.row))
+
+    def exhausted(self, change: Change, row: Row) -> None:
+        """Attempts that never came back were rejected in their place."""
+        self._count(Outcome.REJECTED.value)
+        self._logger.warning("rejected", extra=_names(change) | {"why": row.reason} | _standing(row))
+
+    def unparseable(self, why: str, message_id: str) -> None:
+        """A message was none of ours; it is in the dead-letter queue."""
+        self._count("Unparseable")
+        self._logger.error("unparseable", extra={"why": why, "message_id": message_id})
+
+    def ignored(self, why: str) -> None:
+        """A message asked for nothing."""
+        self._logger.info("ignored", extra={"why": why})
+
+    def troubled(self, what: str, message_id: str, error: Exception) -> None:
+        """AWS did not answer, or there is a bug of ours. The message will come again."""
+        self._count("Troubled")
+        self._logger.error(what, exc_info=error, extra={"message_id": message_id})
+
+    def flush(self) -> None:
+        """Write the metrics of this invocation."""
+        if self._metrics.metric_set:
+            self._metrics.flush_metrics()
+
+    def _count(self, name: str) -> None:
+        self._metrics.add_metric(name, unit=MetricUnit.Count, value=1)
+
+
+def _names(change: Change) -> dict[str, object]:
+    return {
+        "bucket": change.bucket,
+        "key": change.key,
+        "version_id": change.state.version_id if change.state else None,
+        "sequencer": change.sequencer,
+        "event_name": change.event_name,
+    }
+
+
+def _standing(row: Row | None) -> dict[str, object]:
+    return {"attempt": row.attempts, "round": row.rounds, "fence": row.fence} if row else {}
