@@ -1,1 +1,29 @@
-"""CDK constructs."""
+"""S3 intake as one CDK construct: every uploaded file takes effect exactly as often as it should.
+
+    from cdk_intake_ledger import IntakePipeline, Processor
+
+    invoices = IntakePipeline(self, "Invoices",
+        processor=Processor.from_asset("processors/invoices", entrypoint="invoices:process"))
+    invoices.grant_put(partner_role)
+
+What is named here is what this library promises to keep; everything else is its own business. The processor's side is the
+package `intake_ledger`, which knows nothing of the CDK.
+"""
+
+from cdk_intake_ledger.errors import IntakeConfigurationError
+from cdk_intake_ledger.ledger import IntakeLedger
+from cdk_intake_ledger.options import AuditOptions, Ordering, RetryOptions
+from cdk_intake_ledger.pipeline import IntakePipeline
+from cdk_intake_ledger.processor import Processor
+from cdk_intake_ledger.queue import IntakeQueue
+
+__all__ = [
+    "AuditOptions",
+    "IntakeConfigurationError",
+    "IntakeLedger",
+    "IntakePipeline",
+    "IntakeQueue",
+    "Ordering",
+    "Processor",
+    "RetryOptions",
+]

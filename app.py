@@ -1,0 +1,80 @@
+"""A complete example, to be copied: a catalogue of API models, kept in step with the files in a bucket.
+
+`cdk deploy` it, upload `models/<service>/service-2.json.gz` files, and look at the table.
+"""
+
+from pathlib import Path
+
+from aws_cdk import App, CfnOutput, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
+
+ROOT = Path(__file__).parent
+
+
+class CatalogueStack(Stack):
+    """Files arrive in the pipeline's bucket, the processor keeps one row for each service in a table of its own.
+
+    The options are the pipeline's, with its defaults when omitted.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        processing_timeout: Duration | None = None,
+        clock_skew: Duration | None = None,
+        retry: RetryOptions | None = None,
+        audit: AuditOptions | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        env: Environment | None = None,
+    ) -> None:
+        super().__init__(scope, id, env=env)
+        self.catalogue = dynamodb.Table(
+            self,
+            "Catalogue",
+            partition_key=dynamodb.Attribute(name="service", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=removal_policy,
+        )
+        self.models = IntakePipeline(
+            self,
+            "Models",
+            processor=self.processor(),
+            filters=[s3.NotificationKeyFilter(suffix=".json.gz")],
+            deletes=True,
+            processing_timeout=processing_timeout,
+            clock_skew=clock_skew,
+            retry=retry,
+            audit=audit,
+            removal_policy=removal_policy,
+        )
+        self.catalogue.grant(
+            self.models, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"
+        )
+
+        CfnOutput(self, "BucketName", value=self.models.bucket.bucket_name)
+        CfnOutput(self, "QueueUrl", value=self.models.queue.queue_url)
+        CfnOutput(self, "DeadLetterQueueUrl", value=self.models.dead_letter_queue.queue_url)
+        CfnOutput(self, "LedgerTable", value=self.models.table.table_name)
+        CfnOutput(self, "ConsumerFunction", value=self.models.consumer_function.function_name)
+        CfnOutput(self, "AuditFunction", value=self.models.audit_function.function_name)
+        CfnOutput(self, "CatalogueTable", value=self.catalogue.table_name)
+
+    def processor(self) -> Processor:
+        """What is called for each change; a stack that extends this one may put another in its place."""
+        return Processor.from_asset(
+            ROOT / "examples" / "catalogue",
+            entrypoint="catalogue:process",
+            environment={"CATALOGUE_TABLE": self.catalogue.table_name},
+        )
+
+
+if __name__ == "__main__":
+    app = App()
+    CatalogueStack(app, "Catalogue")
+    app.synth()

@@ -1,0 +1,87 @@
+"""The function that finds what S3 never told anyone about."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from constructs import Construct
+
+from cdk_intake_ledger.filters import KeyFilter
+from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
+from cdk_intake_ledger.options import AuditOptions
+
+# All of it is in the layer; Lambda wants some code beside it.
+CODE = "from intake_ledger.audit import handler\n"
+
+
+class IntakeAudit(Construct):
+    """The audit with its role, log group and schedule."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        placement: Placement,
+        wiring: Wiring,
+        options: AuditOptions,
+        filters: Sequence[KeyFilter],
+    ) -> None:
+        super().__init__(scope, id)
+        wanted = [dict(item.parts()) for item in filters]
+        self.function, self.role = intake_function(
+            self,
+            placement=placement,
+            description=f"Intake ledger, audit of {wiring.name}",
+            code=lambda_.Code.from_inline(CODE),
+            handler="index.handler",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            memory_size=512,
+            timeout=Duration.minutes(15),
+            environment=wiring.environment()
+            | {
+                "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
+                "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
+                "INTAKE_AUDIT_BUDGET": in_text(options.budget),
+                # A filter that matches every key is none.
+                "INTAKE_FILTERS": Stack.of(self).to_json_string(wanted if all(wanted) else []),
+            },
+        )
+        wiring.allow(
+            self.role,
+            bucket=["s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"],
+            table=["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"],
+            queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
+        )
+        self._schedule(options.interval)
+
+    def _schedule(self, interval: Duration) -> None:
+        role = iam.Role(
+            self,
+            "ScheduleRole",
+            assumed_by=iam.ServicePrincipal(
+                "scheduler.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
+            ),
+        )
+        role.add_to_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn])
+        )
+        minutes = int(interval.to_minutes())
+        schedule = scheduler.CfnSchedule(
+            self,
+            "Schedule",
+            schedule_expression=f"rate({minutes} minute{'' if minutes == 1 else 's'})",
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=self.function.function_arn,
+                role_arn=role.role_arn,
+                # The next run finds what this one missed; a repeated one would work beside it.
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
+            ),
+        )
+        schedule.node.add_dependency(role)
+        # Lambda's own repetition of an asynchronous call that failed, for the same reason.
+        self.function.configure_async_invoke(retry_attempts=0)

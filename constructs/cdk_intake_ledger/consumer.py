@@ -1,0 +1,87 @@
+"""The function that S3's messages wake up."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
+from cdk_intake_ledger.options import RetryOptions
+from cdk_intake_ledger.processor import Processor
+from cdk_intake_ledger.rules import FUNCTION_MARGIN
+
+HANDLER = "intake_ledger.consumer.handler"
+
+LATE_AFTER = 6 * 3_600
+"""Seconds after which an event counts as late, and the ledger looks before it claims. The longest gap between two copies of one
+event that was ever reported is 22,162 seconds; a late event costs a read more, never a wrong decision."""
+
+
+class IntakeConsumer(Construct):
+    """The consumer with its role, log group and event source."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        placement: Placement,
+        wiring: Wiring,
+        processor: Processor,
+        processing_timeout: Duration,
+        retry: RetryOptions,
+        batch_size: int,
+        max_batching_window: Duration | None,
+        max_concurrency: int | None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.function, self.role = intake_function(
+            self,
+            placement=placement,
+            description=f"Intake ledger, consumer of {wiring.name}",
+            code=processor.code,
+            handler=HANDLER,
+            runtime=processor.runtime,
+            architecture=processor.architecture,
+            memory_size=processor.memory_size,
+            timeout=Duration.seconds(processing_timeout.to_seconds() + FUNCTION_MARGIN),
+            environment=wiring.environment()
+            | {
+                "INTAKE_DLQ_URL": wiring.queue.dead_letter_queue.queue_url,
+                "INTAKE_PROCESSOR": processor.entrypoint,
+                "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
+                "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
+                "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
+                "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
+                "INTAKE_LATE_AFTER_SECONDS": in_text(LATE_AFTER),
+            }
+            | processor.environment,
+            layers=processor.layers,
+        )
+        wiring.allow(
+            self.role,
+            # Without it S3 answers 403 for an object that is not there, and absence could not be told from a mistake.
+            bucket=["s3:ListBucket"],
+            table=[
+                "dynamodb:BatchGetItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:GetItem",
+                "dynamodb:PutItem",
+                "dynamodb:UpdateItem",
+            ],
+            queue=["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+        )
+        self.role.add_to_policy(
+            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[wiring.queue.dead_letter_queue.queue_arn])
+        )
+        lambda_.EventSourceMapping(
+            self,
+            "Source",
+            target=self.function,
+            event_source_arn=wiring.queue.queue.queue_arn,
+            batch_size=batch_size,
+            max_batching_window=max_batching_window,
+            max_concurrency=max_concurrency,
+            # Without it Lambda takes whatever the consumer answers for success, and deletes the messages.
+            report_batch_item_failures=True,
+        )

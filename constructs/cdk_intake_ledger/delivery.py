@@ -1,0 +1,235 @@
+"""How the bucket's changes reach the queue: three ways, chosen by whose bucket it is.
+
+| bucket | way |
+| --- | --- |
+| the pipeline's own, or one of the same stack | S3's notification, written into the bucket's own resource: no hidden Lambda |
+| one of another stack of the app | an EventBridge rule in the pipeline's stack: a notification would tie both stacks in a circle |
+| imported | CDK's notification, which adds ours to those that are there |
+
+A bucket of the same stack that already has notifications of CDK's own kind gets the third way too: those own its whole
+configuration, and would replace what is written into the resource.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jsii
+from aws_cdk import Annotations, CfnResource, Resource, Stack, Token
+from aws_cdk import aws_events as events
+from aws_cdk import aws_s3 as s3
+from constructs import Construct, IConstruct
+
+from cdk_intake_ledger.filters import KeyFilter, overlap
+from cdk_intake_ledger.queue import IntakeQueue
+
+# Lifecycle deletions are not among `ObjectRemoved:*`. Removals are asked for even where they are not processed: the
+# ledger has to know that a state is over.
+EVENTS = {
+    s3.EventType.OBJECT_CREATED: "s3:ObjectCreated:*",
+    s3.EventType.OBJECT_REMOVED: "s3:ObjectRemoved:*",
+    s3.EventType.LIFECYCLE_EXPIRATION: "s3:LifecycleExpiration:*",
+}
+
+DETAIL_TYPES = ["Object Created", "Object Deleted"]
+
+# CDK's id for the construct that holds a bucket's notifications, and replaces the bucket's whole configuration by them.
+CDK_NOTIFICATIONS = "Notifications"
+
+TOPIC = "cdk-intake-ledger"
+
+
+def owned_resource(bucket: s3.IBucket) -> s3.CfnBucket | None:
+    """The resource behind a bucket of this app; `None` for an imported one."""
+    resource = bucket.node.default_child
+    return resource if isinstance(resource, s3.CfnBucket) and Resource.is_owned_resource(bucket) else None
+
+
+def in_stack_of(bucket: s3.IBucket, scope: IConstruct) -> bool:
+    """Whether both belong to one stack."""
+    return Stack.of(bucket).node.addr == Stack.of(scope).node.addr
+
+
+def has_cdk_notifications(bucket: s3.IBucket) -> bool:
+    """Whether somebody called `add_event_notification` or `enable_event_bridge_notification`."""
+    return bucket.node.try_find_child(CDK_NOTIFICATIONS) is not None
+
+
+def bucket_problems(bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyFilter]) -> Iterator[str]:
+    """What keeps a bucket from being delivered from."""
+    resource = owned_resource(bucket)
+    if resource is None:
+        return
+    for name in ("account", "region"):
+        theirs, ours = (str(getattr(Stack.of(item), name)) for item in (bucket, scope))
+        if theirs != ours and not Token.is_unresolved(theirs) and not Token.is_unresolved(ours):
+            yield f"the bucket's {name} is {theirs} and the pipeline's {ours}: S3's events do not cross, put both in one {name}"
+    if in_stack_of(bucket, scope):
+        for taken in _filters_of(resource):
+            for item in filters:
+                if item.is_known and overlap(item.encoded(), taken):
+                    yield f"the filter for {item} overlaps one that the bucket notifies about already, for {taken}: S3 refuses that, keep them apart"
+
+
+def deliver(scope: Construct, *, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]) -> None:
+    """Have S3 send the changes of these keys to the queue."""
+    resource = owned_resource(bucket)
+    if resource is None:
+        _warn_about_versioning(scope, bucket)
+        _notify_by_cdk(scope, bucket, queue, filters, {"ArnLike": {"aws:SourceArn": bucket.bucket_arn}})
+    elif not in_stack_of(bucket, scope):
+        _deliver_by_event_bridge(scope, bucket, resource, queue, filters)
+    elif has_cdk_notifications(bucket):
+        _notify_by_cdk(scope, bucket, queue, filters, {})
+    else:
+        _notify_natively(scope, bucket, resource, queue, filters)
+
+
+def _notify_natively(
+    scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+) -> None:
+    _allow_s3(scope, bucket, queue, {})
+    configuration = s3.CfnBucket.NotificationConfigurationProperty
+    before = resource.notification_configuration
+    known = before if isinstance(before, configuration) else configuration()
+    theirs = known.queue_configurations
+    resource.notification_configuration = configuration(
+        event_bridge_configuration=known.event_bridge_configuration,
+        lambda_configurations=known.lambda_configurations,
+        topic_configurations=known.topic_configurations,
+        # CloudFormation takes one event for an entry.
+        queue_configurations=[
+            *(theirs if isinstance(theirs, list) else ()),
+            *(
+                s3.CfnBucket.QueueConfigurationProperty(
+                    event=event, queue=queue.queue.queue_arn, filter=_key_filter(item.encoded())
+                )
+                for item in filters
+                for event in EVENTS.values()
+            ),
+        ],
+    )
+    # S3 tries the queue when it is told of it.
+    resource.node.add_dependency(queue.cfn_policy)
+
+
+def _key_filter(item: KeyFilter) -> s3.CfnBucket.NotificationFilterProperty | None:
+    rules = [s3.CfnBucket.FilterRuleProperty(name=name, value=value) for name, value in item.parts()]
+    if not rules:
+        return None
+    return s3.CfnBucket.NotificationFilterProperty(s3_key=s3.CfnBucket.S3KeyFilterProperty(rules=rules))
+
+
+def _notify_by_cdk(
+    scope: Construct,
+    bucket: s3.IBucket,
+    queue: IntakeQueue,
+    filters: Sequence[KeyFilter],
+    conditions: Mapping[str, dict[str, str]],
+) -> None:
+    _allow_s3(scope, bucket, queue, conditions)
+    destination = _QueueDestination(queue)
+    for item in filters:
+        keys = [s3.NotificationKeyFilter(**dict(item.encoded().parts()))] if list(item.parts()) else []
+        for event in EVENTS:
+            bucket.add_event_notification(event, destination, *keys)
+
+
+@jsii.implements(s3.IBucketNotificationDestination)
+class _QueueDestination:
+    """The queue as CDK's notifications want it, less the policies that CDK would write: those tie one key in a circle."""
+
+    def __init__(self, queue: IntakeQueue) -> None:
+        self._queue = queue
+
+    def bind(self, scope: Construct, bucket: s3.IBucketRef) -> s3.BucketNotificationDestinationConfig:  # noqa: ARG002 - CDK's signature
+        return s3.BucketNotificationDestinationConfig(
+            arn=self._queue.queue.queue_arn,
+            type=s3.BucketNotificationDestinationType.QUEUE,
+            dependencies=[self._queue.cfn_policy],
+        )
+
+
+def _allow_s3(
+    scope: Construct, bucket: s3.IBucket, queue: IntakeQueue, conditions: Mapping[str, dict[str, str]]
+) -> None:
+    # The account alone where the bucket depends on this policy: its ARN would close a circle. The consumer refuses
+    # foreign buckets for that reason.
+    account = {"StringEquals": {"aws:SourceAccount": bucket.env.account}}
+    missing = queue.allow_service("s3.amazonaws.com", account | dict(conditions), key_conditions=account)
+    _warn_about_key(scope, queue, missing)
+
+
+def _deliver_by_event_bridge(
+    scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+) -> None:
+    if has_cdk_notifications(bucket):
+        bucket.enable_event_bridge_notification()
+    else:
+        # Not by `enable_event_bridge_notification`, which needs a Lambda to say one word to S3.
+        resource.add_property_override(
+            "NotificationConfiguration.EventBridgeConfiguration.EventBridgeEnabled", value=True
+        )
+    detail: dict[str, Any] = {"bucket": {"name": [bucket.bucket_name]}}
+    patterns = [item.event_patterns() for item in filters]
+    if all(patterns):
+        detail["object"] = {"key": [alternative for pattern in patterns for alternative in pattern]}
+    rule = events.CfnRule(
+        scope,
+        "Delivery",
+        description=f"Intake ledger, changes for {scope.node.path}",
+        event_pattern={"source": ["aws.s3"], "detail-type": DETAIL_TYPES, "detail": detail},
+        targets=[
+            events.CfnRule.TargetProperty(
+                id="Queue",
+                arn=queue.queue.queue_arn,
+                # What EventBridge gives up after a day would be gone without a trace.
+                dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.dead_letter_queue.queue_arn),
+            )
+        ],
+    )
+    account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
+    missing = queue.allow_service(
+        "events.amazonaws.com",
+        {"ArnEquals": {"aws:SourceArn": rule.attr_arn}},
+        # The rule's ARN here would tie key, queue and rule in a circle.
+        key_conditions=account,
+        dead_letters=True,
+    )
+    _warn_about_key(scope, queue, missing)
+
+
+def _filters_of(resource: s3.CfnBucket) -> Iterator[KeyFilter]:
+    """The filters of the queue notifications that are written into a bucket's resource."""
+    for entry in configuration_of(resource).get("queueConfigurations", ()):
+        rules = entry.get("filter", {}).get("s3Key", {}).get("rules", ())
+        if entry["event"] in EVENTS.values():
+            yield KeyFilter(**{rule["name"].lower(): rule["value"] for rule in rules})
+
+
+def configuration_of(resource: s3.CfnBucket) -> dict[str, Any]:
+    """The notification configuration that is written into a bucket's resource, resolved."""
+    found = properties_of(resource).get("notificationConfiguration")
+    return found if isinstance(found, dict) else {}
+
+
+def properties_of(resource: CfnResource) -> dict[str, Any]:
+    """A resource's properties as they stand, resolved; CDK offers no public way to read those that are computed late."""
+    properties = Stack.of(resource).resolve(resource._cfn_properties)  # noqa: SLF001
+    return properties if isinstance(properties, dict) else {}
+
+
+def _warn_about_versioning(scope: Construct, bucket: s3.IBucket) -> None:
+    Annotations.of(scope).add_warning_v2(
+        f"{TOPIC}:bucketVersioningUnknown",
+        f"whether the imported bucket {bucket.node.path} keeps versions cannot be seen at synthesis: without them two uploads of the "
+        "same bytes are one change, and the audit cannot tell which version was processed",
+    )
+
+
+def _warn_about_key(scope: Construct, queue: IntakeQueue, missing: Any) -> None:
+    if missing is not None:
+        statement = Stack.of(scope).to_json_string(missing.to_statement_json())
+        Annotations.of(scope).add_warning_v2(
+            f"{TOPIC}:keyPolicyUnknown",
+            f"the key of {queue.node.path} is imported, so its policy cannot be extended: without this statement nothing arrives: {statement}",
+        )

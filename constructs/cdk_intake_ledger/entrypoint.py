@@ -1,0 +1,109 @@
+"""Reading a processor's source at synthesis: does the entry point exist? Nothing of it is imported or run."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+FORM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+def form_problem(entrypoint: str) -> str | None:
+    """What is wrong with the spelling of an entry point, if anything is."""
+    if FORM.fullmatch(entrypoint):
+        return None
+    return f"entrypoint {entrypoint!r} is not of the form 'module:function', such as 'invoices:process'"
+
+
+def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[str]:
+    """Why `module:function` could not be called by the consumer if `directory` were its code."""
+    if wrong := form_problem(entrypoint):
+        yield wrong
+        return
+    if not directory.is_dir():
+        what = "is a file, and not" if directory.exists() else "does not exist:"
+        yield f"processor path '{directory}' {what} a directory with the processor's module in it is needed (looked in {Path.cwd()})"
+        return
+    if (directory / "intake_ledger").exists() or (directory / "intake_ledger.py").exists():
+        yield f"processor path '{directory}' has an intake_ledger of its own, which would hide the layer's: leave it out of the asset"
+    module, function = entrypoint.split(":")
+    source = _source_of(directory, module)
+    if source is None:
+        found = _one_of(_modules_in(directory))
+        yield f"processor module {module!r} does not exist in '{directory}', where there is {found}: name one of those in the entrypoint"
+        return
+    try:
+        tree = ast.parse(source.read_bytes(), filename=str(source))
+    except (SyntaxError, ValueError) as error:
+        where = getattr(error, "lineno", None)
+        yield f"processor module '{source}' is not valid Python{f', line {where}' if where else ''}: {getattr(error, 'msg', error)}"
+        return
+    yield from _function_problems(tree, source, function)
+
+
+def _source_of(directory: Path, module: str) -> Path | None:
+    base = directory.joinpath(*module.split("."))
+    candidates = (base / "__init__.py", base.with_name(f"{base.name}.py"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _modules_in(directory: Path) -> list[str]:
+    modules = {path.stem for path in directory.glob("*.py")} | {
+        path.parent.name for path in directory.glob("*/__init__.py")
+    }
+    return sorted(modules - {"__init__"})
+
+
+def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[str]:
+    definitions: dict[str, ast.stmt] = {}
+    for statement in _top_level(tree.body):
+        for bound in _names_bound_by(statement):
+            definitions[bound] = statement
+    if name not in definitions:
+        if "*" in definitions:
+            return  # `from elsewhere import *`: reading this file alone cannot tell
+        functions = [key for key, value in definitions.items() if isinstance(value, ast.FunctionDef) and key[0] != "_"]
+        yield f"processor function {name!r} does not exist in '{source}', where there is {_one_of(functions)}: name one of those in the entrypoint"
+        return
+    match definitions[name]:
+        case ast.AsyncFunctionDef():
+            yield f"processor function {name!r} in '{source}' is async: a plain function is needed"
+        case ast.ClassDef():
+            yield f"processor {name!r} in '{source}' is a class: a plain function is needed"
+        case ast.FunctionDef(args=arguments, decorator_list=[]) if not _takes_one(arguments):
+            yield f"processor function {name!r} in '{source}' cannot be called with one argument: it is given the change, and nothing else"
+
+
+def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run at import, also those inside `if` and `try`."""
+    for statement in body:
+        yield statement
+        for block in ("body", "orelse", "finalbody", "handlers"):
+            if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inner = getattr(statement, block, [])
+                yield from _top_level(
+                    [part for item in inner for part in (item.body if isinstance(item, ast.ExceptHandler) else [item])]
+                )
+
+
+def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            yield from (alias.asname or alias.name for alias in aliases)
+        case ast.Assign(targets=targets):
+            yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+
+
+def _takes_one(arguments: ast.arguments) -> bool:
+    positional = len(arguments.posonlyargs) + len(arguments.args)
+    required = positional - len(arguments.defaults) + sum(default is None for default in arguments.kw_defaults)
+    has_room = positional >= 1 or arguments.vararg is not None
+    return has_room and required <= 1 and all(arguments.kw_defaults)
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names[:8]) + (" ..." if len(names) > 8 else "") if names else "none at all"

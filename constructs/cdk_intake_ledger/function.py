@@ -1,0 +1,172 @@
+"""What the pipeline's two functions have in common: place, role, log group, the settings that both read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Duration, RemovalPolicy, Tokenization
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger.ledger import IntakeLedger
+from cdk_intake_ledger.options import Ordering
+from cdk_intake_ledger.queue import IntakeQueue
+
+METRICS_NAMESPACE = "IntakeLedger"
+
+# What a function in a VPC does to have a network interface there; EC2 knows no resources for the describing ones.
+INTERFACE_ACTIONS = (
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+)
+
+BUCKET_KEY_ACTIONS = ("kms:Decrypt",)
+QUEUE_KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+# What DynamoDB asks for, less the creation of grants: that is for whoever makes the table.
+TABLE_KEY_ACTIONS = (
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where the functions run and write."""
+
+    layer: lambda_.ILayerVersion
+    vpc: ec2.IVpc | None
+    vpc_subnets: ec2.SubnetSelection | None
+    security_groups: Sequence[ec2.ISecurityGroup] | None
+    log_group: logs.ILogGroup | None
+    removal_policy: RemovalPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """What the functions work on."""
+
+    name: str
+    """The pipeline's name, unique among those that share a ledger."""
+    bucket: s3.IBucket
+    bucket_owner: str | None
+    """The account that must own the bucket; `None` where it is not known."""
+    queue: IntakeQueue
+    ledger: IntakeLedger
+    ordering: Ordering
+    deletes: bool
+    clock_skew: Duration
+
+    def environment(self) -> dict[str, str]:
+        """The variables that both functions read."""
+        owner = {"INTAKE_BUCKET_OWNER": self.bucket_owner} if self.bucket_owner else {}
+        return owner | {
+            "INTAKE_PIPELINE": self.name,
+            "INTAKE_BUCKET": self.bucket.bucket_name,
+            "INTAKE_TABLE": self.table.table_name,
+            "INTAKE_QUEUE_URL": self.queue.queue.queue_url,
+            "INTAKE_ORDERING": self.ordering.value,
+            "INTAKE_DELETES": "true" if self.deletes else "false",
+            "INTAKE_RETENTION_SECONDS": in_seconds(self.ledger.retention),
+            "INTAKE_CLOCK_SKEW_SECONDS": in_seconds(self.clock_skew),
+            "POWERTOOLS_SERVICE_NAME": self.name,
+            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+        }
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The ledger's table."""
+        return self.ledger.table
+
+    def allow(self, role: iam.Role, *, bucket: Sequence[str], table: Sequence[str], queue: Sequence[str]) -> None:
+        """Give a role exactly these actions, reading of the objects, and the keys behind all of it."""
+        for actions, resource in (
+            (bucket, self.bucket.bucket_arn),
+            (("s3:GetObject", "s3:GetObjectVersion"), self.bucket.arn_for_objects("*")),
+            (table, self.table.table_arn),
+            (queue, self.queue.queue.queue_arn),
+        ):
+            role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[resource]))
+        keys = (
+            (self.bucket.encryption_key, BUCKET_KEY_ACTIONS),
+            (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
+            (self.ledger.encryption_key, TABLE_KEY_ACTIONS),
+        )
+        for key, key_actions in _merged(keys):
+            key.grant(role, *sorted(key_actions))
+
+
+def _merged(pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> Iterable[tuple[kms.IKey, set[str]]]:
+    """One entry for each key, since the same one may be behind all three."""
+    merged: dict[str, tuple[kms.IKey, set[str]]] = {}
+    for key, actions in pairs:
+        if key is not None:
+            merged.setdefault(key.node.path, (key, set()))[1].update(actions)
+    return merged.values()
+
+
+def intake_function(
+    scope: Construct,
+    *,
+    placement: Placement,
+    description: str,
+    code: lambda_.Code,
+    handler: str,
+    runtime: lambda_.Runtime,
+    architecture: lambda_.Architecture,
+    memory_size: int,
+    timeout: Duration,
+    environment: Mapping[str, str],
+    layers: Sequence[lambda_.ILayerVersion] = (),
+) -> tuple[lambda_.Function, iam.Role]:
+    """A function with a role of its own, which may write to its log group and do nothing else yet."""
+    log_group = placement.log_group or logs.LogGroup(
+        scope, "Logs", retention=logs.RetentionDays.TWO_MONTHS, removal_policy=placement.removal_policy
+    )
+    role = iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    log_group.grant_write(role)
+    if placement.vpc:
+        role.add_to_policy(iam.PolicyStatement(actions=list(INTERFACE_ACTIONS), resources=["*"]))
+    function = lambda_.Function(
+        scope,
+        "Function",
+        description=description,
+        code=code,
+        handler=handler,
+        runtime=runtime,
+        architecture=architecture,
+        memory_size=memory_size,
+        timeout=timeout,
+        environment=dict(environment),
+        # Lambda unpacks layers in this order, so nothing of the team's replaces a file of ours.
+        layers=[*layers, placement.layer],
+        role=role,
+        log_group=log_group,
+        vpc=placement.vpc,
+        vpc_subnets=placement.vpc_subnets,
+        security_groups=list(placement.security_groups) if placement.security_groups else None,
+    )
+    return function, role
+
+
+def in_seconds(duration: Duration) -> str:
+    """A duration as an environment variable; a token stays one."""
+    return in_text(duration.to_seconds())
+
+
+def in_text(number: float) -> str:
+    """A number as an environment variable; a token stays one."""
+    return Tokenization.stringify_number(number)

@@ -1,0 +1,290 @@
+"""The construct that a team writes."""
+
+import math
+from collections.abc import Sequence
+
+import jsii
+from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Stack, Token
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from cdk_intake_ledger.audit import IntakeAudit
+from cdk_intake_ledger.bucket import intake_bucket
+from cdk_intake_ledger.consumer import IntakeConsumer
+from cdk_intake_ledger.delivery import TOPIC, bucket_problems, deliver, owned_resource
+from cdk_intake_ledger.errors import IntakeConfigurationError
+from cdk_intake_ledger.filters import filter_problems, key_filters, looks_encoded
+from cdk_intake_ledger.function import Placement, Wiring
+from cdk_intake_ledger.guard import BucketGuard
+from cdk_intake_ledger.ledger import IntakeLedger
+from cdk_intake_ledger.options import AuditOptions, Ordering, RetryOptions
+from cdk_intake_ledger.processor import Processor
+from cdk_intake_ledger.queue import IntakeQueue
+from cdk_intake_ledger.rules import UNKNOWN, Plan, problems
+from cdk_intake_ledger.runtime_layer import runtime_layer
+
+
+@jsii.implements(iam.IGrantable)
+class IntakePipeline(Construct):
+    """From uploads to exactly one effect each: bucket, queue, ledger, consumer and audit.
+
+    The team's processor is called for each change that the ledger admits. Whatever it needs besides the object is granted to
+    the pipeline itself: `table.grant_read_write_data(pipeline)`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        processor: Processor,
+        ordering: Ordering = Ordering.LATEST,
+        bucket: s3.IBucket | None = None,
+        filters: Sequence[s3.NotificationKeyFilter] | None = None,
+        deletes: bool = False,
+        queue: IntakeQueue | None = None,
+        ledger: IntakeLedger | None = None,
+        processing_timeout: Duration | None = None,
+        clock_skew: Duration | None = None,
+        retry: RetryOptions | None = None,
+        batch_size: int = 10,
+        max_batching_window: Duration | None = None,
+        max_concurrency: int | None = None,
+        encryption_key: kms.IKey | None = None,
+        vpc: ec2.IVpc | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+        log_group: logs.ILogGroup | None = None,
+        audit: AuditOptions | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+    ) -> None:
+        """Make a pipeline.
+
+        Args:
+            scope: where it belongs.
+            id: its name there. Bucket, ledger and the pipeline's own name follow from both: changing either replaces them.
+            processor: the team's function.
+            ordering: whether an overtaken version is left out (`LATEST`) or each one is processed (`EVERY_VERSION`).
+            bucket: where files arrive. When omitted, the pipeline makes a versioned one of its own. One of the same stack is
+                notified about by S3, one of another stack by EventBridge, an imported one through CDK's notifications.
+            filters: which keys are taken, by prefix and suffix, written as they are in the key (not percent-encoded). When
+                omitted, all are.
+            deletes: whether the processor is called for removed objects too. Otherwise a removal is only recorded.
+            queue: a queue with options of its own. When omitted, the pipeline makes one.
+            ledger: a ledger with options of its own, or one that several pipelines share. When omitted, the pipeline makes one.
+            processing_timeout: how long the processor may take for one object, 1 to 890 seconds; one minute when omitted.
+                The function's timeout, the lease and the queue's visibility timeout follow from it.
+            clock_skew: by how much the clocks of two workers may differ; two minutes when omitted.
+            retry: how often and how soon a failed change is tried again.
+            batch_size: the number of messages that one call of the consumer gets at most; 10 when omitted. More than 10 need a
+                `max_batching_window`.
+            max_batching_window: how long messages are collected for a batch; not at all when omitted.
+            max_concurrency: how many consumers run at the same time, 2 to 1,000; as many as the account allows when omitted.
+            encryption_key: encrypts the bucket, the queues and the table that the pipeline makes itself. When omitted, each has
+                its service's own key.
+            vpc: where the functions run; outside of any when omitted. It needs ways to S3, SQS and DynamoDB.
+            vpc_subnets: which subnets; the private ones when omitted.
+            security_groups: of both functions; one is made for each when omitted.
+            log_group: where both functions log. When omitted, each has one of its own, which keeps two months.
+            audit: when and how the audit runs.
+            removal_policy: of bucket, ledger and logs that the pipeline makes itself; they are kept when omitted. `DESTROY` also
+                switches the table's protection from deletion off, and empties nothing.
+
+        Raises:
+            IntakeConfigurationError: with everything that is wrong, at once.
+        """
+        super().__init__(scope, id)
+        retry = retry or RetryOptions()
+        audit = audit or AuditOptions()
+        timeout = processing_timeout or Duration.minutes(1)
+        skew = clock_skew or Duration.minutes(2)
+        keys = key_filters(filters)
+        plan = Plan(
+            processing_timeout=_seconds(timeout),
+            clock_skew=_seconds(skew),
+            max_attempts=_number(retry.max_attempts),
+            min_backoff=_seconds(retry.min_backoff),
+            max_backoff=_seconds(retry.max_backoff),
+            batch_size=_number(batch_size),
+            max_batching_window=_seconds(max_batching_window) if max_batching_window else 0,
+            max_concurrency=_number(max_concurrency),
+            visibility_timeout=_seconds(queue.visibility_timeout if queue else None),
+            queue_retention=_seconds(queue.retention) if queue else _seconds(Duration.days(4)),
+            dead_letter_retention=_seconds(queue.dead_letter_retention) if queue else _seconds(Duration.days(14)),
+            ledger_retention=_seconds(ledger.retention) if ledger else _seconds(Duration.days(35)),
+            audit_interval=_seconds(audit.interval),
+            settle_time=_seconds(audit.settle_time),
+            look_back=_seconds(audit.look_back),
+            audit_budget=_number(audit.budget),
+            memory_size=_number(processor.memory_size),
+        )
+        found = [
+            *processor.problems,
+            *_needed_at_synthesis(plan),
+            *problems(plan),
+            *filter_problems(keys),
+            *(bucket_problems(bucket, self, keys) if bucket else ()),
+            *(queue.problems() if queue else ()),
+        ]
+        if found:
+            raise IntakeConfigurationError(self.node.path, found)
+        for end in looks_encoded(keys):
+            Annotations.of(self).add_warning_v2(
+                f"{TOPIC}:filterLooksEncoded",
+                f"the filter {end!r} looks percent-encoded: write it as it is in the key, it is encoded for S3 here",
+            )
+
+        self._pipeline_name = Names.unique_resource_name(self, max_length=64, separator="-")
+        self._bucket = bucket or intake_bucket(
+            self, "Bucket", encryption_key=encryption_key, removal_policy=removal_policy
+        )
+        self._queue = queue or IntakeQueue(self, "Queue", encryption_key=encryption_key)
+        self._queue.serve(self, int(plan.least_visibility))
+        self._ledger = ledger or IntakeLedger(
+            self, "Ledger", encryption_key=encryption_key, removal_policy=removal_policy
+        )
+        placement = Placement(
+            layer=runtime_layer(self, "Runtime"),
+            vpc=vpc,
+            vpc_subnets=vpc_subnets,
+            security_groups=security_groups,
+            log_group=log_group,
+            removal_policy=removal_policy,
+        )
+        wiring = Wiring(
+            name=self._pipeline_name,
+            bucket=self._bucket,
+            bucket_owner=_owner_of(self._bucket, self),
+            queue=self._queue,
+            ledger=self._ledger,
+            ordering=ordering,
+            deletes=deletes,
+            clock_skew=skew,
+        )
+        self._consumer = IntakeConsumer(
+            self,
+            "Consumer",
+            placement=placement,
+            wiring=wiring,
+            processor=processor,
+            processing_timeout=timeout,
+            retry=retry,
+            batch_size=batch_size,
+            max_batching_window=max_batching_window,
+            max_concurrency=max_concurrency,
+        )
+        self._audit = IntakeAudit(self, "Audit", placement=placement, wiring=wiring, options=audit, filters=keys)
+        self._filters = keys
+        deliver(self, bucket=self._bucket, queue=self._queue, filters=keys)
+        self.node.add_validation(
+            BucketGuard(
+                self,
+                bucket=self._bucket,
+                filters=keys,
+                role=self._consumer.role,
+                message_life=plan.queue_retention + plan.dead_letter_retention,
+            )
+        )
+
+    @property
+    def pipeline_name(self) -> str:
+        """The name under which the ledger, logs and metrics know this pipeline; unique among those that share a ledger."""
+        return self._pipeline_name
+
+    @property
+    def bucket(self) -> s3.IBucket:
+        """Where files arrive."""
+        return self._bucket
+
+    @property
+    def queue(self) -> sqs.IQueue:
+        """What S3 notifies."""
+        return self._queue.queue
+
+    @property
+    def dead_letter_queue(self) -> sqs.IQueue:
+        """Where messages go that a person has to look at, each with its reason."""
+        return self._queue.dead_letter_queue
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The ledger's table."""
+        return self._ledger.table
+
+    @property
+    def consumer_function(self) -> lambda_.IFunction:
+        """The function that runs the processor."""
+        return self._consumer.function
+
+    @property
+    def audit_function(self) -> lambda_.IFunction:
+        """The function that looks for what was lost."""
+        return self._audit.function
+
+    @property
+    def grant_principal(self) -> iam.IPrincipal:
+        """The role that the processor runs with; it makes the pipeline itself a grantee."""
+        return self._consumer.role
+
+    def grant_put(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let `grantee` upload what the pipeline takes, under keys that pass its filters."""
+        first, *rest = (self._bucket.grant_put(grantee, item.iam_pattern()) for item in self._filters)
+        for grant in rest:
+            first = first.combine(grant)
+        return first
+
+    def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let `grantee` look rows up, and list those that need attention."""
+        return self._ledger.grant_read(grantee)
+
+    def grant_redrive(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let `grantee` move messages from the dead-letter queue back to the queue."""
+        taking = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
+        return self._with_queue_key(grantee, self.dead_letter_queue.grant(grantee, *taking)).combine(
+            self._grant_send(grantee)
+        )
+
+    def grant_reprocess(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let `grantee` ask for an object to be processed again."""
+        return self._with_queue_key(grantee, self._grant_send(grantee))
+
+    def _grant_send(self, grantee: iam.IGrantable) -> iam.Grant:
+        return self.queue.grant(grantee, "sqs:GetQueueAttributes", "sqs:SendMessage")
+
+    def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
+        key = self._queue.encryption_key
+        return grant.combine(key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
+
+
+def _seconds(duration: Duration | None) -> float:
+    if duration is None or duration.is_unresolved():
+        return UNKNOWN
+    return float(duration.to_seconds(integral=False))
+
+
+def _number(value: float | None) -> float:
+    return UNKNOWN if value is None or Token.is_unresolved(value) else value
+
+
+def _needed_at_synthesis(plan: Plan) -> list[str]:
+    """Other numbers follow from these, and CDK cannot calculate with a number that it does not know yet."""
+    names = ("processing_timeout", "clock_skew", "max_batching_window", "audit_interval")
+    return [
+        f"{name} is a token: its value is needed at synthesis, since others are calculated from it, give a plain one"
+        for name in names
+        if math.isnan(getattr(plan, name))
+    ]
+
+
+def _owner_of(bucket: s3.IBucket, scope: Construct) -> str | None:
+    """The account that owns the bucket, where that is certain: an imported bucket claims to be the stack's own."""
+    ours = Stack.of(scope).account
+    theirs = bucket.env.account
+    return theirs if owned_resource(bucket) is not None or theirs != ours else None

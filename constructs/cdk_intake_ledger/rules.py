@@ -1,0 +1,263 @@
+"""What synthesis refuses, as one table: every rule compares plain numbers, and names them and the way out.
+
+A number that CDK will know only at deployment (a token), or that was not given, is NaN in the plan, and a rule that needs it is
+skipped.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+UNKNOWN = math.nan
+"""In place of a number that is a token, or was left out."""
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+
+FUNCTION_MARGIN = 10
+"""Seconds that the consumer has beyond one processing timeout, for the ledger and to hand back the rest of its batch."""
+
+ABORT_MULTIPART_DAYS = 7
+"""An unfinished multipart upload is removed after so many days; a finished one may carry a date as old as that."""
+
+NONCURRENT_EXPIRY_DAYS = 30
+"""How long an overwritten version of the pipeline's own bucket can still be read."""
+
+MAX_RECEIVES = 100
+"""The queue's own limit, a backstop only: the retry budget is the ledger's, and waiting for a busy key costs receives too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The numbers of one pipeline: times in seconds."""
+
+    processing_timeout: float
+    clock_skew: float
+    max_attempts: float
+    min_backoff: float
+    max_backoff: float
+    batch_size: float
+    max_batching_window: float
+    max_concurrency: float
+    visibility_timeout: float
+    """As the team's own queue was given it; unknown where the pipeline chooses it."""
+    queue_retention: float
+    dead_letter_retention: float
+    ledger_retention: float
+    audit_interval: float
+    settle_time: float
+    look_back: float
+    audit_budget: float
+    memory_size: float
+
+    @property
+    def function_timeout(self) -> float:
+        """How long the consumer may run."""
+        return self.processing_timeout + FUNCTION_MARGIN
+
+    @property
+    def lease(self) -> float:
+        """The longest time for which a claim excludes others."""
+        return self.function_timeout + self.clock_skew
+
+    @property
+    def least_visibility(self) -> float:
+        """Six function timeouts and a batching window, as Lambda asks for, and never less than a lease: a message must not
+        come back again and again while the lease of a dead worker still runs."""
+        return max(6 * self.function_timeout + self.max_batching_window, self.lease)
+
+    @property
+    def visibility(self) -> float:
+        """What the queue will have."""
+        return self.least_visibility if math.isnan(self.visibility_timeout) else self.visibility_timeout
+
+    @property
+    def least_ledger_retention(self) -> float:
+        """The longest way that a change can take: queue, dead-letter queue, queue again, and an audit that finds an upload
+        which took as long as it may."""
+        return 2 * self.queue_retention + self.dead_letter_retention + self.audit_interval + ABORT_MULTIPART_DAYS * DAY
+
+    @property
+    def retry_time(self) -> float:
+        """How long a message can be on its way until its budget is used up, when every worker dies."""
+        waits = (min(self.min_backoff * 2**n, self.max_backoff) for n in range(int(self.max_attempts) - 1))
+        return sum(waits) + self.max_attempts * self.visibility
+
+
+class Rule(NamedTuple):
+    """One line of the table."""
+
+    needs: tuple[str, ...]
+    """The plan's numbers that must be known for the rule to say anything."""
+    broken: Callable[[Plan], bool]
+    problem: Callable[[Plan], str]
+
+
+def problems(plan: Plan) -> Iterator[str]:
+    """Every rule that the plan breaks, in the order of the table."""
+    for rule in RULES:
+        known = not any(math.isnan(getattr(plan, name)) for name in rule.needs)
+        if known and rule.broken(plan):
+            yield rule.problem(plan)
+
+
+def span(seconds: float) -> str:
+    """A time as people say it: `90 minutes`."""
+    for unit, size in (("day", DAY), ("hour", HOUR), ("minute", MINUTE)):
+        if seconds and seconds % size == 0:
+            return _counted(seconds / size, unit)
+    return _counted(seconds, "second")
+
+
+def _counted(number: float, unit: str) -> str:
+    return f"{number:,.10g} {unit}{'' if number == 1 else 's'}"
+
+
+def _between(name: str, least: float, most: float, fix: str, show: Callable[[float], str] = span) -> Rule:
+    return Rule(
+        needs=(name,),
+        broken=lambda plan: not least <= getattr(plan, name) <= most,
+        problem=lambda plan: f"{name} is {show(getattr(plan, name))}: it must be {show(least)} to {show(most)}, {fix}",
+    )
+
+
+def _count(number: float) -> str:
+    return f"{number:,.10g}"
+
+
+def _whole(name: str, unit: float = 1) -> Rule:
+    kind = "seconds" if unit == 1 else "minutes"
+    return Rule(
+        needs=(name,),
+        broken=lambda plan: getattr(plan, name) % unit != 0,
+        problem=lambda plan: f"{name} is {span(getattr(plan, name))}: it must be a whole number of {kind}, round it",
+    )
+
+
+TIMES = (
+    "processing_timeout",
+    "clock_skew",
+    "min_backoff",
+    "max_backoff",
+    "max_batching_window",
+    "settle_time",
+    "look_back",
+)
+
+RULES: tuple[Rule, ...] = (
+    *(_whole(name) for name in TIMES),
+    _whole("audit_interval", MINUTE),
+    _between("processing_timeout", 1, 890, "since Lambda ends a function after 900 seconds and the ledger needs 10"),
+    _between("clock_skew", 1, HOUR, "the most that two workers' clocks can differ"),
+    _between(
+        "max_attempts",
+        2,
+        MAX_RECEIVES / 2,
+        "since one try may be wasted by a batch that a neighbour brought down",
+        _count,
+    ),
+    _between("min_backoff", 1, 12 * HOUR, "the longest that SQS can hide a message"),
+    _between("max_backoff", 1, 12 * HOUR, "the longest that SQS can hide a message"),
+    Rule(
+        ("min_backoff", "max_backoff"),
+        lambda p: p.min_backoff > p.max_backoff,
+        lambda p: (
+            f"min_backoff is {span(p.min_backoff)} and max_backoff {span(p.max_backoff)}: raise max_backoff or lower min_backoff"
+        ),
+    ),
+    _between("batch_size", 1, 10_000, "the range of an SQS event source", _count),
+    _between("max_batching_window", 0, 5 * MINUTE, "the range of an SQS event source"),
+    Rule(
+        ("batch_size", "max_batching_window"),
+        lambda p: p.batch_size > 10 and p.max_batching_window < 1,
+        lambda p: (
+            f"batch_size is {_count(p.batch_size)} without a max_batching_window: give one of at least 1 second, or a batch_size of at most 10"
+        ),
+    ),
+    _between("max_concurrency", 2, 1_000, "the range of an SQS event source", _count),
+    _between("memory_size", 128, 10_240, "in MiB", _count),
+    _between("queue_retention", MINUTE, 14 * DAY, "the range of SQS"),
+    _between("dead_letter_retention", MINUTE, 14 * DAY, "the range of SQS"),
+    Rule(
+        ("queue_retention", "dead_letter_retention"),
+        lambda p: p.dead_letter_retention < p.queue_retention,
+        lambda p: (
+            f"the dead-letter queue's retention is {span(p.dead_letter_retention)} and the queue's {span(p.queue_retention)}: "
+            f"a message's clock starts when it is first sent, so give the dead-letter queue at least {span(p.queue_retention)}"
+        ),
+    ),
+    Rule(
+        ("visibility_timeout", "processing_timeout", "max_batching_window"),
+        lambda p: p.visibility_timeout < 6 * p.function_timeout + p.max_batching_window,
+        lambda p: (
+            f"the queue's visibility_timeout is {span(p.visibility_timeout)} and the function's timeout {span(p.function_timeout)}: it must be "
+            f"at least {span(6 * p.function_timeout + p.max_batching_window)} (six timeouts and the batching window), or leave it out"
+        ),
+    ),
+    Rule(
+        ("visibility_timeout", "processing_timeout", "clock_skew"),
+        lambda p: p.visibility_timeout < p.lease,
+        lambda p: (
+            f"the queue's visibility_timeout is {span(p.visibility_timeout)} and the lease can last {span(p.lease)}: "
+            f"a message would come back while a dead worker's claim still holds, give at least {span(p.lease)}, or leave it out"
+        ),
+    ),
+    Rule(
+        ("processing_timeout", "clock_skew", "max_batching_window"),
+        lambda p: p.visibility > 12 * HOUR,
+        lambda p: (
+            f"the queue's visibility timeout would be {span(p.visibility)}: SQS allows 12 hours at most, give a lower one"
+        ),
+    ),
+    Rule(
+        (
+            "queue_retention",
+            "max_attempts",
+            "min_backoff",
+            "max_backoff",
+            "processing_timeout",
+            "clock_skew",
+            "max_batching_window",
+        ),
+        lambda p: p.queue_retention < p.retry_time,
+        lambda p: (
+            f"the queue's retention is {span(p.queue_retention)} and {_count(p.max_attempts)} attempts can take {span(p.retry_time)}: "
+            "SQS would drop the message before its last attempt, give a longer retention, fewer attempts or a shorter backoff"
+        ),
+    ),
+    Rule(
+        ("ledger_retention", "queue_retention", "dead_letter_retention", "audit_interval"),
+        lambda p: p.ledger_retention < p.least_ledger_retention,
+        lambda p: (
+            f"the ledger's retention is {span(p.ledger_retention)}: a change can come back after {span(p.least_ledger_retention)} "
+            f"(twice the queue's {span(p.queue_retention)}, the dead-letter queue's {span(p.dead_letter_retention)}, the audit's "
+            f"interval of {span(p.audit_interval)} and {ABORT_MULTIPART_DAYS} days of multipart upload), give at least that"
+        ),
+    ),
+    _between("audit_interval", MINUTE, 365 * DAY, "give a rate that the scheduler knows"),
+    Rule(
+        ("look_back", "ledger_retention"),
+        lambda p: p.look_back > p.ledger_retention,
+        lambda p: (
+            f"the audit's look_back is {span(p.look_back)} and the ledger forgets after {span(p.ledger_retention)}: "
+            "objects whose rows have expired would be taken for lost, look back less or keep rows longer"
+        ),
+    ),
+    Rule(
+        ("look_back", "settle_time"),
+        lambda p: p.look_back < ABORT_MULTIPART_DAYS * DAY + p.settle_time,
+        lambda p: (
+            f"the audit's look_back is {span(p.look_back)}: a multipart upload carries the date at which it began, so at least "
+            f"{span(ABORT_MULTIPART_DAYS * DAY + p.settle_time)} is needed ({ABORT_MULTIPART_DAYS} days and the settle time)"
+        ),
+    ),
+    Rule(
+        ("look_back", "settle_time", "audit_interval"),
+        lambda p: p.look_back < p.audit_interval + p.settle_time,
+        lambda p: (
+            f"the audit's look_back is {span(p.look_back)} and it runs every {span(p.audit_interval)}: objects between two runs "
+            f"would never be looked at, give at least {span(p.audit_interval + p.settle_time)} or a shorter interval"
+        ),
+    ),
+    _between("audit_budget", 1, 10_000_000, "the number of messages that one run may send", _count),
+)
