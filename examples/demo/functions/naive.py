@@ -1,0 +1,38 @@
+"""The usual hand-written S3 -> SQS -> Lambda consumer, keeping the same catalogue.
+
+Not a caricature: it decodes the key, reads what S3 holds now, handles removals, and lets SQS retry what failed, with a
+dead-letter queue behind. The lines with `notebook` are the demo's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+from urllib.parse import unquote_plus
+
+import boto3
+from examples.catalogue.catalogue import catalogue_name, describe
+from examples.demo.functions import notebook
+
+s3 = boto3.client("s3")
+table = boto3.resource("dynamodb").Table(os.environ["CATALOGUE_TABLE"])
+
+
+def handler(event: dict[str, Any], _context: object) -> None:
+    for message in event["Records"]:
+        for record in json.loads(message["body"]).get("Records", []):
+            bucket = record["s3"]["bucket"]["name"]
+            key = unquote_plus(record["s3"]["object"]["key"])
+            notebook.die_once("naive", key)
+            if record["eventName"].startswith("ObjectRemoved"):
+                with notebook.effect("naive", key, "removed") as entry:
+                    table.delete_item(Key={"service": catalogue_name(key)})
+                    entry["version"] = record["s3"]["object"].get("versionId", "")
+            else:
+                with notebook.effect("naive", key, "created") as entry:
+                    found = s3.get_object(Bucket=bucket, Key=key)
+                    facts = describe(key, found["Body"].read())
+                    identity = {"version_id": found["VersionId"], "etag": found["ETag"].strip('"')}
+                    table.put_item(Item={"service": catalogue_name(key), **identity, **facts})
+                    entry["version"] = found["VersionId"]

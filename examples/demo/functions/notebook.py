@@ -1,0 +1,63 @@
+"""What both consumers of the demo are watched by: which effect each of them had, when, and whose worker died.
+
+Runs in Lambda beside the consumer. The entries go into a table of their own, so that the catalogue's code stays clean.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_dynamodb.service_resource import Table
+
+Effect = dict[str, str | int]
+
+
+@contextmanager
+def effect(side: str, key: str, kind: str) -> Iterator[Effect]:
+    """Note one effect on the catalogue: from when until when, and of which version. A failed one leaves no entry."""
+    entry: Effect = {"side": side, "key": key, "kind": kind, "version": "", "pid": os.getpid(), "started": _now()}
+    yield entry
+    entry["ended"] = _now()
+    entry["at"] = f"{entry['ended']:013d}#{uuid.uuid4().hex}"
+    _table().put_item(Item=entry)
+
+
+def die_once(side: str, key: str) -> None:
+    """Where the demo wants a worker to die: the first one of each side that comes here with such a key is killed.
+
+    SIGKILL to this very process: no exception, no clean-up, no answer to Lambda. It has the message, and not yet had
+    the effect.
+    """
+    if key not in os.environ["KILL_KEYS"].split("|"):
+        return
+    try:
+        _table().put_item(
+            Item={"side": f"{side}-killed", "at": key, "started": _now()},
+            ConditionExpression="attribute_not_exists(side)",
+        )
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            raise
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@functools.cache
+def _table() -> Table:
+    return boto3.resource("dynamodb").Table(os.environ["EFFECTS_TABLE"])

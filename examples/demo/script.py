@@ -1,0 +1,220 @@
+"""What happens to the files, and to the messages about them: seeded, so that one seed is one script.
+
+Each key gets a story: a few operations on the bucket, and for the message that S3 sends about each what becomes of it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from examples.demo.material import Content, Source
+
+
+class Action(StrEnum):
+    """What is done to the bucket."""
+
+    PUT = "put"
+    DELETE = "delete"
+    """A delete marker becomes the newest version."""
+    UNDELETE = "undelete"
+    """The delete marker is removed, the object is back."""
+    ROLL_BACK = "roll back"
+    """The newest version is deleted for good, the one before it is current again."""
+    TRIM = "trim"
+    """The oldest version is deleted for good, which changes nothing current."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of the message about one operation, on the way to both queues."""
+
+    lost: bool = False
+    delay: float = 0.0
+    """Seconds on the way."""
+    copies: tuple[float, ...] = ()
+    """Seconds after the first delivery at which it is delivered again."""
+    late: bool = False
+    """Delivered once more when everything sent so far has been handled, newer versions included."""
+
+
+ON_TIME = Fate()
+LOST = Fate(lost=True)
+LATE_TOO = Fate(late=True)
+TWICE = Fate(copies=(0.0,))
+OVERTAKEN = Fate(delay=5.0)
+"""Longer on the way than any two operations of a story are apart: what comes after it is delivered before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a story: at `at` seconds of the run, `action` on `key`."""
+
+    at: float
+    key: str
+    story: str
+    action: Action
+    fate: Fate
+    content: Content | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A kind of misfortune. `weight` is its share of the keys; the steps' fates are in the order of the actions."""
+
+    name: str
+    weight: float
+    steps: tuple[tuple[Action, Fate], ...]
+    kills: bool = False
+
+
+PUT, DELETE, UNDELETE, ROLL_BACK, TRIM = Action
+STORIES = (
+    Story("uploaded once", 30, ((PUT, ON_TIME),)),
+    Story("uploaded, told twice", 12, ((PUT, TWICE),)),
+    Story("uploaded, told again much later", 5, ((PUT, LATE_TOO),)),
+    Story("uploaded, never told", 4, ((PUT, LOST),)),
+    Story("overwritten", 6, ((PUT, ON_TIME), (PUT, ON_TIME))),
+    Story("overwritten, told in the wrong order", 5, ((PUT, OVERTAKEN), (PUT, ON_TIME))),
+    Story("overwritten, the old message again much later", 5, ((PUT, LATE_TOO), (PUT, ON_TIME))),
+    Story("overwritten, the newer never told", 4, ((PUT, ON_TIME), (PUT, LOST))),
+    Story("deleted", 3, ((PUT, ON_TIME), (DELETE, ON_TIME))),
+    Story("deleted, never told", 4, ((PUT, ON_TIME), (DELETE, LOST))),
+    Story("deleted, told before the upload", 3, ((PUT, OVERTAKEN), (DELETE, ON_TIME))),
+    Story("deleted and uploaded again", 3, ((PUT, ON_TIME), (DELETE, OVERTAKEN), (PUT, ON_TIME))),
+    Story(
+        "uploaded again, the deletion told again much later", 3, ((PUT, ON_TIME), (DELETE, LATE_TOO), (PUT, ON_TIME))
+    ),
+    Story("un-deleted", 3, ((PUT, ON_TIME), (DELETE, ON_TIME), (UNDELETE, ON_TIME))),
+    Story("un-deleted, never told", 2, ((PUT, ON_TIME), (DELETE, ON_TIME), (UNDELETE, LOST))),
+    Story("newest version deleted for good", 3, ((PUT, ON_TIME), (PUT, ON_TIME), (ROLL_BACK, ON_TIME))),
+    Story("newest version deleted for good, never told", 2, ((PUT, ON_TIME), (PUT, ON_TIME), (ROLL_BACK, LOST))),
+    Story("oldest version deleted for good", 3, ((PUT, ON_TIME), (PUT, ON_TIME), (TRIM, ON_TIME))),
+    Story("worker killed", 0, ((PUT, ON_TIME),), kills=True),
+    Story("worker killed, then overwritten", 0, ((PUT, ON_TIME), (PUT, ON_TIME)), kills=True),
+)
+HOT, POISON = "hot key", "poison"
+POISON_KEY = "models/poison/service-2.json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """A file that is called a gzipped model and is none."""
+
+    def read_bytes(self) -> bytes:
+        return b"\x1f\x8b\x08\x00 this was cut off on its way, as uploads are"
+
+
+@dataclass(frozen=True)
+class Script:
+    """All that will happen."""
+
+    seed: int
+    first: list[Operation]
+    """Stage 1: uploads that nobody interferes with."""
+    operations: list[Operation]
+    """Stage 2, in the order of time."""
+    kill_keys: list[str]
+    hot_key: str
+    stories: dict[str, str] = field(default_factory=dict)
+    """The story of each key."""
+
+
+def write(sources: Sequence[Source], *, seed: int, short: bool) -> Script:
+    """Give each file a story. `short` leaves out what takes a minute: workers that are killed."""
+    dice = random.Random(seed)
+    by_kind: dict[str, list[Content]] = {}
+    for source in sources:
+        by_kind.setdefault(_kind(source.key), []).extend(source.contents)
+
+    hot = max(sources, key=lambda source: (len(source.contents), -len(source.key), source.key))
+    stories = [story for story in STORIES if not (short and story.kills)]
+    others = [source for source in sources if source is not hot] or [hot]
+    pairs = _keys(others, len(stories) + 4)
+    dice.shuffle(pairs)
+    untouched, pairs = pairs[: max(2, len(pairs) // 40)], pairs[max(2, len(pairs) // 40) :]
+
+    # Every story at least once, the rest by weight; the killed workers come first, since their messages take longest.
+    chosen = stories + dice.choices(stories, [story.weight for story in stories], k=len(pairs) - len(stories))
+    pace = max(4.0, len(pairs) / 18)
+    operations: list[Operation] = []
+    for (key, source), story in zip(pairs, chosen, strict=True):
+        start = dice.uniform(0, 1) if story.kills else dice.uniform(0, pace)
+        contents = _contents(dice, source, by_kind[_kind(source.key)], sum(action is PUT for action, _ in story.steps))
+        operations += _tell(dice, key, story, start, contents)
+    operations += _hot(dice, hot, pace, by_kind[_kind(hot.key)])
+    operations.append(Operation(0.5, POISON_KEY, POISON, PUT, Fate(copies=(0.2,), late=True), Poison()))
+
+    return Script(
+        seed=seed,
+        first=[Operation(0.0, key, "stage 1", PUT, ON_TIME, source.contents[-1]) for key, source in untouched],
+        operations=sorted(operations, key=lambda operation: operation.at),
+        kill_keys=sorted({key for (key, _), story in zip(pairs, chosen, strict=True) if story.kills}),
+        hot_key=hot.key,
+        stories={operation.key: operation.story for operation in operations},
+    )
+
+
+def _kind(key: str) -> str:
+    name = key.rpartition("/")[2]
+    return name[name.index(".") :] if "." in name else ""
+
+
+def _keys(sources: Sequence[Source], at_least: int) -> list[tuple[str, Source]]:
+    """The keys to upload to; a few files are uploaded under several names, so that every story has one."""
+    rounds = -(-at_least // len(sources)) if len(sources) < at_least else 1
+    return [
+        (source.key if n == 0 else source.key.replace("models/", f"models/copy-{n}/", 1), source)
+        for n in range(rounds)
+        for source in sources
+    ]
+
+
+def _tell(
+    dice: random.Random, key: str, story: Story, start: float, next_content: Callable[[], Content]
+) -> list[Operation]:
+    told: list[Operation] = []
+    at = start
+    for action, fate in story.steps:
+        content = next_content() if action is PUT else None
+        told.append(Operation(at, key, story.name, action, _jittered(dice, fate), content))
+        at += dice.uniform(0.05, 4.0)
+        if story.kills:
+            at += 1.0  # let the first worker get hold of it
+    return told
+
+
+def _contents(dice: random.Random, source: Source, alike: Sequence[Content], needed: int) -> Callable[[], Content]:
+    """The file's own successive contents, the newest last, after other files' of its kind where it has too few."""
+    own = list(source.contents[-needed:]) if needed else []
+    borrowed = [dice.choice(alike) for _ in range(needed - len(own))]
+    contents = iter(borrowed + own)
+    return lambda: next(contents)
+
+
+def _jittered(dice: random.Random, fate: Fate) -> Fate:
+    """S3 is never quite on time, nor in order."""
+    return Fate(fate.lost, fate.delay + dice.uniform(0, 0.4), fate.copies, fate.late)
+
+
+def _hot(dice: random.Random, source: Source, pace: float, alike: Sequence[Content]) -> list[Operation]:
+    """One key under everything at once: uploads all through the run, told twice, late, in any order, or never."""
+    contents = list(source.contents)
+    while len(contents) < 12:
+        contents.insert(0, dice.choice(alike))
+    steps: list[tuple[Action, Content | None]] = [(PUT, content) for content in contents]
+    half = len(steps) // 2
+    steps[half:half] = [(DELETE, None), (UNDELETE, None)]
+    steps += [(DELETE, None), (PUT, contents[-2]), (PUT, contents[-1]), (ROLL_BACK, None)]
+    fates = (ON_TIME, TWICE, OVERTAKEN, LATE_TOO, LOST, ON_TIME, Fate(delay=1.5), Fate(copies=(2.5,), late=True))
+    gap = pace / len(steps)
+    told: list[Operation] = []
+    for n, (action, content) in enumerate(steps):
+        fate = LOST if n == len(steps) - 1 else dice.choice(fates)
+        told.append(Operation(n * gap, source.key, HOT, action, _jittered(dice, fate), content))
+    return told
