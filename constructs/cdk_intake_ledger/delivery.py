@@ -141,7 +141,7 @@ class _QueueDestination:
     def __init__(self, queue: IntakeQueue) -> None:
         self._queue = queue
 
-    def bind(self, scope: Construct, bucket: s3.IBucketRef) -> s3.BucketNotificationDestinationConfig:  # noqa: ARG002 - CDK's signature
+    def bind(self, scope: Construct, bucket: object) -> s3.BucketNotificationDestinationConfig:  # noqa: ARG002 - CDK's signature
         return s3.BucketNotificationDestinationConfig(
             arn=self._queue.queue.queue_arn,
             type=s3.BucketNotificationDestinationType.QUEUE,
