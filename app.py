@@ -45,7 +45,7 @@ class CatalogueStack(Stack):
             self,
             "Models",
             processor=self.processor(),
-            filters=[s3.NotificationKeyFilter(suffix=".json.gz")],
+            filters=self.filters(),
             deletes=True,
             processing_timeout=processing_timeout,
             clock_skew=clock_skew,
@@ -64,6 +64,10 @@ class CatalogueStack(Stack):
         CfnOutput(self, "ConsumerFunction", value=self.models.consumer_function.function_name)
         CfnOutput(self, "AuditFunction", value=self.models.audit_function.function_name)
         CfnOutput(self, "CatalogueTable", value=self.catalogue.table_name)
+
+    def filters(self) -> list[s3.NotificationKeyFilter]:
+        """Which keys are taken; a stack that extends this one may take others."""
+        return [s3.NotificationKeyFilter(suffix=".json.gz")]
 
     def processor(self) -> Processor:
         """What is called for each change; a stack that extends this one may put another in its place."""

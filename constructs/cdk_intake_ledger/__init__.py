@@ -6,8 +6,8 @@
         processor=Processor.from_asset("processors/invoices", entrypoint="invoices:process"))
     invoices.grant_put(partner_role)
 
-What is named here is what this library promises to keep; everything else is its own business. The processor's side is the
-package `intake_ledger`, which knows nothing of the CDK.
+What is named here is what this library promises to keep; everything else is its own business. The processor's side is
+the package `intake_ledger`, which knows nothing of the CDK.
 """
 
 from cdk_intake_ledger.errors import IntakeConfigurationError

@@ -13,9 +13,9 @@ def intake_bucket(
 ) -> s3.Bucket:
     """A versioned, encrypted, private bucket that takes nothing but TLS.
 
-    Overwritten versions stay readable for 30 days, longer than a message can travel through queue and dead-letter queue.
-    Unfinished multipart uploads are removed after seven days, which is what bounds the age of a finished one's date. A
-    bucket that is not empty is kept whatever the removal policy says: CloudFormation does not delete it.
+    Overwritten versions stay readable for 30 days, longer than a message can travel through queue and dead-letter
+    queue. Unfinished multipart uploads are removed after seven days, which is what bounds the age of a finished one's
+    date. A bucket that is not empty is kept whatever the removal policy says: CloudFormation does not delete it.
     """
     return s3.Bucket(
         scope,

@@ -13,8 +13,8 @@ from cdk_intake_ledger.rules import FUNCTION_MARGIN
 HANDLER = "intake_ledger.consumer.handler"
 
 LATE_AFTER = 6 * 3_600
-"""Seconds after which an event counts as late, and the ledger looks before it claims. The longest gap between two copies of one
-event that was ever reported is 22,162 seconds; a late event costs a read more, never a wrong decision."""
+"""Seconds after which an event counts as late, and the ledger looks before it claims. The longest gap between two
+copies of one event that was ever reported is 22,162 seconds; a late event costs a read more, never a wrong decision."""
 
 
 class IntakeConsumer(Construct):

@@ -2,8 +2,8 @@
 
 | bucket | way |
 | --- | --- |
-| the pipeline's own, or one of the same stack | S3's notification, written into the bucket's own resource: no hidden Lambda |
-| one of another stack of the app | an EventBridge rule in the pipeline's stack: a notification would tie both stacks in a circle |
+| the pipeline's own, or of the same stack | S3's notification, in the bucket's own resource: no hidden Lambda |
+| of another stack of the app | an EventBridge rule here: a notification would tie both stacks in a circle |
 | imported | CDK's notification, which adds ours to those that are there |
 
 A bucket of the same stack that already has notifications of CDK's own kind gets the third way too: those own its whole
@@ -62,12 +62,18 @@ def bucket_problems(bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyF
     for name in ("account", "region"):
         theirs, ours = (str(getattr(Stack.of(item), name)) for item in (bucket, scope))
         if theirs != ours and not Token.is_unresolved(theirs) and not Token.is_unresolved(ours):
-            yield f"the bucket's {name} is {theirs} and the pipeline's {ours}: S3's events do not cross, put both in one {name}"
+            yield (
+                f"the bucket's {name} is {theirs} and the pipeline's {ours}: S3's events do not cross, put both in "
+                f"one {name}"
+            )
     if in_stack_of(bucket, scope):
         for taken in _filters_of(resource):
             for item in filters:
                 if item.is_known and overlap(item.encoded(), taken):
-                    yield f"the filter for {item} overlaps one that the bucket notifies about already, for {taken}: S3 refuses that, keep them apart"
+                    yield (
+                        f"the filter for {item} overlaps one that the bucket notifies about already, for {taken}: S3 "
+                        "refuses that, keep them apart"
+                    )
 
 
 def deliver(scope: Construct, *, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]) -> None:
@@ -136,12 +142,12 @@ def _notify_by_cdk(
 
 @jsii.implements(s3.IBucketNotificationDestination)
 class _QueueDestination:
-    """The queue as CDK's notifications want it, less the policies that CDK would write: those tie one key in a circle."""
+    """The queue as CDK's notifications want it, less CDK's own policies: those tie one key in a circle."""
 
     def __init__(self, queue: IntakeQueue) -> None:
         self._queue = queue
 
-    def bind(self, scope: Construct, bucket: object) -> s3.BucketNotificationDestinationConfig:  # noqa: ARG002 - CDK's signature
+    def bind(self, scope: Construct, bucket: object) -> s3.BucketNotificationDestinationConfig:  # noqa: ARG002
         return s3.BucketNotificationDestinationConfig(
             arn=self._queue.queue.queue_arn,
             type=s3.BucketNotificationDestinationType.QUEUE,
@@ -213,7 +219,7 @@ def configuration_of(resource: s3.CfnBucket) -> dict[str, Any]:
 
 
 def properties_of(resource: CfnResource) -> dict[str, Any]:
-    """A resource's properties as they stand, resolved; CDK offers no public way to read those that are computed late."""
+    """A resource's properties as they stand, resolved; there is no public way to read those that are computed late."""
     properties = Stack.of(resource).resolve(resource._cfn_properties)  # noqa: SLF001
     return properties if isinstance(properties, dict) else {}
 
@@ -221,7 +227,8 @@ def properties_of(resource: CfnResource) -> dict[str, Any]:
 def _warn_about_versioning(scope: Construct, bucket: s3.IBucket) -> None:
     Annotations.of(scope).add_warning_v2(
         f"{TOPIC}:bucketVersioningUnknown",
-        f"whether the imported bucket {bucket.node.path} keeps versions cannot be seen at synthesis: without them two uploads of the "
+        f"whether the imported bucket {bucket.node.path} keeps versions cannot be seen at synthesis: without them "
+        "two uploads of the "
         "same bytes are one change, and the audit cannot tell which version was processed",
     )
 
@@ -231,5 +238,6 @@ def _warn_about_key(scope: Construct, queue: IntakeQueue, missing: Any) -> None:
         statement = Stack.of(scope).to_json_string(missing.to_statement_json())
         Annotations.of(scope).add_warning_v2(
             f"{TOPIC}:keyPolicyUnknown",
-            f"the key of {queue.node.path} is imported, so its policy cannot be extended: without this statement nothing arrives: {statement}",
+            f"the key of {queue.node.path} is imported, so its policy cannot be extended: without this statement "
+            f"nothing arrives: {statement}",
         )

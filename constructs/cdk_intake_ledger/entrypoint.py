@@ -22,21 +22,33 @@ def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[str]:
         return
     if not directory.is_dir():
         what = "is a file, and not" if directory.exists() else "does not exist:"
-        yield f"processor path '{directory}' {what} a directory with the processor's module in it is needed (looked in {Path.cwd()})"
+        yield (
+            f"processor path '{directory}' {what} a directory with the processor's module in it is needed (looked in "
+            f"{Path.cwd()})"
+        )
         return
     if (directory / "intake_ledger").exists() or (directory / "intake_ledger.py").exists():
-        yield f"processor path '{directory}' has an intake_ledger of its own, which would hide the layer's: leave it out of the asset"
+        yield (
+            f"processor path '{directory}' has an intake_ledger of its own, which would hide the layer's: leave it "
+            "out of the asset"
+        )
     module, function = entrypoint.split(":")
     source = _source_of(directory, module)
     if source is None:
         found = _one_of(_modules_in(directory))
-        yield f"processor module {module!r} does not exist in '{directory}', where there is {found}: name one of those in the entrypoint"
+        yield (
+            f"processor module {module!r} does not exist in '{directory}', where there is {found}: name one of those "
+            "in the entrypoint"
+        )
         return
     try:
         tree = ast.parse(source.read_bytes(), filename=str(source))
     except (SyntaxError, ValueError) as error:
         where = getattr(error, "lineno", None)
-        yield f"processor module '{source}' is not valid Python{f', line {where}' if where else ''}: {getattr(error, 'msg', error)}"
+        yield (
+            f"processor module '{source}' is not valid Python{f', line {where}' if where else ''}: "
+            f"{getattr(error, 'msg', error)}"
+        )
         return
     yield from _function_problems(tree, source, function)
 
@@ -63,7 +75,10 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[st
         if "*" in definitions:
             return  # `from elsewhere import *`: reading this file alone cannot tell
         functions = [key for key, value in definitions.items() if isinstance(value, ast.FunctionDef) and key[0] != "_"]
-        yield f"processor function {name!r} does not exist in '{source}', where there is {_one_of(functions)}: name one of those in the entrypoint"
+        yield (
+            f"processor function {name!r} does not exist in '{source}', where there is {_one_of(functions)}: name "
+            "one of those in the entrypoint"
+        )
         return
     match definitions[name]:
         case ast.AsyncFunctionDef():
@@ -71,7 +86,10 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[st
         case ast.ClassDef():
             yield f"processor {name!r} in '{source}' is a class: a plain function is needed"
         case ast.FunctionDef(args=arguments, decorator_list=[]) if not _takes_one(arguments):
-            yield f"processor function {name!r} in '{source}' cannot be called with one argument: it is given the change, and nothing else"
+            yield (
+                f"processor function {name!r} in '{source}' cannot be called with one argument: it is given the "
+                "change, and nothing else"
+            )
 
 
 def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

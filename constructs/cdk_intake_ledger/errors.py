@@ -6,8 +6,8 @@ from collections.abc import Sequence
 class IntakeConfigurationError(ValueError):
     """A pipeline cannot be built as it was described.
 
-    All problems are collected and raised once, so that one synthesis shows everything there is to mend. Each says what is
-    wrong, with the value that was given, and what to write instead.
+    All problems are collected and raised once, so that one synthesis shows everything there is to mend. Each says what
+    is wrong, with the value that was given, and what to write instead.
     """
 
     path: str

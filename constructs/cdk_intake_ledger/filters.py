@@ -1,7 +1,7 @@
 """Key filters: one list of prefixes and suffixes, written down for S3, for EventBridge, for IAM and for the audit.
 
-A filter is what a key *is*, unencoded. Each reader spells it in its own way, and all of them are derived from here, so that
-the audit never looks for objects that no notification was asked for.
+A filter is what a key *is*, unencoded. Each reader spells it in its own way, and all of them are derived from here, so
+that the audit never looks for objects that no notification was asked for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,8 +56,8 @@ class KeyFilter:
     def event_patterns(self) -> list[object]:
         """As an EventBridge pattern for the raw key: a list of alternatives, empty for every key.
 
-        A wildcard asks for prefix and suffix one after the other, S3 lets them overlap (`ab` matches prefix `ab` with suffix
-        `b`): the few keys that are made of both ends overlapping are listed by name.
+        A wildcard asks for prefix and suffix one after the other, S3 lets them overlap (`ab` matches prefix `ab` with
+        suffix `b`): the few keys that are made of both ends overlapping are listed by name.
         """
         if self.prefix and self.suffix:
             return [
@@ -103,11 +103,15 @@ def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[str]:
             yield f"a filter has {length} bytes in prefix and suffix: S3 allows {MAX_LENGTH}"
         for name, value in item.parts():
             if "*" in value:
-                yield f"the filter {name} {value!r} has an asterisk: S3 does not know wildcards in filters, leave it out"
+                yield (
+                    f"the filter {name} {value!r} has an asterisk: S3 does not know wildcards in filters, leave it out"
+                )
 
 
 def looks_encoded(filters: Sequence[KeyFilter]) -> list[str]:
-    """The ends that look like they were percent-encoded by hand, as S3's own documentation asks for; we encode ourselves."""
+    """The ends that look like they were percent-encoded by hand, as S3's own documentation asks for; we encode
+    ourselves.
+    """
     ends = [value for item in filters if item.is_known for _, value in item.parts()]
     return [
         value

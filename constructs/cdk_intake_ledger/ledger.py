@@ -30,10 +30,11 @@ class IntakeLedger(Construct):
         Args:
             scope: where it belongs.
             id: its name there.
-            retention: for how long a settled row is remembered; 35 days when omitted. Failed and rejected rows stay until they
-                are settled.
+            retention: for how long a settled row is remembered; 35 days when omitted. Failed and rejected rows stay
+                until they are settled.
             encryption_key: encrypts the table; DynamoDB's own key when omitted.
             removal_policy: kept when omitted. `DESTROY` also switches the protection from deletion off.
+
         """
         super().__init__(scope, id)
         self._retention = retention or Duration.days(35)

@@ -35,8 +35,8 @@ from cdk_intake_ledger.runtime_layer import runtime_layer
 class IntakePipeline(Construct):
     """From uploads to exactly one effect each: bucket, queue, ledger, consumer and audit.
 
-    The team's processor is called for each change that the ledger admits. Whatever it needs besides the object is granted to
-    the pipeline itself: `table.grant_read_write_data(pipeline)`.
+    The team's processor is called for each change that the ledger admits. Whatever it needs besides the object is
+    granted to the pipeline itself: `table.grant_read_write_data(pipeline)`.
     """
 
     def __init__(
@@ -69,36 +69,41 @@ class IntakePipeline(Construct):
 
         Args:
             scope: where it belongs.
-            id: its name there. Bucket, ledger and the pipeline's own name follow from both: changing either replaces them.
+            id: its name there. Bucket, ledger and the pipeline's own name follow from both: changing either replaces
+                them.
             processor: the team's function.
             ordering: whether an overtaken version is left out (`LATEST`) or each one is processed (`EVERY_VERSION`).
-            bucket: where files arrive. When omitted, the pipeline makes a versioned one of its own. One of the same stack is
-                notified about by S3, one of another stack by EventBridge, an imported one through CDK's notifications.
-            filters: which keys are taken, by prefix and suffix, written as they are in the key (not percent-encoded). When
-                omitted, all are.
+            bucket: where files arrive. When omitted, the pipeline makes a versioned one of its own. One of the same
+                stack is notified about by S3, one of another stack by EventBridge, an imported one through CDK's
+                notifications.
+            filters: which keys are taken, by prefix and suffix, written as they are in the key (not percent-encoded).
+                When omitted, all are.
             deletes: whether the processor is called for removed objects too. Otherwise a removal is only recorded.
             queue: a queue with options of its own. When omitted, the pipeline makes one.
-            ledger: a ledger with options of its own, or one that several pipelines share. When omitted, the pipeline makes one.
-            processing_timeout: how long the processor may take for one object, 1 to 890 seconds; one minute when omitted.
-                The function's timeout, the lease and the queue's visibility timeout follow from it.
+            ledger: a ledger with options of its own, or one that several pipelines share. When omitted, the pipeline
+                makes one.
+            processing_timeout: how long the processor may take for one object, 1 to 890 seconds; one minute when
+                omitted. The function's timeout, the lease and the queue's visibility timeout follow from it.
             clock_skew: by how much the clocks of two workers may differ; two minutes when omitted.
             retry: how often and how soon a failed change is tried again.
-            batch_size: the number of messages that one call of the consumer gets at most; 10 when omitted. More than 10 need a
-                `max_batching_window`.
+            batch_size: the number of messages that one call of the consumer gets at most; 10 when omitted. More than 10
+                need a `max_batching_window`.
             max_batching_window: how long messages are collected for a batch; not at all when omitted.
-            max_concurrency: how many consumers run at the same time, 2 to 1,000; as many as the account allows when omitted.
-            encryption_key: encrypts the bucket, the queues and the table that the pipeline makes itself. When omitted, each has
-                its service's own key.
+            max_concurrency: how many consumers run at the same time, 2 to 1,000; as many as the account allows when
+                omitted.
+            encryption_key: encrypts the bucket, the queues and the table that the pipeline makes itself. When omitted,
+                each has its service's own key.
             vpc: where the functions run; outside of any when omitted. It needs ways to S3, SQS and DynamoDB.
             vpc_subnets: which subnets; the private ones when omitted.
             security_groups: of both functions; one is made for each when omitted.
             log_group: where both functions log. When omitted, each has one of its own, which keeps two months.
             audit: when and how the audit runs.
-            removal_policy: of bucket, ledger and logs that the pipeline makes itself; they are kept when omitted. `DESTROY` also
-                switches the table's protection from deletion off, and empties nothing.
+            removal_policy: of bucket, ledger and logs that the pipeline makes itself; they are kept when omitted.
+                `DESTROY` also switches the table's protection from deletion off, and empties nothing.
 
         Raises:
             IntakeConfigurationError: with everything that is wrong, at once.
+
         """
         super().__init__(scope, id)
         retry = retry or RetryOptions()
@@ -195,7 +200,7 @@ class IntakePipeline(Construct):
 
     @property
     def pipeline_name(self) -> str:
-        """The name under which the ledger, logs and metrics know this pipeline; unique among those that share a ledger."""
+        """How the ledger, logs and metrics call this pipeline; unique among those that share a ledger."""
         return self._pipeline_name
 
     @property

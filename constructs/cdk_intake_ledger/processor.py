@@ -19,8 +19,8 @@ OURS = ("INTAKE_", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 class Processor:
     """A function `process(change)` of the team's, with the code that holds it. Made by `from_asset` or `from_code`.
 
-    It runs on arm64 when nothing else is asked for: the same work for a fifth less money, and the runtime itself is pure
-    Python. Code with compiled modules has to be bundled for the architecture that is stated here.
+    It runs on arm64 when nothing else is asked for: the same work for a fifth less money, and the runtime itself is
+    pure Python. Code with compiled modules has to be bundled for the architecture that is stated here.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class Processor:
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
     ) -> "Processor":
-        """A directory of Python modules as it is; dependencies other than boto3 and Powertools have to be in it, or in a layer.
+        """A directory of Python modules as it is; dependencies other than boto3 and Powertools have to be in it, or in
+        a layer.
 
         The source is read at synthesis (not imported): a directory, module or function that does not exist is refused,
         with what is there instead.
@@ -69,6 +70,7 @@ class Processor:
             runtime: Python 3.13 when omitted; 3.12 at least.
             architecture: arm64 when omitted.
             layers: beside the pipeline's own; at most four.
+
         """
         directory = Path(path)
         return cls(
@@ -94,7 +96,8 @@ class Processor:
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
     ) -> "Processor":
-        """Any code that Lambda can run Python from, bundled by the team as it likes; only the form of the entry point is checked.
+        """Any code that Lambda can run Python from, bundled by the team as it likes; only the form of the entry point
+        is checked.
 
         The other options are those of `from_asset`.
         """

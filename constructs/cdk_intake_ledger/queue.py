@@ -12,8 +12,8 @@ from cdk_intake_ledger.rules import MAX_RECEIVES
 class IntakeQueue(Construct):
     """A standard queue and its dead-letter queue, encrypted, for TLS only.
 
-    Each belongs to one pipeline: two consumers of one queue would take each other's messages. Both are removed with their
-    stack; their messages are wake-up calls, and what they wake up to is in the bucket and in the ledger.
+    Each belongs to one pipeline: two consumers of one queue would take each other's messages. Both are removed with
+    their stack; their messages are wake-up calls, and what they wake up to is in the bucket and in the ledger.
     """
 
     def __init__(
@@ -31,12 +31,13 @@ class IntakeQueue(Construct):
         Args:
             scope: where it belongs.
             id: its name there.
-            visibility_timeout: for how long a received message is hidden from others. When omitted, the pipeline sets six
-                function timeouts and a batching window, or the lease if that is longer.
+            visibility_timeout: for how long a received message is hidden from others. When omitted, the pipeline sets
+                six function timeouts and a batching window, or the lease if that is longer.
             retention: for how long an unprocessed message is kept; 4 days when omitted.
-            dead_letter_retention: the same for the dead-letter queue, counted from when a message was first sent; 14 days
-                when omitted.
+            dead_letter_retention: the same for the dead-letter queue, counted from when a message was first sent; 14
+                days when omitted.
             encryption_key: encrypts both queues; SQS's own key when omitted.
+
         """
         super().__init__(scope, id)
         self._visibility_timeout = visibility_timeout
@@ -107,7 +108,8 @@ class IntakeQueue(Construct):
         if self._consumer is None:
             return []
         return [
-            f"the queue {self.node.path} already belongs to {self._consumer}: two consumers would take each other's messages, give each its own"
+            f"the queue {self.node.path} already belongs to {self._consumer}: two consumers would take each other's "
+            "messages, give each its own"
         ]
 
     def serve(self, pipeline: Construct, visibility: int) -> None:

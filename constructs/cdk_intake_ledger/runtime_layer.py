@@ -1,7 +1,7 @@
 """The layer that holds what runs in Lambda: our own package and Powertools, taken from where they are installed.
 
-Neither Docker nor a network is needed at synthesis. Only `*.py` goes in, under file modes and names that do not depend on the
-machine, so that a checkout, an editable install and a wheel give the same asset.
+Neither Docker nor a network is needed at synthesis. Only `*.py` goes in, under file modes and names that do not depend
+on the machine, so that a checkout, an editable install and a wheel give the same asset.
 """
 
 import shutil
@@ -51,7 +51,7 @@ def stage(target: Path) -> None:
 @jsii.implements(ILocalBundling)
 class _Staging:
     # jsii spreads the options into keywords.
-    def try_bundle(self, output_dir: str, options: object = None, **_: Any) -> bool:
+    def try_bundle(self, output_dir: str, **_: Any) -> bool:
         stage(Path(output_dir))
         return True
 

@@ -1,8 +1,8 @@
 """What the audit decides, as pure functions: which state a listing shows, and whether the ledger agrees.
 
 One rule, whatever the row's status: a key is resubmitted unless somebody holds it, its current state is the committed
-one and settled, or its current state is the one that was rejected. Looking only for missing, failed and stuck rows would
-be blind: version 1 processed, version 2's event lost.
+one and settled, or its current state is the one that was rejected. Looking only for missing, failed and stuck rows
+would be blind: version 1 processed, version 2's event lost.
 """
 
 from dataclasses import dataclass

@@ -117,10 +117,7 @@ class Consumer:
             self._telemetry.unparseable(parsed.why, message["messageId"])
             return None
         for _ in range(_REJUDGE_GONE):
-            if (
-                context.get_remaining_time_in_millis() / 1000
-                < self._settings.processing_timeout_seconds + RESERVE_SECONDS
-            ):
+            if not self._has_time(context, RESERVE_SECONDS):
                 return _Later(0)
             gone = self._judge(parsed, context)
             if not isinstance(gone, _Gone):
@@ -131,6 +128,10 @@ class Consumer:
         lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
         [answer] = self._ledger.claim([change], lease_ms=lease_ms)
         self._telemetry.decided(change, answer, now=self._clock())
+        if answer.claim is not None and not self._has_time(context, RESERVE_SECONDS / 2):
+            # The claim itself took long, retries and all: the processor must have its whole time or none.
+            self._ledger.release(answer.claim)
+            return _Later(0)
         if answer.claim is not None:
             return self._process(answer.claim)
         if answer.verdict is Verdict.BUSY:
@@ -221,6 +222,10 @@ class Consumer:
                 "rejected_fence": rejected_fence,
             },
         )
+
+    def _has_time(self, context: LambdaContext, reserve_seconds: float) -> bool:
+        left = context.get_remaining_time_in_millis() / 1000
+        return left >= self._settings.processing_timeout_seconds + reserve_seconds
 
     def _until_free(self, row: Row | None) -> float:
         rest = ((row.lease_until or 0) - self._clock()) / 1000 if row else 0.0
