@@ -227,9 +227,8 @@ def properties_of(resource: CfnResource) -> dict[str, Any]:
 def _warn_about_versioning(scope: Construct, bucket: s3.IBucket) -> None:
     Annotations.of(scope).add_warning_v2(
         f"{TOPIC}:bucketVersioningUnknown",
-        f"whether the imported bucket {bucket.node.path} keeps versions cannot be seen at synthesis: without them "
-        "two uploads of the "
-        "same bytes are one change, and the audit cannot tell which version was processed",
+        f"whether the imported bucket {bucket.node.path} keeps versions cannot be seen at synthesis: without them two "
+        "uploads of the same bytes are one change, and the audit cannot tell which version was processed",
     )
 
 

@@ -21,10 +21,10 @@ def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[str]:
         yield wrong
         return
     if not directory.is_dir():
-        what = "is a file, and not" if directory.exists() else "does not exist:"
+        what = "is not a directory" if directory.exists() else "does not exist"
         yield (
-            f"processor path '{directory}' {what} a directory with the processor's module in it is needed (looked in "
-            f"{Path.cwd()})"
+            f"processor path '{directory}' {what} (looked from '{Path.cwd()}'): give the directory that holds the "
+            "processor's module"
         )
         return
     if (directory / "intake_ledger").exists() or (directory / "intake_ledger.py").exists():
@@ -68,7 +68,7 @@ def _modules_in(directory: Path) -> list[str]:
 
 def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[str]:
     definitions: dict[str, ast.stmt] = {}
-    for statement in _top_level(tree.body):
+    for statement in _top_level(tree):
         for bound in _names_bound_by(statement):
             definitions[bound] = statement
     if name not in definitions:
@@ -76,8 +76,8 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[st
             return  # `from elsewhere import *`: reading this file alone cannot tell
         functions = [key for key, value in definitions.items() if isinstance(value, ast.FunctionDef) and key[0] != "_"]
         yield (
-            f"processor function {name!r} does not exist in '{source}', where there is {_one_of(functions)}: name "
-            "one of those in the entrypoint"
+            f"processor function {name!r} does not exist in '{source}', where there is {_one_of(functions)}: name one "
+            "of those in the entrypoint"
         )
         return
     match definitions[name]:
@@ -92,16 +92,13 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[st
             )
 
 
-def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def _top_level(node: ast.AST) -> Iterator[ast.stmt]:
     """The statements that run at import, also those inside `if` and `try`."""
-    for statement in body:
-        yield statement
-        for block in ("body", "orelse", "finalbody", "handlers"):
-            if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                inner = getattr(statement, block, [])
-                yield from _top_level(
-                    [part for item in inner for part in (item.body if isinstance(item, ast.ExceptHandler) else [item])]
-                )
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        if not isinstance(child, ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _top_level(child)
 
 
 def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
@@ -118,9 +115,9 @@ def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
 
 def _takes_one(arguments: ast.arguments) -> bool:
     positional = len(arguments.posonlyargs) + len(arguments.args)
-    required = positional - len(arguments.defaults) + sum(default is None for default in arguments.kw_defaults)
+    required = positional - len(arguments.defaults)
     has_room = positional >= 1 or arguments.vararg is not None
-    return has_room and required <= 1 and all(arguments.kw_defaults)
+    return has_room and required <= 1 and None not in arguments.kw_defaults
 
 
 def _one_of(names: Sequence[str]) -> str:

@@ -109,9 +109,7 @@ def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[str]:
 
 
 def looks_encoded(filters: Sequence[KeyFilter]) -> list[str]:
-    """The ends that look like they were percent-encoded by hand, as S3's own documentation asks for; we encode
-    ourselves.
-    """
+    """The ends that look percent-encoded by hand, as S3's documentation asks for; here that is done for everybody."""
     ends = [value for item in filters if item.is_known for _, value in item.parts()]
     return [
         value

@@ -53,15 +53,13 @@ class BucketGuard:
         if in_stack_of(self._bucket, self._scope):
             yield (
                 f"add_event_notification was called on {path} after the pipeline was made: it replaces all that S3 "
-                "was told, "
-                "the pipeline's part included; call it before the pipeline is made, which then adds its part in the "
-                "same way"
+                "was told, the pipeline's part included; call it before the pipeline is made, which then adds its "
+                "part in the same way"
             )
         elif not self._cdk_keeps_event_bridge():
             yield (
                 f"add_event_notification was called on {path} after the pipeline was made: it switches EventBridge "
-                "off again; "
-                "call it before the pipeline is made, or call enable_event_bridge_notification as well"
+                "off again; call it before the pipeline is made, or call enable_event_bridge_notification as well"
             )
 
     def _cdk_keeps_event_bridge(self) -> bool:
@@ -76,17 +74,16 @@ class BucketGuard:
         if versioning.get("status") != "Enabled":
             Annotations.of(self._scope).add_warning_v2(
                 f"{TOPIC}:bucketNotVersioned",
-                f"{self._bucket.node.path} keeps no versions: two uploads of the same bytes are one change there, "
-                "and what an "
-                "overtaken event was about cannot be read any more",
+                f"{self._bucket.node.path} keeps no versions: two uploads of the same bytes are one change there, and "
+                "what an overtaken event was about cannot be read any more",
             )
         for rule in properties.get("lifecycleConfiguration", {}).get("rules", ()):
             days = rule.get("noncurrentVersionExpiration", {}).get("noncurrentDays")
             if isinstance(days, int) and rule.get("status") == "Enabled" and days * DAY < self._message_life:
                 yield (
                     f"{self._bucket.node.path} removes overwritten versions after {span(days * DAY)} and a message "
-                    "can be on its way for "
-                    f"{span(self._message_life)} (queue and dead-letter queue): keep them at least as long"
+                    f"can be on its way for {span(self._message_life)} (queue and dead-letter queue): keep them at "
+                    "least as long"
                 )
 
     def _loops(self) -> Iterator[str]:
@@ -95,16 +92,14 @@ class BucketGuard:
             for item in self._filters:
                 if _always_matches(pattern, item):
                     yield (
-                        f"the processor may write {pattern!r} into {self._bucket.node.path}, where the pipeline "
-                        f"takes {item} for input: it would "
-                        "call itself; filter by a prefix, and let it write under another"
+                        f"the processor may write {pattern!r} into {self._bucket.node.path}, where the pipeline takes "
+                        f"{item} for input: it would call itself; filter by a prefix, and let it write under another"
                     )
                 elif _may_match(pattern, item):
                     Annotations.of(self._scope).add_warning_v2(
                         f"{TOPIC}:processorMayCallItself",
-                        f"the processor may write {pattern!r} into {self._bucket.node.path}, where the pipeline "
-                        f"takes {item} for input: "
-                        "what it writes there calls it again; let it write under another prefix",
+                        f"the processor may write {pattern!r} into {self._bucket.node.path}, where the pipeline takes "
+                        f"{item} for input: what it writes there calls it again; let it write under another prefix",
                     )
 
     def _written_keys(self) -> Iterator[str]:

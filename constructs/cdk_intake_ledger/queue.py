@@ -107,10 +107,8 @@ class IntakeQueue(Construct):
         """Why no pipeline can take this queue any more."""
         if self._consumer is None:
             return []
-        return [
-            f"the queue {self.node.path} already belongs to {self._consumer}: two consumers would take each other's "
-            "messages, give each its own"
-        ]
+        taken = f"the queue {self.node.path} already belongs to {self._consumer}"
+        return [f"{taken}: two consumers would take each other's messages, give each its own"]
 
     def serve(self, pipeline: Construct, visibility: int) -> None:
         """Belong to this pipeline, and hide a message for so many seconds unless the team said how long."""

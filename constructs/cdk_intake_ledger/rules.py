@@ -24,7 +24,7 @@ NONCURRENT_EXPIRY_DAYS = 30
 """How long an overwritten version of the pipeline's own bucket can still be read."""
 
 MAX_RECEIVES = 100
-"""The queue's own limit, a backstop only: the retry budget is the ledger's, and waiting for a busy key costs receives."""
+"""The queue's own limit, a backstop only: the retry budget is the ledger's, and a busy key costs receives as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +74,16 @@ class Plan:
 
     @property
     def least_ledger_retention(self) -> float:
-        """The longest way that a change can take: queue, dead-letter queue, queue again, and an audit that finds an
-        upload which took as long as it may.
-        """
+        """The longest way of a change: queue, dead-letter queue, queue again, and an audit after the longest upload."""
         return 2 * self.queue_retention + self.dead_letter_retention + self.audit_interval + ABORT_MULTIPART_DAYS * DAY
 
     @property
     def retry_time(self) -> float:
         """How long a message can be on its way until its budget is used up, when every worker dies."""
-        waits = (min(self.min_backoff * 2.0**n, self.max_backoff) for n in range(int(min(self.max_attempts, MAX_RECEIVES)) - 1))
+        waits = (
+            min(self.min_backoff * 2.0**n, self.max_backoff)
+            for n in range(int(min(self.max_attempts, MAX_RECEIVES)) - 1)
+        )
         return sum(waits) + self.max_attempts * self.visibility
 
 
@@ -174,8 +175,8 @@ RULES: tuple[Rule, ...] = (
         ("batch_size", "max_batching_window"),
         lambda p: p.batch_size > 10 and p.max_batching_window < 1,
         lambda p: (
-            f"batch_size is {_count(p.batch_size)} without a max_batching_window: give one of at least 1 second, or "
-            "a batch_size of at most 10"
+            f"batch_size is {_count(p.batch_size)} without a max_batching_window: give one of at least 1 second, or a "
+            "batch_size of at most 10"
         ),
     ),
     _between("max_concurrency", 2, 1_000, "the range of an SQS event source", _count),
@@ -187,9 +188,8 @@ RULES: tuple[Rule, ...] = (
         lambda p: p.dead_letter_retention < p.queue_retention,
         lambda p: (
             f"the dead-letter queue's retention is {span(p.dead_letter_retention)} and the queue's "
-            f"{span(p.queue_retention)}: "
-            "a message's clock starts when it is first sent, so give the dead-letter queue at least "
-            f"{span(p.queue_retention)}"
+            f"{span(p.queue_retention)}: a message's clock starts when it is first sent, so give the dead-letter "
+            f"queue at least {span(p.queue_retention)}"
         ),
     ),
     Rule(
@@ -197,9 +197,8 @@ RULES: tuple[Rule, ...] = (
         lambda p: p.visibility_timeout < 6 * p.function_timeout + p.max_batching_window,
         lambda p: (
             f"the queue's visibility_timeout is {span(p.visibility_timeout)} and the function's timeout "
-            f"{span(p.function_timeout)}: it must be "
-            f"at least {span(6 * p.function_timeout + p.max_batching_window)} (six timeouts and the batching "
-            "window), or leave it out"
+            f"{span(p.function_timeout)}: it must be at least {span(6 * p.function_timeout + p.max_batching_window)} "
+            "(six timeouts and the batching window), or leave it out"
         ),
     ),
     Rule(
@@ -215,8 +214,8 @@ RULES: tuple[Rule, ...] = (
         ("processing_timeout", "clock_skew", "max_batching_window"),
         lambda p: p.visibility > 12 * HOUR,
         lambda p: (
-            f"the queue's visibility timeout would be {span(p.visibility)}: SQS allows 12 hours at most, give a "
-            "lower one"
+            f"the queue's visibility timeout would be {span(p.visibility)}: SQS allows 12 hours at most, give a lower "
+            "one"
         ),
     ),
     Rule(
@@ -232,9 +231,8 @@ RULES: tuple[Rule, ...] = (
         lambda p: p.queue_retention < p.retry_time,
         lambda p: (
             f"the queue's retention is {span(p.queue_retention)} and {_count(p.max_attempts)} attempts can take "
-            f"{span(p.retry_time)}: "
-            "SQS would drop the message before its last attempt, give a longer retention, fewer attempts or a "
-            "shorter backoff"
+            f"{span(p.retry_time)}: SQS would drop the message before its last attempt, give a longer retention, "
+            "fewer attempts or a shorter backoff"
         ),
     ),
     Rule(
@@ -242,11 +240,9 @@ RULES: tuple[Rule, ...] = (
         lambda p: p.ledger_retention < p.least_ledger_retention,
         lambda p: (
             f"the ledger's retention is {span(p.ledger_retention)}: a change can come back after "
-            f"{span(p.least_ledger_retention)} "
-            f"(twice the queue's {span(p.queue_retention)}, the dead-letter queue's {span(p.dead_letter_retention)}, "
-            "the audit's "
-            f"interval of {span(p.audit_interval)} and {ABORT_MULTIPART_DAYS} days of multipart upload), give at "
-            "least that"
+            f"{span(p.least_ledger_retention)} (twice the queue's {span(p.queue_retention)}, the dead-letter queue's "
+            f"{span(p.dead_letter_retention)}, the audit's interval of {span(p.audit_interval)} and "
+            f"{ABORT_MULTIPART_DAYS} days of multipart upload), give at least that"
         ),
     ),
     _between("audit_interval", MINUTE, 365 * DAY, "give a rate that the scheduler knows"),
@@ -262,10 +258,9 @@ RULES: tuple[Rule, ...] = (
         ("look_back", "settle_time"),
         lambda p: p.look_back < ABORT_MULTIPART_DAYS * DAY + p.settle_time,
         lambda p: (
-            f"the audit's look_back is {span(p.look_back)}: a multipart upload carries the date at which it began, "
-            "so at least "
-            f"{span(ABORT_MULTIPART_DAYS * DAY + p.settle_time)} is needed ({ABORT_MULTIPART_DAYS} days and the "
-            "settle time)"
+            f"the audit's look_back is {span(p.look_back)}: a multipart upload carries the date at which it began, so "
+            f"at least {span(ABORT_MULTIPART_DAYS * DAY + p.settle_time)} is needed ({ABORT_MULTIPART_DAYS} days and "
+            "the settle time)"
         ),
     ),
     Rule(
@@ -273,8 +268,8 @@ RULES: tuple[Rule, ...] = (
         lambda p: p.look_back < p.audit_interval + p.settle_time,
         lambda p: (
             f"the audit's look_back is {span(p.look_back)} and it runs every {span(p.audit_interval)}: objects "
-            "between two runs "
-            f"would never be looked at, give at least {span(p.audit_interval + p.settle_time)} or a shorter interval"
+            f"between two runs would never be looked at, give at least {span(p.audit_interval + p.settle_time)} or a "
+            "shorter interval"
         ),
     ),
     _between("audit_budget", 1, 10_000_000, "the number of messages that one run may send", _count),

@@ -50,8 +50,8 @@ def stage(target: Path) -> None:
 
 @jsii.implements(ILocalBundling)
 class _Staging:
-    # jsii spreads the options into keywords.
-    def try_bundle(self, output_dir: str, **_: Any) -> bool:
+    # Releases of jsii differ in whether the options come as one argument or as keywords; none of them matters here.
+    def try_bundle(self, output_dir: str, *_: Any, **__: Any) -> bool:
         stage(Path(output_dir))
         return True
 
