@@ -1,0 +1,165 @@
+"""DynamoDB's conditional semantics in memory: the part that the ledger uses, with its own expressions evaluated.
+
+`test_memory_dynamodb.py` holds it against moto and against the local AWS with the same random requests, so that a proof
+on this store does not rest on a wrong idea of DynamoDB. A request that it does not know raises NotImplementedError.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+Item = dict[str, Any]
+"""Attributes by name, as DynamoDB types them: `{"S": "text"}`, `{"N": "1"}`."""
+Key = tuple[str, str]
+_Test = Callable[[Mapping[str, Any], Mapping[str, str], Mapping[str, Any]], bool]
+
+_TOKEN = re.compile(r"\s*(attribute_exists|attribute_not_exists|AND|OR|NOT|<>|<=|>=|=|<|>|\(|\)|,|[#:][A-Za-z_0-9]+)")
+
+
+class MemoryDynamoDB:
+    """One table, as much of boto3's client as `intake_ledger.table` calls."""
+
+    def __init__(self, items: Mapping[Key, Item] | None = None) -> None:
+        self.items: dict[Key, Item] = dict(items or {})
+        self.requests: list[str] = []
+
+    def put_item(self, **request: Any) -> dict[str, Any]:
+        item = request["Item"]
+        self._check("PutItem", request, item)
+        self.items[_key(item)] = dict(item)
+        return {}
+
+    def update_item(self, **request: Any) -> dict[str, Any]:
+        old = self._check("UpdateItem", request, request["Key"])
+        new = dict(old if old is not None else request["Key"])
+        names, values = request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})
+        assign, remove = _update(request["UpdateExpression"])
+        for name, value in assign:
+            new[names[name]] = values[value]
+        for name in remove:
+            new.pop(names[name], None)
+        self.items[_key(request["Key"])] = new
+        return {}
+
+    def delete_item(self, **request: Any) -> dict[str, Any]:
+        self._check("DeleteItem", request, request["Key"])
+        self.items.pop(_key(request["Key"]), None)
+        return {}
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        assert request["ConsistentRead"], "the ledger never decides on an eventual read"
+        self.requests.append("GetItem")
+        item = self.items.get(_key(request["Key"]))
+        return {} if item is None else {"Item": dict(item)}
+
+    def batch_get_item(self, **request: Any) -> dict[str, Any]:
+        self.requests.append("BatchGetItem")
+        [(table, wanted)] = request["RequestItems"].items()
+        assert wanted["ConsistentRead"]
+        keys = [_key(key) for key in wanted["Keys"]]
+        if len(set(keys)) != len(keys) or not 1 <= len(keys) <= 100:
+            raise _error("ValidationException", "Provided list of item keys contains duplicates, or is too long")
+        found = [dict(self.items[key]) for key in keys if key in self.items]
+        return {"Responses": {table: found}, "UnprocessedKeys": {}}
+
+    def get_paginator(self, operation: str) -> "_Scan":
+        assert operation == "scan"
+        return _Scan(self)
+
+    def _check(self, operation: str, request: dict[str, Any], key: Mapping[str, Any]) -> Item | None:
+        self.requests.append(operation)
+        old = self.items.get(_key(key))
+        test = _condition(request["ConditionExpression"])
+        if not test(old or {}, request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})):
+            error = _error("ConditionalCheckFailedException", "The conditional request failed")
+            if old is not None and request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD":
+                error.response["Item"] = dict(old)  # type: ignore[typeddict-unknown-key]
+            raise error
+        return old
+
+
+class _Scan:
+    def __init__(self, store: MemoryDynamoDB) -> None:
+        self._store = store
+
+    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
+        self._store.requests.append("Scan")
+        wanted = request["ExpressionAttributeValues"][":sk"]
+        yield {"Items": [dict(item) for _, item in sorted(self._store.items.items()) if item["sk"] == wanted]}
+
+
+def _key(item: Mapping[str, Any]) -> Key:
+    return item["pk"]["S"], item["sk"]["S"]
+
+
+def _error(code: str, message: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "Operation")
+
+
+@cache
+def _update(expression: str) -> tuple[list[tuple[str, str]], list[str]]:
+    match = re.fullmatch(r"SET (?P<set>[^A-Z]*?)(?: REMOVE (?P<remove>[^A-Z]*))?", expression)
+    if match is None:
+        raise NotImplementedError(expression)
+    assign = [tuple(part.strip().split(" = ")) for part in match["set"].split(",")]
+    return [(name, value) for name, value in assign], [one.strip() for one in (match["remove"] or "").split(",") if one]
+
+
+@cache
+def _condition(expression: str) -> _Test:
+    """Compile a condition expression: OR of ANDs of comparisons, NOT, parentheses and the two existence functions."""
+    tokens = _TOKEN.findall(expression)
+    if "".join(tokens) != re.sub(r"\s+", "", expression):
+        raise NotImplementedError(expression)
+    test, rest = _either(tokens)
+    if rest:
+        raise NotImplementedError(expression)
+    return test
+
+
+def _either(tokens: list[str]) -> tuple[_Test, list[str]]:
+    tests, tokens = _chain(tokens, "OR", _both)
+    return lambda i, n, v: any(test(i, n, v) for test in tests), tokens
+
+
+def _both(tokens: list[str]) -> tuple[_Test, list[str]]:
+    tests, tokens = _chain(tokens, "AND", _one)
+    return lambda i, n, v: all(test(i, n, v) for test in tests), tokens
+
+
+def _chain(
+    tokens: list[str], word: str, part: Callable[[list[str]], tuple[_Test, list[str]]]
+) -> tuple[list[_Test], list[str]]:
+    test, tokens = part(tokens)
+    tests = [test]
+    while tokens and tokens[0] == word:
+        test, tokens = part(tokens[1:])
+        tests.append(test)
+    return tests, tokens
+
+
+def _one(tokens: list[str]) -> tuple[_Test, list[str]]:
+    head, *rest = tokens
+    if head == "(":
+        test, rest = _either(rest)
+        return test, rest[1:]
+    if head == "NOT":
+        negated, rest = _one(rest)
+        return lambda i, n, v: not negated(i, n, v), rest
+    if head.startswith("attribute_"):
+        name, wanted = rest[1], head == "attribute_exists"
+        return lambda i, n, v: (n[name] in i) is wanted, rest[3:]
+    operator, value = rest[0], rest[1]
+    return lambda i, n, v: _compare(i.get(n[head]), operator, v[value]), rest[2:]
+
+
+def _compare(left: Mapping[str, str] | None, operator: str, right: Mapping[str, str]) -> bool:
+    """A comparison with an attribute that is missing, or of another type, is false; `<>` is true then."""
+    if left is None or left.keys() != right.keys():
+        return operator == "<>"
+    [(kind, one)], [other] = left.items(), right.values()
+    a, b = (int(one), int(other)) if kind == "N" else (one, other)
+    return {"=": a == b, "<>": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]  # type: ignore[operator]

@@ -1,0 +1,358 @@
+"""The real consumer and the real audit as functions of the answers that AWS gave them.
+
+All code between two calls to AWS is deterministic, so what a worker does next depends on its message and on the answers
+so far alone. A worker is therefore run from its start with a recorded history; at the first call that the history does
+not answer it stops. The explorer then chooses what happens first, and what that call is answered.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, NamedTuple, cast
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.audit import Audit, Listing
+from intake_ledger.bucket import Bucket
+from intake_ledger.changes import Change
+from intake_ledger.consumer import Consumer
+from intake_ledger.errors import ObjectGone, Unprocessable
+from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.processing import ObjectChange
+from intake_ledger.queues import Queues
+from intake_ledger.rows import Ordering, Row
+from intake_ledger.settings import AuditSettings, ConsumerSettings
+from intake_ledger.table import LedgerTable
+from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.verdicts import Policy
+
+BUCKET, KEY, PIPELINE = "bucket", "key", "p"
+DAY = 86_400
+RETENTION = 10 * DAY
+TICK_MS = 12 * DAY * 1000
+"""The world's clock moves in steps that let everything expire: a row lives for the retention and a day."""
+EPOCH_MS = 1_800_000_000_000
+LEASE_MS = 60_000
+
+
+class Frozen(NamedTuple):
+    """An answer of AWS: hashable, since a worker's history is part of the explored state."""
+
+    kind: str
+    value: Hashable = None
+
+
+class Request(NamedTuple):
+    """A call to AWS, or of the team's processor, that has not been answered yet."""
+
+    service: str
+    operation: str
+    arguments: Mapping[str, Any]
+
+
+class Finished(NamedTuple):
+    """The worker's code has returned."""
+
+    acknowledged: bool
+
+
+class Pause(BaseException):
+    """Stops a worker where its history ends."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
+        self.request = request
+
+
+class Message(NamedTuple):
+    """A message in the queue."""
+
+    body: str
+    label: str
+    """What a trace calls it."""
+    operation: int = 0
+    """The S3 operation that it reports; 0 for the pipeline's own."""
+    rejected_fence: int | None = None
+    reprocess: int = 0
+
+
+class Config(NamedTuple):
+    """The pipeline under exploration."""
+
+    every_version: bool = False
+    versioned: bool = True
+    deletes: bool = True
+    max_attempts: int = 50
+
+
+@dataclass
+class Port:
+    """Answers from the history, in order; then stops."""
+
+    slot: str
+    history: tuple[tuple[int, Frozen], ...]
+    tick: int
+    position: int = 0
+    owners: int = 0
+
+    def call(self, service: str, operation: str, arguments: Mapping[str, Any]) -> Frozen:
+        if self.position == len(self.history):
+            raise Pause(Request(service, operation, arguments))
+        self.tick, answer = self.history[self.position]
+        self.position += 1
+        return answer
+
+    def now(self) -> int:
+        return EPOCH_MS + self.tick * TICK_MS
+
+    def new_owner(self) -> str:
+        self.owners += 1
+        return f"{self.slot}.{self.owners}"
+
+    @property
+    def slow(self) -> bool:
+        """Whether the last answer took so long that the processor would not have its whole time."""
+        return self.position > 0 and self.history[self.position - 1][1].kind == "slow"
+
+
+class _DynamoDB:
+    def __init__(self, port: Port) -> None:
+        self._port = port
+
+    def __getattr__(self, operation: str) -> Any:
+        def call(**arguments: Any) -> dict[str, Any]:
+            answer = self._port.call("dynamodb", operation, arguments)
+            if answer.kind == "refused":
+                error = ClientError({"Error": {"Code": "ConditionalCheckFailedException"}}, operation)
+                if answer.value is not None:
+                    error.response["Item"] = thaw(answer.value)  # type: ignore[typeddict-unknown-key]
+                raise error
+            if operation == "get_item":
+                return {} if answer.value is None else {"Item": thaw(answer.value)}
+            if operation == "batch_get_item":
+                [table] = arguments["RequestItems"]
+                return {"Responses": {table: [thaw(item) for item in cast("tuple[Any, ...]", answer.value)]}}
+            return {}
+
+        return call
+
+    def get_paginator(self, operation: str) -> Any:
+        return _Pages(self._port, "dynamodb", operation)
+
+
+class _Pages:
+    def __init__(self, port: Port, service: str, operation: str) -> None:
+        self._call = port.call
+        self._service = service
+        self._operation = operation
+
+    def paginate(self, **arguments: Any) -> Any:
+        answer = self._call(self._service, self._operation, arguments)
+        if self._operation == "scan":
+            return [{"Items": [thaw(item) for item in cast("tuple[Any, ...]", answer.value)]}]
+        return [listing(cast("tuple[tuple[str, int, bool], ...]", answer.value), self._operation)]
+
+
+class _S3:
+    def __init__(self, port: Port, config: Config) -> None:
+        self._port = port
+        self._config = config
+
+    def get_bucket_versioning(self, **_: Any) -> dict[str, str]:
+        return {"Status": "Enabled"} if self._config.versioned else {}
+
+    def get_paginator(self, operation: str) -> _Pages:
+        return _Pages(self._port, "s3", operation)
+
+    def head_object(self, **arguments: Any) -> dict[str, Any]:
+        answer = self._port.call("s3", "head_object", arguments)
+        if answer.kind in ("absent", "marker", "is marker"):
+            headers = {}
+            status = 404
+            if answer.kind == "marker":
+                headers = {"x-amz-delete-marker": "true", "x-amz-version-id": str(answer.value)}
+            elif answer.kind == "is marker":
+                status = 405
+                headers = {"last-modified": format(moment(cast("int", answer.value)), "%a, %d %b %Y %H:%M:%S GMT")}
+            raise ClientError(
+                {
+                    "Error": {"Code": str(status)},
+                    "ResponseMetadata": cast("Any", {"HTTPStatusCode": status, "HTTPHeaders": headers}),
+                },
+                "HeadObject",
+            )
+        identity, tick = cast("tuple[str, int]", answer.value)
+        version = identity[2:] if identity.startswith("v#") else None
+        etag = identity[2:] if version is None else f"etag-{version}"
+        return {"VersionId": version, "ETag": f'"{etag}"', "ContentLength": 1, "LastModified": moment(tick)}
+
+
+class _SQS:
+    def __init__(self, port: Port) -> None:
+        self._port = port
+
+    def change_message_visibility(self, **_: Any) -> None:
+        """When a message comes back is the explorer's choice anyway."""
+
+    def send_message(self, **arguments: Any) -> None:
+        self._port.call("sqs", "send_message", arguments)
+
+    def send_message_batch(self, **arguments: Any) -> dict[str, Any]:
+        self._port.call("sqs", "send_message_batch", arguments)
+        return {}
+
+
+class _Silent(Telemetry):
+    def __init__(self) -> None:
+        """Say nothing: a run is repeated for every step of the search."""
+
+    def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None: ...
+    def exhausted(self, change: Change, row: Row) -> None: ...
+    def unparseable(self, why: str, message_id: str) -> None:
+        raise AssertionError(f"the explorer only sends what can be parsed: {why}")
+
+    def ignored(self, why: str) -> None:
+        raise AssertionError(f"the explorer only sends what matters: {why}")
+
+    def troubled(self, what: str, message_id: str, error: Exception) -> None:
+        # A fence that refuses a release is the one error that the explorer's faults can cause here.
+        assert type(error).__name__ == "Fenced", (what, error)
+
+    def flush(self) -> None: ...
+
+
+class _Context:
+    def __init__(self, port: Port) -> None:
+        self._port = port
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 0 if self._port.slow else LEASE_MS
+
+
+def run(message: Message, slot: str, config: Config, start: int, history: tuple[Any, ...]) -> Request | Finished:
+    """Run the consumer on a message with these answers, up to the next call that nobody has answered."""
+    port = Port(slot, history, start)
+
+    def processor(change: ObjectChange) -> str | None:
+        told = {"kind": change.kind, "fence": change.fence, "attempt": change.attempt, "version": change.version_id}
+        told |= {"etag": change.etag, "idempotency_key": change.idempotency_key}
+        outcome = port.call("processor", "process", told).kind
+        if outcome == "gone":
+            raise ObjectGone("gone")
+        if outcome == "unprocessable":
+            raise Unprocessable("unprocessable")
+        if outcome == "fails":
+            raise RuntimeError("failed")
+        return "done"
+
+    bucket = Bucket(lambda: cast("Any", _S3(port, config)), BUCKET)
+    settings = _consumer_settings(config)
+    options = LedgerOptions(
+        PIPELINE, settings.ordering, Policy(config.max_attempts, RETENTION * 1000, config.deletes), 6 * 3600 * 1000
+    )
+    table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
+    consumer = Consumer(
+        settings,
+        Ledger(table, bucket, options, clock=port.now, new_owner=port.new_owner),
+        bucket,
+        Queues(lambda: cast("Any", _SQS(port)), "queue", "dlq"),
+        processor,
+        telemetry=_Silent(),
+        clock=port.now,
+        jitter=lambda: 0.0,
+    )
+    record: dict[str, Any] = {"messageId": "m", "receiptHandle": "r", "body": message.body, "attributes": {}}
+    if message.rejected_fence is not None:
+        record["messageAttributes"] = {"rejected_fence": {"stringValue": str(message.rejected_fence)}}
+    try:
+        answer = consumer.handle({"Records": [record]}, _Context(port))
+    except Pause as pause:
+        return pause.request
+    return Finished(acknowledged=not answer["batchItemFailures"])
+
+
+def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request | Finished:
+    """Run the audit with these answers, up to the next call that nobody has answered."""
+    port = Port("audit", history, start)
+    settings = AuditSettings(
+        **_common(config), settle_seconds=0, look_back_seconds=RETENTION, budget=100, filters=()
+    )
+    s3 = cast("Any", _S3(port, config))
+    audit = Audit(
+        settings,
+        LedgerTable(cast("Any", _DynamoDB(port)), "table"),
+        Listing(s3, settings),
+        Bucket(lambda: s3, BUCKET),
+        cast("Any", _SQS(port)),
+        clock=port.now,
+    )
+    try:
+        audit.run(dry_run=False, remaining_ms=lambda: 10**9)
+    except Pause as pause:
+        return pause.request
+    return Finished(acknowledged=True)
+
+
+@cache
+def _consumer_settings(config: Config) -> ConsumerSettings:
+    return ConsumerSettings(
+        **_common(config),
+        dlq_url="dlq",
+        processor="-",
+        processing_timeout_seconds=1,
+        max_attempts=config.max_attempts,
+        min_backoff_seconds=0,
+        max_backoff_seconds=0,
+        late_after_seconds=6 * 3600,
+    )
+
+
+def _common(config: Config) -> dict[str, Any]:
+    return {
+        "pipeline": PIPELINE,
+        "bucket": BUCKET,
+        "bucket_owner": None,
+        "table": "table",
+        "queue_url": "queue",
+        "ordering": Ordering.EVERY_VERSION if config.every_version else Ordering.LATEST,
+        "deletes": config.deletes,
+        "retention_seconds": RETENTION,
+        "clock_skew_seconds": 0,
+    }
+
+
+def moment(tick: int) -> datetime:
+    """The world's tick as a time."""
+    return datetime.fromtimestamp((EPOCH_MS + tick * TICK_MS) / 1000, UTC)
+
+
+def listing(shown: tuple[tuple[str, int, bool], ...], operation: str) -> dict[str, Any]:
+    """What a listing answers: (identity, tick of its creation, whether it is the latest), markers as `m#<version>`."""
+    if operation == "list_objects_v2":
+        return {
+            "Contents": [
+                {"Key": KEY, "ETag": f'"{identity[2:]}"', "Size": 1, "LastModified": moment(tick)}
+                for identity, tick, _ in shown
+            ]
+        }
+    page: dict[str, Any] = {"Versions": [], "DeleteMarkers": []}
+    for identity, tick, latest in shown:
+        version = identity[2:]
+        entry = {"Key": KEY, "VersionId": version, "LastModified": moment(tick), "IsLatest": latest}
+        if identity.startswith("m#"):
+            page["DeleteMarkers"].append(entry)
+        else:
+            page["Versions"].append(entry | {"ETag": f'"etag-{version}"', "Size": 1})
+    return page
+
+
+def thaw(frozen: Hashable) -> dict[str, dict[str, str]]:
+    """An item as DynamoDB types it."""
+    return {name: {kind: value} for name, kind, value in cast("tuple[tuple[str, str, str], ...]", frozen)}
+
+
+def freeze(item: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str, str], ...]:
+    """An item as part of a state."""
+    return tuple(sorted((name, *next(iter(typed.items()))) for name, typed in item.items()))

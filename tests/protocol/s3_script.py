@@ -1,0 +1,85 @@
+"""What S3 shows for one key while a script of operations happens to it.
+
+versioned    p  put (version n is the n-th operation)     m  delete marker, a version too     dN  version N deleted for good
+unversioned  A, B  upload of those bytes (the ETag is the identity)                           D   the object deleted
+"""
+
+import json
+from typing import NamedTuple
+
+from intake_ledger.states import StateKind
+from tests.protocol.program import BUCKET, KEY, Message, moment
+
+
+class Shown(NamedTuple):
+    """The state of the key after an operation."""
+
+    identity: str
+    kind: StateKind
+    operation: int
+    """The one that created it; 0 for nothing."""
+
+
+ABSENT = Shown("absent", StateKind.ABSENT, 0)
+
+
+class Script:
+    """The operations, and what each of them makes true. Index 0 is before everything."""
+
+    def __init__(self, text: str) -> None:
+        self.operations = text.split()
+        self.versioned = not set(self.operations) & {"A", "B", "D"}
+        self.shown = [ABSENT]
+        self.alive: list[tuple[Shown, ...]] = [()]
+        alive: list[Shown] = []
+        for number, operation in enumerate(self.operations, 1):
+            if operation == "p":
+                alive.append(Shown(f"v#{number}", StateKind.OBJECT, number))
+            elif operation == "m":
+                alive.append(Shown(f"v#{number}", StateKind.MARKER, number))
+            elif operation[0] == "d":
+                alive = [one for one in alive if one.operation != int(operation[1:])]
+            elif operation == "D":
+                alive = []
+            else:
+                alive = [Shown(f"e#{operation}", StateKind.OBJECT, number)]
+            self.shown.append(alive[-1] if alive else ABSENT)
+            self.alive.append(tuple(alive))
+        self.epoch = [0]
+        """Which epoch the key is in after each operation."""
+        self.states = [ABSENT]
+        """The state of each epoch."""
+        for before, after in zip(self.shown, self.shown[1:], strict=False):
+            if after.identity != before.identity:
+                self.states.append(after)
+            self.epoch.append(len(self.states) - 1)
+
+    def readable(self, identity: str, done: int) -> bool:
+        """Whether this state's content can be read, or its removal acted upon."""
+        return identity == "absent" or any(one.identity == identity for one in self.alive[done])
+
+    def event(self, number: int, tick: int) -> Message:
+        """S3's notification of an operation that happened at this tick."""
+        operation = self.operations[number - 1]
+        item: dict[str, object] = {"key": KEY, "sequencer": f"00{number:X}"}
+        name = "ObjectCreated:Put"
+        if operation == "p":
+            item |= {"versionId": str(number), "eTag": f"etag-{number}", "size": 1}
+        elif operation == "m":
+            name = "ObjectRemoved:DeleteMarkerCreated"
+            item |= {"versionId": str(number)}
+        elif operation[0] == "d":
+            name = "ObjectRemoved:Delete"
+            item |= {"versionId": operation[1:]}
+        elif operation == "D":
+            name = "ObjectRemoved:Delete"
+        else:
+            item |= {"eTag": operation, "size": 1}
+        record = {
+            "eventVersion": "2.6",
+            "eventSource": "aws:s3",
+            "eventName": name,
+            "eventTime": moment(tick).isoformat(),
+            "s3": {"bucket": {"name": BUCKET}, "object": item},
+        }
+        return Message(json.dumps({"Records": [record]}), f"event {number} ({operation})", number)
