@@ -10,12 +10,14 @@ A bucket of the same stack that already has notifications of CDK's own kind gets
 configuration, and would replace what is written into the resource.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jsii
 from aws_cdk import Annotations, CfnResource, Resource, Stack, Token
 from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
@@ -232,9 +234,9 @@ def _warn_about_versioning(scope: Construct, bucket: s3.IBucket) -> None:
     )
 
 
-def _warn_about_key(scope: Construct, queue: IntakeQueue, missing: Any) -> None:
+def _warn_about_key(scope: Construct, queue: IntakeQueue, missing: iam.PolicyStatement | None) -> None:
     if missing is not None:
-        statement = Stack.of(scope).to_json_string(missing.to_statement_json())
+        statement = json.dumps(Stack.of(scope).resolve(missing.to_statement_json()))
         Annotations.of(scope).add_warning_v2(
             f"{TOPIC}:keyPolicyUnknown",
             f"the key of {queue.node.path} is imported, so its policy cannot be extended: without this statement "

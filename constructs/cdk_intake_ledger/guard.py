@@ -3,11 +3,12 @@
 Everything else is refused where the pipeline is made; here is what others may do to its bucket and role afterwards.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jsii
-from aws_cdk import Annotations, Stack, Token
+from aws_cdk import Annotations, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
@@ -122,14 +123,24 @@ def _puts(action: Any) -> bool:
     return action in ("*", "s3:*", "s3:Put*", "s3:PutObject*", "s3:PutObject")
 
 
-def _keys_in(resources: Sequence[Any], arn: Any) -> Iterator[str]:
+def _keys_in(resources: Sequence[Any], bucket_arn: Any) -> Iterator[str]:
     """The key patterns of those resources that are objects of the bucket."""
-    for resource in resources:
-        match resource, arn:
-            case {"Fn::Join": ["", [first, str(rest)]]}, _ if first == arn and rest.startswith("/"):
-                yield rest[1:]
-            case str(text), str(known) if text.startswith(f"{known}/"):
-                yield text[len(known) + 1 :]
+    beginning = f"{_text(bucket_arn)}/"
+    for resource in map(_text, resources):
+        if resource == "*":
+            yield "*"
+        elif resource.startswith(beginning):
+            yield resource.removeprefix(beginning)
+
+
+def _text(resolved: Any) -> str:
+    """A resolved value as text that can be compared, whatever parts it was joined of."""
+    match resolved:
+        case str():
+            return resolved
+        case {"Fn::Join": ["", list(parts)]}:
+            return "".join(map(_text, parts))
+    return json.dumps(resolved, sort_keys=True)
 
 
 def _always_matches(pattern: str, item: KeyFilter) -> bool:
@@ -140,7 +151,7 @@ def _always_matches(pattern: str, item: KeyFilter) -> bool:
 
 
 def _may_match(pattern: str, item: KeyFilter) -> bool:
-    if Token.is_unresolved(pattern) or not item.is_known:
+    if not item.is_known:
         return False
     beginning, star, end = _ends(pattern)
     if not star:

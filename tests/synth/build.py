@@ -1,0 +1,89 @@
+"""Stacks and templates for the tests of synthesis."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import App, Environment, Stack, Token
+from aws_cdk.assertions import Template
+
+from cdk_intake_ledger import Processor
+
+Json = dict[str, Any]
+
+PROCESSORS = Path(__file__).parent / "processors"
+
+
+def new_app(**options: Any) -> App:
+    """An app without CDK's own validation of the template, which takes seconds; one test has it on."""
+    return App(builtin_cloud_formation_validation=False, **options)
+
+
+def new_stack(name: str = "Stack", app: App | None = None, env: Environment | None = None) -> Stack:
+    return Stack(app or new_app(), name, env=env)
+
+
+def processor(**options: Any) -> Processor:
+    return Processor.from_asset(PROCESSORS / "orders", entrypoint="orders:process", **options)
+
+
+def template_of(stack: Stack) -> Json:
+    """The synthesised template; a dependency cycle in it is an error."""
+    return dict(Template.from_stack(stack).to_json())
+
+
+def resources(template: Json, type_: str, path: str = "") -> Json:
+    """The resources of a type whose logical id begins with `path`."""
+    found = template["Resources"].items()
+    return {name: one for name, one in found if one["Type"] == type_ and name.startswith(path)}
+
+
+def only(template: Json, type_: str, path: str = "") -> Json:
+    """The properties of the only resource of its type there."""
+    (one,) = resources(template, type_, path).values()
+    return dict(one["Properties"])
+
+
+def statements(template: Json, path: str = "", type_: str = "AWS::IAM::Policy") -> Iterator[Json]:
+    for policy in resources(template, type_, path).values():
+        yield from policy["Properties"]["PolicyDocument"]["Statement"]
+
+
+def actions(statement: Json) -> list[str]:
+    given = statement["Action"]
+    return given if isinstance(given, list) else [given]
+
+
+def variables(template: Json, path: str) -> Json:
+    """A function's environment, references replaced by a readable text."""
+    given = only(template, "AWS::Lambda::Function", path)["Environment"]["Variables"]
+    return {name: value if isinstance(value, str) else "reference" for name, value in given.items()}
+
+
+def without_hashes(template: Json) -> Json:
+    """A template that does not change with the content of assets, nor with CDK's own version."""
+
+    def clean(value: Any) -> Any:
+        match value:
+            case dict():
+                return {name: clean(one) for name, one in value.items()}
+            case list():
+                return [clean(one) for one in value]
+            case str():
+                return re.sub(r"[0-9a-f]{64}", "<hash>", value)
+        return value
+
+    # CDK's own check of the bootstrap's version stands beside the resources.
+    return {"Resources": clean(template["Resources"])}
+
+
+def later() -> Any:
+    """A number that CDK knows only at deployment."""
+    return Token.as_number({"Ref": "Later"})
+
+
+def warnings(stack: Stack) -> list[str]:
+    """What the pipelines of a stack have to say, after synthesis. (jsii cannot read CDK's own list of messages.)"""
+    entries = [entry for construct in stack.node.find_all() for entry in construct.node.metadata]
+    return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]

@@ -1,0 +1,264 @@
+"""Whose bucket it is decides how its changes arrive; each way synthesises without a cycle."""
+
+import json
+from pathlib import Path
+
+import pytest
+from aws_cdk import App, Environment
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_notifications as notifications
+from aws_cdk import aws_sns as sns
+
+from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, IntakeQueue
+from cdk_intake_ledger.function import TABLE_KEY_ACTIONS
+from tests.synth.build import (
+    Json,
+    actions,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    resources,
+    statements,
+    template_of,
+    variables,
+    warnings,
+)
+
+IN = [s3.NotificationKeyFilter(prefix="in/", suffix=".csv")]
+NOTIFICATIONS = "Custom::S3BucketNotifications"
+
+
+def allowed(template: Json, path: str, type_: str) -> list[Json]:
+    return [one for one in statements(template, path, type_) if one["Effect"] == "Allow"]
+
+
+def test_f68_a_bucket_of_the_same_stack_is_notified_about_natively() -> None:
+    """F68: no custom resource, no cycle; the team's bucket waits for the queue's policy."""
+    stack = new_stack()
+    bucket = s3.Bucket(stack, "Ours", versioned=True)
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
+    template = template_of(stack)
+    assert not resources(template, NOTIFICATIONS)
+    (resource,) = resources(template, "AWS::S3::Bucket").values()
+    entries = resource["Properties"]["NotificationConfiguration"]["QueueConfigurations"]
+    assert [one["Event"] for one in entries] == ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"]
+    assert variables(template, "OrdersConsumer")["INTAKE_BUCKET_OWNER"] == "reference"
+    assert not warnings(stack)
+
+
+def test_two_pipelines_watch_one_bucket() -> None:
+    """Each adds its entries to the other's."""
+    stack = new_stack()
+    bucket = s3.Bucket(stack, "Ours", versioned=True)
+    for name in ("Orders", "Invoices"):
+        filters = [s3.NotificationKeyFilter(prefix=f"{name.lower()}/")]
+        IntakePipeline(stack, name, processor=processor(), bucket=bucket, filters=filters)
+    template = template_of(stack)
+    entries = only(template, "AWS::S3::Bucket")["NotificationConfiguration"]["QueueConfigurations"]
+    assert len(entries) == 6
+    assert {one["Filter"]["S3Key"]["Rules"][0]["Value"] for one in entries} == {"orders/", "invoices/"}
+
+
+def test_what_the_team_wrote_into_its_bucket_stays() -> None:
+    """Other notifications in the bucket's own resource are kept beside ours."""
+    stack = new_stack()
+    bucket = s3.Bucket(stack, "Ours", versioned=True)
+    resource = bucket.node.default_child
+    assert isinstance(resource, s3.CfnBucket)
+    topic = s3.CfnBucket.TopicConfigurationProperty(event="s3:ObjectCreated:*", topic="arn:aws:sns:eu-central-1:1:t")
+    resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+        topic_configurations=[topic],
+        event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True),
+    )
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
+    configuration = only(template_of(stack), "AWS::S3::Bucket")["NotificationConfiguration"]
+    assert len(configuration["QueueConfigurations"]) == 3
+    assert configuration["TopicConfigurations"]
+    assert configuration["EventBridgeConfiguration"] == {"EventBridgeEnabled": True}
+
+
+def test_two_pipelines_that_want_the_same_keys_are_refused() -> None:
+    """S3 would refuse the second at deployment."""
+    stack = new_stack()
+    bucket = s3.Bucket(stack, "Ours", versioned=True)
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
+    with pytest.raises(IntakeConfigurationError, match="overlaps one that the bucket notifies about already"):
+        IntakePipeline(stack, "Invoices", processor=processor(), bucket=bucket)
+
+
+def test_a_bucket_with_cdks_notifications_gets_ours_among_them() -> None:
+    """Those own the bucket's whole configuration, and would replace what is written into its resource."""
+    stack = new_stack()
+    bucket = s3.Bucket(stack, "Ours", versioned=True)
+    bucket.add_event_notification(s3.EventType.OBJECT_TAGGING_PUT, notifications.SnsDestination(sns.Topic(stack, "T")))
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
+    template = template_of(stack)
+    assert "NotificationConfiguration" not in only(template, "AWS::S3::Bucket")
+    configuration = only(template, NOTIFICATIONS)["NotificationConfiguration"]
+    assert len(configuration["QueueConfigurations"]) == 3
+    assert len(configuration["TopicConfigurations"]) == 1
+
+
+def test_f68_a_bucket_of_another_stack_tells_event_bridge() -> None:
+    """F68: an S3 notification would be a dependency cycle; EventBridge is switched on without a custom resource."""
+    app = new_app()
+    theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
+    bucket = s3.Bucket(theirs, "Bucket", versioned=True)
+    IntakePipeline(ours, "Orders", processor=processor(), bucket=bucket, filters=IN)
+    assert only(template_of(theirs), "AWS::S3::Bucket")["NotificationConfiguration"] == {
+        "EventBridgeConfiguration": {"EventBridgeEnabled": True}
+    }
+    assert not resources(template_of(theirs), NOTIFICATIONS)
+    template = template_of(ours)
+    pattern = only(template, "AWS::Events::Rule")["EventPattern"]
+    assert pattern["source"] == ["aws.s3"]
+    assert pattern["detail-type"] == ["Object Created", "Object Deleted"]
+    assert "Fn::ImportValue" in pattern["detail"]["bucket"]["name"][0]
+    assert pattern["detail"]["object"] == {"key": [{"wildcard": "in/*.csv"}]}
+
+
+def test_every_key_needs_no_pattern() -> None:
+    """A filter that matches everything would be an empty alternative, which EventBridge refuses."""
+    app = new_app()
+    theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
+    IntakePipeline(ours, "Orders", processor=processor(), bucket=s3.Bucket(theirs, "Bucket", versioned=True))
+    assert "object" not in only(template_of(ours), "AWS::Events::Rule")["EventPattern"]["detail"]
+
+
+def test_what_event_bridge_gives_up_is_kept() -> None:
+    """It goes to the dead-letter queue, and only this rule may write there and to the queue."""
+    app = new_app()
+    theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
+    IntakePipeline(ours, "Orders", processor=processor(), bucket=s3.Bucket(theirs, "Bucket", versioned=True))
+    template = template_of(ours)
+    (rule,) = resources(template, "AWS::Events::Rule")
+    (target,) = only(template, "AWS::Events::Rule")["Targets"]
+    (dead_letters,) = resources(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
+    assert target["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": [dead_letters, "Arn"]}
+    for path in ("OrdersQueueMessages", "OrdersQueueDeadLetters"):
+        (statement,) = allowed(template, path, "AWS::SQS::QueuePolicy")
+        assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+        assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": [rule, "Arn"]}}}
+
+
+def test_a_sibling_bucket_with_cdks_notifications_keeps_event_bridge() -> None:
+    """CDK's own handler replaces the bucket's configuration, so it has to know."""
+    app = new_app()
+    theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
+    bucket = s3.Bucket(theirs, "Bucket", versioned=True)
+    bucket.add_event_notification(s3.EventType.OBJECT_TAGGING_PUT, notifications.SnsDestination(sns.Topic(theirs, "T")))
+    IntakePipeline(ours, "Orders", processor=processor(), bucket=bucket)
+    assert only(template_of(theirs), NOTIFICATIONS)["NotificationConfiguration"]["EventBridgeConfiguration"] == {}
+
+
+def test_a_bucket_of_another_region_is_refused() -> None:
+    """S3's events stay in their region."""
+    app = new_app()
+    theirs = new_stack("Theirs", app, Environment(account="111122223333", region="eu-west-1"))
+    ours = new_stack("Ours", app, Environment(account="111122223333", region="eu-central-1"))
+    with pytest.raises(
+        IntakeConfigurationError, match="the bucket's region is eu-west-1 and the pipeline's eu-central-1"
+    ):
+        IntakePipeline(ours, "Orders", processor=processor(), bucket=s3.Bucket(theirs, "Bucket", versioned=True))
+
+
+def test_f68_an_imported_bucket_is_notified_about_by_cdk() -> None:
+    """F68: ours is added to what is there, the queue takes messages of that bucket alone."""
+    stack = new_stack()
+    bucket = s3.Bucket.from_bucket_name(stack, "Theirs", "partner-inbox")
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
+    template = template_of(stack)
+    custom = only(template, NOTIFICATIONS)
+    assert custom["Managed"] is False
+    entries = custom["NotificationConfiguration"]["QueueConfigurations"]
+    assert [one["Events"] for one in entries] == [
+        ["s3:ObjectCreated:*"],
+        ["s3:ObjectRemoved:*"],
+        ["s3:LifecycleExpiration:*"],
+    ]
+    assert {rule["Name"]: rule["Value"] for rule in entries[0]["Filter"]["Key"]["FilterRules"]} == {
+        "prefix": "in/",
+        "suffix": ".csv",
+    }
+    (statement,) = allowed(template, "OrdersQueueMessages", "AWS::SQS::QueuePolicy")
+    assert statement["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    assert "partner-inbox" in str(statement["Condition"]["ArnLike"])
+    (policy,) = resources(template, "AWS::SQS::QueuePolicy", "OrdersQueueMessages")
+    (notification,) = resources(template, NOTIFICATIONS).values()
+    assert policy in notification["DependsOn"]
+    assert "INTAKE_BUCKET_OWNER" not in variables(template, "OrdersConsumer"), "nobody knows whose it is"
+    assert any("cannot be seen at synthesis" in text for text in warnings(stack))
+
+
+def test_f29_the_stated_account_of_an_imported_bucket_is_its_owner() -> None:
+    """F29: where the owner is known, every call to S3 says who it must be."""
+    stack = new_stack()
+    bucket = s3.Bucket.from_bucket_attributes(
+        stack, "Theirs", bucket_name="partner-inbox", account="444455556666", region="eu-central-1"
+    )
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+    template = template_of(stack)
+    assert variables(template, "OrdersConsumer")["INTAKE_BUCKET_OWNER"] == "444455556666"
+    (statement,) = allowed(template, "OrdersQueueMessages", "AWS::SQS::QueuePolicy")
+    assert statement["Condition"]["StringEquals"] == {"aws:SourceAccount": "444455556666"}
+
+
+@pytest.mark.parametrize("env", [None, Environment(account="111122223333", region="eu-central-1")])
+@pytest.mark.parametrize("whose", ["own", "same stack", "sibling", "imported", "sibling, by name"])
+def test_f68_one_key_for_everything(whose: str, env: Environment | None) -> None:
+    """F68: bucket, queues and table share a key; no cycle, and every service and role may use it."""
+    app = new_app()
+    theirs, ours = new_stack("Theirs", app, env), new_stack("Ours", app, env)
+    home = theirs if whose.startswith("sibling") else ours
+    key = kms.Key(home, "Key")
+    bucket: s3.IBucket | None = None
+    match whose:
+        case "same stack" | "sibling" | "sibling, by name":
+            bucket = s3.Bucket(home, "Bucket", versioned=True, encryption_key=key)
+        case "imported":
+            bucket = s3.Bucket.from_bucket_attributes(ours, "In", bucket_name="partner-inbox", encryption_key=key)
+    if whose == "sibling, by name" and bucket:
+        bucket = s3.Bucket.from_bucket_attributes(
+            ours, "In", bucket_name=bucket.bucket_name, encryption_key=bucket.encryption_key
+        )
+    IntakePipeline(ours, "Orders", processor=processor(), bucket=bucket, encryption_key=key, filters=IN)
+    template = template_of(ours)
+    policy = only(template_of(home), "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    services = [one for one in policy if "Service" in one["Principal"]]
+    assert [actions(one) for one in services] == [["kms:Decrypt", "kms:GenerateDataKey"]]
+    assert services[0]["Principal"]["Service"] == ("events.amazonaws.com" if whose == "sibling" else "s3.amazonaws.com")
+    account = env.account if env else {"Ref": "AWS::AccountId"}
+    assert services[0]["Condition"] == {"StringEquals": {"aws:SourceAccount": account}}
+    for path in ("OrdersConsumer", "OrdersAudit"):
+        keys = [one for one in statements(template, path) if actions(one)[0].startswith("kms:")]
+        assert [actions(one) for one in keys] == [list(TABLE_KEY_ACTIONS)]
+
+
+def test_the_policy_of_an_imported_key_is_told_to_the_team() -> None:
+    """CDK cannot extend it, and without the statement not one message would arrive."""
+    stack = new_stack()
+    key = kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-central-1:111122223333:key/1234")
+    IntakePipeline(stack, "Orders", processor=processor(), queue=IntakeQueue(stack, "Buffer", encryption_key=key))
+    (told,) = [text for text in warnings(stack) if "without this statement nothing arrives" in text]
+    assert "s3.amazonaws.com" in told
+    assert "kms:GenerateDataKey" in told
+
+
+def test_a_queue_of_another_stack() -> None:
+    """Bucket and pipeline here, queue there: S3's account stands in the policy, so nothing points back."""
+    app = new_app()
+    theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
+    IntakePipeline(ours, "Orders", processor=processor(), queue=IntakeQueue(theirs, "Buffer"))
+    assert not resources(template_of(ours), "AWS::SQS::Queue")
+    assert only(template_of(theirs), "AWS::SQS::Queue", "BufferMessages")["VisibilityTimeout"] == 420
+
+
+def test_nothing_is_looked_up() -> None:
+    """With or without an environment, of any partition, synthesis asks for no context."""
+    app = App(builtin_cloud_formation_validation=False)
+    for name, env in (("Agnostic", None), ("Fixed", Environment(account="111122223333", region="cn-north-1"))):
+        IntakePipeline(new_stack(name, app, env), "Orders", processor=processor())
+    manifest = json.loads((Path(app.synth().directory) / "manifest.json").read_text())
+    assert "missing" not in manifest

@@ -1,0 +1,103 @@
+"""The processor's source is read at synthesis: what cannot run is refused, with what is there instead."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cdk_intake_ledger.entrypoint import entrypoint_problems
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "invoices.py").write_text(
+        "import os\n"
+        "from helpers import imported\n"
+        "CALLABLE = imported\n"
+        "def process(change): ...\n"
+        "def with_defaults(change, limit=3, *, loud=False): ...\n"
+        "def anything(*arguments): ...\n"
+        "def _private(change): ...\n"
+        "def none_at_all(): ...\n"
+        "def two(change, context): ...\n"
+        "def keyword(change, *, needed): ...\n"
+        "async def later(change): ...\n"
+        "class Processor: ...\n"
+        "try:\n    import fast\nexcept ImportError:\n    def fallback(change): ...\n"
+        "if os.name:\n    def conditional(change): ...\n"
+    )
+    (tmp_path / "broken.py").write_text("def process(change):\nreturn\n")
+    (tmp_path / "starred.py").write_text("from invoices import *\n")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("from package.inner import process\n")
+    (tmp_path / "package" / "inner.py").write_text("def process(change): ...\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "entrypoint",
+    [
+        "invoices:process",
+        "invoices:with_defaults",
+        "invoices:anything",
+        "invoices:imported",
+        "invoices:CALLABLE",
+        "invoices:fallback",
+        "invoices:conditional",
+        "starred:process",
+        "package:process",
+        "package.inner:process",
+    ],
+)
+def test_what_the_consumer_can_call_is_accepted(source: Path, entrypoint: str) -> None:
+    """Defined, imported, assigned, conditional, or in a package."""
+    assert list(entrypoint_problems(source, entrypoint)) == []
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "said"),
+    [
+        ("invoices", "entrypoint 'invoices' is not of the form 'module:function'"),
+        ("invoices.py:process", "processor module 'invoices.py' does not exist"),
+        ("invoices/a:process", "is not of the form"),
+        (":process", "is not of the form"),
+        ("invoice:process", "module 'invoice' does not exist in '.*', where there is 'broken', 'invoices', 'package'"),
+        ("invoices:proces", "function 'proces' does not exist in '.*', where there is 'process', 'with_defaults'"),
+        ("invoices:later", "is async: a plain function is needed"),
+        ("invoices:Processor", "is a class: a plain function is needed"),
+        ("invoices:none_at_all", "cannot be called with one argument"),
+        ("invoices:two", "cannot be called with one argument"),
+        ("invoices:keyword", "cannot be called with one argument"),
+        ("broken:process", "is not valid Python, line 2"),
+        ("package.outer:process", "processor module 'package.outer' does not exist"),
+    ],
+)
+def test_what_the_consumer_cannot_call_is_refused(source: Path, entrypoint: str, said: str) -> None:
+    """Each refusal names what was given, and what is there or wanted."""
+    (problem,) = entrypoint_problems(source, entrypoint)
+    assert re.search(said, problem), problem
+
+
+def test_a_missing_directory_says_from_where_it_was_looked_for(tmp_path: Path) -> None:
+    """Synthesis in another working directory is the usual cause."""
+    (problem,) = entrypoint_problems(tmp_path / "procesors", "invoices:process")
+    assert "procesors' does not exist (looked from '" in problem
+
+
+def test_a_file_in_place_of_a_directory_is_refused(source: Path) -> None:
+    """The module's own path is a natural mistake."""
+    (problem,) = entrypoint_problems(source / "invoices.py", "invoices:process")
+    assert "is not a directory" in problem
+
+
+def test_an_asset_that_hides_the_runtime_is_refused(source: Path) -> None:
+    """On AWS a function's own code comes before its layers."""
+    (source / "intake_ledger").mkdir()
+    (problem,) = entrypoint_problems(source, "invoices:process")
+    assert "has an intake_ledger of its own" in problem
+
+
+def test_reading_the_source_does_not_run_it(source: Path) -> None:
+    """A processor that needs its environment to be imported can be synthesised."""
+    (source / "eager.py").write_text("raise SystemExit('imported')\ndef process(change): ...\n")
+    assert list(entrypoint_problems(source, "eager:process")) == []

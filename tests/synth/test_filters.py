@@ -1,0 +1,115 @@
+"""One filter, spelt for S3, EventBridge, IAM and the audit."""
+
+import re
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger.filters import KeyFilter, filter_problems, key_filters, looks_encoded, overlap
+
+
+def test_no_filter_is_one_that_matches_every_key() -> None:
+    """Leaving filters out, and an empty filter, both mean everything."""
+    assert key_filters(None) == key_filters([]) == (KeyFilter(),)
+    assert key_filters([s3.NotificationKeyFilter()]) == (KeyFilter(),)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        (KeyFilter("in/"), KeyFilter("in/a/"), True),
+        (KeyFilter("in/"), KeyFilter("out/"), False),
+        (KeyFilter("in/", ".csv"), KeyFilter("in/", ".json"), False),
+        (KeyFilter("in/", ".gz"), KeyFilter("in/a/", ".json.gz"), True),
+        (KeyFilter(suffix=".gz"), KeyFilter("in/"), True),
+        (KeyFilter(), KeyFilter("in/"), True),
+    ],
+)
+def test_filters_overlap_by_both_ends(one: KeyFilter, other: KeyFilter, together: bool) -> None:
+    """S3 refuses two filters of one event when a key may pass both; so do we, before the deployment."""
+    assert overlap(one, other) is overlap(other, one) is together
+    assert bool(list(filter_problems([one, other]))) is together
+
+
+def test_a_filter_is_no_longer_than_s3_allows() -> None:
+    """1,024 bytes of UTF-8 in prefix and suffix, not characters."""
+    assert not list(filter_problems([KeyFilter("é" * 510, ".csv")]))
+    (problem,) = filter_problems([KeyFilter("é" * 511, ".csv")])
+    assert "1026 bytes" in problem
+
+
+def test_no_more_filters_than_s3_takes() -> None:
+    """Each filter needs three of S3's 100 entries."""
+    filters = [KeyFilter(f"{number:02}/") for number in range(34)]
+    assert not list(filter_problems(filters[:33]))
+    (problem,) = filter_problems(filters)
+    assert "34 filters" in problem
+
+
+def test_an_asterisk_is_refused() -> None:
+    """S3 would take it for an asterisk, and the team would get no events."""
+    (problem,) = filter_problems([KeyFilter("in/*/")])
+    assert "'in/*/' has an asterisk" in problem
+
+
+@pytest.mark.parametrize(
+    ("prefix", "spelt"),
+    [
+        ("in/", "in/"),
+        ("in put/", "in+put/"),
+        ("a+b/", "a%2Bb/"),
+        ("ä/", "%C3%A4/"),
+        ("a=1/", "a%3D1/"),
+        ("it's!(1)/", "it's!(1)/"),
+    ],
+)
+def test_f47_s3_gets_filters_encoded_as_it_encodes_keys(prefix: str, spelt: str) -> None:
+    """F47: S3 compares with the encoded key, the audit with the raw one."""
+    assert KeyFilter(prefix).encoded() == KeyFilter(spelt)
+
+
+def test_a_prefix_that_was_encoded_by_hand_is_noticed() -> None:
+    """It would be encoded twice; a per cent sign of the key's own is left alone."""
+    assert looks_encoded([KeyFilter("a%2Bb/"), KeyFilter("100%/"), KeyFilter("a+b/")]) == ["a%2Bb/"]
+
+
+def test_iam_wildcards_in_a_prefix_stand_for_themselves() -> None:
+    """A question mark in a prefix must not grant other keys."""
+    assert KeyFilter("in/", ".csv").iam_pattern() == "in/*.csv"
+    assert KeyFilter("who?/$").iam_pattern() == "who${?}/${$}*"
+
+
+def _event_bridge_matches(patterns: list[object], key: str) -> bool:
+    """EventBridge's rules for one field, as its documentation has them."""
+
+    def alternatives() -> Iterator[bool]:
+        for pattern in patterns:
+            match pattern:
+                case str():
+                    yield key == pattern
+                case {"prefix": str(prefix)}:
+                    yield key.startswith(prefix)
+                case {"suffix": str(suffix)}:
+                    yield key.endswith(suffix)
+                case {"wildcard": str(wildcard)}:
+                    text = "".join(
+                        ".*" if part == "*" else re.escape(part[-1]) for part in re.findall(r"\\.|.", wildcard)
+                    )
+                    yield re.fullmatch(text, key) is not None
+
+    return not patterns or any(alternatives())
+
+
+@pytest.mark.parametrize(
+    "ends", [("", ""), ("ab", ""), ("", "ba"), ("ab", "ba"), ("aba", "aba"), ("ab", "b"), ("a*", "b\\")]
+)
+def test_f47_event_bridge_passes_the_same_keys_as_s3(ends: tuple[str, str]) -> None:
+    """F47: every short key passes both or neither, also where prefix and suffix overlap in it."""
+    item = KeyFilter(*ends)
+    for length in range(6):
+        for letters in product("ab*\\" if "*" in ends[0] else "abc", repeat=length):
+            key = "".join(letters)
+            expected = key.startswith(item.prefix) and key.endswith(item.suffix)
+            assert _event_bridge_matches(item.event_patterns(), key) is expected, key

@@ -1,0 +1,129 @@
+"""What others do to the pipeline's bucket and role afterwards is seen at synthesis."""
+
+import pytest
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_notifications as notifications
+from aws_cdk import aws_sns as sns
+
+from cdk_intake_ledger import IntakePipeline
+from tests.synth.build import new_app, new_stack, processor, template_of, warnings
+
+
+def tagged(stack: Stack, bucket: s3.IBucket) -> None:
+    topic = sns.Topic(stack, "Topic")
+    bucket.add_event_notification(s3.EventType.OBJECT_TAGGING_PUT, notifications.SnsDestination(topic))
+
+
+def test_a_later_notification_would_replace_the_pipelines() -> None:
+    """CDK's handler puts a whole configuration; S3 would stop telling the queue, and nothing would fail."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    tagged(stack, pipeline.bucket)
+    with pytest.raises(RuntimeError, match="it replaces all that S3 was told, the pipeline's part included"):
+        template_of(stack)
+
+
+def test_an_earlier_notification_is_no_problem() -> None:
+    """Then the pipeline's part is added in the same way."""
+    stack = new_stack()
+    bucket = s3.Bucket(stack, "Ours", versioned=True)
+    tagged(stack, bucket)
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+    assert template_of(stack)
+
+
+def test_a_later_notification_on_a_sibling_bucket_would_switch_event_bridge_off() -> None:
+    """The same in the bucket's own stack; switching EventBridge on there as well mends it."""
+    for mended in (False, True):
+        app = new_app()
+        theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
+        bucket = s3.Bucket(theirs, "Bucket", versioned=True)
+        IntakePipeline(ours, "Orders", processor=processor(), bucket=bucket)
+        tagged(theirs, bucket)
+        if mended:
+            bucket.enable_event_bridge_notification()
+            assert template_of(ours)
+        else:
+            with pytest.raises(RuntimeError, match="it switches EventBridge off again"):
+                template_of(ours)
+
+
+@pytest.mark.parametrize(("days", "refused"), [(17, True), (18, False)])
+def test_a_bucket_that_forgets_versions_before_their_messages_is_refused(days: int, refused: bool) -> None:
+    """A message can be on its way for 4 and 14 days; the version that it is about has to be there."""
+    stack = new_stack()
+    rule = s3.LifecycleRule(noncurrent_version_expiration=Duration.days(days))
+    bucket = s3.Bucket(stack, "Ours", versioned=True, lifecycle_rules=[rule])
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+    if refused:
+        with pytest.raises(RuntimeError, match=r"removes overwritten versions after 17 days and .* for 18 days"):
+            template_of(stack)
+    else:
+        assert template_of(stack)
+
+
+def test_a_bucket_without_versions_is_pointed_out() -> None:
+    """It works, with less to hold on to; the warning can be acknowledged by its id."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Ours"))
+    template_of(stack)
+    (text,) = warnings(stack)
+    assert "keeps no versions" in text
+    assert "[ack: cdk-intake-ledger:bucketNotVersioned]" in text
+
+
+@pytest.mark.parametrize(
+    ("prefix", "suffix", "written", "outcome"),
+    [
+        ("in/", "", "out/*", "fine"),
+        ("in/", "", "in/done/*", "refused"),
+        ("in/", "", "*", "pointed out"),
+        ("", "", "*", "refused"),
+        ("in/", ".csv", "in/*", "pointed out"),
+        ("in/", ".csv", "in/*.csv", "refused"),
+        ("in/", ".csv", "in/*.json", "fine"),
+        ("", ".csv", "out/*", "pointed out"),
+        ("in/", "", "in/one", "refused"),
+    ],
+)
+def test_f71_a_processor_that_writes_where_it_reads(prefix: str, suffix: str, written: str, outcome: str) -> None:
+    """F71: refused where every write would call the processor again, pointed out where some may."""
+    stack = new_stack()
+    filters = [s3.NotificationKeyFilter(prefix=prefix or None, suffix=suffix or None)]
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), filters=filters)
+    pipeline.bucket.grant_put(pipeline, written)
+    if outcome == "refused":
+        with pytest.raises(RuntimeError, match="it would call itself"):
+            template_of(stack)
+    else:
+        template_of(stack)
+        assert bool([text for text in warnings(stack) if "calls it again" in text]) is (outcome == "pointed out")
+
+
+def test_f71_another_bucket_is_no_loop() -> None:
+    """F71: writing elsewhere is what a processor is for."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    s3.Bucket(stack, "Results").grant_put(pipeline)
+    assert template_of(stack)
+    assert not [text for text in warnings(stack) if "calls it again" in text]
+
+
+def test_f71_a_bucket_known_by_name() -> None:
+    """F71: an imported bucket's ARN is text, and compared as such."""
+    stack = new_stack()
+    bucket = s3.Bucket.from_bucket_name(stack, "Theirs", "partner-inbox")
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+    bucket.grant_put(pipeline)
+    with pytest.raises(RuntimeError, match="it would call itself"):
+        template_of(stack)
+
+
+def test_a_hand_encoded_filter_is_pointed_out() -> None:
+    """It would match nothing: filters are encoded here."""
+    stack = new_stack()
+    filters = [s3.NotificationKeyFilter(prefix="in%20put/")]
+    IntakePipeline(stack, "Orders", processor=processor(), filters=filters)
+    template_of(stack)
+    assert any("looks percent-encoded" in text for text in warnings(stack))

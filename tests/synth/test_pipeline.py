@@ -1,0 +1,417 @@
+"""What one construct makes, with nothing but a processor, and with everything."""
+
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from aws_cdk import App, CfnElement, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.json import JSONSnapshotExtension
+
+from cdk_intake_ledger import (
+    AuditOptions,
+    IntakeLedger,
+    IntakePipeline,
+    IntakeQueue,
+    Ordering,
+    Processor,
+    RetryOptions,
+)
+from intake_ledger.settings import audit_settings, consumer_settings
+from tests.synth.build import (
+    Json,
+    actions,
+    later,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    resources,
+    statements,
+    template_of,
+    variables,
+    without_hashes,
+)
+
+OWN_LAYER = "arn:aws:lambda:eu-central-1:111122223333:layer:own:1"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor())
+    return stack
+
+
+@pytest.fixture(scope="module")
+def template(stack: Stack) -> Json:
+    return template_of(stack)
+
+
+def test_the_template_is_the_one_that_was_looked_at(template: Json, snapshot: SnapshotAssertion) -> None:
+    """Any change of the default template is seen, and accepted with `pytest --snapshot-update`."""
+    assert without_hashes(template) == snapshot(extension_class=JSONSnapshotExtension)
+
+
+def test_logical_ids_of_what_holds_data_do_not_change(template: Json) -> None:
+    """Another logical id is another bucket and another table: somebody's data would be replaced by nothing."""
+    assert list(resources(template, "AWS::S3::Bucket")) == ["OrdersBucket195ECF73"]
+    assert list(resources(template, "AWS::DynamoDB::Table")) == ["OrdersLedgerTableBA0CFD3B"]
+    assert variables(template, "OrdersConsumer")["INTAKE_PIPELINE"] == "Stack-Orders-EEDB7941"
+
+
+def test_nothing_has_a_physical_name(template: Json) -> None:
+    """Two copies of a stack fit one account, and a resource can be replaced."""
+    names = ("BucketName", "QueueName", "TableName", "FunctionName", "LogGroupName", "RoleName", "Name", "LayerName")
+    for logical_id, resource in template["Resources"].items():
+        if resource["Type"] not in ("AWS::Lambda::EventSourceMapping", "AWS::Lambda::EventInvokeConfig"):
+            assert not set(names) & set(resource["Properties"]), logical_id
+
+
+def test_there_is_no_hidden_function(template: Json) -> None:
+    """The own bucket is notified about by its own resource: two functions, no custom resource."""
+    assert len(resources(template, "AWS::Lambda::Function")) == 2
+    assert not [name for name, one in template["Resources"].items() if one["Type"].startswith("Custom::")]
+
+
+def test_the_bucket_is_private_and_keeps_versions(template: Json) -> None:
+    """Versioned, encrypted, TLS only, nothing public, no ACLs."""
+    bucket = only(template, "AWS::S3::Bucket")
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    assert bucket["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
+    assert bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert bucket["LifecycleConfiguration"]["Rules"] == [
+        {
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 30},
+            "Status": "Enabled",
+        }
+    ]
+    denied = [one for one in statements(template, type_="AWS::S3::BucketPolicy") if one["Effect"] == "Deny"]
+    assert {"Bool": {"aws:SecureTransport": "false"}} in [one["Condition"] for one in denied]
+
+
+def test_f40_s3_tells_about_everything_that_ends_a_state(template: Json) -> None:
+    """F40: lifecycle deletions are not among ObjectRemoved:*."""
+    entries = only(template, "AWS::S3::Bucket")["NotificationConfiguration"]["QueueConfigurations"]
+    assert [one["Event"] for one in entries] == ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"]
+
+
+def test_s3_is_told_after_the_queue_lets_it_in(template: Json) -> None:
+    """S3 tries the queue when it is configured, and refuses one that it may not send to."""
+    (bucket,) = resources(template, "AWS::S3::Bucket").values()
+    (policy,) = resources(template, "AWS::SQS::QueuePolicy", "OrdersQueueMessages")
+    assert bucket["DependsOn"] == [policy]
+
+
+def test_f29_the_queue_takes_messages_of_this_account_only(template: Json) -> None:
+    """F29: S3 of another account cannot write to the queue, and the functions know whose bucket it must be."""
+    allowed = [
+        one for one in statements(template, "OrdersQueueMessages", "AWS::SQS::QueuePolicy") if one["Effect"] == "Allow"
+    ]
+    assert [one["Condition"] for one in allowed] == [{"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}]
+    assert [actions(one) for one in allowed] == [["sqs:SendMessage"]]
+    assert variables(template, "OrdersConsumer")["INTAKE_BUCKET_OWNER"] == "reference"
+
+
+def test_queues_are_encrypted_and_take_tls_only(template: Json) -> None:
+    """Both of them."""
+    for path in ("OrdersQueueMessages", "OrdersQueueDeadLetters"):
+        assert only(template, "AWS::SQS::Queue", path)["SqsManagedSseEnabled"] is True
+        denied = [one for one in statements(template, path, "AWS::SQS::QueuePolicy") if one["Effect"] == "Deny"]
+        assert [one["Condition"] for one in denied] == [{"Bool": {"aws:SecureTransport": "false"}}]
+
+
+def test_f12_visibility_follows_from_the_processing_timeout(template: Json) -> None:
+    """F12: six timeouts of the function, which is the processing timeout and ten seconds."""
+    assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"] == 70
+    assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 420
+
+
+def test_f67_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> None:
+    """F67: its clock starts when a message is first sent; receives are a backstop only."""
+    queue = only(template, "AWS::SQS::Queue", "OrdersQueueMessages")
+    assert queue["MessageRetentionPeriod"] == 4 * 86_400
+    assert only(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")["MessageRetentionPeriod"] == 14 * 86_400
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 100
+
+
+def test_f21_partial_batch_responses_are_on(template: Json) -> None:
+    """F21: without them Lambda takes any answer for success and deletes what failed."""
+    source = only(template, "AWS::Lambda::EventSourceMapping")
+    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert source["BatchSize"] == 10
+
+
+def test_f08_f09_rows_expire_by_the_attribute_that_the_ledger_writes(template: Json) -> None:
+    """F08, F09: time to live names the ledger's own attribute."""
+    table = only(template, "AWS::DynamoDB::Table")
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
+
+
+def test_the_ledger_survives_mistakes(template: Json) -> None:
+    """Kept on removal, protected from deletion, recoverable to any second."""
+    (table,) = resources(template, "AWS::DynamoDB::Table").values()
+    assert table["DeletionPolicy"] == table["UpdateReplacePolicy"] == "Retain"
+    assert table["Properties"]["DeletionProtectionEnabled"] is True
+    assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
+
+
+def test_the_attention_index_holds_what_it_is_asked_for(template: Json) -> None:
+    """By pipeline, in the order of time, whole rows."""
+    (index,) = only(template, "AWS::DynamoDB::Table")["GlobalSecondaryIndexes"]
+    assert index["KeySchema"] == [
+        {"AttributeName": "attention", "KeyType": "HASH"},
+        {"AttributeName": "updated_at", "KeyType": "RANGE"},
+    ]
+    assert index["Projection"] == {"ProjectionType": "ALL"}
+
+
+def test_f24_no_function_has_reserved_concurrency(template: Json) -> None:
+    """F24: throttled receives would send good messages to the dead-letter queue; only the event source is capped."""
+    for function in resources(template, "AWS::Lambda::Function").values():
+        assert "ReservedConcurrentExecutions" not in function["Properties"]
+
+
+def test_both_functions_log_where_the_pipeline_says(template: Json) -> None:
+    """Own log groups with an end to them, kept with the data."""
+    groups = resources(template, "AWS::Logs::LogGroup")
+    assert [one["Properties"]["RetentionInDays"] for one in groups.values()] == [60, 60]
+    for function in resources(template, "AWS::Lambda::Function").values():
+        assert function["Properties"]["LoggingConfig"]["LogGroup"]["Ref"] in groups
+
+
+def test_one_layer_for_any_python_and_machine(template: Json) -> None:
+    """No function has another layer: each costs time at a cold start."""
+    layer = only(template, "AWS::Lambda::LayerVersion")
+    assert layer["CompatibleRuntimes"] == ["python3.12", "python3.13", "python3.14"]
+    assert layer["CompatibleArchitectures"] == ["arm64", "x86_64"]
+    for function in resources(template, "AWS::Lambda::Function").values():
+        assert len(function["Properties"]["Layers"]) == 1
+
+
+def test_a_failed_audit_is_not_repeated(template: Json) -> None:
+    """Neither by the scheduler nor by Lambda: the next run finds what this one missed."""
+    schedule = only(template, "AWS::Scheduler::Schedule")
+    assert schedule["ScheduleExpression"] == "rate(1440 minutes)"
+    assert schedule["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
+    assert only(template, "AWS::Lambda::EventInvokeConfig")["MaximumRetryAttempts"] == 0
+
+
+def test_the_functions_understand_their_settings(template: Json) -> None:
+    """The runtime reads exactly what the construct writes."""
+    consumer = consumer_settings(variables(template, "OrdersConsumer"))
+    audit = audit_settings(variables(template, "OrdersAudit"))
+    common = {"pipeline", "bucket", "table", "queue_url", "retention_seconds", "clock_skew_seconds", "deletes"}
+    assert {name: asdict(consumer)[name] for name in common} == {name: asdict(audit)[name] for name in common}
+    assert consumer.processor == "orders:process"
+    assert consumer.processing_timeout_seconds == 60
+    assert (consumer.max_attempts, consumer.min_backoff_seconds, consumer.max_backoff_seconds) == (8, 15, 900)
+    assert (audit.settle_seconds, audit.look_back_seconds, audit.budget) == (3_600, 14 * 86_400, 10_000)
+    assert audit.filters == ()
+    assert (consumer.ordering, consumer.deletes) == ("LATEST", False)
+
+
+def test_every_option_arrives() -> None:
+    """Nothing that can be asked for is dropped on the way."""
+    stack = new_stack(env=Environment(account="111122223333", region="eu-central-1"))
+    key = kms.Key(stack, "Key")
+    vpc = ec2.Vpc(stack, "Vpc", nat_gateways=0)
+    IntakePipeline(
+        stack,
+        "Orders",
+        processor=processor(
+            memory_size=1_024,
+            environment={"TABLE": "x", "POWERTOOLS_LOG_LEVEL": "DEBUG"},
+            runtime=lambda_.Runtime.PYTHON_3_12,
+            architecture=lambda_.Architecture.X86_64,
+            layers=[lambda_.LayerVersion.from_layer_version_arn(stack, "Own", OWN_LAYER)],
+        ),
+        ordering=Ordering.EVERY_VERSION,
+        filters=[s3.NotificationKeyFilter(prefix="in put/", suffix=".csv"), s3.NotificationKeyFilter(prefix="b/")],
+        deletes=True,
+        queue=IntakeQueue(
+            stack, "Buffer", retention=Duration.days(2), dead_letter_retention=Duration.days(5), encryption_key=key
+        ),
+        ledger=IntakeLedger(stack, "Rows", retention=Duration.days(40), removal_policy=RemovalPolicy.DESTROY),
+        processing_timeout=Duration.minutes(5),
+        clock_skew=Duration.seconds(30),
+        retry=RetryOptions(max_attempts=3, min_backoff=Duration.seconds(1), max_backoff=Duration.seconds(9)),
+        batch_size=100,
+        max_batching_window=Duration.seconds(20),
+        max_concurrency=7,
+        vpc=vpc,
+        vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
+        security_groups=[ec2.SecurityGroup(stack, "Group", vpc=vpc)],
+        log_group=logs.LogGroup(stack, "AllLogs"),
+        audit=AuditOptions(
+            interval=Duration.hours(6), settle_time=Duration.minutes(5), look_back=Duration.days(10), budget=77
+        ),
+        removal_policy=RemovalPolicy.DESTROY,
+    )
+    template = template_of(stack)
+    function = only(template, "AWS::Lambda::Function", "OrdersConsumer")
+    assert (function["MemorySize"], function["Runtime"], function["Architectures"]) == (1_024, "python3.12", ["x86_64"])
+    assert function["Timeout"] == 310
+    assert function["Layers"][0] == OWN_LAYER
+    assert "Ref" in function["Layers"][1], "ours last, so that nothing replaces it"
+    assert function["VpcConfig"]["SubnetIds"]
+    assert variables(template, "OrdersConsumer")["POWERTOOLS_LOG_LEVEL"] == "DEBUG"
+    assert variables(template, "OrdersConsumer")["INTAKE_BUCKET_OWNER"] == "111122223333"
+    consumer = consumer_settings(variables(template, "OrdersConsumer"))
+    assert (consumer.ordering, consumer.deletes, consumer.clock_skew_seconds) == ("EVERY_VERSION", True, 30)
+    assert (consumer.max_attempts, consumer.min_backoff_seconds, consumer.max_backoff_seconds) == (3, 1, 9)
+    assert consumer.retention_seconds == 40 * 86_400
+    audit = audit_settings(variables(template, "OrdersAudit"))
+    assert (audit.settle_seconds, audit.look_back_seconds, audit.budget) == (300, 10 * 86_400, 77)
+    assert [(one.prefix, one.suffix) for one in audit.filters] == [("in put/", ".csv"), ("b/", "")], (
+        "as in the key: F47"
+    )
+    assert only(template, "AWS::Scheduler::Schedule")["ScheduleExpression"] == "rate(360 minutes)"
+    source = only(template, "AWS::Lambda::EventSourceMapping")
+    assert (source["BatchSize"], source["MaximumBatchingWindowInSeconds"]) == (100, 20)
+    assert source["ScalingConfig"] == {"MaximumConcurrency": 7}
+    queue = only(template, "AWS::SQS::Queue", "BufferMessages")
+    assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == (6 * 310 + 20, 2 * 86_400)
+    assert only(template, "AWS::SQS::Queue", "BufferDeadLetters")["MessageRetentionPeriod"] == 5 * 86_400
+    assert list(resources(template, "AWS::Logs::LogGroup")) == [stack.get_logical_id(_element(stack, "AllLogs"))]
+    (table,) = resources(template, "AWS::DynamoDB::Table").values()
+    assert (table["DeletionPolicy"], table["Properties"]["DeletionProtectionEnabled"]) == ("Delete", False)
+    (bucket,) = resources(template, "AWS::S3::Bucket").values()
+    assert bucket["DeletionPolicy"] == "Delete"
+    entries = bucket["Properties"]["NotificationConfiguration"]["QueueConfigurations"]
+    assert len(entries) == 6
+    assert entries[0]["Filter"]["S3Key"]["Rules"] == [
+        {"Name": "prefix", "Value": "in+put/"},
+        {"Name": "suffix", "Value": ".csv"},
+    ]
+    interfaces = [one for one in statements(template, "OrdersConsumer") if actions(one)[0].startswith("ec2:")]
+    assert len(interfaces) == 1
+
+
+def _element(stack: Stack, name: str) -> CfnElement:
+    element = stack.node.find_child(name).node.default_child
+    assert isinstance(element, CfnElement)
+    return element
+
+
+def test_a_queue_of_its_own_visibility_keeps_it() -> None:
+    """What a team states is checked, not replaced."""
+    stack = new_stack()
+    queue = IntakeQueue(stack, "Buffer", visibility_timeout=Duration.minutes(20))
+    IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+    assert only(template_of(stack), "AWS::SQS::Queue", "BufferMessages")["VisibilityTimeout"] == 1_200
+
+
+def test_two_pipelines_share_a_stack_and_a_ledger() -> None:
+    """Each has rows, settings and resources of its own; the table is one."""
+    stack = new_stack()
+    ledger = IntakeLedger(stack, "Ledger")
+    shared = processor()
+    one = IntakePipeline(stack, "Orders", processor=shared, ledger=ledger)
+    other = IntakePipeline(stack, "Invoices", processor=shared, ledger=ledger)
+    template = template_of(stack)
+    assert one.pipeline_name != other.pipeline_name
+    assert len(resources(template, "AWS::DynamoDB::Table")) == 1
+    assert len(resources(template, "AWS::S3::Bucket")) == 2
+    assert one.table is other.table
+    names = {variables(template, path)["INTAKE_PIPELINE"] for path in ("OrdersConsumer", "InvoicesConsumer")}
+    assert names == {one.pipeline_name, other.pipeline_name}
+
+
+def test_a_ledger_of_another_stack_is_shared() -> None:
+    """The table is exported and imported by CDK as any other reference."""
+    app = new_app()
+    home, away = new_stack("Home", app), new_stack("Away", app)
+    ledger = IntakeLedger(home, "Ledger")
+    IntakePipeline(home, "Orders", processor=processor(), ledger=ledger)
+    IntakePipeline(away, "Invoices", processor=processor(), ledger=ledger)
+    template = template_of(away)
+    assert not resources(template, "AWS::DynamoDB::Table")
+    assert "Fn::ImportValue" in str(only(template, "AWS::Lambda::Function", "InvoicesConsumer")["Environment"])
+
+
+def test_one_processor_serves_two_stacks() -> None:
+    """CDK ties an asset to one stack; the processor makes it anew for each."""
+    app = new_app()
+    shared = processor()
+    stacks = [new_stack(name, app) for name in ("One", "Two")]
+    for stack in stacks:
+        IntakePipeline(stack, "Orders", processor=shared)
+    codes = [only(template_of(stack), "AWS::Lambda::Function", "OrdersConsumer")["Code"]["S3Key"] for stack in stacks]
+    assert codes[0] == codes[1]
+
+
+def test_a_processor_from_any_code() -> None:
+    """A team bundles its dependencies as it likes."""
+    stack = new_stack()
+    code = lambda_.Code.from_inline("def process(change): ...")
+    IntakePipeline(stack, "Orders", processor=Processor.from_code(code, entrypoint="index:process"))
+    function = only(template_of(stack), "AWS::Lambda::Function", "OrdersConsumer")
+    assert function["Code"] == {"ZipFile": "def process(change): ..."}
+    assert function["Handler"] == "intake_ledger.consumer.handler"
+
+
+def test_numbers_that_come_with_the_deployment_pass_through() -> None:
+    """A parameter of the template is neither compared nor rounded."""
+    stack = new_stack()
+    IntakePipeline(
+        stack,
+        "Orders",
+        processor=processor(),
+        batch_size=later(),
+        max_concurrency=later(),
+        retry=RetryOptions(max_attempts=later(), min_backoff=Duration.seconds(later())),
+        ledger=IntakeLedger(stack, "Ledger", retention=Duration.seconds(later())),
+        audit=AuditOptions(budget=later()),
+        filters=[s3.NotificationKeyFilter(prefix=str(stack.account)), s3.NotificationKeyFilter(prefix="in/")],
+    )
+    template = template_of(stack)
+    source = only(template, "AWS::Lambda::EventSourceMapping")
+    assert source["BatchSize"] == source["ScalingConfig"]["MaximumConcurrency"] == {"Ref": "Later"}
+    environment = only(template, "AWS::Lambda::Function", "OrdersConsumer")["Environment"]["Variables"]
+    assert environment["INTAKE_MAX_ATTEMPTS"] == environment["INTAKE_RETENTION_SECONDS"] == {"Ref": "Later"}
+    filters = only(template, "AWS::Lambda::Function", "OrdersAudit")["Environment"]["Variables"]["INTAKE_FILTERS"]
+    assert {"Ref": "AWS::AccountId"} in filters["Fn::Join"][1]
+
+
+def test_the_whole_passes_cdks_own_validation() -> None:
+    """CloudFormation's rules as CDK knows them, once: it takes seconds."""
+    app = App()
+    stack = new_stack(app=app)
+    IntakePipeline(stack, "Orders", processor=processor(), encryption_key=kms.Key(stack, "Key"))
+    assert app.synth().get_stack_by_name("Stack").template["Resources"]
+
+
+def test_the_host_is_left_alone(stack: Stack, template: Json) -> None:
+    """No context, no tags, no description, nothing outside of the pipeline's own scope."""
+    cdks_own = {"BootstrapVersion", "CheckBootstrapVersion"}
+    assert {child.node.id for child in stack.node.children} - cdks_own == {"Orders"}
+    assert all(name.startswith("Orders") for name in template["Resources"])
+    assert "Description" not in template
+    assert not stack.node.get_all_context()
+
+
+def test_no_variable_of_the_environment_is_read(tmp_path: Path) -> None:
+    """Configuration comes by props alone: the template is the same under another environment."""
+    source = Path(__file__).parents[2] / "constructs" / "cdk_intake_ledger"
+    readers = [path.name for path in source.glob("*.py") if "environ" in path.read_text().replace("environment", "")]
+    assert readers == []
+
+
+def test_the_example_runs_from_anywhere(tmp_path: Path) -> None:
+    """Its paths are its own, so that `cdk` may be called in another directory."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, str(root / "app.py")], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,160 @@
+"""Exact actions on exact resources."""
+
+from typing import Any
+
+import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger import IntakePipeline
+from tests.synth.build import Json, actions, new_stack, processor, resources, statements, template_of
+
+CONSUMER = {
+    "logs:CreateLogStream", "logs:PutLogEvents",
+    "s3:ListBucket", "s3:GetObject", "s3:GetObjectVersion",
+    "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
+    "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage",
+    "sqs:SendMessage",
+}  # fmt: skip
+AUDIT = {
+    "logs:CreateLogStream", "logs:PutLogEvents",
+    "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions", "s3:GetObject", "s3:GetObjectVersion",
+    "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem",
+    "sqs:GetQueueAttributes", "sqs:SendMessage",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def template() -> Json:
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor())
+    return template_of(stack)
+
+
+@pytest.mark.parametrize(("path", "expected"), [("OrdersConsumer", CONSUMER), ("OrdersAuditRole", AUDIT)])
+def test_a_role_may_do_what_its_function_does_and_nothing_else(template: Json, path: str, expected: set[str]) -> None:
+    """The list is the runtime's list of calls."""
+    assert {action for one in statements(template, path) for action in actions(one)} == expected
+
+
+def test_no_wildcards_but_the_objects_of_the_bucket(template: Json) -> None:
+    """No action with an asterisk; no resource with one, except the keys of the one bucket."""
+    (bucket,) = resources(template, "AWS::S3::Bucket")
+    objects = {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, "/*"]]}
+    for statement in statements(template):
+        assert not [one for one in actions(statement) if "*" in one]
+        assert statement["Resource"] == objects or "*" not in str(statement["Resource"]), statement
+
+
+def test_no_managed_policies(template: Json) -> None:
+    """AWS's basic execution policy may write to every log group."""
+    for role in resources(template, "AWS::IAM::Role").values():
+        assert "ManagedPolicyArns" not in role["Properties"]
+
+
+def test_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json) -> None:
+    """The audit sends to the queue, the consumer to the dead-letter queue: no message goes in circles (F25)."""
+    (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
+    (dead_letters,) = resources(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
+    sends = {
+        path: [one["Resource"] for one in statements(template, path) if "sqs:SendMessage" in actions(one)]
+        for path in ("OrdersConsumer", "OrdersAuditRole")
+    }
+    assert sends["OrdersConsumer"] == [{"Fn::GetAtt": [dead_letters, "Arn"]}]
+    assert sends["OrdersAuditRole"] == [{"Fn::GetAtt": [queue, "Arn"]}]
+
+
+def test_f45_a_missing_object_is_not_a_forbidden_one(template: Json) -> None:
+    """F45: S3 answers 404 only to those who may list the bucket."""
+    (bucket,) = resources(template, "AWS::S3::Bucket")
+    for path in ("OrdersConsumer", "OrdersAuditRole"):
+        listing = [one for one in statements(template, path) if "s3:ListBucket" in actions(one)]
+        assert [one["Resource"] for one in listing] == [{"Fn::GetAtt": [bucket, "Arn"]}]
+
+
+def test_the_scheduler_may_start_the_audit_and_nothing_else(template: Json) -> None:
+    """Not even another version of it; and only for this account."""
+    (statement,) = statements(template, "OrdersAuditScheduleRole")
+    (audit,) = resources(template, "AWS::Lambda::Function", "OrdersAudit")
+    assert actions(statement) == ["lambda:InvokeFunction"]
+    assert statement["Resource"] == {"Fn::GetAtt": [audit, "Arn"]}
+
+
+def granted(grant: str, *, key: bool = False) -> tuple[list[Json], Json]:
+    """What a person's role gets by one of the pipeline's grants."""
+    stack = new_stack()
+    pipeline = IntakePipeline(
+        stack,
+        "Orders",
+        processor=processor(),
+        encryption_key=kms.Key(stack, "Key") if key else None,
+        filters=[s3.NotificationKeyFilter(prefix="in/", suffix=".csv"), s3.NotificationKeyFilter(prefix="b/")],
+    )
+    role = iam.Role(stack, "Person", assumed_by=iam.AccountRootPrincipal())
+    assert getattr(pipeline, grant)(role).success
+    template = template_of(stack)
+    return list(statements(template, "Person")), template
+
+
+def test_grant_put_is_for_what_the_pipeline_takes() -> None:
+    """A partner cannot write beside the filters."""
+    found, _ = granted("grant_put")
+    assert all("s3:PutObject" in actions(one) for one in found)
+    targets = [resource["Fn::Join"][1][1] for one in found for resource in _listed(one["Resource"])]
+    assert sorted(targets) == ["/b/*", "/in/*.csv"]
+
+
+def test_grant_read_ledger_covers_table_and_index() -> None:
+    """Reading only, with the key where there is one."""
+    found, _ = granted("grant_read_ledger", key=True)
+    given = {action for one in found for action in actions(one)}
+    assert given == {
+        "dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan",
+        "kms:Decrypt", "kms:DescribeKey",
+    }  # fmt: skip
+    assert "/index/attention" in str(found)
+
+
+@pytest.mark.parametrize("key", [False, True])
+def test_grant_redrive_moves_messages_back(key: bool) -> None:
+    """Take from the dead-letter queue, send to the queue."""
+    found, template = granted("grant_redrive", key=key)
+    (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
+    (dead_letters,) = resources(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
+    by_target = {str(one["Resource"]): actions(one) for one in found}
+    assert by_target[str({"Fn::GetAtt": [queue, "Arn"]})] == ["sqs:GetQueueAttributes", "sqs:SendMessage"]
+    taking = by_target[str({"Fn::GetAtt": [dead_letters, "Arn"]})]
+    assert taking == [
+        "sqs:ChangeMessageVisibility",
+        "sqs:DeleteMessage",
+        "sqs:GetQueueAttributes",
+        "sqs:ReceiveMessage",
+    ]
+    assert (["kms:Decrypt", "kms:GenerateDataKey"] in by_target.values()) is key
+
+
+def test_grant_reprocess_sends_and_nothing_else() -> None:
+    """A reprocess is a message."""
+    found, _ = granted("grant_reprocess")
+    assert [actions(one) for one in found] == [["sqs:GetQueueAttributes", "sqs:SendMessage"]]
+
+
+def test_the_pipeline_is_a_grantee() -> None:
+    """What the processor needs is granted to the pipeline, and lands on the consumer's role alone."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    table = dynamodb.Table(
+        stack, "Own", partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
+    )
+    table.grant(pipeline, "dynamodb:DescribeTable")
+    template = template_of(stack)
+    assert any("dynamodb:DescribeTable" in actions(one) for one in statements(template, "OrdersConsumer"))
+    assert not any("dynamodb:DescribeTable" in actions(one) for one in statements(template, "OrdersAudit"))
+    assert Stack.of(pipeline) is stack
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,162 @@
+"""What a pipeline refuses, through its front door."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger import (
+    AuditOptions,
+    IntakeConfigurationError,
+    IntakeLedger,
+    IntakePipeline,
+    IntakeQueue,
+    Processor,
+    RetryOptions,
+)
+from tests.synth.build import PROCESSORS, Json, later, new_stack, processor
+
+
+def refusal(**options: Any) -> IntakeConfigurationError:
+    stack = options.pop("stack", None) or new_stack()
+    with pytest.raises(IntakeConfigurationError) as caught:
+        IntakePipeline(stack, "Orders", **({"processor": processor()} | options))
+    return caught.value
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """One synthesis shows everything that there is to mend, with the construct's path."""
+    stack = new_stack()
+    error = refusal(
+        stack=stack,
+        processor=Processor.from_asset(PROCESSORS / "orders", entrypoint="orders:proces", memory_size=64),
+        processing_timeout=Duration.minutes(15),
+        batch_size=0,
+        max_concurrency=1,
+        retry=RetryOptions(max_attempts=1),
+        ledger=IntakeLedger(stack, "Ledger", retention=Duration.days(7)),
+        audit=AuditOptions(look_back=Duration.days(60)),
+        filters=[s3.NotificationKeyFilter(prefix="in/"), s3.NotificationKeyFilter(prefix="in/a/")],
+    )
+    assert error.path == "Stack/Orders"
+    expected = (
+        "'proces'",
+        "memory_size",
+        "processing_timeout",
+        "batch_size",
+        "max_concurrency",
+        "max_attempts",
+        "ledger's",
+        "look_back",
+        "overlap",
+    )
+    for word in expected:
+        assert any(word in problem for problem in error.problems), word
+    assert len(error.problems) == len(expected)
+    assert all(problem in str(error) for problem in error.problems)
+    assert str(error).startswith("Stack/Orders: 9 problems\n  - ")
+
+
+def test_a_single_problem_is_one_line() -> None:
+    """Nothing to count, nothing to list."""
+    error = refusal(batch_size=0)
+    assert str(error) == f"Stack/Orders: {error.problems[0]}"
+    assert isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"processing_timeout": Duration.minutes(15)},
+            "processing_timeout is 15 minutes: it must be 1 second to 890 seconds",
+        ),
+        (
+            {"processing_timeout": Duration.millis(1_500)},
+            "processing_timeout is 1.5 seconds: it must be a whole number",
+        ),
+        (
+            {"batch_size": 20_000, "max_batching_window": Duration.seconds(1)},
+            "batch_size is 20,000: it must be 1 to 10,000",
+        ),
+        ({"batch_size": 11}, "batch_size is 11 without a max_batching_window"),
+        ({"max_concurrency": 1}, "max_concurrency is 1: it must be 2 to 1,000"),
+        (
+            {"audit": AuditOptions(interval=Duration.seconds(90))},
+            "audit_interval is 90 seconds: it must be a whole number of minutes",
+        ),
+    ],
+)
+def test_a_number_out_of_range_is_refused_with_the_value(options: Json, said: str) -> None:
+    """The value given, and what is allowed."""
+    assert said in str(refusal(**options))
+
+
+def test_a_queue_that_hides_messages_too_shortly_is_refused() -> None:
+    """Visibility is readable on a queue of this library, and Lambda would refuse it at deployment."""
+    stack = new_stack()
+    queue = IntakeQueue(stack, "Buffer", visibility_timeout=Duration.minutes(2))
+    assert "visibility_timeout is 2 minutes" in str(refusal(stack=stack, queue=queue))
+
+
+def test_f67_a_dead_letter_queue_that_forgets_first_is_refused() -> None:
+    """F67: a message would be gone before it could be looked at."""
+    stack = new_stack()
+    queue = IntakeQueue(stack, "Buffer", retention=Duration.days(10), dead_letter_retention=Duration.days(9))
+    assert "dead-letter queue's retention is 9 days and the queue's 10 days" in str(refusal(stack=stack, queue=queue))
+
+
+def test_a_queue_serves_one_pipeline() -> None:
+    """Two consumers would take each other's messages."""
+    stack = new_stack()
+    queue = IntakeQueue(stack, "Buffer")
+    IntakePipeline(stack, "Invoices", processor=processor(), queue=queue)
+    assert "Stack/Buffer already belongs to Stack/Invoices" in str(refusal(stack=stack, queue=queue))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"processing_timeout": Duration.seconds(later())},
+        {"clock_skew": Duration.minutes(later())},
+        {"max_batching_window": Duration.seconds(later())},
+        {"audit": AuditOptions(interval=Duration.minutes(later()))},
+    ],
+)
+def test_times_that_others_follow_from_are_needed_at_synthesis(options: Json) -> None:
+    """CDK would silently calculate with a placeholder: the sum of a token and ten is that token."""
+    assert "is a token: its value is needed at synthesis" in str(refusal(**options))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: processor(environment={"INTAKE_TABLE": "mine"}), "processor environment has 'INTAKE_TABLE'"),
+        (lambda: processor(environment={"POWERTOOLS_SERVICE_NAME": "x"}), "has 'POWERTOOLS_SERVICE_NAME'"),
+        (lambda: processor(runtime=lambda_.Runtime.PYTHON_3_11), "processor runtime is 'python3.11'"),
+        (lambda: processor(runtime=lambda_.Runtime.NODEJS_22_X), "processor runtime is 'nodejs22.x'"),
+        (lambda: Processor.from_asset("nowhere", entrypoint="a:b"), "processor path 'nowhere' does not exist"),
+        (lambda: Processor.from_code(lambda_.Code.from_inline("x"), entrypoint="orders"), "is not of the form"),
+    ],
+)
+def test_a_processor_that_cannot_run_is_refused(made: Callable[[], Processor], said: str) -> None:
+    """Found when the pipeline is made, together with everything else."""
+    assert said in str(refusal(processor=made()))
+
+
+def test_no_more_layers_than_lambda_takes() -> None:
+    """Five, of which one is the pipeline's."""
+    stack = new_stack()
+    arn = "arn:aws:lambda:eu-central-1:111122223333:layer:own:1"
+    layers = [lambda_.LayerVersion.from_layer_version_arn(stack, f"Layer{number}", arn) for number in range(5)]
+    assert "processor has 5 layers" in str(refusal(stack=stack, processor=processor(layers=layers)))
+
+
+def test_refusals_are_written_alike() -> None:
+    """Lower-case, the value, the way out, no final period."""
+    for problem in refusal(batch_size=0, processor=Processor.from_asset("nowhere", entrypoint="a:b")).problems:
+        assert re.match(r"[a-z].*: .*[^.]$", problem), problem

@@ -1,0 +1,154 @@
+"""Both sides of every rule's boundary."""
+
+from dataclasses import replace
+
+import pytest
+
+from cdk_intake_ledger.rules import DAY, HOUR, MINUTE, RULES, UNKNOWN, Plan, Rule, problems, span
+
+PLAN = Plan(
+    processing_timeout=60,
+    clock_skew=120,
+    max_attempts=8,
+    min_backoff=15,
+    max_backoff=900,
+    batch_size=10,
+    max_batching_window=0,
+    max_concurrency=UNKNOWN,
+    visibility_timeout=UNKNOWN,
+    queue_retention=4 * DAY,
+    dead_letter_retention=14 * DAY,
+    ledger_retention=35 * DAY,
+    audit_interval=DAY,
+    settle_time=HOUR,
+    look_back=14 * DAY,
+    audit_budget=10_000,
+    memory_size=512,
+)
+
+# What is changed in the plan, a value that just passes, one that just does not, and what is said about it.
+BOUNDARIES = [
+    ({}, "processing_timeout", 1, 0, "processing_timeout is 0 seconds: it must be 1 second to 890 seconds"),
+    ({}, "processing_timeout", 890, 891, "processing_timeout is 891 seconds"),
+    ({}, "processing_timeout", 60, 60.5, "processing_timeout is 60.5 seconds: it must be a whole number of seconds"),
+    ({}, "clock_skew", 1, 0, "clock_skew is 0 seconds: it must be 1 second to 1 hour"),
+    ({}, "clock_skew", HOUR, HOUR + 1, "clock_skew is 3,601 seconds"),
+    ({}, "max_attempts", 2, 1, "max_attempts is 1: it must be 2 to 50"),
+    ({}, "max_attempts", 50, 51, "max_attempts is 51"),
+    ({}, "min_backoff", 1, 0, "min_backoff is 0 seconds"),
+    ({}, "min_backoff", 900, 901, "min_backoff is 901 seconds and max_backoff 15 minutes"),
+    ({"max_attempts": 2}, "max_backoff", 12 * HOUR, 12 * HOUR + 1, "max_backoff is 43,201 seconds"),
+    ({}, "batch_size", 1, 0, "batch_size is 0: it must be 1 to 10,000"),
+    ({"max_batching_window": 5}, "batch_size", 10_000, 10_001, "batch_size is 10,001"),
+    ({}, "batch_size", 10, 11, "batch_size is 11 without a max_batching_window: give one of at least 1 second"),
+    ({"batch_size": 11}, "max_batching_window", 1, 0, "batch_size is 11 without a max_batching_window"),
+    ({}, "max_batching_window", 300, 301, "max_batching_window is 301 seconds"),
+    ({}, "max_concurrency", 2, 1, "max_concurrency is 1: it must be 2 to 1,000"),
+    ({}, "max_concurrency", 1_000, 1_001, "max_concurrency is 1,001"),
+    ({}, "memory_size", 128, 127, "memory_size is 127"),
+    ({}, "memory_size", 10_240, 10_241, "memory_size is 10,241"),
+    ({}, "queue_retention", 6 * HOUR, 59, "queue_retention is 59 seconds"),
+    ({"ledger_retention": 90 * DAY}, "dead_letter_retention", 14 * DAY, 15 * DAY, "dead_letter_retention is 15 days"),
+    (
+        {},
+        "dead_letter_retention",
+        4 * DAY,
+        4 * DAY - 1,
+        "the dead-letter queue's retention is 345,599 seconds and the queue's 4 days",
+    ),
+    # Six times (60 + 10) seconds.
+    ({}, "visibility_timeout", 420, 419, "it must be at least 7 minutes (six timeouts and the batching window)"),
+    ({"max_batching_window": 20}, "visibility_timeout", 440, 439, "it must be at least 440 seconds"),
+    # 60 + 10 + 600 seconds of lease.
+    ({"clock_skew": 600}, "visibility_timeout", 670, 669, "the lease can last 670 seconds"),
+    ({"max_attempts": 2}, "visibility_timeout", 12 * HOUR, 12 * HOUR + 1, "SQS allows 12 hours at most"),
+    # Seven waits of 1,845 seconds together, eight times a visibility timeout of 420 seconds.
+    ({}, "queue_retention", 5_205, 5_204, "8 attempts can take 5,205 seconds"),
+    # Twice 4 days, 14 days, 1 day and 7 days.
+    ({}, "ledger_retention", 30 * DAY, 30 * DAY - 1, "a change can come back after 30 days"),
+    ({"ledger_retention": 90 * DAY}, "audit_interval", MINUTE, 30, "it must be a whole number of minutes"),
+    ({}, "look_back", 35 * DAY, 35 * DAY + 1, "the ledger forgets after 35 days"),
+    ({}, "look_back", 7 * DAY + HOUR, 7 * DAY + HOUR - 1, "at least 169 hours is needed (7 days and the settle time)"),
+    (
+        {"audit_interval": 10 * DAY, "ledger_retention": 90 * DAY},
+        "look_back",
+        10 * DAY + HOUR,
+        10 * DAY + HOUR - 1,
+        "objects between two runs would never be looked at",
+    ),
+    ({}, "audit_budget", 1, 0, "audit_budget is 0"),
+    ({}, "settle_time", 0, 0.5, "settle_time is 0.5 seconds"),
+]
+
+
+@pytest.mark.parametrize(("given", "name", "passes", "fails", "said"), BOUNDARIES)
+def test_each_rule_at_its_boundary(given: dict[str, float], name: str, passes: float, fails: float, said: str) -> None:
+    """The last value that passes passes, the next does not, and the problem names the value."""
+    assert list(problems(replace(PLAN, **(given | {name: passes})))) == []
+    found = list(problems(replace(PLAN, **(given | {name: fails}))))
+    assert any(said in problem for problem in found), found
+
+
+def test_the_defaults_break_no_rule() -> None:
+    """A pipeline with nothing but a processor is allowed."""
+    assert list(problems(PLAN)) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.needs)
+def test_a_number_that_is_not_known_is_not_compared(rule: Rule) -> None:
+    """Whatever a rule needs may be a token, and then the rule is silent."""
+    nonsense = replace(PLAN, **dict.fromkeys(PLAN.__dataclass_fields__, -1.5))
+    for name in rule.needs:
+        silent = replace(nonsense, **{name: UNKNOWN})
+        said = set(problems(silent))
+        assert rule.problem(nonsense) not in said
+
+
+def test_every_rule_has_a_boundary_here() -> None:
+    """A new rule without a test of both sides is noticed."""
+    silent = []
+    for rule in RULES:
+        plans = [replace(PLAN, **(given | {name: fails})) for given, name, _, fails, _ in BOUNDARIES]
+        if not any(rule.problem(plan) in set(problems(plan)) for plan in plans):
+            silent.append(rule.problem(PLAN))
+    # Whole numbers of seconds are one rule for many times, seen above for two of them.
+    assert [text for text in silent if "whole number" not in text] == []
+
+
+def test_problems_are_written_alike() -> None:
+    """Lower-case, what is wrong and the way out, no final period."""
+    for given, name, _, fails, _ in BOUNDARIES:
+        for problem in problems(replace(PLAN, **(given | {name: fails}))):
+            assert problem[0].islower()
+            assert not problem.endswith(".")
+            assert ": " in problem
+
+
+def test_f12_the_lease_never_outlasts_the_visibility() -> None:
+    """F12: a redelivery does not meet the lease of a dead worker, whatever timeout and skew were chosen."""
+    for timeout in (1, 60, 890):
+        for skew in (1, 120, HOUR):
+            plan = replace(PLAN, processing_timeout=timeout, clock_skew=skew)
+            assert plan.function_timeout < plan.lease <= plan.visibility
+            assert plan.visibility >= 6 * plan.function_timeout
+
+
+def test_f67_a_message_can_reach_the_dead_letter_queue_and_stay() -> None:
+    """F67: the dead-letter queue counts from the first sending, so it must keep longer than the queue."""
+    assert any("dead-letter" in problem for problem in problems(replace(PLAN, dead_letter_retention=3 * DAY)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 seconds"),
+        (1, "1 second"),
+        (90, "90 seconds"),
+        (5_400, "90 minutes"),
+        (DAY, "1 day"),
+        (1.5, "1.5 seconds"),
+    ],
+)
+def test_times_are_shown_as_people_say_them(seconds: float, text: str) -> None:
+    """The largest unit that fits without a rest."""
+    assert span(seconds) == text
