@@ -1,0 +1,62 @@
+"""The layout holds: two source roots, one of which has the name of somebody else's package."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_constructs_is_no_package() -> None:
+    """With an __init__.py our folder would be imported in place of the library of that name."""
+    assert not (ROOT / "constructs" / "__init__.py").exists()
+    assert not (ROOT / "lambda_src" / "__init__.py").exists()
+
+
+def test_the_library_of_that_name_is_found_from_the_root() -> None:
+    """As `python app.py` would import it, with the root first on the path."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import constructs; print(constructs.__file__)"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(done.stdout.strip()).is_relative_to(Path(sys.prefix).resolve()) or "site-packages" in done.stdout
+
+
+def test_the_app_runs_from_the_root(tmp_path: Path) -> None:
+    """`python app.py`, as cdk.json has it, in a process of its own: in this one the path is pytest's."""
+    done = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env=os.environ | {"CDK_OUTDIR": str(tmp_path), "CDK_VALIDATION": "false"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "Catalogue.template.json").is_file()
+
+
+def test_the_imports_keep_their_directions() -> None:
+    """What runs in Lambda knows nothing of the CDK, and decisions nothing of AWS."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_both_packages_are_typed() -> None:
+    """Type checkers of those who install us look for this file."""
+    for name in ("cdk_intake_ledger", "intake_ledger"):
+        spec = find_spec(name)
+        assert spec
+        assert spec.origin
+        assert Path(spec.origin).with_name("py.typed").is_file()

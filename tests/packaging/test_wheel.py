@@ -1,0 +1,95 @@
+"""What is published is what was tested."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# A stack in a process of its own, with our packages from one place; prints the assets' hashes and where we came from.
+SYNTH = """
+import json, sys
+import cdk_intake_ledger, intake_ledger
+from aws_cdk import App, Stack
+from cdk_intake_ledger import IntakePipeline, Processor
+app = App(builtin_cloud_formation_validation=False)
+stack = Stack(app, "Stack")
+IntakePipeline(stack, "Orders", processor=Processor.from_asset(sys.argv[1], entrypoint="orders:process"))
+resources = app.synth().get_stack_by_name("Stack").template["Resources"].values()
+layers = [one["Properties"]["Content"]["S3Key"] for one in resources if one["Type"] == "AWS::Lambda::LayerVersion"]
+code = [one["Properties"]["Code"].get("S3Key") for one in resources if one["Type"] == "AWS::Lambda::Function"]
+print(json.dumps({"layers": layers, "code": code, "from": [cdk_intake_ledger.__file__, intake_ledger.__file__]}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built without a network, by the backend that is installed here."""
+    out = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpacked beside this environment, in front of the editable installation."""
+    target = tmp_path_factory.mktemp("site")
+    offline = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
+    subprocess.run([sys.executable, "-m", "pip", "install", *offline, "--target", str(target), str(wheel)], check=True)
+    return target
+
+
+def test_the_wheel_holds_both_packages_and_no_more(wheel: Path) -> None:
+    """Neither tests nor examples, and no folder that would land in somebody else's package."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"cdk_intake_ledger", "intake_ledger"}
+    for expected in ("cdk_intake_ledger/pipeline.py", "cdk_intake_ledger/py.typed", "intake_ledger/py.typed"):
+        assert expected in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def test_every_module_of_the_sources_is_in_the_wheel(wheel: Path) -> None:
+    """Nothing that works in a checkout is missing after an installation."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    for root, package in (("constructs", "cdk_intake_ledger"), ("lambda_src", "intake_ledger")):
+        for path in (ROOT / root / package).rglob("*.py"):
+            assert path.relative_to(ROOT / root).as_posix() in names
+
+
+def test_checkout_and_wheel_give_the_same_assets(installed: Path, tmp_path: Path) -> None:
+    """Who installs us deploys exactly what a checkout deploys: another hash would be another deployment."""
+
+    def synthesise(*path: Path) -> dict[str, list[str]]:
+        processors = ROOT / "tests" / "synth" / "processors" / "orders"
+        done = subprocess.run(
+            [sys.executable, "-c", SYNTH, str(processors)],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+    wheel = synthesise(installed)
+    checkout = synthesise(ROOT / "constructs", ROOT / "lambda_src")
+    assert all(Path(origin).is_relative_to(installed) for origin in wheel.pop("from"))
+    assert all(Path(origin).is_relative_to(ROOT) for origin in checkout.pop("from"))
+    assert wheel == checkout
