@@ -148,7 +148,7 @@ def write(sources: Sequence[Source], *, seed: int, short: bool) -> Script:
         contents = _contents(dice, source, by_kind[_kind(source.key)], sum(action is PUT for action, _ in story.steps))
         operations += _tell(dice, key, story, start, contents)
     operations += _hot(dice, hot, pace, by_kind[_kind(hot.key)])
-    operations.append(Operation(0.5, POISON_KEY, POISON, PUT, Fate(copies=(0.2,), late=True), Poison()))
+    operations.append(Operation(0.5, POISON_KEY, POISON, PUT, Fate(copies=(0.2, 6.0)), Poison()))
 
     return Script(
         seed=seed,

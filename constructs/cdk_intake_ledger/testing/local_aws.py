@@ -218,8 +218,8 @@ class LocalAws:
             "CDK_DEFAULT_ACCOUNT": ACCOUNT,
             "CDK_DEFAULT_REGION": self.region,
             "CDK_DISABLE_CLI_TELEMETRY": "true",
-            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
-            "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20,22,24",
+            "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "20,22,24",
         }
 
     def client(self, service: str) -> Any:
@@ -351,19 +351,29 @@ class LocalAws:
         """Everything that a function wrote to its log group so far, line by line, oldest first."""
         configuration = self.client("lambda").get_function_configuration(FunctionName=function)
         group = configuration.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{function}"
+        # Stream by stream: MiniStack's FilterLogEvents stops after 10,000 events and gives no token to go on with.
+        events: list[tuple[int, str]] = []
+        for stream in self._log_streams(group):
+            events.extend(self._log_events(group, stream))
+        events.sort(key=lambda event: event[0])
+        return [line for _, message in events for line in message.splitlines()]
+
+    def _log_streams(self, group: str) -> list[str]:
         logs = self.client("logs")
-        lines: list[str] = []
-        arguments: dict[str, str] = {}
+        try:
+            pages = list(logs.get_paginator("describe_log_streams").paginate(logGroupName=group))
+        except logs.exceptions.ResourceNotFoundException:
+            return []  # the function has not run yet
+        return [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+
+    def _log_events(self, group: str, stream: str) -> Iterator[tuple[int, str]]:
+        arguments = {"logGroupName": group, "logStreamName": stream}
         while True:
-            try:
-                page = logs.filter_log_events(logGroupName=group, limit=10_000, **arguments)
-            except logs.exceptions.ResourceNotFoundException:
-                return lines  # it has not run yet
-            for event in page["events"]:
-                lines.extend(event["message"].splitlines())
-            if not page.get("nextToken") or page["nextToken"] == arguments.get("nextToken"):
-                return lines
-            arguments["nextToken"] = page["nextToken"]
+            page = self.client("logs").get_log_events(startFromHead=True, **arguments)
+            yield from ((event["timestamp"], event["message"]) for event in page["events"])
+            if page["nextForwardToken"] == arguments.get("nextToken") or not page["events"]:
+                return
+            arguments["nextToken"] = page["nextForwardToken"]
 
     def records(self, function: str) -> list[dict[str, Any]]:
         """The structured lines among a function's logs: those that are JSON objects, metrics (EMF) not among them."""

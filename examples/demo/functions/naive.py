@@ -1,7 +1,8 @@
 """The usual hand-written S3 -> SQS -> Lambda consumer, keeping the same catalogue.
 
-Not a caricature: it decodes the key, reads what S3 holds now, handles removals, and lets SQS retry what failed, with a
-dead-letter queue behind. The lines with `notebook` are the demo's.
+Not a caricature: it decodes the key, reads what S3 holds now rather than trust the message, shrugs at objects that are
+gone, handles removals, and lets SQS retry what failed, with a dead-letter queue behind. The lines with `notebook` are
+the demo's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def handler(event: dict[str, Any], _context: object) -> None:
                     entry["version"] = record["s3"]["object"].get("versionId", "")
             else:
                 with notebook.effect("naive", key, "created") as entry:
-                    found = s3.get_object(Bucket=bucket, Key=key)
+                    try:
+                        found = s3.get_object(Bucket=bucket, Key=key)
+                    except s3.exceptions.NoSuchKey:
+                        continue  # deleted meanwhile: its own message will say so
                     facts = describe(key, found["Body"].read())
                     identity = {"version_id": found["VersionId"], "etag": found["ETag"].strip('"')}
                     table.put_item(Item={"service": catalogue_name(key), **identity, **facts})

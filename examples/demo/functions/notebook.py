@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb.service_resource import Table
 
-Effect = dict[str, str | int]
+Effect = dict[str, str | int | None]
 
 
 @contextmanager
 def effect(side: str, key: str, kind: str) -> Iterator[Effect]:
-    """Note one effect on the catalogue: from when until when, and of which version. A failed one leaves no entry."""
-    entry: Effect = {"side": side, "key": key, "kind": kind, "version": "", "pid": os.getpid(), "started": _now()}
+    """Note one effect on the catalogue: from when until when, and of which version.
+
+    What fails, or does not come so far as to name a version, leaves no entry.
+    """
+    entry: Effect = {"side": side, "key": key, "kind": kind, "version": None, "pid": os.getpid(), "started": _now()}
     yield entry
+    if entry["version"] is None:
+        return
     entry["ended"] = _now()
     entry["at"] = f"{entry['ended']:013d}#{uuid.uuid4().hex}"
     _table().put_item(Item=entry)

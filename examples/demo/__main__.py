@@ -1,0 +1,52 @@
+"""The intake ledger beside a hand-written consumer. Exits with 0 when the ledger was right in every line, else 1."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+# The demo's own process only reads the library's helpers; this is no place for a banner about Node's age.
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24")
+os.environ.setdefault("JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION", "20,22,24")
+
+from examples.demo.material import MaterialError, botocore_models, files_below
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="examples.demo", description=__doc__)
+    parser.add_argument("--files", type=Path, help="a folder or a file to upload instead of botocore's service models")
+    parser.add_argument("--output", type=Path, default=Path("build/demo.html"), help="the page (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=2026, help="another seed is another script (default: %(default)s)")
+    parser.add_argument("--short", action="store_true", help="without the killed workers, whose messages take a minute")
+    arguments = parser.parse_args()
+    try:
+        if arguments.files is None:
+            sources = botocore_models()
+        else:
+            sources, left_out = files_below(arguments.files)
+            if left_out:
+                print(f"FILES: {left_out} files are left out (hidden, unreadable, too large, or beyond the first 450)")
+    except MaterialError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+    from examples.demo.run import Options, run  # noqa: PLC0415
+
+    from cdk_intake_ledger.testing import LocalAwsError  # noqa: PLC0415 - not needed to find out that a path is wrong
+
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        right = run(Options(sources, arguments.output, arguments.seed, arguments.short))
+    except KeyboardInterrupt:
+        print("\ninterrupted; the local AWS is gone", file=sys.stderr)
+        return 130
+    except (LocalAwsError, TimeoutError, RuntimeError) as error:
+        print(f"the demo could not run to its end: {error}", file=sys.stderr)
+        return 1
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

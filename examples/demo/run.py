@@ -1,0 +1,277 @@
+"""The demo from beginning to end, with its progress on the terminal."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from examples.demo import script as scripts
+from examples.demo.judge import Result, judge
+from examples.demo.page import write_page
+from examples.demo.stack import ROOT, STACK
+from examples.demo.wire import Wire
+from examples.demo.world import SIDES, World
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cdk_intake_ledger.testing import LocalAws
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from examples.demo.material import Source
+    from examples.demo.script import Script
+
+AUDIT_RUNS = 4
+DRAIN_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the person asked for."""
+
+    sources: Sequence[Source]
+    output: Path
+    seed: int
+    short: bool
+
+
+@dataclass(frozen=True)
+class Native:
+    """Stage 1: what S3's own notification did, without anybody in between."""
+
+    files: int
+    right: int
+    median_seconds: float
+    """From the end of the upload until the effect was complete."""
+
+
+class Screen:
+    """The terminal: lines that stay, and a bar that moves while something is waited for."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False)
+        self._started = time.monotonic()
+
+    def say(self, text: str) -> None:
+        self.console.print(f"[dim]{self.elapsed:5.0f} s[/]  {text}")
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    @contextmanager
+    def bar(self, what: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
+        """Show a bar; the function that is given sets how far it is, and a remark."""
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            *((MofNCompleteColumn(),) if total else ()),
+            TextColumn("{task.fields[remark]}"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            task = progress.add_task(what, total=total, remark="")
+            yield lambda done, remark: progress.update(task, completed=done, remark=remark)
+
+
+def run(options: Options) -> bool:
+    """Run the demo; true when the ledger's column is right in every line."""
+    screen = Screen()
+    script = scripts.write(options.sources, seed=options.seed, short=options.short)
+    contents = sum(len(source.contents) for source in options.sources)
+    screen.say(f"{len(options.sources)} files in {contents} versions; seed {options.seed}")
+    with LocalAws() as aws, tempfile.TemporaryDirectory(prefix="demo-") as staging:
+        screen.say(f"a local AWS is up on {aws.endpoint_url}")
+        world = World(aws, _deploy(screen, aws, script, Path(staging), short=options.short))
+        wire = Wire(world, options.seed)
+        native = _stage_1(screen, world, wire, script)
+        _stage_2(screen, world, wire, script)
+        audits = _audit(screen, world)
+        with screen.bar("naive consumer: waiting for its retries to end", None) as show:
+            _wait_until_drained(world, ("naive",), show)
+        screen.say("everything is quiet: comparing both sides with what S3 holds")
+        result = judge(world, script, wire, audits)
+        write_page(options.output, world, script, wire, native, result, seconds=screen.elapsed)
+    _print(screen, result, native)
+    _write_json(options.output.with_suffix(".json"), result, native, seconds=screen.elapsed)
+    screen.say(f"the page: {options.output}")
+    verdict = "[bold green]right in every line" if result.right else "[bold red]WRONG, see above"
+    screen.say(f"the ledger's column is {verdict}[/]")
+    return result.right
+
+
+def _deploy(screen: Screen, aws: LocalAws, script: Script, staging: Path, *, short: bool) -> dict[str, str]:
+    context = {
+        "code": str(staging),
+        "killKeys": "|".join(script.kill_keys),
+        "naiveTimeout": "1" if short else "4",
+    }
+    with screen.bar("cdk bootstrap and cdk deploy", None):
+        outputs = aws.deploy(f"{sys.executable} -m examples.demo.stack", STACK, context=context, cwd=ROOT)
+    screen.say(
+        f"deployed with the CDK CLI: the pipeline, and a naive consumer beside it ({len(outputs[STACK])} outputs)"
+    )
+    return outputs[STACK]
+
+
+def _stage_1(screen: Screen, world: World, wire: Wire, script: Script) -> Native:
+    """Straight through S3's own notification: bucket, queue, Lambda, nobody in between."""
+    put = {done.operation.key: done for done in (wire.operate(operation) for operation in script.first)}
+    with screen.bar("stage 1: S3 notifies the pipeline's queue itself", len(put)) as show:
+
+        def effects() -> dict[str, dict[str, Any]]:
+            found = {e["key"]: e for e in world.effects()["ledger"] if e["version"] == put[e["key"]].version_id}
+            show(len(found), "")
+            return found if len(found) == len(put) else {}
+
+        complete = world.aws.wait_until(effects, "the first files are in the catalogue", timeout=90)
+    waits = [(complete[key]["ended"] - done.at) / 1000 for key, done in put.items()]
+    native = Native(len(put), len(complete), statistics.median(waits))
+    screen.say(
+        f"stage 1: {native.right} of {native.files} files through S3's own notification -> SQS -> Lambda, "
+        f"median {native.median_seconds:.1f} s after the upload"
+    )
+    return native
+
+
+def _stage_2(screen: Screen, world: World, wire: Wire, script: Script) -> None:
+    wire.put_in_between()
+    with screen.bar("stage 2: uploads, and an unreliable wire", len(script.operations)) as show:
+        tick = _every(0.4, lambda: show(len(wire.done) - len(script.first), _status(world, wire)))
+        wire.run(script.operations, tick)
+    counts = Counter(delivery.what for delivery in wire.deliveries)
+    screen.say(
+        f"stage 2: {len(script.operations)} operations, each message of S3's to both queues: {counts['sent']} once, "
+        f"{counts['copy']} twice at once, {counts['lost']} lost"
+    )
+    with screen.bar("until what was sent is handled", None) as show:
+        _wait_until_settled(world, show)
+    late = wire.deliver_late_copies()
+    screen.say(f"{late} of the messages delivered again, after newer versions were processed")
+    what = "until both queues are empty (a killed worker's messages stay hidden for a minute)"
+    with screen.bar(what, None) as show:
+        _wait_until_drained(world, ("ledger",), show)
+
+
+def _audit(screen: Screen, world: World) -> list[dict[str, Any]]:
+    """Run the audit, and again until it finds nothing more."""
+    reports: list[dict[str, Any]] = []
+    for _ in range(AUDIT_RUNS):
+        answer = world.aws.client("lambda").invoke(FunctionName=world.outputs["AuditFunction"], Payload=b"{}")
+        report = json.load(answer["Payload"])
+        if "counts" not in report:
+            raise RuntimeError(f"the audit failed: {report}")
+        reports.append(report)
+        found = sum(report["counts"].values())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in report["counts"].items() if count)
+        screen.say(
+            f"audit {len(reports)}: {report['checked']} keys compared, {found} differ"
+            + (f" ({kinds}), {report['resubmitted']} sent again" if found else "")
+        )
+        if not found:
+            break
+        with screen.bar("until they are processed", None) as show:
+            _wait_until_drained(world, ("ledger",), show)
+    return reports
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def _status(world: World, wire: Wire) -> str:
+    depths = ", ".join(f"{side} {sum(world.depth(world.queue(side)))}" for side in SIDES)
+    return f"{wire.forwarded} messages forwarded; in the queues: {depths}"
+
+
+def _wait_until_settled(world: World, show: Callable[[int, str], None]) -> None:
+    """Until nothing waits, and what is in hands or hidden has not changed for a while."""
+    quiet: list[tuple[float, tuple[int, ...]]] = []
+
+    def settled() -> bool:
+        depths = tuple(n for side in SIDES for n in world.depth(world.queue(side)))
+        show(0, f"waiting or hidden: ledger {sum(depths[:2])}, naive {sum(depths[2:])}")
+        if not quiet or quiet[-1][1] != depths:
+            quiet[:] = [(time.monotonic(), depths)]
+        return depths[0] == depths[2] == 0 and time.monotonic() - quiet[0][0] > 1.5
+
+    world.aws.wait_until(settled, "the queues have settled", timeout=DRAIN_SECONDS, interval=0.2)
+
+
+def _wait_until_drained(world: World, sides: Sequence[str], show: Callable[[int, str], None]) -> None:
+    def drained() -> bool:
+        depths = {side: world.depth(world.queue(side)) for side in SIDES}
+        show(0, "; ".join(f"{side}: {ready} waiting, {hidden} hidden" for side, (ready, hidden) in depths.items()))
+        return all(depths[side] == (0, 0) for side in sides)
+
+    world.aws.wait_until(drained, f"the queues of {' and '.join(sides)} are empty", timeout=DRAIN_SECONDS, interval=0.2)
+
+
+def _every(seconds: float, action: Callable[[], None]) -> Callable[[], None]:
+    due = [0.0]
+
+    def tick() -> None:
+        if time.monotonic() >= due[0]:
+            action()
+            due[0] = time.monotonic() + seconds
+
+    return tick
+
+
+# -- the outcome -----------------------------------------------------------------------------------------------------
+
+
+def _print(screen: Screen, result: Result, native: Native) -> None:
+    table = Table(title=f"{result.objects} objects in S3 after {result.versions} uploads", title_justify="left")
+    for title, justify in (("", "left"), ("right", "right"), ("ledger", "right"), ("naive", "right"), ("", "left")):
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]  # rich's own literal type is not exported
+    for measure in result.measures:
+        cells = [_cell(measure.verdict(value), value) for value in (measure.ledger, measure.naive)]
+        table.add_row(measure.name, str(measure.right), *cells, f"[dim]{measure.explanation}[/]")
+    table.add_section()
+    effects = [str(result.facts[side].effects) for side in SIDES]
+    table.add_row("effects in all", "", *effects, "[dim]versions overtaken before they were processed need none[/]")
+    screen.console.print(table)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in result.verdicts.most_common())
+    screen.console.print(f"The ledger's verdicts: {verdicts}.")
+    screen.console.print(
+        f"Stage 1, nobody in between: {native.right} of {native.files} right. Stage 2, per queue: "
+        + ", ".join(f"{count} {what}" for what, count in result.sent.most_common())
+        + "."
+    )
+
+
+def _cell(verdict: bool | None, value: int | None) -> str:
+    if verdict is None:
+        return "[dim]-[/]"
+    return f"[green]{value}[/]" if verdict else f"[bold red]{value}[/]"
+
+
+def _write_json(path: Path, result: Result, native: Native, *, seconds: float) -> None:
+    content = {
+        "right": result.right,
+        "seconds": round(seconds, 1),
+        "measures": {
+            m.name: {"right": m.right, "ledger": m.ledger, "naive": m.naive, "ledger_is_right": m.verdict(m.ledger)}
+            for m in result.measures
+        },
+        "verdicts": dict(result.verdicts),
+        "outcomes": dict(result.outcomes),
+        "messages": dict(result.sent),
+        "effects": {side: result.facts[side].effects for side in SIDES},
+        "objects": result.objects,
+        "uploads": result.versions,
+        "native": {"files": native.files, "right": native.right, "median_seconds": native.median_seconds},
+        "audits": [{name: value for name, value in report.items() if name != "findings"} for report in result.audits],
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,145 @@
+"""The demo's stack: the catalogue example as it is, a naive consumer beside it, and a queue to tap S3's messages.
+
+`python -m examples.demo.stack` synthesises it. Which workers are to be killed, and how short the times are, comes as
+CDK context from the demo.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import aws_cdk as cdk
+from app import CatalogueStack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as sources
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+
+from cdk_intake_ledger import AuditOptions, Processor, RetryOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+STACK = "Demo"
+CODE = ("examples/catalogue/catalogue.py", "examples/demo/__init__.py", "examples/demo/functions")
+
+
+class DemoStack(CatalogueStack):
+    """The catalogue with short times, and next to it the usual hand-written consumer with its own queue and table."""
+
+    def __init__(self, scope: cdk.App, id: str, *, code: Path, kill_keys: str, naive_timeout: int) -> None:
+        self._code = code
+        self._kill_keys = kill_keys
+        super().__init__(
+            scope,
+            id,
+            processing_timeout=cdk.Duration.seconds(2),
+            clock_skew=cdk.Duration.seconds(3),
+            retry=RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
+            audit=AuditOptions(settle_time=cdk.Duration.seconds(2)),
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        self._effects.grant(self.models, "dynamodb:PutItem")
+        self._naive_consumer(naive_timeout)
+        # S3 sends here in stage 2; the demo carries the messages on to both queues, as badly as it can.
+        tap = sqs.Queue(self, "Tap")
+        tap.add_to_resource_policy(
+            iam.PolicyStatement(
+                actions=["sqs:SendMessage"],
+                principals=[iam.ServicePrincipal("s3.amazonaws.com")],
+                resources=[tap.queue_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
+            )
+        )
+        cdk.CfnOutput(self, "TapQueueUrl", value=tap.queue_url)
+        cdk.CfnOutput(self, "EffectsTable", value=self._effects.table_name)
+
+    def filters(self) -> list[s3.NotificationKeyFilter]:
+        return [s3.NotificationKeyFilter(prefix="models/")]
+
+    def processor(self) -> Processor:
+        """The catalogue's processor, watched. Called by the stack that this one extends."""
+        self._effects = dynamodb.Table(
+            self,
+            "Effects",
+            partition_key=dynamodb.Attribute(name="side", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="at", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        return Processor.from_asset(
+            self._code,
+            entrypoint="examples.demo.functions.watched:process",
+            environment=self._watch() | {"CATALOGUE_TABLE": self.catalogue.table_name},
+        )
+
+    def _watch(self) -> dict[str, str]:
+        return {"EFFECTS_TABLE": self._effects.table_name, "KILL_KEYS": self._kill_keys}
+
+    def _naive_consumer(self, timeout: int) -> None:
+        """What most projects have: a queue at six times the function's timeout, three receives, a dead-letter queue."""
+        table = dynamodb.Table(
+            self,
+            "NaiveCatalogue",
+            partition_key=dynamodb.Attribute(name="service", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        dead_letters = sqs.Queue(self, "NaiveDeadLetters")
+        queue = sqs.Queue(
+            self,
+            "NaiveQueue",
+            visibility_timeout=cdk.Duration.seconds(6 * timeout),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=3),
+        )
+        function = lambda_.Function(
+            self,
+            "NaiveConsumer",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            memory_size=512,
+            timeout=cdk.Duration.seconds(timeout),
+            handler="examples.demo.functions.naive.handler",
+            code=lambda_.Code.from_asset(str(self._code)),
+            # `describe` raises the ledger's Unprocessable; to this consumer it is an exception like any other.
+            layers=[layer for layer in self.models.node.find_all() if isinstance(layer, lambda_.LayerVersion)],
+            environment=self._watch() | {"CATALOGUE_TABLE": table.table_name},
+        )
+        function.add_event_source(sources.SqsEventSource(queue))
+        table.grant_read_write_data(function)
+        self._effects.grant(function, "dynamodb:PutItem")
+        self.models.bucket.grant_read(function)
+        cdk.CfnOutput(self, "NaiveTable", value=table.table_name)
+        cdk.CfnOutput(self, "NaiveQueueUrl", value=queue.queue_url)
+        cdk.CfnOutput(self, "NaiveDeadLetterQueueUrl", value=dead_letters.queue_url)
+        cdk.CfnOutput(self, "NaiveFunction", value=function.function_name)
+
+
+def stage_code(directory: Path) -> Path:
+    """The functions' code, with the package names that it has in the repository."""
+    for name in CODE:
+        source, target = ROOT / name, directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        else:
+            shutil.copyfile(source, target)
+    return directory
+
+
+def main() -> None:
+    app = cdk.App()
+    context = app.node.try_get_context
+    DemoStack(
+        app,
+        STACK,
+        code=stage_code(Path(context("code"))),
+        kill_keys=context("killKeys") or "-",
+        naive_timeout=int(context("naiveTimeout") or 5),
+    )
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()
