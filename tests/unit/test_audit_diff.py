@@ -1,0 +1,196 @@
+"""The audit's one rule: which keys are resubmitted, and which are left alone."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intake_ledger.audit_diff import Finding, Mark, Window, find, is_marked
+from intake_ledger.rows import Row, Status
+from intake_ledger.states import ABSENT, State, StateKind, real_version
+from tests.unit.support import DAY, HOUR, SECOND
+
+NOW = 1_795_000_000_000
+WINDOW = Window(settled_before=NOW - HOUR, known_since=NOW - 14 * DAY)
+V1 = State(StateKind.OBJECT, "1", "e1", 1, NOW - DAY)
+V2 = State(StateKind.OBJECT, "2", "e2", 1, NOW - DAY)
+MARKER = State(StateKind.MARKER, "m", created_at=NOW - DAY)
+AGED = NOW - DAY
+
+
+def row(status: Status, state: State = V1, committed: State | None = None, **more: object) -> Row:
+    """A row whose last claim, a day ago, was on `state`."""
+    done = committed or (state if status is Status.PROCESSED else None)
+    base = Row(
+        status,
+        7,
+        version_id=state.version_id,
+        etag=state.etag,
+        kind=state.kind,
+        committed_version=done.identity if done else None,
+        updated_at=AGED,
+    )
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def finding(found: Row | None, state: State, *, deletes: bool = True, window: Window = WINDOW) -> Finding | None:
+    return find(found, state, window, now=NOW, deletes=deletes)
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "expected"),
+    [
+        pytest.param(None, V1, Finding.MISSING, id="F46 never heard of"),
+        pytest.param(None, MARKER, Finding.MISSING, id="F39 a removal that nobody reported, of an unknown key"),
+        pytest.param(None, ABSENT, None, id="nothing, and nothing known"),
+        pytest.param(row(Status.PROCESSED), V1, None, id="committed"),
+        pytest.param(row(Status.PROCESSED), V2, Finding.OVERTAKEN, id="F74 the second version's event was lost"),
+        pytest.param(row(Status.PROCESSED), MARKER, Finding.REMOVED, id="F39 a marker that nobody reported"),
+        pytest.param(row(Status.PROCESSED), ABSENT, Finding.REMOVED, id="F39 gone from the listing"),
+        pytest.param(row(Status.PROCESSED, MARKER), MARKER, None, id="marker committed"),
+        pytest.param(row(Status.PROCESSED, MARKER), V1, Finding.OVERTAKEN, id="F49 un-deleted"),
+        pytest.param(row(Status.PROCESSED, ABSENT), ABSENT, None, id="removal committed"),
+        pytest.param(row(Status.PROCESSED, V2), V1, Finding.OVERTAKEN, id="F51 rolled back"),
+        pytest.param(row(Status.FAILED), V1, Finding.UNSETTLED, id="failed, and no message left"),
+        pytest.param(row(Status.FAILED, V1, V1), V1, Finding.UNSETTLED, id="F73 committed once, not settled"),
+        pytest.param(row(Status.FAILED, V2, V1), V1, Finding.OVERTAKEN, id="F73 rolled back over a failure"),
+        pytest.param(row(Status.PROCESSING, lease_until=NOW), V1, Finding.UNSETTLED, id="F44 its worker died"),
+        pytest.param(row(Status.PROCESSING), V1, Finding.UNSETTLED, id="released over a dead claim"),
+        pytest.param(row(Status.PROCESSING, lease_until=NOW + 1), V1, None, id="live"),
+        pytest.param(row(Status.PROCESSING, lease_until=NOW + 1), V2, None, id="live, on another state"),
+        pytest.param(row(Status.REJECTED), V1, None, id="F43 rejected"),
+        pytest.param(row(Status.REJECTED), V2, Finding.OVERTAKEN, id="F74 rejected, and the next version's event lost"),
+        pytest.param(row(Status.REJECTED), MARKER, Finding.REMOVED, id="rejected, then removed"),
+        pytest.param(row(Status.REJECTED, V2, V1), V1, Finding.OVERTAKEN, id="rejected, then rolled back"),
+    ],
+)
+def test_the_rule(found: Row | None, state: State, expected: Finding | None) -> None:
+    """Whatever the status: resubmitted unless held, or committed and settled, or rejected as it is."""
+    assert finding(found, state) is expected
+
+
+class TestSettleTime:
+    """What is fresh may still have its event on the way."""
+
+    @pytest.mark.parametrize("state", [V1, MARKER])
+    def test_f31_a_fresh_state_is_left_alone(self, state: State) -> None:
+        """F31: the settle time exceeds the queue's backlog."""
+        fresh = replace(state, created_at=NOW - HOUR + SECOND)
+        assert finding(None, fresh) is None
+        assert finding(row(Status.PROCESSED, V2), fresh) is None
+        assert finding(None, replace(state, created_at=NOW - HOUR)) is Finding.MISSING
+
+    @pytest.mark.parametrize("status", [Status.FAILED, Status.PROCESSED, Status.PROCESSING])
+    def test_f31_f33_a_row_that_was_touched_a_moment_ago_is_left_alone(self, status: Status) -> None:
+        """F31, F33: a retry is on its way, or the current state's own event follows."""
+        found = row(status, V2, updated_at=NOW - HOUR + 1)
+        assert finding(found, V1) is None
+        assert finding(replace(found, updated_at=NOW - HOUR), V1) is Finding.OVERTAKEN
+
+    def test_a_state_of_unknown_age_is_judged_by_its_row(self) -> None:
+        """An absent key has no date."""
+        assert finding(row(Status.PROCESSED), ABSENT) is Finding.REMOVED
+        assert finding(row(Status.PROCESSED, updated_at=NOW), ABSENT) is None
+
+
+class TestLookBack:
+    """How far dates are trusted."""
+
+    def test_f38_an_old_object_without_a_row_is_not_resubmitted(self) -> None:
+        """F38: its row was settled and has expired."""
+        assert finding(None, replace(V1, created_at=WINDOW.known_since - 1)) is None
+        assert finding(None, replace(V1, created_at=WINDOW.known_since)) is Finding.MISSING
+
+    def test_f34_a_multipart_upload_begun_ten_days_ago(self) -> None:
+        """F34: its date is the beginning; the look-back covers it."""
+        assert finding(None, replace(V1, created_at=NOW - 10 * DAY)) is Finding.MISSING
+
+    def test_f51_a_rolled_back_version_is_old_and_still_found(self) -> None:
+        """F51: a row vouches where dates do not."""
+        ancient = replace(V1, created_at=NOW - 400 * DAY)
+        assert finding(row(Status.PROCESSED, V2), ancient) is Finding.OVERTAKEN
+
+    def test_f86_half_done_work_is_found_however_old(self) -> None:
+        """F86: such rows never expire."""
+        ancient = replace(V1, created_at=NOW - 400 * DAY)
+        assert finding(row(Status.FAILED, updated_at=NOW - 300 * DAY), ancient) is Finding.UNSETTLED
+
+    def test_f35_two_objects_of_one_second_are_judged_alike(self) -> None:
+        """F35: no checkpoint by time: each key is compared with its own row."""
+        same = [replace(V1, created_at=WINDOW.settled_before // 1000 * 1000) for _ in range(2)]
+        assert [finding(None, state) for state in same] == [Finding.MISSING] * 2
+
+
+class TestIdentity:
+    """What counts as the same state."""
+
+    @pytest.mark.parametrize("spelling", [None, "", "null"])
+    def test_f36_no_version_is_one_thing(self, spelling: str | None) -> None:
+        """F36: no resubmission every run."""
+        found = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
+        assert finding(found, replace(V1, version_id=real_version(spelling))) is None
+
+    def test_f37_new_bytes_without_a_version_are_a_new_state(self) -> None:
+        """F37: a null version overwritten."""
+        found = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
+        assert finding(found, State(StateKind.OBJECT, None, "e2", created_at=NOW - DAY)) is Finding.OVERTAKEN
+
+    def test_f48_the_same_bytes_as_a_new_version_are_a_new_state(self) -> None:
+        """F48: in a versioned bucket."""
+        assert finding(row(Status.PROCESSED), replace(V1, version_id="2")) is Finding.OVERTAKEN
+
+
+class TestDeletesOff:
+    """A pipeline that is not told of removals."""
+
+    def test_removals_of_unknown_keys_are_nobodys_loss(self) -> None:
+        """There is nothing to record either."""
+        assert finding(None, MARKER, deletes=False) is None
+        assert finding(None, V1, deletes=False) is Finding.MISSING
+
+    def test_a_removal_of_a_known_key_is_still_recorded(self) -> None:
+        """Or an un-delete would look committed."""
+        assert finding(row(Status.PROCESSED), MARKER, deletes=False) is Finding.REMOVED
+
+
+class TestMarks:
+    """Two runs do not resubmit the same twice."""
+
+    def test_f31_a_fresh_mark_of_this_state_holds(self) -> None:
+        """F31: its message may still be on its way."""
+        assert is_marked(Mark(V1.identity, NOW - HOUR + 1), V1, WINDOW)
+
+    def test_f91_a_mark_lapses(self) -> None:
+        """F91: the run that wrote it may have died before its send."""
+        assert not is_marked(Mark(V1.identity, NOW - HOUR), V1, WINDOW)
+
+    def test_a_mark_of_another_state_says_nothing(self) -> None:
+        """The key has moved on."""
+        assert not is_marked(Mark(V2.identity, NOW), V1, WINDOW)
+        assert not is_marked(None, V1, WINDOW)
+
+
+STATES = st.sampled_from([V1, V2, MARKER, ABSENT, State(StateKind.OBJECT, None, "e1", 1, AGED)])
+
+
+@given(
+    st.sampled_from(Status),
+    STATES,
+    st.none() | STATES,
+    st.none() | st.sampled_from([NOW - 1, NOW, NOW + 1]),
+    STATES,
+    st.booleans(),
+)
+def test_the_rule_as_one_sentence(
+    status: Status, claimed: State, committed: State | None, lease: int | None, current: State, deletes: bool
+) -> None:
+    """F74: for rows and states that are not fresh: resubmitted iff there is no live claim, its committed state is not
+    the current one or the row is not settled, and the current state is not the rejected one.
+    """
+    found = row(status, claimed, lease_until=lease)
+    found = replace(found, committed_version=committed.identity if committed else None)
+    held = status is Status.PROCESSING and lease is not None and lease > NOW
+    done = status is Status.PROCESSED and committed is not None and committed.identity == current.identity
+    rejected = status is Status.REJECTED and claimed.identity == current.identity
+    assert (finding(found, current, deletes=deletes) is not None) == (not (held or done or rejected))

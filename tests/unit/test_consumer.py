@@ -1,0 +1,1039 @@
+"""The real consumer over the real ledger, with queues, processor and telemetry in the test's hand."""
+
+import io
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from intake_ledger import Commit, ObjectChange, Unprocessable
+from intake_ledger.changes import Change, Origin, own_message
+from intake_ledger.consumer import Consumer
+from intake_ledger.ledger import Answer, Claim
+from intake_ledger.queues import Queues
+from intake_ledger.rows import Ordering, Row, Status
+from intake_ledger.settings import ConsumerSettings
+from intake_ledger.states import State
+from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.verdicts import Verdict
+from tests.unit.support import (
+    BUCKET,
+    DAY,
+    KEY,
+    LATE_AFTER,
+    MAX_ATTEMPTS,
+    MINUTE,
+    PIPELINE,
+    RETENTION,
+    SECOND,
+    Clock,
+    MakeWorld,
+    World,
+    created,
+    eventbridge,
+    notification,
+    record,
+    sns,
+)
+
+if TYPE_CHECKING:
+    from intake_ledger.bucket import Bucket
+
+TIMEOUT = 60
+"""Seconds that the processor has."""
+FULL_TIME = 70_000
+"""Milliseconds that the function starts with."""
+SKEW = 120
+OUTAGE = ClientError({"Error": {"Code": "InternalServerError"}}, "PutItem")
+
+
+@dataclass(slots=True)
+class Context:
+    """Lambda's context, counting down with the test's clock."""
+
+    clock: Clock
+    deadline: int
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(self.deadline - self.clock(), 0)
+
+
+@dataclass(slots=True)
+class FakeQueues:
+    """Remembers what was asked of SQS, in order."""
+
+    delays: dict[str, float] = field(default_factory=dict)
+    copies: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    broken: Exception | None = None
+    on_copy: Callable[[], object] = lambda: None
+
+    def deliver_later(self, receipt_handle: str, seconds: float) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self.delays[receipt_handle] = seconds
+
+    def dead_letter(self, body: str, attributes: Mapping[str, Any]) -> None:
+        self.on_copy()
+        if self.broken is not None:
+            raise self.broken
+        self.copies.append((body, attributes))
+
+
+@dataclass(slots=True)
+class FakeTelemetry:
+    """Remembers what was said."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    unparsed: list[str] = field(default_factory=list)
+    ignored_: list[str] = field(default_factory=list)
+    troubles: list[Exception] = field(default_factory=list)
+    flushed: int = 0
+
+    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+        self.verdicts.append(answer.verdict)
+
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None:
+        self.outcomes.append(outcome)
+
+    def exhausted(self, change: Change, row: Row) -> None:
+        self.outcomes.append(Outcome.REJECTED)
+
+    def unparseable(self, why: str, message_id: str) -> None:
+        self.unparsed.append(why)
+
+    def ignored(self, why: str) -> None:
+        self.ignored_.append(why)
+
+    def troubled(self, what: str, message_id: str, error: Exception) -> None:
+        self.troubles.append(error)
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+
+Act = Callable[[ObjectChange], Any]
+
+
+@dataclass(slots=True)
+class Bench:
+    """A consumer with everything around it. `acts` are what the processor does at its next calls; then it succeeds."""
+
+    world: World
+    queues: FakeQueues = field(default_factory=FakeQueues)
+    telemetry: FakeTelemetry = field(default_factory=FakeTelemetry)
+    acts: list[Act] = field(default_factory=list)
+    seen: list[ObjectChange] = field(default_factory=list)
+    jitter: float = 0.0
+    timeout: int = TIMEOUT
+    full_time: int = FULL_TIME
+
+    def settings(self) -> ConsumerSettings:
+        return ConsumerSettings(
+            pipeline=PIPELINE,
+            bucket=BUCKET,
+            bucket_owner=None,
+            table="ledger",
+            queue_url="queue",
+            ordering=self.world.ordering,
+            deletes=self.world.deletes,
+            retention_seconds=RETENTION // SECOND,
+            clock_skew_seconds=SKEW,
+            dlq_url="dlq",
+            processor="unused:process",
+            processing_timeout_seconds=self.timeout,
+            max_attempts=MAX_ATTEMPTS,
+            min_backoff_seconds=15,
+            max_backoff_seconds=900,
+            late_after_seconds=LATE_AFTER // SECOND,
+        )
+
+    def process(self, change: ObjectChange) -> Any:
+        self.seen.append(change)
+        return self.acts.pop(0)(change) if self.acts else None
+
+    def handle(self, *messages: Mapping[str, Any], remaining: int | None = None) -> list[str]:
+        """The names of the messages that the answer gives back; the answer's exact shape is checked each time."""
+        consumer = Consumer(
+            self.settings(),
+            self.world.ledger,
+            cast("Bucket", self.world.s3),
+            cast("Queues", self.queues),
+            self.process,
+            telemetry=cast("Telemetry", self.telemetry),
+            clock=self.world.clock,
+            jitter=lambda: self.jitter,
+        )
+        time_left = self.full_time if remaining is None else remaining
+        answer = consumer.handle({"Records": messages}, Context(self.world.clock, self.world.clock() + time_left))
+        assert set(answer) == {"batchItemFailures"}
+        assert all(set(one) == {"itemIdentifier"} for one in answer["batchItemFailures"])
+        given_back = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+        assert set(given_back) <= {message["messageId"] for message in messages}
+        assert len(set(given_back)) == len(given_back)
+        return given_back
+
+    def row(self, state: State, key: str = KEY) -> Row:
+        return self.world.known(created(state, key=key))
+
+
+@pytest.fixture
+def bench(world: World) -> Bench:
+    """The default ordering over a versioned bucket."""
+    return Bench(world)
+
+
+def message(
+    body: str, name: str = "m1", *, receives: int = 1, rejected_fence: int | str | None = None
+) -> dict[str, Any]:
+    """An SQS message as Lambda hands it over."""
+    attributes = (
+        {} if rejected_fence is None else {"rejected_fence": {"stringValue": str(rejected_fence), "dataType": "Number"}}
+    )
+    return {
+        "messageId": name,
+        "receiptHandle": f"handle-{name}",
+        "body": body,
+        "attributes": {"ApproximateReceiveCount": str(receives), "SentTimestamp": "1795000000000"},
+        "messageAttributes": attributes,
+        "eventSource": "aws:sqs",
+    }
+
+
+def put(bench: Bench, data: str = "1", key: str = KEY) -> tuple[State, str]:
+    """Upload; the state and the notification's body."""
+    state = bench.world.s3.put(key, data)
+    return state, notification(record(key, state, at=bench.world.clock()))
+
+
+def raising(error: BaseException) -> Act:
+    def act(_change: ObjectChange) -> None:
+        raise error
+
+    return act
+
+
+class TestAnswer:
+    """What Lambda is told decides what SQS deletes."""
+
+    def test_f21_success_is_an_empty_list(self, bench: Bench) -> None:
+        """F21: exactly `batchItemFailures`, never None and never a misspelling."""
+        _, body = put(bench)
+        assert bench.handle(message(body)) == []
+        assert bench.telemetry.flushed == 1
+
+    def test_f21_failures_are_named_by_message_id(self, bench: Bench) -> None:
+        """F21: and only those that failed."""
+        bench.acts = [raising(ValueError("no"))]
+        _, one = put(bench, key="a")
+        _, two = put(bench, key="b")
+        assert bench.handle(message(one, "m1"), message(two, "m2")) == ["m1"]
+
+    def test_an_empty_batch_is_fine(self, bench: Bench) -> None:
+        """Nothing in, nothing out."""
+        assert bench.handle() == []
+
+    def test_what_failed_before_goes_last(self, bench: Bench) -> None:
+        """A sick message must not take the time of the healthy ones; otherwise the order stays."""
+        bodies = {key: put(bench, key=key)[1] for key in "abcd"}
+        bench.handle(
+            message(bodies["a"], "a", receives=7),
+            message(bodies["b"], "b"),
+            message(bodies["c"], "c", receives=2),
+            message(bodies["d"], "d"),
+        )
+        assert [change.key for change in bench.seen] == ["b", "d", "a", "c"]
+
+    def test_a_change_of_visibility_that_fails_loses_nothing(self, bench: Bench) -> None:
+        """The message comes back after the queue's own visibility."""
+        bench.acts = [raising(ValueError("no"))]
+        bench.queues.broken = OUTAGE
+        _, body = put(bench)
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.telemetry.troubles == [OUTAGE]
+
+
+class TestProcessor:
+    """What the processor is told, and what becomes of what it returns."""
+
+    def test_it_is_given_the_claimed_state(self, bench: Bench) -> None:
+        """Everything about it, and exactly its bytes."""
+        content: list[bytes] = []
+        bench.acts = [lambda change: content.append(change.open().read())]
+        state, body = put(bench, "content")
+        bench.handle(message(body))
+        [change] = bench.seen
+        assert content == [b"content"]
+        assert (change.bucket, change.key, change.kind) == (BUCKET, KEY, "created")
+        assert (change.version_id, change.etag, change.size) == (state.version_id, state.etag, 7)
+        assert (change.attempt, change.event_name) == (1, "ObjectCreated:Put")
+        assert change.fence == bench.row(state).committed_fence
+        assert change.remaining_seconds == TIMEOUT
+
+    def test_f52_it_reads_the_claimed_version_when_another_came_meanwhile(self, bench: Bench) -> None:
+        """F52: a read without a version id would be version 2 under version 1's name."""
+        content: list[bytes] = []
+
+        def act(change: ObjectChange) -> None:
+            bench.world.s3.put(KEY, "2")
+            content.append(change.open().read())
+
+        bench.acts = [act]
+        _, body = put(bench, "1")
+        bench.handle(message(body))
+        assert content == [b"1"]
+
+    def test_f60_the_key_is_the_same_over_both_channels(self, bench: Bench) -> None:
+        """F60: form-encoded in S3's notification, raw in EventBridge's event."""
+        keys = ["a+b.csv", "a%2Bb.csv", "a b.csv", "ä.csv"]
+        for n, key in enumerate(keys):
+            state, body = put(bench, key=key)
+            bench.handle(message(body), message(eventbridge(key, state), f"e{n}"))
+        assert [change.key for change in bench.seen] == keys
+
+    @pytest.mark.parametrize(("returned", "kept"), [(None, None), ("a", "a"), (Commit("b"), "b"), (Commit(), None)])
+    def test_the_commit_identity_is_kept(self, bench: Bench, returned: object, kept: str | None) -> None:
+        """A Commit, a text or nothing."""
+        bench.acts = [lambda _: returned]
+        state, body = put(bench)
+        assert bench.handle(message(body)) == []
+        assert bench.row(state).commit == kept
+
+    def test_another_return_value_is_a_failure_that_says_so(self, bench: Bench) -> None:
+        """A dict would otherwise vanish in silence."""
+        bench.acts = [lambda _: {"rows": 3}]
+        state, body = put(bench)
+        assert bench.handle(message(body)) == ["m1"]
+        assert "returned dict" in str(bench.row(state).reason)
+
+    @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), MemoryError(), OSError("disk")])
+    def test_any_exception_is_retried(self, bench: Bench, error: BaseException) -> None:
+        """The row says what it was."""
+        bench.acts = [raising(error)]
+        state, body = put(bench)
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.row(state).status is Status.FAILED
+        assert str(bench.row(state).reason).startswith(type(error).__name__)
+        assert bench.handle(message(body, receives=2)) == []
+        assert bench.row(state).settled
+
+    def test_backoff_grows_and_is_bounded(self, bench: Bench) -> None:
+        """F23: exponential by the ledger's attempts, from half to the whole of a step, by visibility."""
+        delays = []
+        for jitter in (0.0, 1.0):
+            bench.jitter = jitter
+            bench.acts = [raising(ValueError("no"))] * 2
+            _, body = put(bench, key=f"k{jitter}")
+            for _ in range(2):
+                bench.handle(message(body))
+                delays.append(bench.queues.delays["handle-m1"])
+        assert delays == [7.5, 15, 15, 30]
+
+    def test_f72_a_death_between_effect_and_commit_repeats_the_idempotency_key_with_a_higher_fence(
+        self, bench: Bench
+    ) -> None:
+        """F72: documented, and all that a downstream needs to notice."""
+        bench.acts = [raising(KeyboardInterrupt())]
+        _, body = put(bench)
+        with pytest.raises(KeyboardInterrupt):  # the process ends here
+            bench.handle(message(body))
+        bench.world.clock.advance(FULL_TIME + SKEW * SECOND + 1)
+        assert bench.handle(message(body, receives=2)) == []
+        first, second = bench.seen
+        assert first.idempotency_key == second.idempotency_key
+        assert second.fence > first.fence
+        assert (first.attempt, second.attempt) == (1, 2)
+
+    def test_a_removal_is_told_as_such(self, bench: Bench) -> None:
+        """There is nothing to open."""
+        _, body = put(bench)
+        bench.handle(message(body))
+        marker = bench.world.s3.mark_deleted(KEY)
+        bench.handle(message(notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))))
+        assert [change.kind for change in bench.seen] == ["created", "removed"]
+        assert bench.seen[1].version_id == marker.version_id
+
+    def test_deletes_off_keeps_removals_from_the_processor(self, make_world: MakeWorld) -> None:
+        """They are recorded all the same."""
+        bench = Bench(make_world(deletes=False))
+        marker = bench.world.s3.mark_deleted(KEY)
+        body = notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))
+        assert bench.handle(message(body)) == []
+        assert bench.seen == []
+        assert bench.telemetry.verdicts == [Verdict.SETTLED]
+
+
+class TestBusy:
+    """Somebody else holds the key."""
+
+    def test_f18_busy_is_never_acknowledged(self, bench: Bench) -> None:
+        """F18: the second copy goes back for the rest of the lease and some jitter; it may be the only one left."""
+        state, body = put(bench)
+        bench.world.accept(created(state), lease=MINUTE)
+        bench.world.clock.advance(20 * SECOND)
+        bench.jitter = 0.5
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.queues.delays == {"handle-m1": 40 + 2.5}
+        assert bench.telemetry.verdicts == [Verdict.BUSY]
+
+    def test_f19_busy_copies_use_up_nothing(self, bench: Bench) -> None:
+        """F19: fifty redeliveries of a long job, and it still succeeds at its first attempt."""
+        state, body = put(bench)
+        claim = bench.world.accept(created(state))
+        for receives in range(1, 51):
+            assert bench.handle(message(body, receives=receives)) == ["m1"]
+        bench.world.ledger.commit(claim)
+        assert bench.handle(message(body, receives=51)) == []
+        assert bench.queues.copies == []
+        assert bench.row(state).attempts == 1
+        assert bench.seen == []
+
+    def test_f22_the_same_message_twice_in_one_batch(self, bench: Bench) -> None:
+        """F22: no deadlock, one effect."""
+        _, body = put(bench)
+        assert bench.handle(message(body, "m1"), message(body, "m2")) == []
+        assert len(bench.seen) == 1
+        assert bench.telemetry.verdicts == [Verdict.ACCEPTED, Verdict.DUPLICATE]
+
+    def test_f22_two_changes_of_one_key_in_one_batch(self, bench: Bench) -> None:
+        """F22: whatever their order in the batch, the newest state is the last that the downstream was given."""
+        _, one = put(bench, "1")
+        two, body = put(bench, "2")
+        assert bench.handle(message(one, "m1"), message(body, "m2")) == []
+        assert bench.seen[-1].version_id == two.version_id
+        assert bench.row(two).committed_version == two.identity
+        three, later = put(bench, "3")
+        _, fourth = put(bench, "4")
+        assert bench.handle(message(fourth, "m4"), message(later, "m3")) == []
+        assert three.version_id not in [change.version_id for change in bench.seen]
+
+
+class TestTime:
+    """A processor gets its whole time or none."""
+
+    def test_f20_without_time_for_another_the_rest_goes_back_unclaimed(self, bench: Bench) -> None:
+        """F20: at once, with no attempt spent, and nothing was written for them."""
+        bench.acts = [lambda _: bench.world.clock.advance(30 * SECOND)]
+        bodies = [put(bench, key=f"k{n}") for n in range(3)]
+        names = bench.handle(*(message(body, f"m{n}") for n, (_, body) in enumerate(bodies)))
+        assert names == ["m1", "m2"]
+        assert len(bench.seen) == 1
+        assert bench.queues.delays == {"handle-m1": 0, "handle-m2": 0}
+        for n, (state, _) in enumerate(bodies):
+            assert (bench.world.row(created(state, key=f"k{n}")) is None) == (n > 0)
+
+    def test_f20_what_was_done_before_a_crash_is_a_duplicate_afterwards(self, bench: Bench) -> None:
+        """F20: record 3 kills the function; records 1 and 2 come back, and no innocent is dead-lettered."""
+        bodies = [put(bench, key=f"k{n}")[1] for n in range(3)]
+        batch = [message(body, f"m{n}") for n, body in enumerate(bodies)]
+        bench.acts = [lambda _: None, lambda _: None, raising(KeyboardInterrupt())]
+        with pytest.raises(KeyboardInterrupt):
+            bench.handle(*batch)
+        bench.world.clock.advance(FULL_TIME + SKEW * SECOND)
+        assert bench.handle(*batch) == []
+        assert [change.key for change in bench.seen] == ["k0", "k1", "k2", "k2"]
+        assert bench.queues.copies == []
+
+    @pytest.mark.parametrize("remaining", [0, 1, TIMEOUT * SECOND])
+    def test_f11_no_time_left_is_no_endless_lease(self, bench: Bench, remaining: int) -> None:
+        """F11: nothing is claimed at all."""
+        state, body = put(bench)
+        assert bench.handle(message(body), remaining=remaining) == ["m1"]
+        assert bench.world.row(created(state)) is None
+        assert bench.world.wire.requests.count("put_item") == 0
+
+    def test_f12_f13_the_lease_is_the_remaining_time_and_the_margin_for_clocks(self, bench: Bench) -> None:
+        """F13: a worker that is killed at its timeout, and a clock that is ahead, stay within it."""
+        leases: list[int | None] = []
+        state, body = put(bench)
+        bench.acts = [lambda _: leases.append(bench.row(state).lease_until)]
+        start = bench.world.clock()
+        bench.handle(message(body))
+        assert leases == [start + FULL_TIME + SKEW * SECOND]
+
+    def test_f20_a_claim_that_took_too_long_is_given_back_unstarted(self, bench: Bench) -> None:
+        """F20: retries of a slow table have eaten the time: the attempt does not count."""
+        state, body = put(bench)
+        bench.world.s3.after_look.append(lambda: bench.world.clock.advance(9 * SECOND))
+        bench.world.process(created(state))
+        two, body = put(bench, "2")
+        before = bench.row(state)
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.seen == []
+        assert bench.row(two) == replace(before, fence=bench.row(two).fence)
+        assert bench.queues.delays == {"handle-m1": 0}
+        assert bench.handle(message(body)) == []
+        assert bench.seen[0].attempt == 1
+
+    def test_an_overrun_is_interrupted_and_the_rest_of_the_batch_goes_on(self, bench: Bench) -> None:
+        """The row says so, and the next message is processed in the same process."""
+
+        def hang(_change: ObjectChange) -> None:
+            while True:
+                time.sleep(0.01)
+
+        bench.timeout, bench.acts = 1, [hang]
+        slow, body = put(bench, key="slow")
+        _, good = put(bench, key="good")
+        assert bench.handle(message(body, "m1"), message(good, "m2")) == ["m1"]
+        assert bench.row(slow, "slow").status is Status.FAILED
+        assert "longer than its 1 s" in str(bench.row(slow, "slow").reason)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+class TestRejection:
+    """The dead-letter queue holds a copy and the ledger the reason."""
+
+    def test_unprocessable_goes_to_the_dead_letter_queue_at_once(self, bench: Bench) -> None:
+        """One attempt, acknowledged, with everything that an operator asks for beside the copy."""
+        bench.acts = [raising(Unprocessable("not a CSV"))]
+        state, body = put(bench)
+        assert bench.handle(message(body)) == []
+        row = bench.row(state)
+        assert (row.status, row.reason) == (Status.REJECTED, "not a CSV")
+        [(copy, attributes)] = bench.queues.copies
+        assert copy == body
+        assert attributes == {
+            "reason": "not a CSV",
+            "pipeline": PIPELINE,
+            "bucket": BUCKET,
+            "key": "in/a%20b%2B%C3%A4.csv",
+            "version_id": state.version_id,
+            "attempts": 1,
+            "first_seen_at": row.first_seen_at,
+            "rejected_fence": row.fence,
+        }
+        assert unquote(str(attributes["key"])) == KEY
+
+    def test_a_rejection_without_a_reason_says_that(self, bench: Bench) -> None:
+        """An empty attribute would be refused by SQS."""
+        bench.acts = [raising(Unprocessable())]
+        state, body = put(bench)
+        bench.handle(message(body))
+        assert bench.row(state).reason == "the processor gave no reason"
+
+    def test_f85_the_copy_is_sent_before_the_row_says_rejected(self, bench: Bench) -> None:
+        """F85: a death in between leaves a copy, and the message comes again: two copies, never none."""
+        statuses: list[Status] = []
+        state, body = put(bench)
+        bench.queues.on_copy = lambda: statuses.append(bench.row(state).status)
+        bench.acts = [raising(Unprocessable("no"))]
+        bench.handle(message(body))
+        assert statuses == [Status.PROCESSING]
+
+    def test_f85_when_the_copy_cannot_be_sent_nothing_is_rejected(self, bench: Bench) -> None:
+        """F85: and nothing is acknowledged."""
+        bench.queues.broken = OUTAGE
+        bench.acts = [raising(Unprocessable("no"))]
+        state, body = put(bench)
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.row(state).status is Status.PROCESSING
+
+    def test_f85_when_the_row_cannot_be_written_the_message_comes_again(self, bench: Bench) -> None:
+        """F85: the copy is there, the row still says PROCESSING, and a second copy follows."""
+        state, body = put(bench)
+
+        def cut_the_line() -> None:
+            bench.world.wire.down = OUTAGE
+
+        bench.queues.on_copy = cut_the_line
+        bench.acts = [raising(Unprocessable("no"))] * 2
+        assert bench.handle(message(body)) == ["m1"]
+        bench.world.wire.down = None
+        bench.queues.on_copy = lambda: None
+        bench.world.clock.advance(FULL_TIME + SKEW * SECOND)
+        assert bench.handle(message(body)) == []
+        assert len(bench.queues.copies) == 2
+        assert bench.row(state).status is Status.REJECTED
+
+    def test_the_last_failure_rejects_with_its_own_reason(self, bench: Bench) -> None:
+        """The budget counts attempts, and the last error is what the operator reads."""
+        bench.acts = [raising(ValueError(n)) for n in range(MAX_ATTEMPTS)]
+        state, body = put(bench)
+        for n in range(MAX_ATTEMPTS):
+            assert bench.handle(message(body, receives=n + 1)) == (["m1"] if n < MAX_ATTEMPTS - 1 else [])
+        row = bench.row(state)
+        assert (row.status, row.reason, row.attempts) == (Status.REJECTED, "ValueError: 2", MAX_ATTEMPTS)
+        [(_, attributes)] = bench.queues.copies
+        assert (attributes["attempts"], attributes["rejected_fence"]) == (MAX_ATTEMPTS, row.rejected_fence)
+
+    def test_f44_attempts_that_never_came_back_are_rejected_in_their_place(self, bench: Bench) -> None:
+        """F44: EXHAUSTED: the copy first, then the row; its fence is the one that the copy names."""
+        state, body = put(bench)
+        for _ in range(MAX_ATTEMPTS):
+            bench.world.die(created(state))
+        statuses: list[Status] = []
+        bench.queues.on_copy = lambda: statuses.append(bench.row(state).status)
+        assert bench.handle(message(body)) == []
+        row = bench.row(state)
+        [(copy, attributes)] = bench.queues.copies
+        assert statuses == [Status.PROCESSING]
+        assert (row.status, copy) == (Status.REJECTED, body)
+        assert attributes["rejected_fence"] == row.rejected_fence == row.fence
+        assert "died or timed out" in attributes["reason"]
+        assert bench.telemetry.verdicts[-1] is Verdict.EXHAUSTED
+        assert bench.seen == []
+
+    def test_an_exhausted_row_that_somebody_else_took_is_judged_again(self, bench: Bench) -> None:
+        """The copy went out for nothing; the message comes back at once."""
+        state, body = put(bench)
+        for _ in range(MAX_ATTEMPTS):
+            bench.world.die(created(state))
+        two = bench.world.s3.put(KEY, "2")
+        bench.world.s3.delete_version(KEY, two)
+        bench.queues.on_copy = lambda: (bench.world.s3.put(KEY, "3"), bench.world.accept(created(state)))
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.queues.delays == {"handle-m1": 0}
+        assert bench.row(state).status is Status.PROCESSING
+
+    def test_f63_a_copy_moved_back_opens_a_round_and_its_duplicate_does_not(self, bench: Bench) -> None:
+        """F63, F76: by the attribute that the copy carries."""
+        bench.acts = [raising(Unprocessable("no"))]
+        state, body = put(bench)
+        bench.handle(message(body))
+        [(copy, attributes)] = bench.queues.copies
+        assert bench.handle(message(body, "late")) == []
+        assert len(bench.seen) == 1
+        assert bench.handle(message(copy, "redriven", rejected_fence=attributes["rejected_fence"])) == []
+        assert len(bench.seen) == 2
+        assert bench.row(state).settled
+        assert bench.seen[0].idempotency_key == bench.seen[1].idempotency_key
+
+    @pytest.mark.parametrize("attribute", ["", "x", "-1", "1.5", "²", "\uff11"])
+    def test_a_malformed_mark_counts_as_none(self, bench: Bench, attribute: str) -> None:
+        """The message is an ordinary one then."""
+        _, body = put(bench)
+        assert bench.handle(message(body, rejected_fence=attribute)) == []
+        assert len(bench.seen) == 1
+
+    def test_f17_a_long_reason_is_cut(self, bench: Bench) -> None:
+        """F17: in the row and beside the copy."""
+        bench.acts = [raising(Unprocessable("x" * 300_000))]
+        state, body = put(bench)
+        bench.handle(message(body))
+        assert len(str(bench.row(state).reason)) <= 300
+        assert len(bench.queues.copies[0][1]["reason"]) <= 1024
+
+    def test_f64_poison_and_an_outage_come_back_together(self, bench: Bench) -> None:
+        """F64: the poison is rejected again with its round counted, the other succeeds."""
+        bench.acts = [raising(Unprocessable("poison")), *[raising(OSError("out"))] * MAX_ATTEMPTS]
+        poison, bad = put(bench, key="poison")
+        fine, good = put(bench, key="fine")
+        bench.handle(message(bad, "p"))
+        for _ in range(MAX_ATTEMPTS):
+            bench.handle(message(good, "f"))
+        assert len(bench.queues.copies) == 2
+        bench.acts = [raising(Unprocessable("poison"))]
+        copies = list(bench.queues.copies)
+        assert (
+            bench.handle(*(message(c, str(n), rejected_fence=a["rejected_fence"]) for n, (c, a) in enumerate(copies)))
+            == []
+        )
+        assert (bench.row(poison, "poison").rounds, bench.row(poison, "poison").status) == (1, Status.REJECTED)
+        assert (bench.row(fine, "fine").rounds, bench.row(fine, "fine").settled) == (1, True)
+
+
+class TestVanished:
+    """The claimed version is not there any more when the processor opens it."""
+
+    def test_f53_what_is_there_now_is_processed_in_the_same_delivery(self, bench: Bench) -> None:
+        """F53: no poison, no wait."""
+        content: list[bytes] = []
+
+        def read(change: ObjectChange) -> None:
+            content.append(change.open().read())
+
+        zero, first = put(bench, "0")
+        bench.handle(message(first))
+        one, body = put(bench, "1")
+
+        def read_too_late(change: ObjectChange) -> None:
+            bench.world.s3.delete_version(KEY, one)
+            read(change)
+
+        bench.acts = [read_too_late, read]
+        assert bench.handle(message(body)) == []
+        assert content == [b"0"]
+        assert bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.GONE, Outcome.COMMITTED]
+        assert bench.row(zero).committed_version == zero.identity
+
+    def test_f53_overwritten_without_versions(self, make_world: MakeWorld) -> None:
+        """F53: the bytes are gone, the new ones are processed."""
+        bench = Bench(make_world(versioned=False))
+        content: list[bytes] = []
+        _, body = put(bench, "A")
+        bench.acts = [
+            lambda change: (bench.world.s3.put(KEY, "B"), change.open()),
+            lambda change: content.append(change.open().read()),
+        ]
+        assert bench.handle(message(body)) == []
+        assert content == [b"B"]
+
+    def test_f53_a_key_that_keeps_vanishing_takes_its_turn_in_the_queue(self, make_world: MakeWorld) -> None:
+        """F53: no endless loop within one delivery."""
+        bench = Bench(make_world(versioned=False))
+
+        def overwrite(change: ObjectChange) -> None:
+            bench.world.s3.put(KEY, f"{len(bench.seen)}")
+            change.open()
+
+        bench.acts = [overwrite] * 9
+        _, body = put(bench, "start")
+        assert bench.handle(message(body)) == ["m1"]
+        assert len(bench.seen) == 2
+        assert bench.queues.delays == {"handle-m1": 7.5}
+
+    def test_f53_every_version_ends_with_the_version(self, make_world: MakeWorld) -> None:
+        """F53: a version deleted for good never comes back: the message is acknowledged, and the row says why."""
+        bench = Bench(make_world(Ordering.EVERY_VERSION))
+        state, body = put(bench)
+        bench.world.s3.delete_version(KEY, state)
+        bench.acts = [lambda change: change.open()]
+        assert bench.handle(message(body)) == []
+        assert bench.row(state).settled
+        assert "no longer holds" in str(bench.row(state).reason)
+
+
+class TestFenced:
+    """Somebody took over while the processor ran."""
+
+    @pytest.mark.parametrize("act", [lambda _: None, raising(ValueError("no")), raising(Unprocessable("no"))])
+    def test_f03_f04_a_worker_past_its_lease_acknowledges_nothing(self, bench: Bench, act: Act) -> None:
+        """F03, F04: its commit, failure or rejection is refused; the message is given back."""
+        state, body = put(bench)
+        successors: list[Claim] = []
+
+        def outlive(change: ObjectChange) -> Any:
+            bench.world.clock.advance(FULL_TIME + SKEW * SECOND)
+            successors.append(bench.world.accept(created(state)))
+            return act(change)
+
+        bench.acts = [outlive]
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.telemetry.outcomes == [Outcome.FENCED]
+        assert bench.row(state) == successors[0].row
+
+
+class TestBadMessages:
+    """Whatever arrives, the rest of the batch is unharmed."""
+
+    GARBAGE = (
+        "",
+        "not json",
+        "[]",
+        "null",
+        "17",
+        '"text"',
+        "{}",
+        '{"Records": 1}',
+        '{"Records": [null]}',
+        '{"Records": [{"eventSource": "aws:sns"}]}',
+        '{"intakeLedger": 5}',
+        '{"source": "aws.s3"}',
+        "x" * 262_144,
+        "[" * 100_000,
+        '{"a": ' + "9" * 5_000 + "}",
+    )
+
+    @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+    def test_f27_garbage_beside_good(self, bench: Bench, garbage: str) -> None:
+        """F27: to the dead-letter queue with a reason, at once; the good ones before and behind it are processed."""
+        bodies = [put(bench, key=key)[1] for key in "ab"]
+        assert bench.handle(message(bodies[0], "a"), message(garbage, "g"), message(bodies[1], "b")) == []
+        assert [change.key for change in bench.seen] == ["a", "b"]
+        [(copy, attributes)] = bench.queues.copies
+        assert copy == garbage
+        assert attributes["pipeline"] == PIPELINE
+        assert attributes["reason"]
+        assert len(bench.telemetry.unparsed) == 1
+
+    def test_f27_when_the_dead_letter_queue_is_down_garbage_is_not_acknowledged(self, bench: Bench) -> None:
+        """F27: never a silent drop."""
+        bench.queues.broken = OUTAGE
+        assert bench.handle(message("garbage")) == ["m1"]
+
+    def test_f28_the_test_event_is_acknowledged(self, bench: Bench) -> None:
+        """F28: no copy, no alarm, no processor."""
+        body = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BUCKET, "RequestId": "x"})
+        assert bench.handle(message(body)) == []
+        assert bench.queues.copies == []
+        assert len(bench.telemetry.ignored_) == 1
+        assert bench.telemetry.unparsed == []
+
+    @pytest.mark.parametrize("shape", ["s3", "eventbridge", "own", "sns"])
+    def test_f29_another_bucket_is_refused(self, bench: Bench, shape: str) -> None:
+        """F29: in every shape, with both names; the ledger is not asked."""
+        state = bench.world.s3.put(KEY, "1")
+        theirs = notification(record(KEY, state, bucket="theirs"))
+        body = {
+            "s3": theirs,
+            "eventbridge": eventbridge(KEY, state, bucket="theirs"),
+            "own": own_message(Origin.AUDIT, "theirs", KEY, state),
+            "sns": sns(theirs),
+        }[shape]
+        assert bench.handle(message(body)) == []
+        [(_, attributes)] = bench.queues.copies
+        assert "'theirs'" in attributes["reason"]
+        assert f"'{BUCKET}'" in attributes["reason"]
+        assert bench.world.wire.requests == []
+
+    def test_f26_two_records_in_one_body_the_second_fails(self, bench: Bench) -> None:
+        """F26: the message comes back; the first is not processed twice, the second not lost."""
+        states = {key: bench.world.s3.put(key, key) for key in "ab"}
+        body = notification(*(record(key, state) for key, state in states.items()))
+        bench.acts = [lambda _: None, raising(ValueError("no"))]
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.handle(message(body, receives=2)) == []
+        assert [change.key for change in bench.seen] == ["a", "b", "b"]
+
+    def test_f26_the_first_fails_and_the_second_is_processed(self, bench: Bench) -> None:
+        """F26: one record does not hold up the next; the message waits no longer than the sooner of the two."""
+        states = {key: bench.world.s3.put(key, key) for key in "abc"}
+        bench.world.accept(created(states["c"], key="c"))
+        body = notification(*(record(key, state) for key, state in states.items()))
+        bench.acts = [raising(ValueError("no"))]
+        assert bench.handle(message(body)) == ["m1"]
+        assert [change.key for change in bench.seen] == ["a", "b"]
+        assert bench.queues.delays == {"handle-m1": 7.5}
+
+    def test_f26_a_rejected_record_is_copied_alone(self, bench: Bench) -> None:
+        """F26: so that moving the copy back does not repeat the others."""
+        states = {key: bench.world.s3.put(key, key) for key in "ab"}
+        body = notification(*(record(key, state) for key, state in states.items()))
+        bench.acts = [lambda _: None, raising(Unprocessable("no"))]
+        assert bench.handle(message(body)) == []
+        [(copy, _)] = bench.queues.copies
+        assert json.loads(copy) == {"Records": [record("b", states["b"])]}
+
+    def test_f27_a_bad_record_beside_a_good_one_in_one_body(self, bench: Bench) -> None:
+        """F27: the bad one alone is copied."""
+        state = bench.world.s3.put(KEY, "1")
+        bad = record(KEY, state, version="3.0")
+        assert bench.handle(message(notification(bad, record(KEY, state)))) == []
+        assert len(bench.seen) == 1
+        [(copy, attributes)] = bench.queues.copies
+        assert json.loads(copy) == {"Records": [bad]}
+        assert "'3.0'" in attributes["reason"]
+
+    def test_an_sns_envelope_is_opened(self, bench: Bench) -> None:
+        """And a rejected copy is the event without the envelope, which can be sent again as it is."""
+        bench.acts = [raising(Unprocessable("no"))]
+        _, body = put(bench)
+        assert bench.handle(message(sns(body))) == []
+        assert bench.queues.copies[0][0] == body
+
+
+class TestOutage:
+    """AWS does not answer."""
+
+    @pytest.mark.parametrize("error", [OUTAGE, EndpointConnectionError(endpoint_url="https://dynamodb")])
+    def test_dynamodb_down_acknowledges_nothing(self, bench: Bench, error: Exception) -> None:
+        """Every message goes back with a backoff by its receives, and nothing is processed or dead-lettered."""
+        bench.world.wire.down = error
+        bodies = [put(bench, key=key)[1] for key in "ab"]
+        assert bench.handle(message(bodies[0], "a"), message(bodies[1], "b", receives=3)) == ["a", "b"]
+        assert bench.queues.delays == {"handle-a": 7.5, "handle-b": 30}
+        assert bench.seen == []
+        assert bench.queues.copies == []
+        assert bench.telemetry.troubles == [error, error]
+
+    def test_f72_dynamodb_down_at_the_commit(self, bench: Bench) -> None:
+        """F72: the effect is done and cannot be recorded: the message comes back and waits for the lease."""
+
+        def cut_the_line(_change: ObjectChange) -> None:
+            bench.world.wire.down = OUTAGE
+
+        bench.acts = [cut_the_line]
+        state, body = put(bench)
+        assert bench.handle(message(body)) == ["m1"]
+        bench.world.wire.down = None
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.telemetry.verdicts[-1] is Verdict.BUSY
+        bench.world.clock.advance(FULL_TIME + SKEW * SECOND)
+        assert bench.handle(message(body)) == []
+        assert bench.seen[0].idempotency_key == bench.seen[1].idempotency_key
+        assert bench.row(state).settled
+
+    def test_s3_down_acknowledges_nothing(self, bench: Bench) -> None:
+        """Without a look there is no verdict."""
+        state, body = put(bench)
+        bench.world.process(created(state))
+        _, body = put(bench, "2")
+
+        def fail() -> None:
+            raise OUTAGE
+
+        bench.world.s3.after_look.append(fail)
+        assert bench.handle(message(body)) == ["m1"]
+
+    def test_f23_after_an_outage_everything_is_processed_and_nothing_dead_lettered(self, bench: Bench) -> None:
+        """F23: the ledger's outage costs no attempt; the downstream's costs attempts that are spread by backoff."""
+        bodies = [put(bench, key=f"k{n}")[1] for n in range(5)]
+        bench.world.wire.down = OUTAGE
+        for receives in range(1, 20):
+            batch = [message(body, f"m{n}", receives=receives) for n, body in enumerate(bodies)]
+            assert len(bench.handle(*batch)) == 5
+        bench.world.wire.down = None
+        assert bench.handle(*batch) == []
+        assert len(bench.seen) == 5
+        assert bench.queues.copies == []
+
+
+class TestEveryVersion:
+    """The same consumer in the other ordering."""
+
+    def test_versions_in_any_order_each_once(self, make_world: MakeWorld) -> None:
+        """Also those that were overwritten before."""
+        bench = Bench(make_world(Ordering.EVERY_VERSION))
+        bodies = [put(bench, str(n))[1] for n in range(3)]
+        batch = [message(body, f"m{n}") for n, body in enumerate(reversed(bodies))]
+        assert bench.handle(*batch) == []
+        assert bench.handle(*batch) == []
+        assert len({change.version_id for change in bench.seen}) == len(bench.seen) == 3
+
+
+class TestReplay:
+    """What comes back later."""
+
+    def test_f30_identity_is_not_in_message_or_request_ids(self, bench: Bench) -> None:
+        """F30: one request id over many keys, other message ids for one change."""
+        bodies = [put(bench, key=key)[1] for key in "abc"]  # all with the same x-amz-request-id
+        assert bench.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert len(bench.seen) == 3
+        assert bench.handle(*(message(body, f"new-{n}") for n, body in enumerate(bodies))) == []
+        assert len(bench.seen) == 3
+
+    def test_f10_f65_a_message_13_days_late_is_not_applied_over_newer_ones(self, bench: Bench) -> None:
+        """F65: and it is acknowledged."""
+        _, one = put(bench, "1")
+        _, two = put(bench, "2")
+        bench.handle(message(two))
+        bench.world.clock.advance(13 * DAY)
+        assert bench.handle(message(one)) == []
+        assert len(bench.seen) == 1
+
+    def test_a_reprocess_has_another_idempotency_key(self, bench: Bench) -> None:
+        """A person wants the effect again."""
+        state, body = put(bench)
+        bench.handle(message(body))
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA0000000000000000000001")
+        bench.world.clock.advance(1)
+        assert bench.handle(message(again)) == []
+        assert bench.seen[0].idempotency_key != bench.seen[1].idempotency_key
+
+    def test_a_state_that_comes_back_has_another_idempotency_key(self, make_world: MakeWorld) -> None:
+        """A, B, A without versions: the second A is a new change."""
+        bench = Bench(make_world(versioned=False))
+        for data in ("A", "B", "A"):
+            bench.world.clock.advance(1)
+            _, body = put(bench, data)
+            assert bench.handle(message(body)) == []
+        assert len({change.idempotency_key for change in bench.seen}) == 3
+        assert bench.seen[0].etag == bench.seen[2].etag
+
+
+class TestTelemetry:
+    """The real voice: structured lines and embedded metrics on the standard output."""
+
+    @pytest.fixture(autouse=True)
+    def _named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", PIPELINE)
+        monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
+
+    def test_one_line_and_one_metric_per_decision(
+        self, bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With what an operator looks for, and none of the object's content."""
+        bench.telemetry = cast("FakeTelemetry", Telemetry())
+        state, body = put(bench, "secret content")
+        bench.acts = [raising(ValueError("no")), lambda _: None]
+        bench.handle(message(body), message(body, "m2"), message("garbage", "m3"))
+        bench.handle(message(body))
+        out = capsys.readouterr().out
+        lines = [json.loads(line) for line in out.splitlines()]
+        metrics = {
+            metric["Name"]
+            for line in lines
+            for one in line.get("_aws", {}).get("CloudWatchMetrics", ())
+            for metric in one["Metrics"]
+        }
+        assert metrics == {"Accepted", "Failed", "Committed", "Duplicate", "Unparseable"}
+        said = [line["message"] for line in lines if "message" in line]
+        assert said == ["verdict", "failed", "verdict", "committed", "unparseable", "verdict"]
+        first = next(line for line in lines if line.get("message") == "verdict")
+        assert (first["bucket"], first["key"], first["version_id"]) == (BUCKET, KEY, state.version_id)
+        assert (first["verdict"], first["attempt"], first["lag_ms"]) == ("ACCEPTED", 1, 0)
+        assert {"fence", "sequencer", "why"} <= set(first)
+        assert "secret content" not in out
+
+
+class TestQueues:
+    """How SQS is asked."""
+
+    class _Sqs:
+        def __init__(self) -> None:
+            self.calls: list[tuple[str, dict[str, Any]]] = []
+            self.refuse: list[str] = []
+
+        def change_message_visibility(self, **arguments: Any) -> None:
+            self.calls.append(("visibility", arguments))
+
+        def send_message(self, **arguments: Any) -> None:
+            self.calls.append(("send", arguments))
+            if self.refuse:
+                raise ClientError({"Error": {"Code": self.refuse.pop()}}, "SendMessage")
+
+    @pytest.mark.parametrize(
+        ("seconds", "asked"), [(0, 0), (-5, 0), (14.6, 15), (1e9, 12 * 3600 - 900), (float(10**12), 42_300)]
+    )
+    def test_visibility_stays_within_what_sqs_allows(self, seconds: float, asked: int) -> None:
+        """Whole seconds, twelve hours at most from the receive on."""
+        sqs = self._Sqs()
+        Queues(lambda: cast("Any", sqs), "q", "d").deliver_later("handle", seconds)
+        assert sqs.calls == [("visibility", {"QueueUrl": "q", "ReceiptHandle": "handle", "VisibilityTimeout": asked})]
+
+    def test_attributes_are_typed_and_of_characters_that_sqs_takes(self) -> None:
+        """Empty ones are left out; what XML does not know is replaced."""
+        sqs = self._Sqs()
+        Queues(lambda: cast("Any", sqs), "q", "d").dead_letter(
+            "body", {"reason": "a\x00b\ud800", "attempts": 0, "version_id": None, "x": ""}
+        )
+        [(_, arguments)] = sqs.calls
+        assert arguments["QueueUrl"] == "d"
+        assert arguments["MessageAttributes"] == {
+            "reason": {"DataType": "String", "StringValue": "a\ufffdb\ufffd"},
+            "attempts": {"DataType": "Number", "StringValue": "0"},
+        }
+
+    def test_f27_a_body_that_leaves_no_room_for_attributes_goes_without(self) -> None:
+        """F27: 256 KB of garbage are kept as they are; the log has the reason."""
+        sqs = self._Sqs()
+        sqs.refuse = ["InvalidParameterValue"]
+        Queues(lambda: cast("Any", sqs), "q", "d").dead_letter("x" * 262_144, {"reason": "garbage"})
+        assert [set(arguments) for _, arguments in sqs.calls] == [
+            {"QueueUrl", "MessageBody", "MessageAttributes"},
+            {"QueueUrl", "MessageBody"},
+        ]
+
+    def test_any_other_refusal_is_an_error(self) -> None:
+        """The caller must not acknowledge."""
+        sqs = self._Sqs()
+        sqs.refuse = ["AccessDenied"]
+        with pytest.raises(ClientError, match="AccessDenied"):
+            Queues(lambda: cast("Any", sqs), "q", "d").dead_letter("x", {})
+
+
+def test_the_stream_of_a_claim_is_read_once(bench: Bench) -> None:
+    """`open()` may be called again, and starts anew."""
+    content: list[bytes] = []
+    bench.acts = [lambda change: content.extend([change.open().read(), change.open().read()])]
+    _, body = put(bench, "1")
+    bench.handle(message(body))
+    assert content == [b"1", b"1"]
+    assert isinstance(bench.seen[0].open(), io.BytesIO)

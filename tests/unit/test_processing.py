@@ -1,0 +1,189 @@
+"""What a processor is given, what it may return, and how it is found."""
+
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+
+import intake_ledger
+from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable, rows
+from intake_ledger.changes import Change
+from intake_ledger.errors import Fenced, SettingsError
+from intake_ledger.processing import commit_identity, load_processor, object_change
+from intake_ledger.rows import Row
+from intake_ledger.states import ABSENT, State, StateKind
+from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, redriven, reprocess
+
+ONE = State(StateKind.OBJECT, "1", "e1", 5, START)
+ULID = "01KA0000000000000000000001"
+
+
+def claimed(seen: Row | None, change: Change, state: State = ONE, *, now: int = START) -> Row:
+    return rows.claimed(seen, change, state, owner="me", now=now, lease_until=now + LEASE)
+
+
+def told(row: Row, change: Change | None = None, state: State = ONE, *, pipeline: str = PIPELINE) -> ObjectChange:
+    """What the processor is told about a claim."""
+    return object_change(
+        change or created(state),
+        state,
+        row,
+        pipeline=pipeline,
+        remaining_seconds=lambda: 12.5,
+        open_object=lambda: io.BytesIO(b"bytes"),
+    )
+
+
+class TestChange:
+    """The argument of a processor."""
+
+    def test_it_says_everything_about_the_claimed_state(self) -> None:
+        """The state's own version, whatever the message named."""
+        two = replace(ONE, version_id="2", etag="e2", size=9)
+        change = told(claimed(None, created(ONE), two), created(ONE), two)
+        assert (change.bucket, change.key, change.kind) == (BUCKET, KEY, "created")
+        assert (change.version_id, change.etag, change.size) == ("2", "e2", 9)
+        assert (change.event_name, change.event_time) == ("ObjectCreated:Put", START)
+        assert (change.attempt, change.fence) == (1, START)
+        assert change.remaining_seconds == 12.5
+        assert change.open().read() == b"bytes"
+
+    @pytest.mark.parametrize("state", [ABSENT, State(StateKind.MARKER, "m"), State(StateKind.DELETED, "1")])
+    def test_a_removal(self, state: State) -> None:
+        """Nothing to open."""
+        assert told(claimed(None, audited(state), state), audited(state), state).kind == "removed"
+
+    def test_it_cannot_be_changed(self) -> None:
+        """A processor that assigned to it would believe that it had done something."""
+        with pytest.raises(FrozenInstanceError):
+            told(claimed(None, created(ONE))).key = "other"  # type: ignore[misc]
+
+
+class TestIdempotencyKey:
+    """Stable over the attempts at one change, and different for every other change."""
+
+    def test_f72_retries_keep_it_and_raise_the_fence(self) -> None:
+        """F72: after a death, a failure, or a rejection that a person sent back; whoever's message leads to it."""
+        first = claimed(None, created(ONE))
+        later = START + 1_000
+        keys = {told(first).idempotency_key}
+        for seen in (
+            first,
+            rows.failed(first, "no", pipeline=PIPELINE, now=START),
+            rows.rejected(first, "no", pipeline=PIPELINE, now=START),
+            rows.exhausted(first, pipeline=PIPELINE, now=START),
+        ):
+            for change in (created(ONE), audited(ONE), redriven(created(ONE), first.fence)):
+                row = claimed(seen, change, now=later)
+                assert row.fence > first.fence
+                keys.add(told(row, change).idempotency_key)
+        assert len(keys) == 1
+
+    def test_a_state_that_comes_back_has_another(self) -> None:
+        """A, B, A without versions; an un-delete; a rollback."""
+        done = rows.committed(claimed(None, created(ONE)), None, now=START, retention_seconds=1)
+        two = replace(ONE, version_id="2")
+        between = rows.committed(
+            claimed(done, created(two), two, now=START + 1), None, now=START + 1, retention_seconds=1
+        )
+        again = claimed(between, created(ONE), now=START + 2)
+        assert told(again).idempotency_key != told(done).idempotency_key
+
+    def test_a_reprocess_has_another(self) -> None:
+        """A person wants the effect again; and its retries keep that one."""
+        first = claimed(None, created(ONE))
+        done = rows.committed(first, None, now=START, retention_seconds=1)
+        asked = claimed(done, reprocess(ULID), now=START + 1)
+        retry = claimed(asked, reprocess(ULID), now=START + 2)
+        assert told(asked).idempotency_key != told(first).idempotency_key
+        assert told(retry).idempotency_key == told(asked).idempotency_key
+
+    def test_another_key_version_bucket_or_pipeline_has_another(self) -> None:
+        """All of them claimed in the same millisecond."""
+        row = claimed(None, created(ONE))
+        keys = [
+            told(row).idempotency_key,
+            told(row, state=replace(ONE, version_id="2")).idempotency_key,
+            told(row, replace(created(ONE), key="k")).idempotency_key,
+            told(row, replace(created(ONE), bucket="b")).idempotency_key,
+            told(row, pipeline="Other").idempotency_key,
+        ]
+        assert len(set(keys)) == len(keys)
+        assert all(len(key) == 32 for key in keys)
+
+
+class TestCommitIdentity:
+    """What a processor may return."""
+
+    @pytest.mark.parametrize(
+        ("returned", "identity"), [(None, None), ("x", "x"), ("", ""), (Commit("x"), "x"), (Commit(), None)]
+    )
+    def test_a_commit_a_text_or_nothing(self, returned: object, identity: str | None) -> None:
+        """The same without ceremony."""
+        assert commit_identity(returned) == identity
+
+    @pytest.mark.parametrize("returned", [1, True, b"x", {"id": 1}, ["x"], object(), Commit(7)])  # type: ignore[arg-type]
+    def test_anything_else_is_an_error(self, returned: object) -> None:
+        """It names the type that came back."""
+        with pytest.raises(TypeError, match=f"returned {type(returned).__name__}"):
+            commit_identity(returned)
+
+
+class TestLoading:
+    """How the processor is found."""
+
+    @pytest.fixture
+    def code(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+        """A directory on the path, as Lambda has the function's code."""
+        monkeypatch.syspath_prepend(tmp_path)
+        before = set(sys.modules)
+        yield tmp_path
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
+
+    def test_a_function_of_a_module(self, code: Path) -> None:
+        """By `module:function`; the module may be inside a package."""
+        (code / "team_a").mkdir()
+        (code / "team_a" / "__init__.py").write_text("")
+        (code / "team_a" / "invoices.py").write_text("def process(change): return 'done'")
+        change = told(claimed(None, created(ONE)))
+        assert load_processor("team_a.invoices:process")(change) == "done"
+
+    def test_a_module_that_is_missing(self, code: Path) -> None:
+        """Both names are in the error."""
+        with pytest.raises(SettingsError, match=r"'team_b:process' was not found: .* no module 'team_b'"):
+            load_processor("team_b:process")
+
+    @pytest.mark.parametrize("name", ["missing", "NOT_A_FUNCTION", ""])
+    def test_a_function_that_is_missing(self, code: Path, name: str) -> None:
+        """Or that cannot be called."""
+        (code / "team_c.py").write_text("NOT_A_FUNCTION = 3")
+        with pytest.raises(SettingsError, match=f"team_c has no function {name!r}"):
+            load_processor(f"team_c:{name}")
+
+    def test_an_entrypoint_without_a_function(self, code: Path) -> None:
+        """As a handler is sometimes written."""
+        (code / "team_d.py").write_text("")
+        with pytest.raises(SettingsError, match="no function"):
+            load_processor("team_d")
+
+    def test_errors_of_the_module_itself_propagate(self, code: Path) -> None:
+        """A dependency that is missing is not a missing processor."""
+        (code / "team_e.py").write_text("import no_such_dependency")
+        with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+            load_processor("team_e:process")
+        (code / "team_f.py").write_text("1 / 0")
+        with pytest.raises(ZeroDivisionError):
+            load_processor("team_f:process")
+
+
+def test_the_public_door() -> None:
+    """What a processor imports, and nothing else."""
+    assert sorted(intake_ledger.__all__) == ["Commit", "ObjectChange", "ObjectGone", "Unprocessable"]
+    assert issubclass(Unprocessable, Exception)
+    assert issubclass(ObjectGone, Exception)
+    assert issubclass(SettingsError, ValueError)
+    assert not issubclass(Fenced, (Unprocessable, ObjectGone))

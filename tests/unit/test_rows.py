@@ -1,0 +1,407 @@
+"""Rows: where a change is kept, how a row changes, and what it costs."""
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intake_ledger import rows
+from intake_ledger.changes import Change
+from intake_ledger.rows import Ordering, Row, RowKey, Status, row_key
+from intake_ledger.states import ABSENT, State, StateKind
+from tests.unit.support import BUCKET, DAY, KEY, LEASE, PIPELINE, START, created, deleted, marked, redriven, reprocess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RETENTION_SECONDS = 35 * 86_400
+ONE = State(StateKind.OBJECT, "v" * 32, "e" * 32, 5_497_558_138_879, START)
+TWO = replace(ONE, version_id="w" * 32)
+ULID_1, ULID_2 = "01KA0000000000000000000001", "01KA0000000000000000000002"
+
+
+def claimed(seen: Row | None, change: Change, state: State = ONE, *, now: int = START, owner: str = "0" * 16) -> Row:
+    return rows.claimed(seen, change, state, owner=owner, now=now, lease_until=now + LEASE)
+
+
+def committed(row: Row, commit: str | None = None, *, now: int = START) -> Row:
+    return rows.committed(row, commit, now=now, retention_seconds=RETENTION_SECONDS)
+
+
+def failed(row: Row, reason: str = "no", *, now: int = START) -> Row:
+    return rows.failed(row, reason, pipeline=PIPELINE, now=now)
+
+
+def rejected(row: Row, reason: str = "no", *, now: int = START) -> Row:
+    return rows.rejected(row, reason, pipeline=PIPELINE, now=now)
+
+
+def item_size(key: RowKey, row: Row) -> int:
+    """Bytes, by DynamoDB's rule: names and texts as UTF-8, a number one byte and one for every two digits."""
+    total = 0
+    for name, value in {"pk": key.pk, "sk": key.sk, **rows.attributes(row)}.items():
+        digits = len(str(abs(value)).rstrip("0")) if isinstance(value, int) else 0
+        total += len(name.encode()) + (1 + (digits + 1) // 2 if isinstance(value, int) else len(value.encode()))
+    return total
+
+
+class TestKeys:
+    """Where a change is kept."""
+
+    def test_latest_has_one_row_per_key(self) -> None:
+        """The pipeline's name keeps two pipelines apart that share bucket and table."""
+        assert row_key("P", Ordering.LATEST, "b", "k", "v#1") == RowKey("b/k", "P@latest")
+        assert row_key("P", Ordering.LATEST, "b", "k", "v#2") == RowKey("b/k", "P@latest")
+        assert row_key("Q", Ordering.LATEST, "b", "k", "v#1") != row_key("P", Ordering.LATEST, "b", "k", "v#1")
+
+    @pytest.mark.parametrize("identity", ["v#1", "e#abc", "d#1"])
+    def test_every_version_has_one_row_per_state(self, identity: str) -> None:
+        """F81: a permanent deletion is a state of its own."""
+        assert row_key("P", Ordering.EVERY_VERSION, "b", "k", identity) == RowKey("b/k", f"P@{identity}")
+
+    def test_f14_what_passes_1024_bytes_is_hashed(self) -> None:
+        """F14: a version id may have 1,024 bytes itself; the longest that fits is kept readable."""
+        room = 1024 - len(f"{PIPELINE}@v#")
+        fits = row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "v#" + "x" * room)
+        hashed = row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "v#" + "x" * (room + 1))
+        assert len(fits.sk) == 1024
+        assert hashed.sk.startswith(f"{PIPELINE}@h#")
+        assert len(hashed.sk) < 200
+        assert hashed != row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "v#" + "x" * room + "y")
+        assert hashed != row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "d#" + "x" * (room + 1))
+
+    def test_f14_bytes_count_and_not_characters(self) -> None:
+        """F14: multi-byte characters."""
+        key = row_key("P" * 64, Ordering.EVERY_VERSION, "b" * 63, "€" * 341, "v#" + "€" * 341)
+        assert len(key.sk.encode()) <= 1024
+        assert len(key.pk.encode()) <= 1088
+
+    @given(
+        st.text("abPQ-", min_size=1),
+        st.text("abPQ-", min_size=1),
+        st.text(max_size=20),
+        st.text(max_size=20),
+        st.sampled_from(Ordering),
+    )
+    def test_f15_no_two_changes_share_a_row(
+        self, pipeline: str, other_pipeline: str, key: str, other_key: str, ordering: Ordering
+    ) -> None:
+        """F15: separators, `@latest` and `v#1` in keys are just characters."""
+        one = row_key(pipeline, ordering, "b", key, "v#1")
+        other = row_key(other_pipeline, ordering, "b", other_key, "v#1")
+        assert (one == other) is ((pipeline, key) == (other_pipeline, other_key))
+
+    def test_f15_a_bucket_and_its_keys_are_told_apart(self) -> None:
+        """F15: a bucket's name has no slash, so the first one separates."""
+        assert row_key("P", Ordering.LATEST, "a", "b/c", None) != row_key("P", Ordering.LATEST, "ab", "/c", None)
+        assert row_key("P", Ordering.LATEST, "a", "/b", None).pk == "a//b"
+
+
+class TestTransitions:
+    """What each step does to a row."""
+
+    def test_the_first_claim(self) -> None:
+        """F79: the fence starts from the clock."""
+        row = claimed(None, created(ONE))
+        assert row == Row(
+            Status.PROCESSING,
+            fence=START,
+            version_id=ONE.version_id,
+            etag=ONE.etag,
+            size=ONE.size,
+            sequencer="0055AED6DCD90281E5",
+            event_name="ObjectCreated:Put",
+            lease_until=START + LEASE,
+            owner="0" * 16,
+            first_seen_at=START,
+            updated_at=START,
+        )
+
+    def test_a_commit(self) -> None:
+        """F09: seconds, a day after the retention; the lease goes, or the row would read as lapsed."""
+        row = committed(claimed(None, created(ONE)), "invoice-17")
+        assert row.settled
+        assert row.has_committed(ONE.identity)
+        assert (row.lease_until, row.owner, row.commit) == (None, None, "invoice-17")
+        assert row.committed_sequencer == "0055AED6DCD90281E5"
+        assert row.committed_fence == row.fence
+        assert row.expires_at == (START // 1000) + RETENTION_SECONDS + 86_400
+
+    @pytest.mark.parametrize("end", [failed, rejected])
+    def test_f86_only_settled_rows_expire(self, end: "Callable[[Row], Row]") -> None:
+        """F86: every other step removes the expiry."""
+        settled = committed(claimed(None, created(ONE)))
+        assert settled.expires_at is not None
+        claim = claimed(settled, created(TWO), TWO)
+        assert claim.expires_at is None
+        assert end(claim).expires_at is None
+
+    def test_attempts_and_rounds(self) -> None:
+        """By what the row was, one line each."""
+        first = claimed(None, created(ONE))
+        done, out, no = committed(first), failed(first), rejected(first)
+        change = created(ONE)
+        assert claimed(first, change).attempts == 2
+        assert claimed(out, change).attempts == 2
+        assert (claimed(no, change).attempts, claimed(no, change).rounds) == (1, 1)
+        assert (claimed(done, change).attempts, claimed(done, change).rounds) == (1, 0)
+        for row in (first, out, no, done):
+            other = claimed(row, created(TWO), TWO)
+            assert (other.attempts, other.rounds, other.reason, other.rejected_fence) == (1, 0, None, None)
+
+    def test_f64_the_round_and_the_reason_stay_through_retries(self) -> None:
+        """F64: bounded, and the reasons are kept."""
+        row = rejected(claimed(None, created(ONE)), "one")
+        for reason in ("two", "three"):
+            row = claimed(row, created(ONE))
+            assert row.rounds == 1
+            row = failed(row, reason)
+        assert (row.attempts, row.rounds, row.reason) == (2, 1, "three")
+        assert row.rejected_fence == START
+
+    def test_f72_first_seen_at_is_kept_by_retries_alone(self) -> None:
+        """F72: it is what makes an idempotency key stable, and different for a state that comes back."""
+        later = START + DAY
+        first = claimed(None, created(ONE))
+        for row in (first, failed(first), rejected(first)):
+            assert claimed(row, created(ONE), now=later).first_seen_at == START
+        assert claimed(committed(first), created(ONE), now=later).first_seen_at == later
+        assert claimed(first, created(TWO), TWO, now=later).first_seen_at == later
+
+    def test_f06_what_was_committed_stays_through_claims_and_failures(self) -> None:
+        """F06: marks never move back."""
+        done = committed(claimed(None, created(ONE)), "first")
+        for row in (
+            claimed(done, created(TWO), TWO),
+            failed(claimed(done, created(TWO), TWO)),
+            rejected(claimed(done, created(TWO), TWO)),
+        ):
+            assert (row.committed_version, row.committed_fence, row.commit) == (ONE.identity, done.fence, "first")
+            assert not row.has_committed(ONE.identity)
+
+    def test_a_message_that_wakes_for_another_state_brings_no_sequencer(self) -> None:
+        """It would be the wrong one."""
+        assert claimed(None, created(ONE), TWO).sequencer is None
+        assert claimed(None, deleted(ONE), ONE).sequencer is None
+
+    def test_a_rejection_names_its_own_fence(self) -> None:
+        """Only the copy with this fence opens another round."""
+        row = rejected(claimed(None, created(ONE)), "not a CSV")
+        assert (row.status, row.reason, row.rejected_at, row.rejected_fence) == (
+            Status.REJECTED,
+            "not a CSV",
+            START,
+            row.fence,
+        )
+        assert row.attention == PIPELINE
+
+    def test_attention_is_on_failed_and_rejected_rows_alone(self) -> None:
+        """The hot path pays nothing for the index."""
+        first = claimed(None, created(ONE))
+        assert failed(first).attention == rejected(first).attention == PIPELINE
+        for row in (
+            first,
+            committed(first),
+            claimed(failed(first), created(ONE)),
+            claimed(rejected(first), created(ONE)),
+        ):
+            assert row.attention is None
+
+    def test_exhausted_is_a_rejection_with_the_next_fence(self) -> None:
+        """A worker that still runs is fenced off."""
+        dead = claimed(None, created(ONE))
+        row = rows.exhausted(dead, pipeline=PIPELINE, now=START)
+        assert (row.status, row.fence, row.rejected_fence) == (Status.REJECTED, dead.fence + 1, dead.fence + 1)
+        assert row.reason == "the worker died or timed out at every attempt"
+        assert rows.exhausted(failed(dead, "why"), pipeline=PIPELINE, now=START).reason == "why"
+
+    def test_a_settled_removal_is_claimed_and_committed_in_one(self) -> None:
+        """With the next fence, no attempt and an expiry."""
+        done = committed(claimed(None, created(ONE)), "first")
+        row = rows.settled(done, marked(TWO), ABSENT, now=START, retention_seconds=RETENTION_SECONDS)
+        assert (row.status, row.fence, row.attempts, row.committed_version) == (
+            Status.PROCESSED,
+            done.fence + 1,
+            0,
+            "absent",
+        )
+        assert (row.owner, row.lease_until, row.commit) == (None, None, None)
+        assert row.expires_at is not None
+
+    def test_a_release_puts_back_all_but_the_fence_and_the_lease(self) -> None:
+        """Also over a dead worker's claim."""
+        for seen in (
+            committed(claimed(None, created(ONE))),
+            failed(claimed(None, created(ONE))),
+            claimed(None, created(ONE)),
+        ):
+            claim = claimed(seen, created(TWO), TWO)
+            assert rows.released(claim, seen) == replace(seen, fence=claim.fence, lease_until=None)
+
+    def test_f78_reprocess_ids_stay_with_their_state(self) -> None:
+        """F78, F88: through retries and other messages, the greatest wins, and the commit records it."""
+        done = committed(claimed(None, created(ONE)))
+        asked = failed(claimed(done, reprocess(ULID_2)))
+        assert claimed(asked, created(ONE)).reprocess_id == ULID_2
+        assert claimed(asked, reprocess(ULID_1)).reprocess_id == ULID_2
+        assert claimed(asked, created(TWO), TWO).reprocess_id is None
+        served = committed(claimed(asked, created(ONE)))
+        assert (served.reprocess_id, served.reprocessed_id) == (None, ULID_2)
+        assert committed(claimed(served, created(TWO), TWO)).reprocessed_id == ULID_2
+        assert committed(claimed(served, reprocess(ULID_1))).reprocessed_id == ULID_2
+
+    @given(st.lists(st.sampled_from(["claim", "other", "commit", "fail", "reject", "settle", "exhaust"]), max_size=12))
+    def test_f07_the_fence_never_goes_back(self, steps: list[str]) -> None:
+        """F07: whatever happens to a row, and every claim is higher than the one before."""
+        row = claimed(None, created(ONE))
+        for step in steps:
+            before = row
+            if step in ("commit", "fail", "reject") and row.status is not Status.PROCESSING:
+                continue
+            moves: dict[str, Callable[[Row], Row]] = {
+                "claim": lambda r: claimed(r, created(ONE)),
+                "other": lambda r: claimed(r, created(TWO), TWO),
+                "commit": committed,
+                "fail": failed,
+                "reject": rejected,
+                "settle": lambda r: rows.settled(r, deleted(ONE), ABSENT, now=START, retention_seconds=1),
+                "exhaust": lambda r: rows.exhausted(r, pipeline=PIPELINE, now=START),
+            }
+            row = moves[step](row)
+            assert row.fence == before.fence + (step in ("claim", "other", "settle", "exhaust"))
+            if step == "exhaust":
+                break  # only ever a dead claim, which is the end until a person asks
+            assert (row.expires_at is not None) == (row.status is Status.PROCESSED)
+            assert (row.lease_until is not None) == (row.status is Status.PROCESSING)
+
+
+class TestLease:
+    """Who holds a row."""
+
+    def test_f13_a_lease_holds_up_to_its_last_millisecond(self) -> None:
+        """F13: margin and lease are one number; the comparison adds nothing."""
+        row = claimed(None, created(ONE))
+        assert row.is_live(START + LEASE - 1)
+        assert not row.is_live(START + LEASE)
+
+    @pytest.mark.parametrize("status", [Status.PROCESSED, Status.FAILED, Status.REJECTED])
+    def test_only_processing_is_live(self, status: Status) -> None:
+        """Whatever lease an old row still shows."""
+        assert not Row(status, 1, lease_until=START).is_live(0)
+        assert not Row(Status.PROCESSING, 1).is_live(0)
+
+
+class TestFormat:
+    """What DynamoDB holds."""
+
+    @given(
+        st.builds(
+            Row,
+            status=st.sampled_from(Status),
+            fence=st.integers(0, 2**60),
+            version_id=st.none() | st.text(min_size=1),
+            etag=st.none() | st.text(min_size=1),
+            size=st.none() | st.integers(0, 2**50),
+            kind=st.sampled_from(StateKind),
+            attempts=st.integers(0, 9),
+            lease_until=st.none() | st.integers(0, 2**50),
+            reason=st.none() | st.text(),
+            expires_at=st.none() | st.integers(0, 2**40),
+        )
+    )
+    def test_a_row_survives(self, row: Row) -> None:
+        """Attributes and back; what is None is not stored."""
+        stored = rows.attributes(row)
+        assert None not in stored.values()
+        assert rows.from_attributes(stored) == row
+
+    def test_f69_a_row_of_an_older_release(self) -> None:
+        """F69: it lacks attributes; the rest has defaults."""
+        row = rows.from_attributes({"status": "PROCESSED", "fence": 7, "committed_version": "v#1"})
+        assert row == Row(Status.PROCESSED, 7, committed_version="v#1")
+        assert rows.from_attributes({"status": "FAILED"}) == Row(Status.FAILED, 0)
+
+    def test_f69_a_row_of_a_newer_release(self) -> None:
+        """F69: it has attributes that this one does not know."""
+        found = {"pk": "b/k", "sk": "P@latest", "status": "PROCESSED", "fence": 7, "kind": "marker", "tomorrow": "x"}
+        assert rows.from_attributes(found) == Row(Status.PROCESSED, 7, kind=StateKind.MARKER)
+
+    def test_an_audits_mark_alone_is_no_row(self) -> None:
+        """It has no status."""
+        assert rows.from_attributes({"audit_mark": "v#1", "audit_marked_at": 1, "expires_at": 2}) is None
+        assert rows.from_attributes({}) is None
+
+    def test_f09_times_by_their_magnitude(self) -> None:
+        """F09: everything in milliseconds but the TTL, which DynamoDB wants in seconds."""
+        stored = rows.attributes(committed(claimed(None, created(ONE))))
+        assert isinstance(stored["expires_at"], int)
+        assert 10**9 < stored["expires_at"] < 10**10
+        for name in ("first_seen_at", "updated_at", "fence"):
+            assert 10**12 < stored[name] < 10**13
+
+    def test_the_names_are_the_documented_ones(self) -> None:
+        """The CLI, the dashboard and other releases read them."""
+        assert {field.name for field in fields(Row)} >= {
+            "status", "version_id", "etag", "size", "sequencer", "event_name", "fence", "attempts", "rounds",
+            "lease_until", "owner", "committed_version", "committed_sequencer", "committed_fence", "commit", "reason",
+            "rejected_fence", "rejected_at", "reprocess_id", "reprocessed_id", "first_seen_at", "updated_at",
+            "expires_at", "attention",
+        }  # fmt: skip
+
+
+class TestSize:
+    """F17: what a row costs."""
+
+    def test_f17_reason_and_commit_identity_are_cut(self) -> None:
+        """F17: a 300 KB stack trace would make every duplicate cost 300 units."""
+        claim = claimed(None, created(ONE))
+        for row in (failed(claim, "x" * 300_000), rejected(claim, "x" * 300_000)):
+            assert row.reason is not None
+            assert len(row.reason) == 300
+            assert row.reason.endswith("…")
+        assert len(str(committed(claim, "x" * 300_000).commit)) == 256
+
+    @pytest.mark.parametrize(
+        ("text", "short"), [("", ""), ("abc", "abc"), ("abcd", "abcd"), ("abcde", "abc…"), (None, None)]
+    )
+    def test_f17_what_fits_is_not_cut(self, text: str | None, short: str | None) -> None:
+        """F17: to the last character."""
+        assert rows.cut(text, 4) == short
+
+    def test_f17_an_accepted_change_costs_one_write_unit(self) -> None:
+        """F17: claims and commits of a key of 256 bytes, with the longest names of pipeline and bucket, all at once:
+        overwritten, retried, reprocessed, with a commit identity of the length of a UUID.
+        """
+        key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
+        change = replace(created(ONE, sequencer="A" * 18), event_name="ObjectCreated:CompleteMultipartUpload")
+        uuid = "c" * 36
+        first = claimed(None, change)
+        done = committed(first, uuid)
+        second = claimed(done, replace(change, state=TWO, reprocess_id=ULID_1), TWO)
+        again = claimed(second, replace(change, state=TWO, reprocess_id=ULID_2), TWO)
+        done_again = committed(again, uuid)
+        reprocessed = committed(claimed(done_again, replace(change, state=TWO, reprocess_id=ULID_2), TWO), uuid)
+        marker = State(StateKind.MARKER, "m" * 32)
+        settled = rows.settled(reprocessed, marked(marker), marker, now=START, retention_seconds=RETENTION_SECONDS)
+        released = rows.released(second, done)
+        for row in (first, done, second, again, done_again, reprocessed, settled, released):
+            assert item_size(key, row) <= 1024
+
+    def test_f17_a_failed_or_rejected_row_of_ascii_costs_at_most_two(self) -> None:
+        """F17: with everything at its longest."""
+        key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
+        claim = claimed(committed(claimed(None, created(ONE)), "c" * 300), reprocess(ULID_1), TWO)
+        for row in (
+            rows.failed(claim, "x" * 400, pipeline="P" * 64, now=START),
+            rows.rejected(claim, "x" * 400, pipeline="P" * 64, now=START),
+            rows.exhausted(replace(claim, reason="x" * 300), pipeline="P" * 64, now=START),
+        ):
+            assert item_size(key, row) <= 2048
+
+
+def test_f63_a_redriven_copy_claims_like_its_original() -> None:
+    """F63: the mark opens the round in the judgement; the row itself is the same."""
+    no = rejected(claimed(None, created(ONE)))
+    assert claimed(no, redriven(created(ONE), no.fence)) == claimed(no, created(ONE))

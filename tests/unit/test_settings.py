@@ -1,0 +1,163 @@
+"""What the construct tells the functions: read exactly, or refused with the variable, the value and what is allowed."""
+
+import json
+
+import pytest
+
+from intake_ledger.errors import SettingsError
+from intake_ledger.rows import Ordering
+from intake_ledger.settings import AuditSettings, ConsumerSettings, KeyFilter, audit_settings, consumer_settings
+
+COMMON = {
+    "INTAKE_PIPELINE": "Stack-Invoices",
+    "INTAKE_BUCKET": "uploads",
+    "INTAKE_BUCKET_OWNER": "111122223333",
+    "INTAKE_TABLE": "ledger",
+    "INTAKE_QUEUE_URL": "https://sqs/queue",
+    "INTAKE_ORDERING": "LATEST",
+    "INTAKE_DELETES": "false",
+    "INTAKE_RETENTION_SECONDS": "3024000",
+    "INTAKE_CLOCK_SKEW_SECONDS": "120",
+}
+CONSUMER = COMMON | {
+    "INTAKE_DLQ_URL": "https://sqs/dlq",
+    "INTAKE_PROCESSOR": "invoices:process",
+    "INTAKE_PROCESSING_TIMEOUT_SECONDS": "60",
+    "INTAKE_MAX_ATTEMPTS": "8",
+    "INTAKE_MIN_BACKOFF_SECONDS": "15",
+    "INTAKE_MAX_BACKOFF_SECONDS": "900",
+    "INTAKE_LATE_AFTER_SECONDS": "21600",
+}
+AUDIT = COMMON | {
+    "INTAKE_SETTLE_SECONDS": "3600",
+    "INTAKE_LOOK_BACK_SECONDS": "1209600",
+    "INTAKE_AUDIT_BUDGET": "10000",
+    "INTAKE_FILTERS": json.dumps([{"prefix": "in/", "suffix": ".csv"}, {"suffix": ".json"}]),
+}
+
+
+def test_the_consumers_settings() -> None:
+    """Every variable has its place."""
+    assert consumer_settings(CONSUMER) == ConsumerSettings(
+        pipeline="Stack-Invoices",
+        bucket="uploads",
+        bucket_owner="111122223333",
+        table="ledger",
+        queue_url="https://sqs/queue",
+        ordering=Ordering.LATEST,
+        deletes=False,
+        retention_seconds=3_024_000,
+        clock_skew_seconds=120,
+        dlq_url="https://sqs/dlq",
+        processor="invoices:process",
+        processing_timeout_seconds=60,
+        max_attempts=8,
+        min_backoff_seconds=15,
+        max_backoff_seconds=900,
+        late_after_seconds=21_600,
+    )
+
+
+def test_the_audits_settings() -> None:
+    """Likewise."""
+    assert audit_settings(AUDIT) == AuditSettings(
+        pipeline="Stack-Invoices",
+        bucket="uploads",
+        bucket_owner="111122223333",
+        table="ledger",
+        queue_url="https://sqs/queue",
+        ordering=Ordering.LATEST,
+        deletes=False,
+        retention_seconds=3_024_000,
+        clock_skew_seconds=120,
+        settle_seconds=3_600,
+        look_back_seconds=1_209_600,
+        budget=10_000,
+        filters=(KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(CONSUMER) - {"INTAKE_BUCKET_OWNER"}))
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
+    """Unset and empty are the same."""
+    environment = {key: text for key, text in CONSUMER.items() if key != name}
+    if value is not None:
+        environment[name] = value
+    with pytest.raises(SettingsError, match=name):
+        consumer_settings(environment)
+
+
+@pytest.mark.parametrize("owner", [{}, {"INTAKE_BUCKET_OWNER": ""}])
+def test_f29_the_buckets_owner_may_be_unknown(owner: dict[str, str]) -> None:
+    """F29: an imported bucket's may be."""
+    environment = {key: text for key, text in CONSUMER.items() if key != "INTAKE_BUCKET_OWNER"} | owner
+    assert consumer_settings(environment).bucket_owner is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("INTAKE_ORDERING", "latest", "LATEST, EVERY_VERSION"),
+        ("INTAKE_DELETES", "True", "true, false"),
+        ("INTAKE_RETENTION_SECONDS", "0", "at least 1"),
+        ("INTAKE_RETENTION_SECONDS", "35d", "whole number"),
+        ("INTAKE_RETENTION_SECONDS", "-1", "whole number"),
+        ("INTAKE_RETENTION_SECONDS", "1.5", "whole number"),
+        ("INTAKE_RETENTION_SECONDS", "\uff11\uff12", "whole number"),
+        ("INTAKE_PROCESSING_TIMEOUT_SECONDS", "0", "at least 1"),
+        ("INTAKE_MAX_ATTEMPTS", "1", "at least 2"),
+        ("INTAKE_CLOCK_SKEW_SECONDS", " 1", "whole number"),
+    ],
+)
+def test_a_malformed_variable_is_named_with_its_value(name: str, value: str, allowed: str) -> None:
+    """And with what is allowed."""
+    with pytest.raises(SettingsError) as refused:
+        consumer_settings(CONSUMER | {name: value})
+    assert str(refused.value).startswith(f"{name} is {value!r}")
+    assert allowed in str(refused.value)
+
+
+def test_f09_the_smallest_values_are_taken() -> None:
+    """F09: a retention is never nothing; waits may be."""
+    settings = consumer_settings(
+        CONSUMER
+        | {
+            "INTAKE_RETENTION_SECONDS": "1",
+            "INTAKE_MAX_ATTEMPTS": "2",
+            "INTAKE_MIN_BACKOFF_SECONDS": "0",
+            "INTAKE_CLOCK_SKEW_SECONDS": "0",
+        }
+    )
+    assert (settings.retention_seconds, settings.max_attempts, settings.min_backoff_seconds) == (1, 2, 0)
+
+
+@pytest.mark.parametrize("filters", ["", "{", "null", "[1]", '["in/"]', '[{"prefx": "in/"}]', "7", '[["in/"]]'])
+def test_malformed_filters_are_refused(filters: str) -> None:
+    """A filter that is misread would report losses that are none."""
+    with pytest.raises(SettingsError, match="INTAKE_FILTERS"):
+        audit_settings(AUDIT | {"INTAKE_FILTERS": filters})
+
+
+@pytest.mark.parametrize("environment", [{}, {"INTAKE_FILTERS": "[]"}])
+def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> None:
+    """As S3's own configuration has it."""
+    settings = audit_settings({key: text for key, text in AUDIT.items() if key != "INTAKE_FILTERS"} | environment)
+    assert settings.filters == ()
+    assert settings.wants("anything")
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("in/a.csv", True),
+        ("in/.csv", True),
+        ("in/a.txt", False),
+        ("out/a.csv", False),
+        ("a.json", True),
+        ("in%2Fa.csv", False),
+    ],
+)
+def test_f47_filters_are_of_raw_keys(key: str, wanted: bool) -> None:
+    """F47: prefix and suffix both, any of several filters, and no encoding."""
+    assert audit_settings(AUDIT).wants(key) is wanted

@@ -1,0 +1,355 @@
+"""The table of verdicts, line by line, and what holds whatever the row, the change and S3 are."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from intake_ledger.changes import Change, Origin
+from intake_ledger.rows import Row, Status
+from intake_ledger.states import ABSENT, State, StateKind
+from intake_ledger.verdicts import Policy, Ruling, Verdict, judge_row, judge_state
+from tests.unit.support import (
+    DAY,
+    KEY,
+    RETENTION,
+    audited,
+    created,
+    deleted,
+    eventbridge,
+    marked,
+    one_change,
+    redriven,
+    reprocess,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = 1_795_000_000_000
+ME = "me"
+POLICY = Policy(max_attempts=3, retention_ms=RETENTION, deletes=True)
+DEAF = replace(POLICY, deletes=False)
+V1 = State(StateKind.OBJECT, "1", "e1", 1, NOW - DAY)
+V2 = State(StateKind.OBJECT, "2", "e2", 2, NOW)
+OLD = replace(V1, created_at=NOW - RETENTION - 1)
+MARKER = State(StateKind.MARKER, "m", created_at=NOW)
+A1, A2, A3 = "01KA0000000000000000000001", "01KA0000000000000000000002", "01KA0000000000000000000003"
+
+
+def row(status: Status, state: State = V1, committed: State | None = None, **more: object) -> Row:
+    """A row whose last claim was on `state`."""
+    identity = (committed or (state if status is Status.PROCESSED else None)) and (committed or state).identity
+    base = Row(
+        status, 7, version_id=state.version_id, etag=state.etag, kind=state.kind, committed_version=identity or None
+    )
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def live(state: State = V1, *, owner: str = "other", committed: State | None = None) -> Row:
+    return row(Status.PROCESSING, state, committed, lease_until=NOW + 1, owner=owner)
+
+
+def dead(state: State = V1, *, attempts: int = 1, committed: State | None = None) -> Row:
+    return row(Status.PROCESSING, state, committed, lease_until=NOW, owner="other", attempts=attempts)
+
+
+DONE = row(Status.PROCESSED)
+REJECTED = row(Status.REJECTED, rejected_fence=7)
+
+
+def judge(found: Row | None, change: Change, state: State, policy: Policy = POLICY) -> Verdict:
+    """Both steps, as the ledger takes them."""
+    ruling = judge_row(found, change, owner=ME, now=NOW) or judge_state(found, change, state, now=NOW, policy=policy)
+    return ruling.verdict
+
+
+class TestRowAlone:
+    """The first table: what is settled without a look."""
+
+    @pytest.mark.parametrize(
+        ("found", "change", "verdict"),
+        [
+            pytest.param(None, created(V1), None, id="no row: look"),
+            pytest.param(live(owner=ME), created(V1), Verdict.ACCEPTED, id="F02 own claim"),
+            pytest.param(live(), created(V1), Verdict.BUSY, id="F18 live"),
+            pytest.param(live(), created(V2), Verdict.BUSY, id="live, another state"),
+            pytest.param(live(committed=V1), created(V1), Verdict.BUSY, id="live over its own commit"),
+            pytest.param(live(), reprocess(A1), Verdict.BUSY, id="live, reprocess"),
+            pytest.param(live(), redriven(created(V1), 7), Verdict.BUSY, id="live, redrive"),
+            pytest.param(DONE, created(V1), Verdict.DUPLICATE, id="committed"),
+            pytest.param(DONE, audited(V1), Verdict.DUPLICATE, id="committed, audit"),
+            pytest.param(DONE, redriven(created(V1), 3), Verdict.DUPLICATE, id="committed, redrive"),
+            pytest.param(DONE, created(V2), None, id="another state"),
+            pytest.param(DONE, deleted(V1), None, id="F49 a deletion is not its version's creation"),
+            pytest.param(dead(committed=V1), created(V1), None, id="F73 committed, not settled"),
+            pytest.param(dead(V2, committed=V1), created(V1), None, id="F80 committed, another claim died"),
+            pytest.param(row(Status.FAILED), created(V1), None, id="failed"),
+            pytest.param(REJECTED, created(V1), None, id="rejected: S3 first"),
+            pytest.param(DONE, reprocess(A1), None, id="reprocess"),
+            pytest.param(DONE, reprocess(A1, state=V1), None, id="reprocess of the committed state"),
+            pytest.param(replace(DONE, reprocessed_id=A2), reprocess(A2), Verdict.DUPLICATE, id="F78 served"),
+            pytest.param(
+                replace(DONE, reprocessed_id=A2), reprocess(A1), Verdict.DUPLICATE, id="F78 a later one served"
+            ),
+            pytest.param(replace(DONE, reprocessed_id=A2), reprocess(A3), None, id="F78 newer"),
+            pytest.param(replace(DONE, reprocess_id=A2), reprocess(A2), None, id="F78 asked for, not served"),
+        ],
+    )
+    def test_line(self, found: Row | None, change: Change, verdict: Verdict | None) -> None:
+        """None stands for: S3 has to be looked at."""
+        ruling = judge_row(found, change, owner=ME, now=NOW)
+        assert (ruling and ruling.verdict) == verdict
+
+    def test_f08_expiry_decides_nothing(self) -> None:
+        """F08: TTL has passed, the row is still there."""
+        assert judge(replace(DONE, expires_at=1), created(V1), V1) is Verdict.DUPLICATE
+
+
+class TestLook:
+    """The second table: the first line that fits."""
+
+    @pytest.mark.parametrize(
+        ("found", "change", "state", "verdict"),
+        [
+            pytest.param(None, deleted(V1), ABSENT, Verdict.STALE, id="nothing, no row"),
+            pytest.param(None, reprocess(A1), ABSENT, Verdict.STALE, id="nothing, no row, reprocess"),
+            pytest.param(DONE, reprocess(A1), V1, Verdict.ACCEPTED, id="reprocess"),
+            pytest.param(replace(DONE, reprocessed_id=A1), reprocess(A2), V1, Verdict.ACCEPTED, id="F78 a newer one"),
+            pytest.param(replace(DONE, attempts=3), reprocess(A1), V1, Verdict.ACCEPTED, id="F84 at the last attempt"),
+            pytest.param(DONE, created(V2), V1, Verdict.STALE, id="settled, another's message"),
+            pytest.param(DONE, deleted(V2), V1, Verdict.STALE, id="F50 settled, a deletion"),
+            pytest.param(None, created(V1), OLD, Verdict.STALE, id="F65 forgotten"),
+            pytest.param(None, deleted(V2), OLD, Verdict.STALE, id="F75 forgotten, a deletion"),
+            pytest.param(None, audited(V1), OLD, Verdict.STALE, id="forgotten, audit"),
+            pytest.param(None, reprocess(A1), OLD, Verdict.ACCEPTED, id="F87 forgotten, reprocess"),
+            pytest.param(None, redriven(created(V1), 7), OLD, Verdict.ACCEPTED, id="forgotten, marked redrive"),
+            pytest.param(None, created(V1), replace(OLD, created_at=None), Verdict.ACCEPTED, id="of unknown age"),
+            pytest.param(
+                None, created(V1), replace(OLD, created_at=NOW - RETENTION), Verdict.ACCEPTED, id="exactly as old"
+            ),
+            pytest.param(REJECTED, created(V1), V1, Verdict.REJECTED, id="F76 rejected"),
+            pytest.param(REJECTED, audited(V1), V1, Verdict.REJECTED, id="F76 rejected, audit"),
+            pytest.param(REJECTED, created(V2), V1, Verdict.REJECTED, id="F77 rejected, a dead version's message"),
+            pytest.param(REJECTED, redriven(created(V1), 6), V1, Verdict.REJECTED, id="F64 an older copy"),
+            pytest.param(REJECTED, redriven(created(V1), 8), V1, Verdict.REJECTED, id="a copy from elsewhere"),
+            pytest.param(REJECTED, redriven(created(V1), 7), V1, Verdict.ACCEPTED, id="F63 its copy"),
+            pytest.param(REJECTED, redriven(created(V2), 7), V1, Verdict.ACCEPTED, id="F63 its copy, woken by another"),
+            pytest.param(REJECTED, reprocess(A1), V1, Verdict.ACCEPTED, id="rejected, reprocess"),
+            pytest.param(REJECTED, created(V2), V2, Verdict.ACCEPTED, id="rejected, a newer state"),
+            pytest.param(
+                row(Status.REJECTED, V2, V1, rejected_fence=7),
+                created(V2),
+                V1,
+                Verdict.ACCEPTED,
+                id="rejected, rolled back",
+            ),
+            pytest.param(dead(attempts=2), created(V1), V1, Verdict.ACCEPTED, id="died, one left"),
+            pytest.param(dead(attempts=3), created(V1), V1, Verdict.EXHAUSTED, id="died, none left"),
+            pytest.param(dead(attempts=4), audited(V1), V1, Verdict.EXHAUSTED, id="F44 the audit found it"),
+            pytest.param(dead(attempts=3), created(V1), V2, Verdict.ACCEPTED, id="died, S3 has moved on"),
+            pytest.param(row(Status.FAILED, attempts=3), created(V1), V1, Verdict.EXHAUSTED, id="failed, none left"),
+            pytest.param(row(Status.FAILED, attempts=2), created(V1), V1, Verdict.ACCEPTED, id="failed, one left"),
+            pytest.param(dead(committed=V1), created(V1), V1, Verdict.ACCEPTED, id="F73 back, over its own dead claim"),
+            pytest.param(dead(V2, committed=V1), deleted(V2), V1, Verdict.ACCEPTED, id="F73 back, downstream unknown"),
+            pytest.param(DONE, deleted(V1), ABSENT, Verdict.ACCEPTED, id="F51 removed"),
+            pytest.param(DONE, marked(MARKER), MARKER, Verdict.ACCEPTED, id="marker"),
+            pytest.param(row(Status.PROCESSED, MARKER), deleted(MARKER), V1, Verdict.ACCEPTED, id="F49 un-deleted"),
+            pytest.param(row(Status.PROCESSED, V2), deleted(V2), V1, Verdict.ACCEPTED, id="F51 rolled back"),
+            pytest.param(None, audited(V1), V1, Verdict.ACCEPTED, id="F32 unknown, audit"),
+            pytest.param(row(Status.PROCESSED, ABSENT), deleted(V1), ABSENT, Verdict.STALE, id="removal committed"),
+        ],
+    )
+    def test_line(self, found: Row | None, change: Change, state: State, verdict: Verdict) -> None:
+        """S3 says which state is to be brought about, whatever the message said."""
+        assert judge(found, change, state) is verdict
+
+    @pytest.mark.parametrize("state", [ABSENT, MARKER, State(StateKind.MARKER), State(StateKind.DELETED, "1")])
+    def test_f89_deletes_off_settles_what_would_be_accepted(self, state: State) -> None:
+        """F89: and nothing else changes."""
+        assert judge(DONE, deleted(V2), state, DEAF) is Verdict.SETTLED
+        assert judge(DONE, deleted(V2), state, POLICY) is Verdict.ACCEPTED
+        assert judge(DONE, created(V2), V2, DEAF) is Verdict.ACCEPTED
+        assert judge(row(Status.PROCESSED, state), reprocess(A1), state, DEAF) is Verdict.SETTLED
+
+    def test_a_settled_state_that_the_message_names_is_a_duplicate(self) -> None:
+        """For the log: somebody committed between the row that was judged and the look."""
+        ruling = judge_state(DONE, created(V1), V1, now=NOW, policy=POLICY)
+        assert ruling == Ruling(Verdict.DUPLICATE, "the current state is committed")
+
+    def test_f84_a_budget_of_attempts_is_for_unsettled_rows(self) -> None:
+        """F84: a settled row's attempts are history, for another state too."""
+        for change, state in ((reprocess(A1), V1), (created(V2), V2)):
+            assert judge(replace(DONE, attempts=99), change, state) is Verdict.ACCEPTED
+
+    def test_f88_a_served_request_comes_back(self) -> None:
+        """F88: the audit ran the state that the request had failed on."""
+        assert judge(replace(DONE, reprocessed_id=A1), reprocess(A1), V1) is Verdict.DUPLICATE
+
+
+STATES = st.sampled_from([V1, V2, MARKER, ABSENT, State(StateKind.OBJECT, None, "e1"), State(StateKind.DELETED, "1")])
+SEQUENCERS = st.none() | st.sampled_from(["617F08299329D189", "0055AED6DCD90281E5", "00", "F" * 18])
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> Change:
+    """Any change, whoever sent it."""
+    state = draw(STATES)
+    makers: list[Callable[[State], Change]] = [audited]
+    if state.kind is StateKind.OBJECT:
+        makers += [created, deleted, lambda one: one_change(eventbridge(KEY, one))]
+    elif state.kind is StateKind.MARKER:
+        makers += [marked, deleted]
+    if draw(st.integers(0, 3)):
+        change = draw(st.sampled_from(makers))(state)
+    else:
+        change = reprocess(draw(st.sampled_from([A1, A2, A3])))
+    if draw(st.booleans()):
+        change = replace(change, rejected_fence=draw(st.integers(6, 8)))
+    return replace(change, sequencer=draw(SEQUENCERS))
+
+
+@st.composite
+def rows_(draw: st.DrawFn) -> Row:
+    """Any row that the protocol can leave behind, and many that it cannot."""
+    state, committed = draw(STATES), draw(st.none() | STATES)
+    status = draw(st.sampled_from(Status))
+    return Row(
+        status,
+        draw(st.integers(6, 8)),
+        version_id=state.version_id,
+        etag=state.etag,
+        kind=state.kind,
+        sequencer=draw(SEQUENCERS),
+        attempts=draw(st.integers(0, 4)),
+        rounds=draw(st.integers(0, 2)),
+        lease_until=draw(st.none() | st.sampled_from([NOW - 1, NOW, NOW + 1])),
+        owner=draw(st.none() | st.sampled_from([ME, "other"])),
+        committed_version=committed.identity if committed else None,
+        committed_sequencer=draw(SEQUENCERS),
+        rejected_fence=draw(st.none() | st.integers(6, 8)),
+        reprocess_id=draw(st.none() | st.sampled_from([A1, A2])),
+        reprocessed_id=draw(st.none() | st.sampled_from([A1, A2])),
+        expires_at=draw(st.none() | st.sampled_from([0, 1, NOW // 1000 + 1])),
+    )
+
+
+ROWS, CHANGES, POLICIES = rows_(), changes(), st.sampled_from([POLICY, DEAF])
+
+
+@given(ROWS, CHANGES, STATES, POLICIES)
+def test_f18_busy_whenever_somebody_else_holds_the_row(
+    found: Row, change: Change, state: State, policy: Policy
+) -> None:
+    """F18: and never otherwise."""
+    held = found.status is Status.PROCESSING and (found.lease_until or 0) > NOW
+    assert (judge(found, change, state, policy) is Verdict.BUSY) == (held and found.owner != ME)
+
+
+@given(ROWS, CHANGES, STATES, POLICIES)
+def test_g3_a_settled_state_runs_only_for_a_newer_request(
+    found: Row, change: Change, state: State, policy: Policy
+) -> None:
+    """Once: never ACCEPTED for what is committed and settled, unless a person asks for more than was served."""
+    found = replace(found, status=Status.PROCESSED, committed_version=state.identity)
+    verdict = judge(found, change, state, policy)
+    newer = change.reprocess_id is not None and change.reprocess_id > (found.reprocessed_id or "")
+    assert (verdict in (Verdict.ACCEPTED, Verdict.SETTLED)) is newer
+    if not newer:
+        assert verdict in (Verdict.DUPLICATE, Verdict.STALE)
+
+
+@given(ROWS, CHANGES, STATES, POLICIES)
+def test_g4_what_is_not_settled_is_acknowledged_for_a_reason_only(
+    found: Row, change: Change, state: State, policy: Policy
+) -> None:
+    """Complete: a message is put to rest while its key's state is not committed only for a rejection, or as the
+    duplicate of something that was: the state that is current then has a message, or the audit, of its own.
+    """
+    assume(not (found.settled and found.committed_version == state.identity))
+    verdict = judge(found, change, state, policy)
+    if verdict in (Verdict.DUPLICATE, Verdict.STALE):
+        named = found.settled and found.committed_version == change.identity
+        served = change.reprocess_id is not None and change.reprocess_id <= (found.reprocessed_id or "")
+        assert named or served
+    if verdict is Verdict.REJECTED:
+        assert found.status is Status.REJECTED
+        assert found.identity == state.identity
+
+
+@given(ROWS | st.none(), CHANGES, STATES, POLICIES, st.lists(SEQUENCERS, min_size=3, max_size=3))
+def test_f56_no_decision_depends_on_sequencers(
+    found: Row | None, change: Change, state: State, policy: Policy, sequencers: list[str | None]
+) -> None:
+    """F56, F57, F58: whatever they are: other ones, equal ones, none, in any order."""
+    mixed = found and replace(found, sequencer=sequencers[0], committed_sequencer=sequencers[1])
+    assert judge(mixed, replace(change, sequencer=sequencers[2]), state, policy) is judge(found, change, state, policy)
+
+
+@given(ROWS | st.none(), CHANGES, STATES, POLICIES, st.integers(0, 2**42))
+def test_f62_no_decision_on_a_row_depends_on_event_times(
+    found: Row | None, change: Change, state: State, policy: Policy, time: int
+) -> None:
+    """F62: seconds or milliseconds: order is S3's to say."""
+    assert judge(found, replace(change, event_time=time), state, policy) is judge(found, change, state, policy)
+
+
+@given(ROWS, CHANGES, STATES, POLICIES, st.none() | st.integers(0, 2**40))
+def test_f08_no_decision_depends_on_expiry(
+    found: Row, change: Change, state: State, policy: Policy, expires_at: int | None
+) -> None:
+    """F08: the sweep comes days late."""
+    assert judge(replace(found, expires_at=expires_at), change, state, policy) is judge(found, change, state, policy)
+
+
+@given(ROWS, CHANGES, STATES, POLICIES)
+def test_f76_a_round_is_opened_by_a_person_only(found: Row, change: Change, state: State, policy: Policy) -> None:
+    """F63, F76: by a reprocess, or by the very copy of this rejection."""
+    found = replace(
+        found, status=Status.REJECTED, version_id=state.version_id, etag=state.etag, kind=state.kind, lease_until=None
+    )
+    opened = judge(found, change, state, policy) in (Verdict.ACCEPTED, Verdict.SETTLED)
+    newer = change.reprocess_id is not None and change.reprocess_id > (found.reprocessed_id or "")
+    its_copy = change.rejected_fence is not None and change.rejected_fence == found.rejected_fence
+    assert opened is (newer or (its_copy and change.reprocess_id is None))
+
+
+@given(ROWS | st.none(), CHANGES, STATES)
+def test_f89_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, change: Change, state: State) -> None:
+    """F89: ACCEPTED becomes SETTLED for removals, and every other verdict stays."""
+    told, deaf = judge(found, change, state, POLICY), judge(found, change, state, DEAF)
+    own = found is not None and found.is_live(NOW) and found.owner == ME
+    assert deaf is (Verdict.SETTLED if told is Verdict.ACCEPTED and state.removed and not own else told)
+
+
+@given(ROWS, CHANGES, STATES)
+def test_exhausted_only_at_the_budget_of_the_state_that_is_current(found: Row, change: Change, state: State) -> None:
+    """And not for a settled or rejected row."""
+    if judge(found, change, state) is Verdict.EXHAUSTED:
+        assert found.attempts >= POLICY.max_attempts
+        assert found.identity == state.identity
+        assert found.status in (Status.PROCESSING, Status.FAILED)
+
+
+@given(CHANGES, STATES)
+def test_without_a_row_nothing_is_busy_rejected_or_exhausted(change: Change, state: State) -> None:
+    """There is nobody to wait for, and nothing that failed."""
+    assert judge(None, change, state) in (Verdict.ACCEPTED, Verdict.STALE)
+
+
+def test_every_ruling_says_why() -> None:
+    """It is what an operator finds in the log."""
+    for found in (None, DONE, REJECTED, live(), live(owner=ME), dead(attempts=3)):
+        for change in (created(V1), reprocess(A1)):
+            ruling = judge_row(found, change, owner=ME, now=NOW) or judge_state(
+                found, change, V1, now=NOW, policy=POLICY
+            )
+            assert len(ruling.why) > 10
+
+
+def test_origins_are_told_apart_by_what_they_ask_for_only() -> None:
+    """An audit's message and S3's own get the same answers."""
+    for found in (None, DONE, REJECTED, live(), dead(), dead(attempts=3)):
+        assert judge(found, created(V1), V1) is judge(found, replace(created(V1), origin=Origin.AUDIT), V1)
