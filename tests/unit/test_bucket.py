@@ -1,0 +1,158 @@
+"""What the runtime asks of S3, and how it reads the answers, those of AWS's documentation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from intake_ledger.bucket import Bucket
+from intake_ledger.errors import ObjectGone
+from intake_ledger.states import ABSENT, State, StateKind
+from tests.unit.support import BUCKET, KEY
+
+MODIFIED = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
+MODIFIED_MS = 1_795_280_400_000
+OWNER = "111122223333"
+
+
+def refusal(status: int, code: str, headers: Mapping[str, str] | None = None) -> ClientError:
+    """An error of S3, with the headers that came with it."""
+    metadata = {"HTTPStatusCode": status, "HTTPHeaders": dict(headers or {})}
+    answer: Any = {"Error": {"Code": code}, "ResponseMetadata": metadata}
+    return ClientError(answer, "HeadObject")
+
+
+@dataclass(slots=True)
+class FakeClient:
+    """Answers once, with a dict or an error, and remembers the question."""
+
+    answer: Mapping[str, Any] | ClientError
+    asked: dict[str, Any] = field(default_factory=dict)
+
+    def head_object(self, **arguments: Any) -> Mapping[str, Any]:
+        self.asked = arguments
+        if isinstance(self.answer, ClientError):
+            raise self.answer
+        return self.answer
+
+    get_object = head_object
+
+
+def bucket(client: FakeClient, owner: str | None = None) -> Bucket:
+    return Bucket(lambda: cast("Any", client), BUCKET, owner)
+
+
+class TestLook:
+    """HEAD of a key: S3 itself says which state is current."""
+
+    @pytest.mark.parametrize(("given", "version_id"), [("v1", "v1"), ("null", None), (None, None)])
+    def test_f36_an_object(self, given: str | None, version_id: str | None) -> None:
+        """F36: its version, if there are any, its bare ETag, and its date in milliseconds."""
+        answer = {"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED}
+        client = FakeClient(answer | ({"VersionId": given} if given else {}))
+        assert bucket(client).look(KEY) == State(StateKind.OBJECT, version_id, "e1", 5, MODIFIED_MS)
+        assert client.asked == {"Bucket": BUCKET, "Key": KEY}
+
+    def test_a_delete_marker(self) -> None:
+        """A 404 that says so, with the marker's version."""
+        headers = {"x-amz-delete-marker": "true", "x-amz-version-id": "m1"}
+        assert bucket(FakeClient(refusal(404, "404", headers))).look(KEY) == State(StateKind.MARKER, "m1")
+
+    def test_a_delete_marker_of_suspended_versioning(self) -> None:
+        """F36: its id is `null`: it reads like nothing at all."""
+        headers = {"x-amz-delete-marker": "true", "x-amz-version-id": "null"}
+        assert bucket(FakeClient(refusal(404, "404", headers))).look(KEY).identity == ABSENT.identity
+
+    def test_nothing(self) -> None:
+        """A plain 404."""
+        assert bucket(FakeClient(refusal(404, "404"))).look(KEY) == ABSENT
+
+    @pytest.mark.parametrize(("status", "code"), [(403, "403"), (503, "SlowDown"), (400, "400"), (301, "301")])
+    def test_f45_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
+        """F45: without s3:ListBucket a missing object is 403: that must never be taken for a removal."""
+        with pytest.raises(ClientError):
+            bucket(FakeClient(refusal(status, code))).look(KEY)
+
+    def test_f29_the_expected_owner_goes_with_every_call(self) -> None:
+        """F29: a bucket of that name that somebody else owns by now is refused by S3."""
+        client = FakeClient({"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED, "Body": None})
+        mine = bucket(client, OWNER)
+        for ask in (
+            lambda: mine.look(KEY),
+            lambda: mine.open(KEY, State(StateKind.OBJECT, "v1", "e1")),
+            lambda: mine.created_at(KEY, State(StateKind.MARKER, "m1")),
+        ):
+            ask()
+            assert client.asked["ExpectedBucketOwner"] == OWNER
+
+
+class TestCreatedAt:
+    """A marker's age is not in the answer to a look."""
+
+    def test_it_is_in_the_refusal_of_the_marker_itself(self) -> None:
+        """S3 answers 405 for a delete marker, with its date."""
+        client = FakeClient(refusal(405, "405", {"last-modified": "Sat, 21 Nov 2026 17:00:00 GMT"}))
+        assert bucket(client).created_at(KEY, State(StateKind.MARKER, "m1")) == MODIFIED_MS
+        assert client.asked["VersionId"] == "m1"
+
+    def test_where_s3_does_not_say_it_is_unknown(self) -> None:
+        """A marker without an id, or that went meanwhile."""
+        assert bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER)) is None
+        assert bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER, "m1")) is None
+
+
+class TestOpen:
+    """Exactly the claimed bytes."""
+
+    def test_f52_by_version(self) -> None:
+        """F52: never the key alone."""
+        client = FakeClient({"Body": "stream"})
+        assert cast("Any", bucket(client).open(KEY, State(StateKind.OBJECT, "v1", "e1"))) == "stream"
+        assert client.asked == {"Bucket": BUCKET, "Key": KEY, "VersionId": "v1"}
+
+    def test_f52_by_etag_without_versions(self) -> None:
+        """F52: overwritten bytes are refused by S3."""
+        client = FakeClient({"Body": "stream"})
+        bucket(client).open(KEY, State(StateKind.OBJECT, None, "e1"))
+        assert client.asked == {"Bucket": BUCKET, "Key": KEY, "IfMatch": '"e1"'}
+
+    @pytest.mark.parametrize(
+        ("status", "code"),
+        [(404, "NoSuchKey"), (404, "NoSuchVersion"), (405, "MethodNotAllowed"), (412, "PreconditionFailed")],
+    )
+    def test_f53_what_is_gone(self, status: int, code: str) -> None:
+        """F53: deleted for good, or overwritten."""
+        with pytest.raises(ObjectGone, match="no longer holds v#v1"):
+            bucket(FakeClient(refusal(status, code))).open(KEY, State(StateKind.OBJECT, "v1", "e1"))
+
+    @pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (503, "SlowDown")])
+    def test_any_other_refusal_is_an_error(self, status: int, code: str) -> None:
+        """It may pass; the version is still there."""
+        with pytest.raises(ClientError):
+            bucket(FakeClient(refusal(status, code))).open(KEY, State(StateKind.OBJECT, "v1", "e1"))
+
+    @pytest.mark.parametrize("state", [ABSENT, State(StateKind.MARKER, "m1"), State(StateKind.DELETED, "v1")])
+    def test_a_removal_has_nothing_to_open(self, state: State) -> None:
+        """S3 is not asked."""
+        client = FakeClient({})
+        with pytest.raises(ObjectGone, match="nothing to open"):
+            bucket(client).open(KEY, state)
+        assert client.asked == {}
+
+
+def test_the_client_is_made_when_it_is_first_needed_and_once() -> None:
+    """Most invocations of a consumer never look, and a client costs a tenth of a second."""
+    made: list[FakeClient] = []
+
+    def make() -> Any:
+        made.append(FakeClient({"Body": "stream"}))
+        return made[-1]
+
+    lazy = Bucket(make, BUCKET)
+    assert made == []
+    for _ in range(2):
+        lazy.open(KEY, State(StateKind.OBJECT, "v1", "e1"))
+    assert len(made) == 1
