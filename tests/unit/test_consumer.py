@@ -27,6 +27,7 @@ from tests.unit.support import (
     DAY,
     KEY,
     LATE_AFTER,
+    LEASE,
     MAX_ATTEMPTS,
     MINUTE,
     PIPELINE,
@@ -413,6 +414,25 @@ class TestBusy:
         assert bench.handle(message(fourth, "m4"), message(later, "m3")) == []
         assert three.version_id not in [change.version_id for change in bench.seen]
 
+    def test_f16_a_key_that_is_overwritten_while_it_is_processed(self, bench: Bench) -> None:
+        """F16: one write for each notification that finds the key busy, and they come back after the lease, not before;
+        afterwards the newest state is processed, once, and the rest is put to rest.
+        """
+        first, body = put(bench, "0")
+        claim = bench.world.accept(created(first))
+        batch = [message(put(bench, str(n))[1], f"m{n}") for n in range(1, 61)]
+        bench.world.wire.requests.clear()
+        assert len(bench.handle(*batch)) == 60
+        assert bench.world.wire.requests == ["put_item"] * 60
+        assert bench.world.s3.looks == []
+        assert min(bench.queues.delays.values()) >= LEASE / SECOND
+        bench.world.ledger.commit(claim)
+        bench.world.wire.requests.clear()
+        assert bench.handle(*batch, message(body)) == []
+        assert [change.size for change in bench.seen] == [2]
+        assert bench.seen[0].version_id == bench.world.s3.look(KEY).version_id
+        assert len(bench.world.wire.requests) <= 2 * 61 + 1
+
 
 class TestTime:
     """A processor gets its whole time or none."""
@@ -440,6 +460,15 @@ class TestTime:
         assert [change.key for change in bench.seen] == ["k0", "k1", "k2", "k2"]
         assert bench.queues.copies == []
 
+    def test_f92_a_crash_spends_the_attempt_of_its_own_record_alone(self, bench: Bench) -> None:
+        """F92: each record is claimed just before it is processed, none in a group: those behind it are untouched."""
+        bodies = [put(bench, key=f"k{n}") for n in range(3)]
+        bench.acts = [raising(KeyboardInterrupt())]
+        with pytest.raises(KeyboardInterrupt):
+            bench.handle(*(message(body, f"m{n}") for n, (_, body) in enumerate(bodies)))
+        rows = [bench.world.row(created(state, key=f"k{n}")) for n, (state, _) in enumerate(bodies)]
+        assert [row and row.attempts for row in rows] == [1, None, None]
+
     @pytest.mark.parametrize("remaining", [0, 1, TIMEOUT * SECOND])
     def test_f11_no_time_left_is_no_endless_lease(self, bench: Bench, remaining: int) -> None:
         """F11: nothing is claimed at all."""
@@ -459,10 +488,10 @@ class TestTime:
 
     def test_f20_a_claim_that_took_too_long_is_given_back_unstarted(self, bench: Bench) -> None:
         """F20: retries of a slow table have eaten the time: the attempt does not count."""
-        state, body = put(bench)
-        bench.world.s3.after_look.append(lambda: bench.world.clock.advance(9 * SECOND))
+        state, _ = put(bench, "1")
         bench.world.process(created(state))
         two, body = put(bench, "2")
+        bench.world.s3.after_look.append(lambda: bench.world.clock.advance(9 * SECOND))
         before = bench.row(state)
         assert bench.handle(message(body)) == ["m1"]
         assert bench.seen == []
@@ -585,9 +614,7 @@ class TestRejection:
         state, body = put(bench)
         for _ in range(MAX_ATTEMPTS):
             bench.world.die(created(state))
-        two = bench.world.s3.put(KEY, "2")
-        bench.world.s3.delete_version(KEY, two)
-        bench.queues.on_copy = lambda: (bench.world.s3.put(KEY, "3"), bench.world.accept(created(state)))
+        bench.queues.on_copy = lambda: (bench.world.s3.put(KEY, "2"), bench.world.accept(created(state)))
         assert bench.handle(message(body)) == ["m1"]
         assert bench.queues.delays == {"handle-m1": 0}
         assert bench.row(state).status is Status.PROCESSING
@@ -862,7 +889,7 @@ class TestOutage:
 
     def test_s3_down_acknowledges_nothing(self, bench: Bench) -> None:
         """Without a look there is no verdict."""
-        state, body = put(bench)
+        state, _ = put(bench, "1")
         bench.world.process(created(state))
         _, body = put(bench, "2")
 
