@@ -8,7 +8,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 1
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 1
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test lint types unit format lock clean
+.PHONY: help setup demo test lint types unit prove format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ types: $(READY) ## mypy, strict
 
 unit: $(READY) ## all tests, the deployed stack on the local AWS included
 	@pytest
+
+prove: $(READY) ## the whole proof of the protocol: every world explored, every seeded defect found (about half an hour)
+	@python -m tests.protocol.prove
 
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .

@@ -1,13 +1,15 @@
 """Every order of steps of a small world around the real code: S3, one queue, a few workers, an audit, and their faults.
 
-A breadth-first search, so that the first violation found has the shortest trace. The state is everything that can matter
-later: what S3 shows, the queue, the table's items, and for each worker its message and the answers that it was given.
+A breadth-first search, so that the first violation found has the shortest trace. The state is everything that can
+matter later: what S3 shows, the queue, the table's items, and for each worker its message and the answers it was given.
 """
 
 import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from botocore.exceptions import ClientError
 
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.states import State, StateKind
@@ -48,9 +50,11 @@ class Scenario(NamedTuple):
     ask_deliveries: int = 1
     slow: int = 0
     """Claims that took so long that they are given back unstarted."""
+    misleading: bool = False
+    """S3's sequencers run backwards."""
     workers: int = 2
-    forgetful: bool = False
-    """The current state may be removed after its row was forgotten, which nobody can decide."""
+    strict: bool = False
+    """Without deaths, nothing may run again while the downstream still has it."""
 
 
 class Worker(NamedTuple):
@@ -123,7 +127,9 @@ class Explorer:
         self._applied: dict[Any, tuple[Items, Frozen]] = {}
         self._events: dict[tuple[int, int], Message] = {}
         self._reprocess = [
-            Message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=f"{one:02}"), f"reprocess {one}", reprocess=one)
+            Message(
+                own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=f"{one:02}"), f"reprocess {one}", reprocess=one
+            )
             for one in (0, 1, 2, 3)
         ]
 
@@ -140,22 +146,31 @@ class Explorer:
             **{name: getattr(s, name) for name in _BUDGETS},
         )
         came_from: dict[World, tuple[World, str] | None] = {start: None}
+        before: dict[World, list[World]] = {start: []}
+        resting: list[World] = []
         todo, until = deque([start]), time.monotonic() + seconds
         while todo:
             world = todo.popleft()
-            violation, moved = world.bad, False
+            violation = world.bad
             if not violation:
                 for label, following in self._steps(world):
-                    moved = moved or following != world
                     if following not in came_from:
                         came_from[following] = world, label
+                        before[following] = []
                         todo.append(following)
+                    before[following].append(world)
                 if self._quiet(world):
+                    resting.append(world)
                     violation = self._at_rest(world)
             if violation:
                 return Result(violation, _trace(came_from, world), len(came_from), complete=True)
             if len(came_from) > states or time.monotonic() > until:
                 return Result("", [], len(came_from), complete=False)
+        stuck = _cannot_reach(resting, before)
+        if stuck is not None:
+            return Result(
+                "stuck: no way leads to rest any more", _trace(came_from, stuck), len(came_from), complete=True
+            )
         return Result("", [], len(came_from), complete=True)
 
     # What the world may do
@@ -209,9 +224,7 @@ class Explorer:
             first, *rest = w.dlq
             yield (
                 f"a person moves {first.label} back",
-                w._replace(
-                    dlq=tuple(rest), redrives=w.redrives - 1, queue=_sent(w.queue, first), tries=(), owed=True
-                ),
+                w._replace(dlq=tuple(rest), redrives=w.redrives - 1, queue=_sent(w.queue, first), tries=(), owed=True),
             )
         if w.asked < len(self.scenario.asks) and w.done == len(self.script.operations) and w.committed:
             one = self.scenario.asks[w.asked]
@@ -223,6 +236,11 @@ class Explorer:
             yield "time passes", w._replace(tick=w.tick + 1)
         for place, (key, item) in enumerate(w.items):
             content = {name: value for name, _, value in item}
+            holder = content.get("owner", "").partition(".")[0]
+            if content.get("lease_until", "0") != "0" and not any(
+                worker and f"w{slot}" == holder for slot, worker in enumerate(w.workers)
+            ):
+                yield "a lease that nobody holds runs out", w._replace(items=self._lapse(w.items, key))
             now = program.EPOCH_MS + w.tick * program.TICK_MS
             if "expires_at" in content and int(content["expires_at"]) * 1000 < now:
                 yield f"TTL removes {key[1]}", w._replace(items=w.items[:place] + w.items[place + 1 :])
@@ -243,11 +261,10 @@ class Explorer:
         if w.crashes:
             yield f"{name} dies before {_said(outcome)}", self._die(w, slot, k)
         if not k.zombie and w.pauses and (held := self._held(w, slot)) is not None:
-            lapsed = self._lapse(w.items, held)
-            again = _sent(w.queue, k.message)
+            lapsed, redelivered = self._lapse(w.items, held), _sent(w.queue, k.message)
             yield (
                 f"the lease of {name} runs out",
-                _put(w, slot, k._replace(zombie=True), items=lapsed, queue=again, pauses=w.pauses - 1),
+                _put(w, slot, k._replace(zombie=True), items=lapsed, queue=redelivered, pauses=w.pauses - 1),
             )
         if outcome.service == "processor":
             yield from self._process(w, slot, k, outcome)
@@ -321,7 +338,8 @@ class Explorer:
     def _process(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
         identity, fence = _identity(request), request.arguments["fence"]
         if not self.script.readable(identity, w.done) and not identity.startswith("d#"):
-            yield f"w{slot}: {identity} is gone", self._answered(w, slot, k, Frozen("gone"))
+            # Whether it touched the downstream before it opened the object, only the processor knows.
+            yield f"w{slot}: {identity} is gone", self._answered(w._replace(clean=False), slot, k, Frozen("gone"))
             return
         label = f"w{slot} processes {identity} (fence {fence})"
         given = self._given(w, slot, k, identity, request)
@@ -330,7 +348,10 @@ class Explorer:
         if w.crashes:
             yield f"{label} and fails", self._answered(given, slot, k, Frozen("fails"), crashes=w.crashes - 1)
         if w.rejects:
-            yield f"{label}: Unprocessable", self._answered(given, slot, k, Frozen("unprocessable"), rejects=w.rejects - 1)
+            yield (
+                f"{label}: Unprocessable",
+                self._answered(given, slot, k, Frozen("unprocessable"), rejects=w.rejects - 1),
+            )
 
     def _copy(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
         marks = request.arguments["MessageAttributes"]
@@ -371,6 +392,8 @@ class Explorer:
         fits = self._epochs(identity, first, w.done)
         if not fits:
             bad = bad or f"G2/G3: {identity} processed, committed epoch {w.committed}, started {w.started}"
+        if self.scenario.strict and w.clean and w.downstream == identity:
+            bad = bad or f"{identity} processed again although the downstream has it and nothing came between"
         return w._replace(
             bad=bad,
             started=fits[0] if fits else w.started,
@@ -390,7 +413,8 @@ class Explorer:
             w = _put(w, slot, k._replace(working=False))
         if status == "REJECTED" and not k.working:
             return self._check_exhausted(w, request)
-        if status != "PROCESSED":
+        # A write names only what it changes: a removal settled over a settled row leaves the status alone.
+        if status != "PROCESSED" and ":committed_version" not in values:
             return w
         row = _row_of(items, request)
         identity = row["committed_version"]
@@ -404,7 +428,10 @@ class Explorer:
         reruns = w.reruns + (w.started == w.committed and w.asked > 0)
         if reruns > w.asked:
             bad = bad or f"{reruns} more commits of one epoch for {w.asked} reprocess requests"
-        return w._replace(committed=max(w.committed, w.started), clean=True, bad=bad, reruns=reruns)
+        # What is done is done: a reprocess has the whole allowance.
+        tries = tuple(one for one in w.tries if one[0] != identity)
+        committed = max(w.committed, w.started)
+        return w._replace(committed=committed, clean=True, bad=bad, reruns=reruns, tries=tries)
 
     def _check_settled(self, w: World, identity: str) -> World:
         """A removal that the processor does not hear of."""
@@ -436,17 +463,25 @@ class Explorer:
             return f"{sorted(rejected)} REJECTED, and no copy in the dead-letter queue"
         if self.config.every_version:
             wanted = [one for one in self.script.alive[w.done] if self.config.deletes or one.kind is StateKind.OBJECT]
-            missing = [one.identity for one in wanted if one.identity not in w.versions and one.identity not in rejected]
+            expected = [one.identity for one in wanted]
+            if not self.scenario.losses:
+                # No listing shows a version that was deleted for good: a lost report of that stays lost.
+                expected += [f"d#{one[1:]}" for one in self.script.operations if one[0] == "d"]
+            missing = [one for one in expected if one not in w.versions and one not in rejected]
             return f"G4: {missing} were never processed" if missing and not w.tick else ""
         current = self.script.shown[w.done]
+        if (
+            w.owed
+            and current.identity != self._committed_identity(rows)
+            and not (current.identity in rejected and w.dlq)
+        ):
+            return "a redrive led to no attempt"
         if current.identity in rejected:
             return ""
-        if w.owed and current.identity != self._committed_identity(rows):
-            return "a redrive led to no attempt"
         if w.asked and not w.reruns and len(w.asks) == 0 and not w.tick:
             return "a reprocess request was swallowed"
         untold = not self.config.deletes and current.kind is not StateKind.OBJECT
-        if w.downstream != current.identity and not untold and not self.scenario.forgetful:
+        if w.downstream != current.identity and not untold:
             return f"G4: at rest S3 shows {current.identity}, the downstream has {w.downstream}"
         if not w.tick and self._committed_identity(rows) != current.identity and not (untold and not rows):
             return f"G4: at rest S3 shows {current.identity}, the ledger {self._committed_identity(rows)}"
@@ -520,7 +555,8 @@ class Explorer:
 
     def _event(self, number: int, tick: int) -> Message:
         if (number, tick) not in self._events:
-            self._events[number, tick] = self.script.event(number, tick)
+            place = len(self.script.operations) - number if self.scenario.misleading else number
+            self._events[number, tick] = self.script.event(number, tick, place)
         return self._events[number, tick]
 
     def _created(self, w: World, shown: Shown) -> int:
@@ -572,7 +608,7 @@ def _apply(items: Items, request: Request) -> tuple[Items, Frozen]:
         return items, Frozen("ok", tuple(freeze(item) for item in page["Items"]))
     try:
         answer = getattr(store, operation)(**request.arguments)
-    except program.ClientError as error:
+    except ClientError as error:
         item = error.response.get("Item")
         return items, Frozen("refused", None if item is None else freeze(item))  # type: ignore[arg-type]
     if operation == "get_item":
@@ -632,6 +668,17 @@ def _told(answer: Frozen) -> str:
     if answer.kind == "ok" and isinstance(answer.value, tuple) and len(answer.value) == 2:
         return str(answer.value[0])
     return answer.kind if answer.kind != "marker" else f"marker {answer.value}"
+
+
+def _cannot_reach(goals: list[World], before: dict[World, list[World]]) -> World | None:
+    """The first world found from which no way leads to any of these."""
+    reached, todo = set(goals), list(goals)
+    while todo:
+        for world in before[todo.pop()]:
+            if world not in reached:
+                reached.add(world)
+                todo.append(world)
+    return next((world for world in before if world not in reached), None)
 
 
 def _trace(came_from: dict[World, tuple[World, str] | None], world: World) -> list[str]:

@@ -276,9 +276,7 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
 def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request | Finished:
     """Run the audit with these answers, up to the next call that nobody has answered."""
     port = Port("audit", history, start)
-    settings = AuditSettings(
-        **_common(config), settle_seconds=0, look_back_seconds=RETENTION, budget=100, filters=()
-    )
+    settings = AuditSettings(**_common(config), settle_seconds=0, look_back_seconds=RETENTION, budget=100, filters=())
     s3 = cast("Any", _S3(port, config))
     audit = Audit(
         settings,

@@ -1,7 +1,10 @@
 """What S3 shows for one key while a script of operations happens to it.
 
-versioned    p  put (version n is the n-th operation)     m  delete marker, a version too     dN  version N deleted for good
-unversioned  A, B  upload of those bytes (the ETag is the identity)                           D   the object deleted
+versioned    p     put: version n is the n-th operation
+             m     delete marker, a version too
+             dN    version N deleted for good
+unversioned  A, B  upload of those bytes: the ETag is the identity
+             D     the object deleted
 """
 
 import json
@@ -58,10 +61,10 @@ class Script:
         """Whether this state's content can be read, or its removal acted upon."""
         return identity == "absent" or any(one.identity == identity for one in self.alive[done])
 
-    def event(self, number: int, tick: int) -> Message:
-        """S3's notification of an operation that happened at this tick."""
+    def event(self, number: int, tick: int, place: int) -> Message:
+        """S3's notification of an operation that happened at this tick; `place` is what its sequencer claims."""
         operation = self.operations[number - 1]
-        item: dict[str, object] = {"key": KEY, "sequencer": f"00{number:X}"}
+        item: dict[str, object] = {"key": KEY, "sequencer": f"00{place + 1:X}"}
         name = "ObjectCreated:Put"
         if operation == "p":
             item |= {"versionId": str(number), "eTag": f"etag-{number}", "size": 1}
