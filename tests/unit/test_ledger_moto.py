@@ -248,6 +248,17 @@ class TestFence:
             world.ledger.release(zombie)
         assert world.known(zombie.change) == row
 
+    @pytest.mark.parametrize("ending", ["commit", "release"])
+    def test_an_equal_fence_is_not_enough(self, world: World, ending: str) -> None:
+        """A row that was released and inserted again in the same millisecond has the same fence: the owner tells."""
+        released = world.accept(created(world.s3.put(KEY, "1")))
+        world.ledger.release(released)
+        successor = world.accept(released.change)
+        assert successor.row.fence == released.row.fence
+        with pytest.raises(Fenced):
+            getattr(world.ledger, ending)(released)
+        assert world.known(released.change) == successor.row
+
     def test_a_worker_past_its_lease_may_commit_while_nobody_took_over(self, world: World) -> None:
         """The fence decides, not the clock."""
         late = world.die(created(world.s3.put(KEY, "1")))
