@@ -101,8 +101,17 @@ def run(options: Options) -> bool:
         with screen.bar("naive consumer: waiting for its retries to end", None) as show:
             _wait_until_drained(world, ("naive",), show)
         screen.say("everything is quiet: comparing both sides with what S3 holds")
-        result = judge(world, script, wire, audits)
-        write_page(options.output, world, script, wire, native, result, seconds=screen.elapsed)
+        with screen.bar("reading every object, row, log line and dead letter", None):
+            result = judge(world, script, wire, audits)
+        write_page(
+            options.output,
+            world=world,
+            script=script,
+            wire=wire,
+            native=native,
+            result=result,
+            seconds=screen.elapsed,
+        )
     _print(screen, result, native)
     _write_json(options.output.with_suffix(".json"), result, native, seconds=screen.elapsed)
     screen.say(f"the page: {options.output}")

@@ -12,16 +12,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
-
-GRACE_SECONDS = 3.0
 
 
 def main() -> int:
     directory, keep, command = Path(sys.argv[1]), sys.argv[2] == "keep", sys.argv[3:]
     ending = threading.Event()
-    # Ours to survive, so that the grace period and the clean-up happen; the children get the default back.
+    # To be survived, so that the clean-up happens. (A handler is not inherited by the server, it ends upon SIGTERM.)
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=directory)
@@ -29,10 +26,10 @@ def main() -> int:
     def end_with_parent() -> None:
         sys.stdin.buffer.read()
         ending.set()
+        # The workers end upon this signal; the server takes its time about it, and has nothing to save.
         os.killpg(0, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while child.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        child.kill()
+        child.wait()
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)

@@ -13,7 +13,8 @@ the ``with`` block or the whole process ends, however it ends. MiniStack is a de
 Where it is not AWS: IAM, key and queue policies are not enforced; metrics in logs (EMF) do not become metrics, hence
 :meth:`LocalAws.metrics`; CloudFormation leaves TTL off, hence :meth:`LocalAws.deploy` switches it on afterwards;
 EventBridge's S3 events lack the version id; handlers run in this Python interpreter, with its installed packages
-behind the layer's.
+behind the layer's; a worker is ended after any exception; and now and then a message is lost that was sent at the very
+moment at which the poller of an event source deleted others (two of MiniStack's threads, one list).
 """
 
 from __future__ import annotations
@@ -107,14 +108,7 @@ class LocalAws:
         self._clients.clear()
         self._bootstrapped = False
         if process is not None:
-            # The supervisor ends its whole group when this pipe closes; it does the same when we die without a word.
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                _kill_group(process)
-            _kill_group(process)
+            _end(process)
         if self._directory is not None and self._given_directory is None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
@@ -146,7 +140,7 @@ class LocalAws:
         deadline = time.monotonic() + self._start_timeout
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                _kill_group(self._process)
+                _end(self._process)
                 self._process = None
                 return False
             if self._answers(token):
@@ -433,6 +427,15 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _end(supervisor: subprocess.Popen[bytes]) -> None:
+    """Close the pipe, upon which the supervisor ends its whole group; it does the same when we die without a word."""
+    assert supervisor.stdin is not None
+    supervisor.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        supervisor.wait(timeout=10)
+    _kill_group(supervisor)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

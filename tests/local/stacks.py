@@ -1,0 +1,102 @@
+"""What the tests deploy: the catalogue example with short times, and pipelines on buckets that were there before.
+
+Synthesised by `python -m tests.local.stacks`, with the folder for the processors' code as the context value `code`.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from app import CatalogueStack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMES: dict[str, Any] = {
+    "processing_timeout": cdk.Duration.seconds(2),
+    "clock_skew": cdk.Duration.seconds(2),
+    "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
+    "audit": AuditOptions(settle_time=cdk.Duration.seconds(1)),
+    "removal_policy": cdk.RemovalPolicy.DESTROY,
+}
+
+
+def effects_table(scope: Construct) -> dynamodb.Table:
+    return dynamodb.Table(
+        scope,
+        "Effects",
+        partition_key=dynamodb.Attribute(name="place", type=dynamodb.AttributeType.STRING),
+        sort_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+
+
+def recording(code: Path, effects: dynamodb.Table, **environment: str) -> Processor:
+    return Processor.from_asset(
+        code, entrypoint="recording:process", environment={"EFFECTS_TABLE": effects.table_name, **environment}
+    )
+
+
+def pipeline(scope: Construct, id: str, code: Path, effects: dynamodb.Table, **options: Any) -> IntakePipeline:
+    made = IntakePipeline(scope, id, processor=recording(code, effects), **TIMES, **options)
+    effects.grant(made, "dynamodb:PutItem")
+    cdk.CfnOutput(scope, f"{id}Bucket", value=made.bucket.bucket_name)
+    cdk.CfnOutput(scope, f"{id}Function", value=made.consumer_function.function_name)
+    return made
+
+
+class LocalStack(CatalogueStack):
+    """The example, a second pipeline beside it, and a third on a bucket that the stack had before."""
+
+    def __init__(self, scope: Construct, id: str, *, code: Path) -> None:
+        self._code = code
+        super().__init__(scope, id, **TIMES)
+        self._effects.grant(self.models, "dynamodb:PutItem")
+        pipeline(self, "Second", code, self._effects, deletes=True)
+        existing = s3.Bucket(self, "Existing", versioned=True, removal_policy=cdk.RemovalPolicy.DESTROY)
+        pipeline(self, "OnExisting", code, self._effects, bucket=existing)
+        cdk.CfnOutput(self, "EffectsTable", value=self._effects.table_name)
+
+    def processor(self) -> Processor:
+        self._effects = effects_table(self)
+        return recording(self._code, self._effects, CATALOGUE_TABLE=self.catalogue.table_name)
+
+
+class HostStack(cdk.Stack):
+    """Somebody else's buckets."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        self.sibling = s3.Bucket(self, "Sibling", versioned=True, removal_policy=cdk.RemovalPolicy.DESTROY)
+        self.by_name = s3.Bucket(self, "ByName", versioned=True, removal_policy=cdk.RemovalPolicy.DESTROY)
+
+
+class GuestStack(cdk.Stack):
+    """Pipelines on another stack's buckets: one by reference, one imported by its name."""
+
+    def __init__(self, scope: Construct, id: str, *, host: HostStack, code: Path) -> None:
+        super().__init__(scope, id)
+        effects = effects_table(self)
+        pipeline(self, "OnSibling", code, effects, bucket=host.sibling)
+        imported = s3.Bucket.from_bucket_name(self, "Imported", host.by_name.bucket_name)
+        pipeline(self, "OnImported", code, effects, bucket=imported)
+        cdk.CfnOutput(self, "EffectsTable", value=effects.table_name)
+
+
+def main() -> None:
+    app = cdk.App()
+    code = Path(app.node.try_get_context("code"))
+    shutil.copytree(ROOT / "examples" / "catalogue", code / "examples" / "catalogue", dirs_exist_ok=True)
+    shutil.copy(ROOT / "tests" / "local" / "processors" / "recording.py", code)
+    LocalStack(app, "Local", code=code)
+    GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()

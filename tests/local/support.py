@@ -1,0 +1,147 @@
+"""What the tests ask of a deployed pipeline."""
+
+import gzip
+import itertools
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote_plus
+
+from boto3.dynamodb.types import TypeDeserializer
+
+from cdk_intake_ledger.testing import LocalAws
+
+Entry = dict[str, Any]
+TIMEOUT = 90.0
+_read = TypeDeserializer().deserialize
+
+
+def model(version: str, operations: int = 1) -> bytes:
+    """A small service model as botocore ships them."""
+    content = {"metadata": {"apiVersion": version}, "operations": {str(n): {} for n in range(operations)}}
+    return gzip.compress(json.dumps(content).encode(), mtime=0)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One deployed pipeline, and the table of its processor's effects."""
+
+    aws: LocalAws
+    bucket: str
+    function: str
+    effects_table: str
+
+    def put(self, key: str, body: bytes) -> str:
+        version: str = self.aws.client("s3").put_object(Bucket=self.bucket, Key=key, Body=body)["VersionId"]
+        return version
+
+    def delete(self, key: str, version: str | None = None) -> str:
+        which = {"VersionId": version} if version else {}
+        deleted: str = self.aws.client("s3").delete_object(Bucket=self.bucket, Key=key, **which)["VersionId"]
+        return deleted
+
+    def effects(self, key: str) -> list[Entry]:
+        answer = self.aws.client("dynamodb").query(
+            TableName=self.effects_table,
+            KeyConditionExpression="place = :place",
+            ExpressionAttributeValues={":place": {"S": f"{self.bucket}/{key}"}},
+            ConsistentRead=True,
+        )
+        return [_plain(item) for item in answer["Items"]]
+
+    def effect(self, key: str, version: str) -> Entry:
+        """The one effect of a version, awaited."""
+
+        def found() -> list[Entry]:
+            return [entry for entry in self.effects(key) if entry["version"] == version]
+
+        [entry] = self.aws.wait_until(found, f"{key} has its effect", timeout=TIMEOUT)
+        return entry
+
+    def decisions(self, key: str) -> list[Entry]:
+        """What the consumer logged about a key: verdicts and how its claims ended, in order."""
+        return [record for record in self.aws.records(self.function) if record.get("key") == key]
+
+
+@dataclass(frozen=True)
+class Catalogue(Pipeline):
+    """The example's pipeline."""
+
+    queue: str
+    dead_letters: str
+    ledger: str
+    audit_function: str
+    table: str
+
+    def row(self, name: str) -> Entry | None:
+        answer = self.aws.client("dynamodb").get_item(
+            TableName=self.table, Key={"service": {"S": name}}, ConsistentRead=True
+        )
+        return _plain(answer["Item"]) if "Item" in answer else None
+
+    def ledger_row(self, key: str) -> Entry:
+        answer = self.aws.client("dynamodb").query(
+            TableName=self.ledger,
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"S": f"{self.bucket}/{key}"}},
+            ConsistentRead=True,
+        )
+        return _plain(answer["Items"][0]) if answer["Items"] else {}
+
+    def settled(self, key: str, identity: str) -> Entry:
+        """The key's ledger row, once it says that this state is the committed one."""
+
+        def committed() -> Entry:
+            row = self.ledger_row(key)
+            return row if row.get("status") == "PROCESSED" and row["committed_version"] == identity else {}
+
+        return self.aws.wait_until(committed, f"{key} is settled at {identity}", timeout=TIMEOUT)
+
+    def send(self, *bodies: str) -> None:
+        """Messages sent by hand, together, so that they may well share a batch."""
+        for few in itertools.batched(bodies, 10):
+            entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(few)]
+            self.aws.client("sqs").send_message_batch(QueueUrl=self.queue, Entries=entries)
+
+    def rejected(self, word: str) -> Entry:
+        """The dead letter whose body or reason has `word` in it, awaited; it stays where it is."""
+
+        def found() -> Entry | None:
+            messages = self.aws.client("sqs").receive_message(
+                QueueUrl=self.dead_letters, MaxNumberOfMessages=10, MessageAttributeNames=["All"], VisibilityTimeout=0
+            )
+            return next(
+                (message for message in messages.get("Messages", []) if word in json.dumps(message)),
+                None,
+            )
+
+        letter = self.aws.wait_until(found, f"a dead letter about {word}", timeout=TIMEOUT)
+        assert letter is not None
+        return letter
+
+    def audit(self, *, dry_run: bool = False) -> Entry:
+        payload = json.dumps({"dryRun": dry_run}).encode()
+        answer = self.aws.client("lambda").invoke(FunctionName=self.audit_function, Payload=payload)
+        report: Entry = json.load(answer["Payload"])
+        assert "counts" in report, report
+        return report
+
+    def event(self, key: str, version: str, *, name: str = "ObjectCreated:Put", sequencer: str = "00AB") -> str:
+        """An S3 notification as S3 would send it."""
+        record = {
+            "eventVersion": "2.6",
+            "eventSource": "aws:s3",
+            "awsRegion": self.aws.region,
+            "eventTime": "2026-11-21T12:00:00.000Z",
+            "eventName": name,
+            "s3": {
+                "s3SchemaVersion": "1.0",
+                "bucket": {"name": self.bucket, "arn": f"arn:aws:s3:::{self.bucket}"},
+                "object": {"key": quote_plus(key), "size": 1, "versionId": version, "sequencer": sequencer},
+            },
+        }
+        return json.dumps({"Records": [record]})
+
+
+def _plain(item: Entry) -> Entry:
+    return {name: _read(value) for name, value in item.items()}

@@ -1,0 +1,207 @@
+"""The example stack, deployed by the CDK CLI: S3 notifies, SQS delivers, Lambda runs the real handlers."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from tests.local.support import TIMEOUT, Catalogue, Pipeline, model
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _killed_early(dying_worker: tuple[Pipeline, str, str]) -> None:
+    """The worker that dies is started before anything else here."""
+
+
+def test_a_new_object_is_processed_by_lambda_after_the_notification_of_s3(catalogue: Catalogue) -> None:
+    """An upload becomes a row of the catalogue and a settled row of the ledger, and the log says how."""
+    key = "models/new/service-2.json.gz"
+    version = catalogue.put(key, model("2020-01-01", operations=3))
+
+    row = catalogue.settled(key, f"v#{version}")
+
+    kept = catalogue.row("new")
+    assert kept is not None
+    assert (kept["version_id"], kept["api_version"], kept["operations"]) == (version, "2020-01-01", 3)
+    assert row["commit"] == "new 2020-01-01"
+    assert (row["attempts"], catalogue.effect(key, version)["event"]) == (1, "ObjectCreated:Put")
+    messages = catalogue.aws.wait_until(
+        lambda: [r["message"] for r in catalogue.decisions(key)] if len(catalogue.decisions(key)) > 1 else [], "logs"
+    )
+    assert messages == ["verdict", "committed"]
+    assert catalogue.aws.metrics(catalogue.function)["Committed"] >= 1
+
+
+def test_f09_the_ledger_expires_by_seconds_and_the_table_knows_it(catalogue: Catalogue) -> None:
+    """F09: `expires_at` is a number of seconds some weeks ahead, and TTL is switched on for that attribute."""
+    key = "models/expiring/service-2.json.gz"
+    row = catalogue.settled(key, f"v#{catalogue.put(key, model('1'))}")
+
+    ahead = int(row["expires_at"]) - int(row["updated_at"]) // 1000
+
+    assert 30 * 86_400 < ahead < 40 * 86_400
+    ttl = catalogue.aws.client("dynamodb").describe_time_to_live(TableName=catalogue.ledger)["TimeToLiveDescription"]
+    assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+
+
+def test_an_overwritten_object_ends_at_its_newest_version(catalogue: Catalogue) -> None:
+    """Of several versions in quick succession the last one is what the row shows, whatever was left out."""
+    key = "models/overwritten/service-2.json.gz"
+    versions = [catalogue.put(key, model(f"v{n}")) for n in range(6)]
+
+    catalogue.settled(key, f"v#{versions[-1]}")
+
+    kept = catalogue.row("overwritten")
+    assert kept is not None
+    assert kept["version_id"] == versions[-1]
+    assert max(Counter(effect["version"] for effect in catalogue.effects(key)).values()) == 1
+
+
+def test_f49_a_deleted_object_goes_and_an_undeleted_one_comes_back(catalogue: Catalogue) -> None:
+    """F49: a delete marker removes the row; taking the marker away is a removal event, and yet brings the row back."""
+    key = "models/deleted/service-2.json.gz"
+    version = catalogue.put(key, model("1"))
+    catalogue.settled(key, f"v#{version}")
+
+    marker = catalogue.delete(key)
+    catalogue.settled(key, f"v#{marker}")
+    assert catalogue.row("deleted") is None
+
+    catalogue.delete(key, marker)
+    catalogue.settled(key, f"v#{version}")
+    assert catalogue.row("deleted") is not None
+    assert [effect["kind"] for effect in catalogue.effects(key)].count("created") == 2
+
+
+def test_f51_deleting_the_newest_version_for_good_brings_the_one_before_back(catalogue: Catalogue) -> None:
+    """F51: no event says that the older version is current again; the row shows it all the same."""
+    key = "models/rolled-back/service-2.json.gz"
+    older = catalogue.put(key, model("old"))
+    catalogue.settled(key, f"v#{older}")
+    newer = catalogue.put(key, model("new"))
+    catalogue.settled(key, f"v#{newer}")
+
+    catalogue.delete(key, newer)
+
+    catalogue.settled(key, f"v#{older}")
+    kept = catalogue.row("rolled-back")
+    assert kept is not None
+    assert kept["api_version"] == "old"
+
+
+def test_f50_deleting_an_old_version_for_good_changes_nothing(catalogue: Catalogue) -> None:
+    """F50: the newer version stays, and is not processed again."""
+    key = "models/trimmed/service-2.json.gz"
+    older = catalogue.put(key, model("old"))
+    catalogue.settled(key, f"v#{older}")
+    newer = catalogue.put(key, model("new"))
+    catalogue.settled(key, f"v#{newer}")
+
+    catalogue.delete(key, older)
+
+    catalogue.aws.wait_until(
+        lambda: any(r.get("verdict") == "STALE" for r in catalogue.decisions(key)), "the removal is judged"
+    )
+    assert [effect["version"] for effect in catalogue.effects(key)].count(newer) == 1
+    assert catalogue.row("trimmed") is not None
+
+
+def test_a_message_that_comes_twice_has_no_second_effect(catalogue: Catalogue) -> None:
+    """A copy of a notification, sent after the change was committed, is a DUPLICATE and acknowledged."""
+    key = "models/twice/service-2.json.gz"
+    version = catalogue.put(key, model("1"))
+    catalogue.settled(key, f"v#{version}")
+
+    catalogue.send(catalogue.event(key, version), catalogue.event(key, version))
+
+    def duplicates() -> bool:
+        return [record.get("verdict") for record in catalogue.decisions(key)].count("DUPLICATE") == 2
+
+    catalogue.aws.wait_until(duplicates, "both copies are judged", timeout=TIMEOUT)
+    assert len(catalogue.effects(key)) == 1
+
+
+def test_f27_garbage_goes_to_the_dead_letters_with_its_reason_and_harms_no_neighbour(catalogue: Catalogue) -> None:
+    """F27: what is no S3 event is set aside at once; the messages around it are processed."""
+    keys = [f"models/neighbour-{n}/service-2.json.gz" for n in range(4)]
+    marker = "garbage-7f3a"
+    catalogue.send(marker, *(catalogue.event(key, "none such") for key in keys), f'{{"half": "{marker}-json"}}')
+    versions = {key: catalogue.put(key, model("1")) for key in keys}
+
+    for key, version in versions.items():
+        catalogue.settled(key, f"v#{version}")
+
+    for word in (marker, f"{marker}-json"):
+        letter = catalogue.rejected(word)
+        assert letter["MessageAttributes"]["reason"]["StringValue"]
+
+
+def test_f29_a_message_about_another_bucket_is_refused(catalogue: Catalogue) -> None:
+    """F29: it is set aside with both buckets' names."""
+    body = json.loads(catalogue.event("models/foreign/service-2.json.gz", "v"))
+    body["Records"][0]["s3"]["bucket"]["name"] = "somebody-elses"
+    catalogue.send(json.dumps(body))
+
+    reason = catalogue.rejected("somebody-elses")["MessageAttributes"]["reason"]["StringValue"]
+
+    assert "somebody-elses" in reason
+    assert catalogue.bucket in reason
+
+
+def test_a_poison_file_is_rejected_with_the_reason_of_the_processor(catalogue: Catalogue) -> None:
+    """`Unprocessable` puts the message aside and marks the row; a copy of the message does not start it again (F76)."""
+    key = "models/poison/service-2.json.gz"
+    version = catalogue.put(key, b"\x1f\x8bno gzip at all")
+
+    letter = catalogue.rejected("models/poison/")
+
+    attributes = {name: value["StringValue"] for name, value in letter["MessageAttributes"].items()}
+    assert "not what its name says" in attributes["reason"]
+    assert (attributes["bucket"], attributes["version_id"]) == (catalogue.bucket, version)
+    row = catalogue.aws.wait_until(
+        lambda: row if (row := catalogue.ledger_row(key)).get("status") == "REJECTED" else {}, "the row is rejected"
+    )
+    assert "not what its name says" in row["reason"]
+    catalogue.send(catalogue.event(key, version))
+    catalogue.aws.wait_until(
+        lambda: any(record.get("verdict") == "REJECTED" for record in catalogue.decisions(key)), "the copy is judged"
+    )
+    assert catalogue.effects(key) == []
+
+
+def test_f46_an_object_whose_message_was_never_sent_is_found_by_the_audit(catalogue: Catalogue) -> None:
+    """F46: nothing arrives while the notification is off; a dry run tells, a real run repairs, the next is content."""
+    s3 = catalogue.aws.client("s3")
+    configuration = s3.get_bucket_notification_configuration(Bucket=catalogue.bucket)
+    configuration.pop("ResponseMetadata")
+    s3.put_bucket_notification_configuration(Bucket=catalogue.bucket, NotificationConfiguration={})
+    try:
+        key = "models/lost/service-2.json.gz"
+        version = catalogue.put(key, model("1"))
+    finally:
+        s3.put_bucket_notification_configuration(Bucket=catalogue.bucket, NotificationConfiguration=configuration)
+
+    def told() -> list[str]:
+        return [finding["why"] for finding in catalogue.audit(dry_run=True)["findings"] if finding["key"] == key]
+
+    assert catalogue.aws.wait_until(told, "the settle time is over") == ["missing"]
+    assert catalogue.ledger_row(key) == {}
+    catalogue.audit()
+    catalogue.settled(key, f"v#{version}")
+    assert catalogue.effect(key, version)["event"] == "IntakeLedger:Audit"
+    assert key not in [finding["key"] for finding in catalogue.audit(dry_run=True)["findings"]]
+
+
+def test_a_killed_worker_leaves_the_work_to_the_next_attempt(dying_worker: tuple[Pipeline, str, str]) -> None:
+    """SIGKILL after the claim: the message comes back when its visibility timeout is over, the lease is over by then,
+    and the second attempt has the effect, once.
+    """
+    second, key, version = dying_worker
+
+    assert second.effect(key, version)["attempt"] == 2
+
+    claims = second.aws.wait_until(
+        lambda: records if len(records := second.decisions(key)) > 2 else [], "both attempts are logged"
+    )
+    assert [record["message"] for record in claims] == ["verdict", "verdict", "committed"]
+    assert claims[1]["fence"] > claims[0]["fence"]

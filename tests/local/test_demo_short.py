@@ -1,0 +1,61 @@
+"""`make demo`, in its short form and on a folder of one's own."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def demo(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "examples.demo", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+@pytest.mark.usefixtures("dying_worker")  # whose message comes back in the meantime
+def test_the_demo_on_a_folder_is_right_and_writes_its_page(tmp_path: Path) -> None:
+    """Any files will do; the ledger is right in every line, the naive consumer is not, the page needs no network."""
+    files = tmp_path / "files"
+    (files / "some where").mkdir(parents=True)
+    (files / "table.csv").write_text("a,b\n1,2\n")
+    (files / "some where" / "ä+b.json").write_text('{"a": 1}')
+    (files / "bytes.bin").write_bytes(bytes(range(256)))
+    (files / ".hidden").write_text("left out")
+
+    ran = demo("--short", "--files", str(files), "--output", str(tmp_path / "demo.html"), timeout=240)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "FILES: 1 files are left out" in ran.stdout
+    result = json.loads((tmp_path / "demo.json").read_text())
+    assert result["right"] is True
+    assert result["native"]["right"] == result["native"]["files"] > 0
+    assert any(line["naive"] not in (None, line["right"]) for line in result["measures"].values())
+    assert {"ACCEPTED", "DUPLICATE", "STALE"} <= set(result["verdicts"])
+    page = (tmp_path / "demo.html").read_text()
+    assert page.count("<svg") == 4
+    assert re.search(r"(src|href)\s*=|url\(|@import", page) is None
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty"])
+def test_a_wrong_path_is_one_clear_line(tmp_path: Path, kind: str) -> None:
+    """Nothing is started for it, and the exit code is 2."""
+    path = tmp_path / kind
+    if kind == "empty":
+        path.mkdir()
+
+    ran = demo("--files", str(path), timeout=60)
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    [line] = ran.stderr.splitlines()
+    assert line.startswith("FILES: ")
+    assert str(path) in line
