@@ -15,7 +15,12 @@ from cdk_intake_ledger.runtime_layer import stage
 @pytest.fixture(scope="module")
 def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("layer")
-    stage(target)
+    # As on a machine that keeps new files to their owner: Lambda's own user has to read them all the same.
+    before = os.umask(0o077)
+    try:
+        stage(target)
+    finally:
+        os.umask(before)
     return target / "python"
 
 
