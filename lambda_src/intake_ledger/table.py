@@ -86,16 +86,18 @@ class LedgerTable:
         old, new = rows.attributes(before), rows.attributes(after)
         changed = {name: value for name, value in new.items() if old.get(name) != value}
         gone = [name for name in old if name not in new]
-        expression = "SET " + ", ".join(f"#{name} = :{name}" for name in changed)
+        clauses = []
+        if changed:
+            clauses.append("SET " + ", ".join(f"#{name} = :{name}" for name in changed))
         if gone:
-            expression += " REMOVE " + ", ".join(f"#{name}" for name in gone)
+            clauses.append("REMOVE " + ", ".join(f"#{name}" for name in gone))
         self._conditionally(
             self._client.update_item,
             condition,
             {f":{name}": value for name, value in changed.items()},
             (*changed, *gone),
             Key=_key(key),
-            UpdateExpression=expression,
+            UpdateExpression=" ".join(clauses),
         )
 
     def delete(self, key: RowKey, condition: Condition) -> None:

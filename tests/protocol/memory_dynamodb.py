@@ -101,10 +101,10 @@ def _error(code: str, message: str) -> ClientError:
 
 @cache
 def _update(expression: str) -> tuple[list[tuple[str, str]], list[str]]:
-    match = re.fullmatch(r"SET (?P<set>[^A-Z]*?)(?: REMOVE (?P<remove>[^A-Z]*))?", expression)
-    if match is None:
+    match = re.fullmatch(r"(?:SET (?P<set>[^A-Z]*?))? ?(?:REMOVE (?P<remove>[^A-Z]*))?", expression)
+    if match is None or not expression:
         raise NotImplementedError(expression)
-    assign = [tuple(part.strip().split(" = ")) for part in match["set"].split(",")]
+    assign = [tuple(part.strip().split(" = ")) for part in (match["set"] or "").split(",") if part]
     return [(name, value) for name, value in assign], [one.strip() for one in (match["remove"] or "").split(",") if one]
 
 

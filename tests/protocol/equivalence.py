@@ -1,0 +1,91 @@
+"""The same random requests against two DynamoDBs: whatever one answers, the other must answer too."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from intake_ledger.rows import Row, RowKey, Status
+from intake_ledger.states import StateKind
+from intake_ledger.table import NO_ROW, LedgerTable, Refused, still_held, still_seen
+
+KEYS = (RowKey("bucket/one", "p@latest"), RowKey("bucket/two", "p@v#1"))
+
+TABLE: dict[str, Any] = {
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+    "AttributeDefinitions": [
+        {"AttributeName": "pk", "AttributeType": "S"},
+        {"AttributeName": "sk", "AttributeType": "S"},
+    ],
+    "BillingMode": "PAY_PER_REQUEST",
+}
+
+optional_text = st.none() | st.sampled_from(["", "a", "b", "ä"])
+optional_number = st.none() | st.integers(0, 3)
+
+# Few values, so that conditions hold about as often as they do not.
+rows = st.builds(
+    Row,
+    status=st.sampled_from(Status),
+    fence=st.integers(1, 2),
+    version_id=st.none() | st.sampled_from(["1", "2"]),
+    kind=st.sampled_from([StateKind.OBJECT, StateKind.MARKER]),
+    lease_until=optional_number,
+    owner=st.sampled_from(["me", "you"]),
+    reason=optional_text,
+    expires_at=optional_number,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request of the ledger."""
+
+    kind: str
+    key: RowKey
+    row: Row
+    after: Row
+    now: int
+
+
+steps = st.lists(
+    st.builds(
+        Step,
+        kind=st.sampled_from(["insert", "swap", "end", "delete", "mark new", "mark", "get", "get many", "scan"]),
+        key=st.sampled_from(KEYS),
+        row=rows,
+        after=rows,
+        now=st.integers(0, 3),
+    ),
+    max_size=12,
+)
+
+
+def answer(table: LedgerTable, step: Step) -> object:
+    """What the store says to it: a value, or the row that refused it."""
+    try:
+        return _answer(table, step)
+    except Refused as refused:
+        return "refused", refused.row
+
+
+def _answer(table: LedgerTable, step: Step) -> object:
+    marks = {"audit_mark": "v#1", "audit_marked_at": step.now}
+    match step.kind:
+        case "insert":
+            table.insert(step.key, step.row)
+        case "swap" if step.row != step.after:
+            table.update(step.key, step.row, step.after, still_seen(step.row, step.now))
+        case "end" if step.row != step.after:
+            table.update(step.key, step.row, step.after, still_held(step.row))
+        case "delete":
+            table.delete(step.key, still_held(step.row))
+        case "mark new":
+            table.mark(step.key, marks, NO_ROW)
+        case "mark":
+            table.mark(step.key, marks, still_seen(step.row, step.now))
+        case "get many":
+            return sorted(table.get_items(KEYS).items(), key=lambda one: one[0].pk)
+        case "scan":
+            return [found for page in table.scan(step.key.sk) for found in page]
+    return table.get(step.key)
