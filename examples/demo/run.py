@@ -60,6 +60,8 @@ class Screen:
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
+        if not self.console.is_terminal:
+            self.console = Console(highlight=False, width=120)  # a log: no bars, and lines that are not broken
         self._started = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -80,7 +82,7 @@ class Screen:
             TextColumn("{task.fields[remark]}"),
             TimeElapsedColumn(),
         )
-        with Progress(*columns, console=self.console, transient=True) as progress:
+        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
             task = progress.add_task(what, total=total, remark="")
             yield lambda done, remark: progress.update(task, completed=done, remark=remark)
 

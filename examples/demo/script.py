@@ -134,8 +134,7 @@ def write(sources: Sequence[Source], *, seed: int, short: bool) -> Script:
 
     hot = max(sources, key=lambda source: (len(source.contents), -len(source.key), source.key))
     stories = [story for story in STORIES if not (short and story.kills)]
-    others = [source for source in sources if source is not hot] or [hot]
-    pairs = _keys(others, len(stories) + 4)
+    pairs = [pair for pair in _keys(sources, len(stories) + 5) if pair[0] != hot.key]
     dice.shuffle(pairs)
     untouched, pairs = pairs[: max(2, len(pairs) // 40)], pairs[max(2, len(pairs) // 40) :]
 
@@ -167,7 +166,7 @@ def _kind(key: str) -> str:
 
 def _keys(sources: Sequence[Source], at_least: int) -> list[tuple[str, Source]]:
     """The keys to upload to; a few files are uploaded under several names, so that every story has one."""
-    rounds = -(-at_least // len(sources)) if len(sources) < at_least else 1
+    rounds = -(-at_least // len(sources))
     return [
         (source.key if n == 0 else source.key.replace("models/", f"models/copy-{n}/", 1), source)
         for n in range(rounds)

@@ -37,7 +37,8 @@ def pipeline(aws: LocalAws, outputs: Outputs) -> Callable[[str, str], Pipeline]:
 
 
 @pytest.fixture(scope="session")
-def catalogue(aws: LocalAws, outputs: Outputs) -> Catalogue:
+def catalogue(aws: LocalAws, outputs: Outputs, dying_worker: object) -> Catalogue:
+    """The example. The worker that dies is started first: its message takes more than a minute to come back."""
     found = outputs["Local"]
     return Catalogue(
         aws,

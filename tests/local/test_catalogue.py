@@ -3,14 +3,7 @@
 import json
 from collections import Counter
 
-import pytest
-
-from tests.local.support import TIMEOUT, Catalogue, Pipeline, model
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _killed_early(dying_worker: tuple[Pipeline, str, str]) -> None:
-    """The worker that dies is started before anything else here."""
+from tests.local.support import TIMEOUT, Catalogue, model
 
 
 def test_a_new_object_is_processed_by_lambda_after_the_notification_of_s3(catalogue: Catalogue) -> None:
@@ -190,18 +183,3 @@ def test_f46_an_object_whose_message_was_never_sent_is_found_by_the_audit(catalo
     catalogue.settled(key, f"v#{version}")
     assert catalogue.effect(key, version)["event"] == "IntakeLedger:Audit"
     assert key not in [finding["key"] for finding in catalogue.audit(dry_run=True)["findings"]]
-
-
-def test_a_killed_worker_leaves_the_work_to_the_next_attempt(dying_worker: tuple[Pipeline, str, str]) -> None:
-    """SIGKILL after the claim: the message comes back when its visibility timeout is over, the lease is over by then,
-    and the second attempt has the effect, once.
-    """
-    second, key, version = dying_worker
-
-    assert second.effect(key, version)["attempt"] == 2
-
-    claims = second.aws.wait_until(
-        lambda: records if len(records := second.decisions(key)) > 2 else [], "both attempts are logged"
-    )
-    assert [record["message"] for record in claims] == ["verdict", "verdict", "committed"]
-    assert claims[1]["fence"] > claims[0]["fence"]

@@ -22,7 +22,6 @@ def demo(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.usefixtures("dying_worker")  # whose message comes back in the meantime
 def test_the_demo_on_a_folder_is_right_and_writes_its_page(tmp_path: Path) -> None:
     """Any files will do; the ledger is right in every line, the naive consumer is not, the page needs no network."""
     files = tmp_path / "files"

@@ -1,0 +1,18 @@
+"""A worker that dies in the middle. Named so that it comes last: the message stays hidden for more than a minute."""
+
+from tests.local.support import Pipeline
+
+
+def test_a_killed_worker_leaves_the_work_to_the_next_attempt(dying_worker: tuple[Pipeline, str, str]) -> None:
+    """SIGKILL after the claim: the message comes back when its visibility timeout is over, the lease is over by then,
+    and the second attempt has the effect, once.
+    """
+    second, key, version = dying_worker
+
+    assert second.effect(key, version)["attempt"] == 2
+
+    claims = second.aws.wait_until(
+        lambda: records if len(records := second.decisions(key)) > 2 else [], "both attempts are logged"
+    )
+    assert [record["message"] for record in claims] == ["verdict", "verdict", "committed"]
+    assert claims[1]["fence"] > claims[0]["fence"]

@@ -1,0 +1,123 @@
+"""The demo judges by rules of its own: they are tested without AWS, as is the script that it plays."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from examples.demo import script
+from examples.demo.judge import Measure, SideFacts, _compare_effects
+from examples.demo.material import MaterialError, Source, botocore_models, files_below
+from examples.demo.script import Action
+
+KEY = "models/one"
+
+
+def judged(epochs: list[str | None], *states: str | None, pids: tuple[int, ...] = ()) -> SideFacts:
+    """What is said of effects that brought these states about, one after the other."""
+    effects = [
+        {
+            "key": KEY,
+            "kind": "removed" if state is None else "created",
+            "version": state or "",
+            "pid": pids[n] if pids else 1,
+            "started": n * 10,
+            "ended": n * 10 + (15 if pids else 5),
+        }
+        for n, state in enumerate(states)
+    ]
+    facts = SideFacts()
+    _compare_effects(effects, {KEY: epochs}, {(KEY, epoch) for epoch in epochs if epoch}, facts)
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("epochs", "states"),
+    [
+        (["v1"], ["v1"]),
+        (["v1", "v2", "v3"], ["v1", "v3"]),
+        (["v1", None, "v1"], ["v1", None, "v1"]),
+        (["v1", "v2", "v1"], ["v1", "v2", "v1"]),
+        (["v1", None], [None]),
+    ],
+    ids=["once", "one overtaken", "deleted and back", "rolled back", "only the removal"],
+)
+def test_effects_that_follow_what_s3_held_are_right(epochs: list[str | None], states: list[str | None]) -> None:
+    """States may be left out, and may come back where S3 showed them again."""
+    facts = judged(epochs, *states)
+    assert (facts.repeated, facts.backwards, facts.removed_present) == ([], [], [])
+
+
+def test_the_same_state_twice_is_a_repetition() -> None:
+    """Nothing came in between, so the second effect was for nothing."""
+    facts = judged(["v1", "v2"], "v1", "v1", "v2", "v2")
+    assert facts.repeated == [KEY, KEY]
+    assert facts.per_version == Counter({2: 2})
+
+
+def test_an_older_version_over_a_newer_one_is_a_step_backwards_and_mending_it_is_none() -> None:
+    """v1 after v2, when S3 never went back; then v2 again."""
+    assert judged(["v1", "v2"], "v2", "v1", "v2").backwards == [KEY]
+
+
+def test_a_removal_of_what_is_there_is_told_apart() -> None:
+    """S3 held an object all the time after the row was made."""
+    facts = judged(["v1", None, "v2"], "v1", None, "v2", None, "v2")
+    assert (facts.removed_present, facts.backwards) == ([KEY], [])
+
+
+def test_two_workers_at_once_are_seen() -> None:
+    """Their effects overlap in time, and they are different processes."""
+    assert judged(["v1", "v2"], "v1", "v2", pids=(1, 2)).overlapping == [KEY]
+    assert judged(["v1", "v2"], "v1", "v2", pids=(1, 1)).overlapping == []
+
+
+def test_a_measure_knows_what_is_right() -> None:
+    """A side to which a line does not apply is neither right nor wrong."""
+    measure = Measure("rows", ledger=3, naive=None, right=3, explanation="")
+    assert (measure.verdict(3), measure.verdict(2), measure.verdict(None)) == (True, False, None)
+
+
+@pytest.mark.parametrize("number", [1, 3, 60])
+@pytest.mark.parametrize("short", [True, False])
+def test_any_number_of_files_makes_a_whole_script(tmp_path: Path, number: int, short: bool) -> None:
+    """Every story is told, each key has one, and one seed is one script."""
+    for n in range(number):
+        (tmp_path / f"{n}.csv").write_text("a,b\n" * n)
+    sources, left_out = files_below(tmp_path)
+    assert (len(sources), left_out) == (number, 0)
+
+    told = script.write(sources, seed=1, short=short)
+
+    expected = {story.name for story in script.STORIES if not (short and story.kills)}
+    assert set(told.stories.values()) == {*expected, script.HOT, script.POISON}
+    assert not {operation.key for operation in told.first} & set(told.stories)
+    assert len({(operation.key, operation.story) for operation in told.operations}) == len(told.stories)
+    assert told == script.write(sources, seed=1, short=short)
+    assert bool(told.kill_keys) is not short
+    for key in told.stories:
+        steps = [operation.action for operation in told.operations if operation.key == key]
+        assert steps[0] is Action.PUT
+
+
+def test_the_models_of_botocore_come_in_successive_versions() -> None:
+    """A service with several API versions is one file that was overwritten."""
+    sources = {source.key: source for source in botocore_models()}
+    assert len(sources) > 300
+    assert len(sources["models/cloudfront/service-2.json.gz"].contents) > 10
+    assert sources["models/sqs/service-2.json.gz"].contents[0].read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_one_file_may_be_named_instead_of_a_folder(tmp_path: Path) -> None:
+    """Its key is its name."""
+    file = tmp_path / "a b.txt"
+    file.write_text("x")
+    assert files_below(file) == ([Source("models/a b.txt", (file,))], 0)
+
+
+def test_a_path_with_nothing_to_upload_is_refused(tmp_path: Path) -> None:
+    """With the path in the message."""
+    with pytest.raises(MaterialError, match="nowhere"):
+        files_below(tmp_path / "nowhere")
+    (tmp_path / ".hidden").write_text("x")
+    with pytest.raises(MaterialError, match="no readable file"):
+        files_below(tmp_path)
