@@ -8,7 +8,7 @@ from constructs import Construct
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
 from cdk_intake_ledger.options import RetryOptions
 from cdk_intake_ledger.processor import Processor
-from cdk_intake_ledger.rules import FUNCTION_MARGIN
+from cdk_intake_ledger.rules import function_timeout
 
 HANDLER = "intake_ledger.consumer.handler"
 
@@ -44,7 +44,7 @@ class IntakeConsumer(Construct):
             runtime=processor.runtime,
             architecture=processor.architecture,
             memory_size=processor.memory_size,
-            timeout=Duration.seconds(processing_timeout.to_seconds() + FUNCTION_MARGIN),
+            timeout=Duration.seconds(function_timeout(processing_timeout.to_seconds())),
             environment=wiring.environment()
             | {
                 "INTAKE_DLQ_URL": wiring.queue.dead_letter_queue.queue_url,
@@ -61,7 +61,8 @@ class IntakeConsumer(Construct):
         wiring.allow(
             self.role,
             # Without it S3 answers 403 for an object that is not there, and absence could not be told from a mistake.
-            bucket=["s3:ListBucket"],
+            # Without them S3 answers 403 for what is missing, and a vanished version could not be told from a refusal.
+            bucket=["s3:ListBucket", "s3:ListBucketVersions"],
             table=[
                 "dynamodb:BatchGetItem",
                 "dynamodb:DeleteItem",

@@ -1,19 +1,12 @@
 """What a team may choose, beside the resources themselves."""
 
 from dataclasses import dataclass, field
-from enum import Enum
 
 from aws_cdk import Duration
 
+from intake_ledger.rows import Ordering
 
-class Ordering(Enum):
-    """Which changes of a key are processed."""
-
-    LATEST = "LATEST"
-    """The downstream shall reflect the newest state of each key: a version that was overtaken is not processed."""
-
-    EVERY_VERSION = "EVERY_VERSION"
-    """Each uploaded version is processed once, in any order; two versions of one key may run at the same time."""
+__all__ = ["AuditOptions", "Ordering", "RetryOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +17,14 @@ class RetryOptions:
     that a neighbour brought down. The wait doubles with each try, with jitter.
     """
 
-    max_attempts: int = 8
+    max_attempts: int = 12
     """Tries before the message is copied to the dead-letter queue and the row becomes REJECTED; 2 to 50."""
 
     min_backoff: Duration = field(default_factory=lambda: Duration.seconds(15))
     """The wait after the first failure; 15 seconds when omitted."""
 
-    max_backoff: Duration = field(default_factory=lambda: Duration.minutes(15))
-    """The longest wait; 15 minutes when omitted."""
+    max_backoff: Duration = field(default_factory=lambda: Duration.minutes(30))
+    """The longest wait; 30 minutes when omitted: twelve attempts then outlast an hour of the downstream's absence."""
 
 
 @dataclass(frozen=True, kw_only=True)

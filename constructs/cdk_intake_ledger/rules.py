@@ -15,7 +15,10 @@ UNKNOWN = math.nan
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 FUNCTION_MARGIN = 10
-"""Seconds that the consumer has beyond one processing timeout, for the ledger and for handing back the rest."""
+"""Seconds that the consumer has beyond its processing timeouts, for the ledger and for handing back the rest."""
+
+MAX_FUNCTION_TIMEOUT = 900
+"""Lambda's own limit, in seconds."""
 
 ABORT_MULTIPART_DAYS = 7
 """An unfinished multipart upload is removed after so many days; a finished one may carry a date as old as that."""
@@ -53,7 +56,7 @@ class Plan:
     @property
     def function_timeout(self) -> float:
         """How long the consumer may run."""
-        return self.processing_timeout + FUNCTION_MARGIN
+        return function_timeout(self.processing_timeout)
 
     @property
     def lease(self) -> float:
@@ -85,6 +88,14 @@ class Plan:
             for n in range(int(min(self.max_attempts, MAX_RECEIVES)) - 1)
         )
         return sum(waits) + self.max_attempts * self.visibility
+
+
+def function_timeout(processing_timeout: float) -> float:
+    """How long the consumer may run: one processing timeout in which it starts records, and one for the last of them.
+
+    With less, a slow processor would have time for one record of a batch, and the rest would come back for nothing.
+    """
+    return min(2 * processing_timeout + FUNCTION_MARGIN, MAX_FUNCTION_TIMEOUT)
 
 
 class Rule(NamedTuple):

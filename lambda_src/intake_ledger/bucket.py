@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from botocore.response import StreamingBody
     from mypy_boto3_s3 import S3Client
 
+_GONE_STATUS = frozenset({404, 405})
 _GONE = frozenset({"404", "405", "412", "NoSuchKey", "NoSuchVersion", "MethodNotAllowed", "PreconditionFailed"})
 
 
@@ -61,6 +62,8 @@ class Bucket:
         try:
             self._client.head_object(**self._common, Key=key, VersionId=marker.version_id)
         except ClientError as error:
+            if _status(error) not in _GONE_STATUS:
+                raise
             # S3 answers 405 for a delete marker, with its Last-Modified.
             modified = _headers(error).get("last-modified")
             return _ms(parsedate_to_datetime(modified)) if modified else None

@@ -15,6 +15,9 @@ from urllib.parse import unquote_plus
 from intake_ledger import sequencer
 from intake_ledger.states import State, StateKind, bare_etag, real_version
 
+_MAX_TEXT_BYTES = 3 * 1024
+"""A form-encoded key may have three bytes for each of the 1,024 that S3 allows; everything else is shorter."""
+
 OWN_MESSAGE = "intakeLedger"
 """The only top-level name in the pipeline's own messages."""
 
@@ -254,6 +257,8 @@ def _own(content: object, body: str) -> Change:
             _optional(content, "size", int),
             _optional(content, "createdAt", int),
         )
+        if state.kind is StateKind.OBJECT and state.version_id is None and state.etag is None:
+            raise _MalformedError("an object with neither versionId nor etag cannot be identified")
     return Change(
         bucket,
         key,
@@ -269,11 +274,22 @@ def _get[T](content: object, name: str, expected: type[T]) -> T:
     if not isinstance(content, Mapping):
         raise _MalformedError(f"expected an object with {name!r}, got {type(content).__name__}")
     value = content.get(name)
-    if not isinstance(value, expected):
+    if not isinstance(value, expected) or isinstance(value, bool):
         raise _MalformedError(
             f"{name} is {'missing' if value is None else f'{type(value).__name__}, expected {expected.__name__}'}"
         )
+    if isinstance(value, str):
+        _storable(name, value)
     return value
+
+
+def _storable(name: str, text: str) -> None:
+    try:
+        length = len(text.encode())
+    except UnicodeEncodeError as problem:
+        raise _MalformedError(f"{name} is not valid Unicode: {problem.reason}") from None
+    if length > _MAX_TEXT_BYTES:
+        raise _MalformedError(f"{name} has {length} bytes, S3 never sends more than {_MAX_TEXT_BYTES}")
 
 
 def _optional[T](content: object, name: str, expected: type[T]) -> T | None:
@@ -282,10 +298,7 @@ def _optional[T](content: object, name: str, expected: type[T]) -> T | None:
 
 def _valid_key(key: str) -> str:
     """The key, which S3 limits to 1 to 1,024 bytes of UTF-8; anything else was never a key."""
-    try:
-        length = len(key.encode())
-    except UnicodeEncodeError as problem:
-        raise _MalformedError(f"the object's key is not valid Unicode: {problem.reason}") from None
+    length = len(key.encode())
     if not 1 <= length <= 1024:
         raise _MalformedError(f"the object's key has {length} bytes, S3 allows 1 to 1,024")
     return key

@@ -4,14 +4,15 @@ One record at a time, claimed just before it is processed. A message is acknowle
 to an end in the ledger; everything else goes back to the queue, with a delay that fits the reason.
 """
 
+import math
 import os
 import random
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from urllib.parse import quote
 
 import boto3
@@ -33,9 +34,13 @@ from intake_ledger.verdicts import Policy, Verdict
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from botocore.response import StreamingBody
+
 RESERVE_SECONDS = 3.0
 """What a claim, a commit and the answer to Lambda may take on top of the processor's own time."""
 BUSY_JITTER_SECONDS = 5.0
+PATIENCE = 10
+"""A message that was received more often than this waits no longer behind fresh ones."""
 _REJUDGE_GONE = 2
 """How often a vanished version is judged anew within one delivery, before the message takes its turn in the queue."""
 
@@ -80,8 +85,7 @@ class Consumer:
     def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Process one batch; the answer names the messages that Lambda must not delete."""
         failures = []
-        # What failed before goes last: a sick message must not take the time of the healthy ones.
-        for message in sorted(event["Records"], key=lambda one: _receives(one) > 1):
+        for message in sorted(event["Records"], key=_turn):
             later = self._message(message, context)
             if later is not None:
                 failures.append({"itemIdentifier": message["messageId"]})
@@ -106,11 +110,8 @@ class Consumer:
         if isinstance(parsed, Ignored):
             self._telemetry.ignored(parsed.why)
             return None
-        if isinstance(parsed, Change) and parsed.bucket != self._settings.bucket:
-            parsed = Unparseable(
-                f"the event is about bucket {parsed.bucket!r}, this pipeline's is {self._settings.bucket!r}",
-                parsed.body,
-            )
+        if isinstance(parsed, Change) and (why := self._misdirected(parsed)):
+            parsed = Unparseable(why, parsed.body)
         if isinstance(parsed, Unparseable):
             attributes = {"reason": parsed.why, "pipeline": self._settings.pipeline}
             self._queues.dead_letter(parsed.body, attributes)
@@ -122,7 +123,17 @@ class Consumer:
             gone = self._judge(parsed, context)
             if not isinstance(gone, _Gone):
                 return gone
+            # What it reported is over: from here on it only wakes.
+            parsed = replace(parsed, vouched=False)
         return _Later(self._backoff(1))
+
+    def _misdirected(self, change: Change) -> str | None:
+        """Why this pipeline can do nothing with the change, if that is so."""
+        if change.bucket != self._settings.bucket:
+            return f"the event is about bucket {change.bucket!r}, this pipeline's is {self._settings.bucket!r}"
+        if change.state is None and change.asked_for and self._settings.ordering is Ordering.EVERY_VERSION:
+            return "the message names no version, and in EVERY_VERSION each is on its own: name one"
+        return None
 
     def _judge(self, change: Change, context: LambdaContext) -> "_Later | _Gone | None":
         lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
@@ -145,60 +156,69 @@ class Consumer:
         try:
             ending = self._attempt(claim, started)
         except Fenced as fenced:
-            ending = Outcome.FENCED, str(fenced)
-        outcome, why = ending
-        self._telemetry.ended(claim, outcome, why, took_ms=self._clock() - started)
-        if outcome is Outcome.GONE:
-            return _Gone() if self._settings.ordering is Ordering.LATEST else None
-        if outcome in (Outcome.COMMITTED, Outcome.REJECTED):
-            return None
-        return _Later(self._backoff(claim.row.attempts))
+            ending = _Ending(Outcome.FENCED, str(fenced), _Later(self._backoff(claim.row.attempts)))
+        self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=self._clock() - started)
+        return ending.then
 
-    def _attempt(self, claim: Claim, started: int) -> tuple[Outcome, str | None]:
+    def _attempt(self, claim: Claim, started: int) -> "_Ending":
         """Run the processor on the claim and write into the ledger how it ended."""
-        limit = self._settings.processing_timeout_seconds
-        change = object_change(
-            claim.change,
-            claim.state,
-            claim.row,
-            pipeline=self._settings.pipeline,
-            remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
-            open_object=lambda: cast("BinaryIO", self._bucket.open(claim.change.key, claim.state)),
-        )
+        limit, begun = self._settings.processing_timeout_seconds, False
         try:
-            with deadline(limit):
+            with deadline(limit), _Opened(self._bucket, claim) as opened:
+                change = object_change(
+                    claim.change,
+                    claim.state,
+                    claim.row,
+                    pipeline=self._settings.pipeline,
+                    remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
+                    open_object=opened.open,
+                )
+                begun = True
                 returned = self._processor(change)
             commit = commit_identity(returned)
         except Unprocessable as verdict:
             return self._reject(claim, str(verdict) or "the processor gave no reason")
         except ObjectGone as gone:
-            return self._gone(claim, str(gone))
-        except Overrun:
-            return self._fail(claim, f"the processor ran longer than its {limit} s and was interrupted")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a team's code may raise anything
+            return self._gone(claim, str(gone), begun=begun)
+        except (Exception, SystemExit, Overrun) as error:
+            if not begun:
+                # S3's trouble is not the object's fault: it costs no attempt.
+                self._ledger.release(claim)
+                raise RuntimeError(f"S3 could not open the object: {error!r}") from error
+            if isinstance(error, Overrun):
+                return self._fail(claim, f"the processor ran longer than its {limit} s and was interrupted")
             return self._fail(claim, f"{type(error).__name__}: {error}")
         self._ledger.commit(claim, commit)
-        return Outcome.COMMITTED, None
+        return _Ending(Outcome.COMMITTED)
 
-    def _gone(self, claim: Claim, why: str) -> tuple[Outcome, str]:
+    def _gone(self, claim: Claim, why: str, *, begun: bool) -> "_Ending":
+        """The claimed version is not there any more; `begun`: only the processor knows what it had done by then."""
         if self._settings.ordering is Ordering.EVERY_VERSION:
-            # A version that is deleted for good never comes back: there is nothing left to do for its row.
-            self._ledger.commit(claim, None, reason=why)
-        else:
+            # The message is about this version and about nothing else.
+            if begun or (claim.seen is not None and claim.seen.unsettled):
+                self._ledger.abandon(claim, why)
+            else:
+                self._ledger.release(claim)
+            return _Ending(Outcome.GONE, why)
+        if begun:
             self._ledger.fail(claim, why)
-        return Outcome.GONE, why
+        else:
+            self._ledger.release(claim)
+        return _Ending(Outcome.GONE, why, _Gone())
 
-    def _fail(self, claim: Claim, reason: str) -> tuple[Outcome, str]:
+    def _fail(self, claim: Claim, reason: str) -> "_Ending":
         if claim.row.attempts >= self._settings.max_attempts:
             return self._reject(claim, reason)
-        self._ledger.fail(claim, reason)
-        return Outcome.FAILED, reason
+        # Whole seconds, as SQS counts them: the message must not be back before its time.
+        delay = math.ceil(self._backoff(claim.row.attempts))
+        self._ledger.fail(claim, reason, retry_at=self._clock() + delay * 1000)
+        return _Ending(Outcome.FAILED, reason, _Later(delay))
 
-    def _reject(self, claim: Claim, reason: str) -> tuple[Outcome, str]:
+    def _reject(self, claim: Claim, reason: str) -> "_Ending":
         # The copy first: a death in between leaves two copies, never none.
         self._dead_letter(claim.change, claim.row, reason, claim.row.fence)
         self._ledger.reject(claim, reason)
-        return Outcome.REJECTED, reason
+        return _Ending(Outcome.REJECTED, reason)
 
     def _exhaust(self, change: Change, answer: Answer, seen: Row) -> _Later | None:
         after = self._ledger.exhausted_row(seen)
@@ -228,7 +248,9 @@ class Consumer:
         return left >= self._settings.processing_timeout_seconds + reserve_seconds
 
     def _until_free(self, row: Row | None) -> float:
-        rest = ((row.lease_until or 0) - self._clock()) / 1000 if row else 0.0
+        """The rest of the lease, or of the wait before the next attempt."""
+        free_at = (row.lease_until or row.retry_at or 0) if row else 0
+        rest = (free_at - self._clock()) / 1000
         return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS
 
     def _backoff(self, attempts: int) -> float:
@@ -243,8 +265,55 @@ class Consumer:
             self._telemetry.troubled("the message's visibility could not be changed", message["messageId"], error)
 
 
+class _Opened:
+    """The claimed version, opened before the processor starts: if it is gone, nothing has been begun yet."""
+
+    def __init__(self, bucket: Bucket, claim: Claim) -> None:
+        self._bucket = bucket
+        self._claim = claim
+        self._streams: list[StreamingBody] = []
+        self._unread = False
+
+    def __enter__(self) -> Self:
+        if not self._claim.state.removed:
+            self._again()
+            self._unread = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in self._streams:
+            stream.close()
+
+    def open(self) -> "BinaryIO":
+        """The stream that is open already; another one from the second call on."""
+        if not self._unread:
+            self._again()
+        self._unread = False
+        return cast("BinaryIO", self._streams[-1])
+
+    def _again(self) -> None:
+        self._streams.append(self._bucket.open(self._claim.change.key, self._claim.state))
+
+
+@dataclass(frozen=True, slots=True)
 class _Gone:
     """The claimed version vanished: judge the message again, by what S3 shows now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How an accepted claim ended, and what becomes of its message; None: it is done."""
+
+    outcome: Outcome
+    why: str | None = None
+    then: _Later | _Gone | None = None
+
+
+def _turn(message: Mapping[str, Any]) -> bool:
+    """What failed before goes last: a sick message must not take the time of the healthy ones. But what came often
+    enough goes first: it may be healthy, and only ever have found no time left.
+    """
+    return 1 < _receives(message) <= PATIENCE
 
 
 def _receives(message: Mapping[str, Any]) -> int:
@@ -253,7 +322,7 @@ def _receives(message: Mapping[str, Any]) -> int:
 
 def _rejected_fence(message: Mapping[str, Any]) -> int | None:
     value = message.get("messageAttributes", {}).get("rejected_fence", {}).get("stringValue", "")
-    return int(value) if value.isascii() and value.isdecimal() else None
+    return int(value) if len(value) < 20 and value.isascii() and value.isdecimal() else None
 
 
 @cache
@@ -262,10 +331,12 @@ def _consumer() -> Consumer:
     settings = consumer_settings(os.environ)
     # A claim whose answer was lost is recognised by its owner, so that retries are safe; a call that hangs must not
     # outlast the time that was left for it.
-    config = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 4})
+    retries: Any = {"mode": "standard", "total_max_attempts": 4}
+    config = Config(connect_timeout=2, read_timeout=5, retries=retries)
+    streaming = Config(connect_timeout=2, read_timeout=20, retries=retries)
     clock = _epoch_ms
     table = LedgerTable(boto3.client("dynamodb", config=config), settings.table)
-    bucket = Bucket(lambda: boto3.client("s3"), settings.bucket, settings.bucket_owner)
+    bucket = Bucket(lambda: boto3.client("s3", config=streaming), settings.bucket, settings.bucket_owner)
     policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes)
     options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.late_after_seconds * 1000)
     ledger = Ledger(table, bucket, options, clock=clock, new_owner=lambda: secrets.token_hex(8))

@@ -172,16 +172,14 @@ class Ledger:
             return Answer(Verdict.SETTLED, why, key, row=seen)
         return Answer(Verdict.ACCEPTED, why, key, Claim(key, change, state, row, seen), seen)
 
-    def commit(self, claim: Claim, commit: str | None = None, *, reason: str | None = None) -> None:
+    def commit(self, claim: Claim, commit: str | None = None) -> None:
         """Make the claimed state the committed one. `commit` is the downstream's name for the effect.
 
         Raises:
             Fenced: The claim is no longer this attempt's; whoever holds it now decides.
 
         """
-        after = rows.committed(
-            claim.row, commit, now=self._clock(), retention_seconds=self._options.retention_seconds, reason=reason
-        )
+        after = rows.committed(claim.row, commit, now=self._clock(), retention_seconds=self._options.retention_seconds)
         try:
             self._table.update(claim.key, claim.row, after, still_held(claim.row))
         except Refused as refused:
@@ -189,14 +187,27 @@ class Ledger:
                 return  # our own commit, repeated by the SDK after its answer was lost
             raise _fenced(claim) from None
 
-    def fail(self, claim: Claim, reason: str) -> None:
-        """Record a failure that will be tried again.
+    def abandon(self, claim: Claim, reason: str) -> None:
+        """Settle the row with nothing committed by this claim: its version is gone, and only it mattered.
 
         Raises:
             Fenced: As for `commit`.
 
         """
-        self._end(claim, rows.failed(claim.row, reason, pipeline=self._options.pipeline, now=self._clock()))
+        options = self._options
+        self._end(
+            claim, rows.abandoned(claim.row, reason, now=self._clock(), retention_seconds=options.retention_seconds)
+        )
+
+    def fail(self, claim: Claim, reason: str, *, retry_at: int | None = None) -> None:
+        """Record a failure that will be tried again, by whatever message comes after `retry_at` (epoch milliseconds).
+
+        Raises:
+            Fenced: As for `commit`.
+
+        """
+        pipeline, now = self._options.pipeline, self._clock()
+        self._end(claim, rows.failed(claim.row, reason, pipeline=pipeline, now=now, retry_at=retry_at))
 
     def reject(self, claim: Claim, reason: str) -> None:
         """Record a failure for good; the copy for the dead-letter queue was sent *before*, with `claim.row.fence`.

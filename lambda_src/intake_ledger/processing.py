@@ -9,7 +9,7 @@ from typing import BinaryIO, Literal
 from intake_ledger.changes import Change
 from intake_ledger.errors import SettingsError
 from intake_ledger.rows import Row
-from intake_ledger.states import State
+from intake_ledger.states import State, StateKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,9 @@ class ObjectChange:
 
     bucket: str
     key: str
-    kind: Literal["created", "removed"]
-    """`removed`: the key reads as not found now; there is nothing to open."""
+    kind: Literal["created", "removed", "deleted"]
+    """`removed`: the key reads as not found now. `deleted` (in EVERY_VERSION only): this one version was deleted for
+    good. In both cases there is nothing to open."""
     version_id: str | None
     """The version that was claimed (of a delete marker: the marker's). None in a bucket without versions."""
     etag: str | None
@@ -63,6 +64,13 @@ class ObjectChange:
         return self._open()
 
 
+_KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {
+    StateKind.OBJECT: "created",
+    StateKind.MARKER: "removed",
+    StateKind.ABSENT: "removed",
+    StateKind.DELETED: "deleted",
+}
+
 Processor = Callable[[ObjectChange], Commit | str | None]
 
 
@@ -81,7 +89,7 @@ def object_change(
     return ObjectChange(
         bucket=change.bucket,
         key=change.key,
-        kind="removed" if state.removed else "created",
+        kind=_KINDS[state.kind],
         version_id=state.version_id,
         etag=state.etag,
         size=state.size,
@@ -116,10 +124,13 @@ def load_processor(entrypoint: str) -> Processor:
 
     """
     module_name, _, function_name = entrypoint.partition(":")
+    if not module_name or not function_name:
+        raise SettingsError(f"the processor is {entrypoint!r}, expected module:function")
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name != module_name:
+        # Another module that the processor itself needs is missing: its own error says more.
+        if not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise SettingsError(
             f"the processor {entrypoint!r} was not found: the function's code has no module {module_name!r}"

@@ -19,9 +19,9 @@ from typing import Any
 from intake_ledger.changes import Change
 from intake_ledger.states import State, StateKind, identity_of
 
-MAX_REASON_CHARACTERS = 300
+MAX_REASON_BYTES = 256
 """A longer reason would make every later write of the row cost more than one write unit of 1 KB."""
-MAX_COMMIT_CHARACTERS = 256
+MAX_COMMIT_BYTES = 256
 _SORT_KEY_BYTES = 1024  # DynamoDB's limit of a sort key
 _DAY_SECONDS = 86_400
 
@@ -92,6 +92,8 @@ class Row:
     commit: str | None = None
     """What the processor returned."""
     reason: str | None = None
+    retry_at: int | None = None
+    """On FAILED rows: no message may try again before, or a duplicate would use the budget up twice as fast."""
     rejected_at: int | None = None
     rejected_fence: int | None = None
     reprocess_id: str | None = None
@@ -114,6 +116,11 @@ class Row:
     @property
     def settled(self) -> bool:
         return self.status is Status.PROCESSED
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether an attempt may have left something half done downstream."""
+        return self.status in (Status.PROCESSING, Status.FAILED)
 
     def has_committed(self, identity: str | None) -> bool:
         """Whether the state was committed, and nothing may have touched the downstream since."""
@@ -148,14 +155,17 @@ def from_attributes(found: Mapping[str, Any]) -> Row | None:
 
 
 def cut(text: str | None, limit: int) -> str | None:
-    """The text, shortened to `limit` characters."""
-    return text if text is None or len(text) <= limit else text[: limit - 1] + "…"
+    """The text, shortened to `limit` bytes of UTF-8."""
+    if text is None or len(encoded := text.encode("utf-8", "replace")) <= limit:
+        return text
+    ellipsis = "…"
+    return encoded[: limit - len(ellipsis.encode())].decode("utf-8", "ignore") + ellipsis
 
 
 def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: int, lease_until: int) -> Row:
     """The row while an attempt works on `state`; `seen` is the row that was judged."""
     again = seen is not None and seen.identity == state.identity
-    retry = again and seen is not None and seen.status in (Status.PROCESSING, Status.FAILED)
+    retry = again and seen is not None and seen.unsettled
     resumed = again and seen is not None and seen.status is Status.REJECTED
     base = seen or Row(Status.PROCESSING, fence=now - 1)
     reprocess_ids = [one for one in (change.reprocess_id, base.reprocess_id if again else None) if one]
@@ -175,6 +185,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         lease_until=lease_until,
         owner=owner,
         reason=base.reason if retry or resumed else None,
+        retry_at=None,
         rejected_at=base.rejected_at if retry or resumed else None,
         rejected_fence=base.rejected_fence if retry or resumed else None,
         reprocess_id=max(reprocess_ids, default=None),
@@ -185,7 +196,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
     )
 
 
-def committed(row: Row, commit: str | None, *, now: int, retention_seconds: int, reason: str | None = None) -> Row:
+def committed(row: Row, commit: str | None, *, now: int, retention_seconds: int) -> Row:
     """The claimed row after its commit: settled, and due to expire a day after the retention."""
     reprocess_ids = [one for one in (row.reprocess_id, row.reprocessed_id) if one]
     return replace(
@@ -196,8 +207,8 @@ def committed(row: Row, commit: str | None, *, now: int, retention_seconds: int,
         committed_version=row.identity,
         committed_sequencer=row.sequencer,
         committed_fence=row.fence,
-        commit=cut(commit, MAX_COMMIT_CHARACTERS),
-        reason=cut(reason, MAX_REASON_CHARACTERS),
+        commit=cut(commit, MAX_COMMIT_BYTES),
+        reason=None,
         rejected_at=None,
         rejected_fence=None,
         reprocess_id=None,
@@ -208,20 +219,32 @@ def committed(row: Row, commit: str | None, *, now: int, retention_seconds: int,
     )
 
 
+def abandoned(row: Row, reason: str, *, now: int, retention_seconds: int) -> Row:
+    """The claimed row when its version is gone for good: settled, but what was committed stays what it was."""
+    return replace(
+        committed(row, row.commit, now=now, retention_seconds=retention_seconds),
+        committed_version=row.committed_version,
+        committed_sequencer=row.committed_sequencer,
+        committed_fence=row.committed_fence,
+        reason=cut(reason, MAX_REASON_BYTES),
+    )
+
+
 def settled(seen: Row | None, change: Change, state: State, *, now: int, retention_seconds: int) -> Row:
     """The row after a removal that no processor has to hear of: claimed and committed in one step."""
     row = claimed(seen, change, state, owner="", now=now, lease_until=now)
     return replace(committed(row, None, now=now, retention_seconds=retention_seconds), attempts=0)
 
 
-def failed(row: Row, reason: str, *, pipeline: str, now: int) -> Row:
-    """The claimed row after a failure that will be tried again."""
+def failed(row: Row, reason: str, *, pipeline: str, now: int, retry_at: int | None = None) -> Row:
+    """The claimed row after a failure that will be tried again, not before `retry_at` (epoch milliseconds)."""
     return replace(
         row,
         status=Status.FAILED,
         lease_until=None,
         owner=None,
-        reason=cut(reason, MAX_REASON_CHARACTERS),
+        reason=cut(reason, MAX_REASON_BYTES),
+        retry_at=retry_at,
         updated_at=now,
         attention=pipeline,
     )

@@ -137,8 +137,15 @@ class _Reader:
     def filters(self, name: str) -> tuple[KeyFilter, ...]:
         value = self.text(name, "[]")
         try:
-            return tuple(KeyFilter(**one) for one in json.loads(value))
-        except (TypeError, ValueError) as problem:
+            return tuple(_key_filter(one) for one in json.loads(value))
+        except (AttributeError, TypeError, ValueError) as problem:
             raise SettingsError(
                 f"{name} is {value!r}, expected a JSON list of prefixes and suffixes: {problem}"
             ) from None
+
+
+def _key_filter(content: dict[str, object]) -> KeyFilter:
+    texts = {name: text for name, text in content.items() if isinstance(text, str)}
+    if texts != content:
+        raise TypeError(f"{content} has something else than texts")
+    return KeyFilter(**texts)

@@ -86,7 +86,10 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
     if row is not None and row.identity == state.identity:
         if row.status is Status.REJECTED and not _asks_for_a_round(change, row):
             return Ruling(Verdict.REJECTED, "this state was rejected, and nobody asked for another round")
-        if row.status in (Status.PROCESSING, Status.FAILED) and row.attempts >= policy.max_attempts:
+        if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for:
+            return Ruling(Verdict.BUSY, "this state failed, and its next attempt is not due yet")
+        untold = state.removed and not policy.deletes
+        if row.unsettled and row.attempts >= policy.max_attempts and not untold:
             return Ruling(Verdict.EXHAUSTED, f"the last of {policy.max_attempts} attempts did not come back")
     return _bring_about(state, policy, "this is the current state and it is not committed")
 
@@ -96,10 +99,12 @@ def _bring_about(state: State, policy: Policy, why: str) -> Ruling:
 
 
 def _asks_for_a_round(change: Change, row: Row) -> bool:
-    """Only a reprocess, or the very copy that this rejection sent to the dead-letter queue: not a late duplicate."""
-    return change.reprocess_id is not None or (
-        change.rejected_fence is not None and change.rejected_fence == row.rejected_fence
-    )
+    """Only a reprocess that has not had its round yet, or the very copy that this rejection sent to the dead-letter
+    queue: not a duplicate that comes late.
+    """
+    if change.rejected_fence is not None and change.rejected_fence == row.rejected_fence:
+        return True
+    return change.reprocess_id is not None and change.reprocess_id > (row.reprocess_id or "")
 
 
 def _forgotten(state: State, now: int, policy: Policy) -> bool:

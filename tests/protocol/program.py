@@ -5,6 +5,7 @@ so far alone. A worker is therefore run from its start with a recorded history; 
 not answer it stops. The explorer then chooses what happens first, and what that call is answered.
 """
 
+import io
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from intake_ledger.audit import Audit, Listing
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.consumer import Consumer
-from intake_ledger.errors import ObjectGone, Unprocessable
+from intake_ledger.errors import Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.processing import ObjectChange
 from intake_ledger.queues import Queues
@@ -165,6 +166,11 @@ class _S3:
     def get_paginator(self, operation: str) -> _Pages:
         return _Pages(self._port, "s3", operation)
 
+    def get_object(self, **arguments: Any) -> dict[str, Any]:
+        if self._port.call("s3", "get_object", arguments).kind == "gone":
+            raise ClientError({"Error": {"Code": "NoSuchVersion"}}, "GetObject")
+        return {"Body": io.BytesIO()}
+
     def head_object(self, **arguments: Any) -> dict[str, Any]:
         answer = self._port.call("s3", "head_object", arguments)
         if answer.kind in ("absent", "marker", "is marker"):
@@ -239,8 +245,6 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
         told = {"kind": change.kind, "fence": change.fence, "attempt": change.attempt, "version": change.version_id}
         told |= {"etag": change.etag, "idempotency_key": change.idempotency_key}
         outcome = port.call("processor", "process", told).kind
-        if outcome == "gone":
-            raise ObjectGone("gone")
         if outcome == "unprocessable":
             raise Unprocessable("unprocessable")
         if outcome == "fails":
