@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def main() -> int:
 
     from cdk_intake_ledger.testing import LocalAwsError  # noqa: PLC0415 - not needed to find out that a path is wrong
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being told to stop is no different from Ctrl-C
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     try:
         right = run(Options(sources, arguments.output, arguments.seed, arguments.short))
