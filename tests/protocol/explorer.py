@@ -184,17 +184,35 @@ class Explorer:
         yield from self._time(w)
         for slot, worker in enumerate(w.workers):
             if worker is None:
-                yield from self._receives(w, slot)
+                for label, received in self._receives(w, slot):
+                    yield from self._first_step(label, received, slot)
                 if slot + 1 < len(w.workers) and w.workers[slot + 1] is None:
                     break  # idle workers are all alike
             else:
-                yield from self._worker_steps(w, slot, worker)
+                for label, following in self._worker_steps(w, slot, worker):
+                    yield from self._finished(label, following, slot)
         if w.audit is not None:
             yield from self._audit_steps(w, w.audit)
         elif w.audits and w.done:
             yield "an audit starts", w._replace(audit=(w.tick, ()), audits=w.audits - 1)
         if self._quiet(w) and not self.scenario.no_audit and w.audit is None:
             yield "the audit runs at rest", self._audit_at_rest(w)
+
+    def _first_step(self, label: str, received: World, slot: int) -> Iterator[tuple[str, World]]:
+        """Receiving a message and the first call are one step: nobody else can tell what lies between."""
+        worker = received.workers[slot]
+        assert worker is not None
+        for said, following in self._worker_steps(received, slot, worker, begun=False):
+            yield from self._finished(f"{label}; {said}", following, slot)
+
+    def _finished(self, label: str, w: World, slot: int) -> Iterator[tuple[str, World]]:
+        """A worker that has nothing left to call answers at once: waiting would only keep its message from others."""
+        worker = w.workers[slot]
+        if w.bad or worker is None or not isinstance(outcome := self._outcome(slot, worker), Finished):
+            yield label, w
+            return
+        for said, following in self._finish(w, slot, worker, outcome):
+            yield f"{label}; {said}", following
 
     def _losses(self, w: World) -> Iterator[tuple[str, World]]:
         for number in range(1, w.done + 1):
@@ -252,13 +270,11 @@ class Explorer:
 
     # What a worker may do
 
-    def _worker_steps(self, w: World, slot: int, k: Worker) -> Iterator[tuple[str, World]]:
+    def _worker_steps(self, w: World, slot: int, k: Worker, *, begun: bool = True) -> Iterator[tuple[str, World]]:
         name = f"w{slot}"
         outcome = self._outcome(slot, k)
-        if isinstance(outcome, Finished):
-            yield from self._finish(w, slot, k, outcome)
-            return
-        if w.crashes:
+        assert isinstance(outcome, Request)
+        if w.crashes and begun:
             yield f"{name} dies before {_said(outcome)}", self._die(w, slot, k)
         if not k.zombie and w.pauses and (held := self._held(w, slot)) is not None:
             lapsed, redelivered = self._lapse(w.items, held), _sent(w.queue, k.message)
