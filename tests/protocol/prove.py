@@ -1,6 +1,7 @@
 """The whole proof: `python -m tests.protocol.prove`, or `make prove`.
 
 --scenario NAME ...   explore these only
+--trace               replay the measured bucket only
 --mutants [TEXT]      seed the defects only, those whose name has the text
 --short               the short scenarios, as `make test` does
 """
@@ -19,6 +20,7 @@ import intake_ledger
 from tests.protocol.explorer import Explorer, Result
 from tests.protocol.mutants import MUTANTS, Mutant
 from tests.protocol.scenarios import FULL, SHORT
+from tests.protocol.simulation import Measured, Misfortune, Simulation
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,17 +84,40 @@ def seed_all(mutants: list[Mutant]) -> bool:
     return found == len(mutants)
 
 
+def replay() -> bool:
+    """The measured bucket at its full size, in virtual time, with what it became counted."""
+    started = time.monotonic()
+    simulation = Simulation(Measured(), Misfortune())
+    tally = simulation.run()
+    print(
+        f"{tally.notifications:,} notifications of {simulation.measured.keys:,} keys and their overwrites in "
+        f"{simulation.measured.hours:.0f} hours of virtual time ({time.monotonic() - started:.0f} s): {tally.lost:,} "
+        f"notifications lost, {tally.deaths:,} workers died, {tally.redelivered:,} messages came again"
+    )
+    for name, counts in (("verdicts", tally.verdicts), ("outcomes", tally.outcomes), ("requests", tally.requests)):
+        print(f"  {name}: " + ", ".join(f"{what} {count:,}" for what, count in counts.most_common()))
+    print(f"  the audit compared {tally.audited:,} keys and resubmitted {tally.resubmitted:,}")
+    for wrong in tally.wrong[:20]:
+        print(f"  WRONG: {wrong}")
+    print(f"  {len(tally.wrong)} lost, repeated, stale or dead-lettered")
+    return not tally.wrong
+
+
 def main() -> int:
     """The command line; the exit code is 1 when anything is not as it must be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenario", nargs="+", choices=FULL, metavar="NAME")
     parser.add_argument("--mutants", nargs="?", const="", metavar="TEXT")
+    parser.add_argument("--trace", action="store_true")
     parser.add_argument("--short", action="store_true")
     asked = parser.parse_args()
+    everything = not (asked.scenario or asked.short or asked.trace or asked.mutants is not None)
     good = True
-    if asked.mutants is None:
+    if everything or asked.scenario or asked.short:
         good = explore_all(asked.scenario or list(SHORT if asked.short else FULL))
-    if not asked.scenario and not asked.short:
+    if everything or asked.trace:
+        good = replay() and good
+    if everything or asked.mutants is not None:
         good = seed_all([one for one in MUTANTS if (asked.mutants or "") in one.name]) and good
     return 0 if good else 1
 

@@ -1,0 +1,34 @@
+"""The short form of the replay: one production bucket's measured reality, scaled down; `make prove` runs it whole."""
+
+import pytest
+
+from tests.protocol.simulation import Measured, Misfortune, Simulation
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def run(request: pytest.FixtureRequest) -> Simulation:
+    """Four hours of 3,000 keys, the measured extremes among the gaps, and far more misfortune than anybody has."""
+    measured = Measured(keys=3_000, twice=30, thrice=3, hours=4)
+    misfortune = Misfortune(overwritten=0.05, removed=0.01, lost=0.01, deaths=0.002)
+    simulation = Simulation(measured, misfortune, seed=request.param)
+    simulation.run()
+    return simulation
+
+
+def test_nothing_is_lost_repeated_or_stale(run: Simulation) -> None:
+    """F19, F23, F31, F32: every key ends as S3 holds it; nothing runs twice but what died half-way."""
+    assert run.tally.wrong == []
+
+
+def test_the_misfortune_was_real(run: Simulation) -> None:
+    """The run means something: messages were lost and found, workers died, the outage failed calls."""
+    assert run.tally.lost > 5
+    assert run.tally.resubmitted >= run.tally.lost // 2
+    assert run.tally.deaths > 5
+    assert run.tally.outcomes["Failed"] > 100
+    assert run.tally.verdicts["DUPLICATE"] >= 30
+
+
+def test_f23_an_hour_of_outage_dead_letters_nobody(run: Simulation) -> None:
+    """Twelve attempts with growing waits outlast the hour, duplicates or not."""
+    assert run.tally.dead_lettered == 0
