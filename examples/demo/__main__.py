@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 # The demo's own process only reads the library's helpers; this is no place for a banner about Node's age.
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24")
-os.environ.setdefault("JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION", "20,22,24")
+os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20,22,24"
+os.environ["JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION"] = "20,22,24"
 
 from examples.demo.material import MaterialError, botocore_models, files_below
 

@@ -17,6 +17,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
+from examples.demo.world import SETTLE_SECONDS
 
 from cdk_intake_ledger import AuditOptions, Processor, RetryOptions
 
@@ -37,7 +38,7 @@ class DemoStack(CatalogueStack):
             processing_timeout=cdk.Duration.seconds(2),
             clock_skew=cdk.Duration.seconds(3),
             retry=RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
-            audit=AuditOptions(settle_time=cdk.Duration.seconds(2)),
+            audit=AuditOptions(settle_time=cdk.Duration.seconds(SETTLE_SECONDS)),
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
         self._effects.grant(self.models, "dynamodb:PutItem")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from examples.demo.wire import Wire
 
 WIDTH = 1180
-LEFT, RIGHT = 150, 20
+LEFT, RIGHT = 150, 36
 LONGEST_GAP = 2_500
 """Milliseconds; a longer time in which nothing happens is drawn as short as this, with a mark."""
 BAND, LANE, DOT = 30, 22, 9

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.testing import LocalAws
 
 SIDES = ("ledger", "naive")
+SETTLE_SECONDS = 2
+"""For how long the audit leaves alone what is fresh."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ the ``with`` block or the whole process ends, however it ends. MiniStack is a de
 Where it is not AWS: IAM, key and queue policies are not enforced; metrics in logs (EMF) do not become metrics, hence
 :meth:`LocalAws.metrics`; CloudFormation leaves TTL off, hence :meth:`LocalAws.deploy` switches it on afterwards;
 EventBridge's S3 events lack the version id; handlers run in this Python interpreter, with its installed packages
-behind the layer's; a worker is ended after any exception; and now and then a message is lost that was sent at the very
-moment at which the poller of an event source deleted others (two of MiniStack's threads, one list).
+behind the layer's; a worker process is ended after any exception that its handler lets through.
 """
 
 from __future__ import annotations
