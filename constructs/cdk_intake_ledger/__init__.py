@@ -7,15 +7,20 @@
     invoices.grant_put(partner_role)
 
 What is named here is what this library promises to keep; everything else is its own business. The processor's side is
-the package `intake_ledger`, which knows nothing of the CDK.
+the package `intake_ledger`, which knows nothing of the CDK. `cdk_intake_ledger.testing` helps to test both.
 """
 
-from cdk_intake_ledger.errors import IntakeConfigurationError
-from cdk_intake_ledger.ledger import IntakeLedger
-from cdk_intake_ledger.options import AuditOptions, Ordering, RetryOptions
-from cdk_intake_ledger.pipeline import IntakePipeline
-from cdk_intake_ledger.processor import Processor
-from cdk_intake_ledger.queue import IntakeQueue
+from typing import TYPE_CHECKING
+
+from cdk_intake_ledger._lazy import lazily
+
+if TYPE_CHECKING:
+    from cdk_intake_ledger.errors import IntakeConfigurationError
+    from cdk_intake_ledger.ledger import IntakeLedger
+    from cdk_intake_ledger.options import AuditOptions, Ordering, RetryOptions
+    from cdk_intake_ledger.pipeline import IntakePipeline
+    from cdk_intake_ledger.processor import Processor
+    from cdk_intake_ledger.queue import IntakeQueue
 
 __all__ = [
     "AuditOptions",
@@ -27,3 +32,19 @@ __all__ = [
     "Processor",
     "RetryOptions",
 ]
+
+# mypy would take a module with a `__getattr__` to have any name whatever.
+if not TYPE_CHECKING:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "AuditOptions": "cdk_intake_ledger.options",
+            "IntakeConfigurationError": "cdk_intake_ledger.errors",
+            "IntakeLedger": "cdk_intake_ledger.ledger",
+            "IntakePipeline": "cdk_intake_ledger.pipeline",
+            "IntakeQueue": "cdk_intake_ledger.queue",
+            "Ordering": "cdk_intake_ledger.options",
+            "Processor": "cdk_intake_ledger.processor",
+            "RetryOptions": "cdk_intake_ledger.options",
+        },
+    )

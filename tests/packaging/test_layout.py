@@ -6,6 +6,10 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
+import cdk_intake_ledger
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -60,3 +64,22 @@ def test_both_packages_are_typed() -> None:
         assert spec
         assert spec.origin
         assert Path(spec.origin).with_name("py.typed").is_file()
+
+
+def test_testing_a_processor_starts_no_node() -> None:
+    """The CDK takes seconds to import, and a Node.js process with it: only who synthesises has to wait for that."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, cdk_intake_ledger.testing as t; t.LocalAws; print('jsii' in sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_the_public_names_are_the_ones_that_are_promised() -> None:
+    """They are looked up when they are first used: each has to be there."""
+    for name in cdk_intake_ledger.__all__:
+        assert getattr(cdk_intake_ledger, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'IntakePipe'"):
+        _ = cdk_intake_ledger.IntakePipe  # type: ignore[attr-defined] # that is what is tested

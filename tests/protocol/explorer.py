@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from cdk_intake_ledger.testing.memory_dynamodb import Key, MemoryDynamoDB
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.states import State, StateKind
 from tests.protocol import program
-from tests.protocol.memory_dynamodb import Key, MemoryDynamoDB
 from tests.protocol.program import BUCKET, KEY, Config, Finished, Frozen, Message, Request, freeze, thaw
 from tests.protocol.s3_script import Script, Shown
 

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from botocore.exceptions import ClientError
 
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.audit import Audit, Listing
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
@@ -34,7 +35,6 @@ from intake_ledger.settings import AuditSettings, ConsumerSettings
 from intake_ledger.table import LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy
-from tests.protocol.memory_dynamodb import MemoryDynamoDB
 
 HOUR, DAY = 3_600_000, 86_400_000
 START = 1_800_000_000_000

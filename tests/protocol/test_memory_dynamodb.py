@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from moto import mock_aws
 
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.table import LedgerTable
 from tests.protocol.equivalence import KEYS, TABLE, Step, answer, steps
-from tests.protocol.memory_dynamodb import MemoryDynamoDB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

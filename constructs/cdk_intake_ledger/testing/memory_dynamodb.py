@@ -1,7 +1,7 @@
 """DynamoDB's conditional semantics in memory: the part that the ledger uses, with its own expressions evaluated.
 
-`test_memory_dynamodb.py` holds it against moto and against the local AWS with the same random requests, so that a proof
-on this store does not rest on a wrong idea of DynamoDB. A request that it does not know raises NotImplementedError.
+It is held against moto and against a local AWS with the same random requests, so that a proof on this store does not
+rest on a wrong idea of DynamoDB. A request that it does not know raises NotImplementedError.
 """
 
 import re
@@ -151,7 +151,7 @@ def _one(tokens: list[str]) -> tuple[_Test, list[str]]:
         return lambda i, n, v: not negated(i, n, v), rest
     if head.startswith("attribute_"):
         name, wanted = rest[1], head == "attribute_exists"
-        return lambda i, n, v: (n[name] in i) is wanted, rest[3:]
+        return lambda i, n, _: (n[name] in i) is wanted, rest[3:]
     operator, value = rest[0], rest[1]
     return lambda i, n, v: _compare(i.get(n[head]), operator, v[value]), rest[2:]
 
