@@ -1,11 +1,12 @@
 """What a processor is given, what it may return, and how it is found."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
+from intake_ledger import reading
 from intake_ledger.changes import Change
 from intake_ledger.errors import SettingsError
 from intake_ledger.rows import Row
@@ -62,6 +63,55 @@ class ObjectChange:
 
         """
         return self._open()
+
+    def lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[str]:
+        """The object's lines without their ends, as they stream in; gzip is unpacked, whatever the key is called.
+
+        Args:
+            encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
+            max_line: characters that a line may have; 16 Mi when omitted.
+
+        Raises:
+            ObjectGone: As for `open`.
+            Unprocessable: The content is malformed, and stays so; the text names the line. Let it propagate.
+
+        """
+        return reading.lines(self.open(), encoding=encoding, max_line=max_line)
+
+    def csv_rows(
+        self,
+        *,
+        encoding: str = reading.UTF_8,
+        delimiter: str = ",",
+        fieldnames: Sequence[str] | None = None,
+        max_line: int = reading.MAX_LINE,
+    ) -> Iterator[dict[str, str]]:
+        """The rows of a CSV by column name, as they stream in. For other dialects, give `lines()` to `csv.reader`.
+
+        Args:
+            encoding: as for `lines`.
+            delimiter: between fields; a comma when omitted.
+            fieldnames: the columns of a file without a header; its first row names them when omitted.
+            max_line: as for `lines`.
+
+        Raises:
+            ObjectGone: As for `open`.
+            Unprocessable: As for `lines`; also a row that does not have a field for each column.
+
+        """
+        return reading.csv_rows(
+            self.open(), encoding=encoding, delimiter=delimiter, fieldnames=fieldnames, max_line=max_line
+        )
+
+    def json_lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[Any]:
+        """The JSON value on each line, as they stream in. The arguments are those of `lines`.
+
+        Raises:
+            ObjectGone: As for `open`.
+            Unprocessable: As for `lines`; also a line that is not JSON.
+
+        """
+        return reading.json_lines(self.open(), encoding=encoding, max_line=max_line)
 
 
 _KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {

@@ -1,0 +1,264 @@
+"""Lines, CSV and JSON lines are read as they stream in, and what is malformed says where."""
+
+import bz2
+import csv
+import gzip
+import io
+import tracemalloc
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, cast
+
+import pytest
+from botocore.exceptions import IncompleteReadError
+from botocore.response import StreamingBody
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intake_ledger import ObjectChange, Unprocessable, rows
+from intake_ledger.processing import object_change
+from intake_ledger.reading import csv_rows, json_lines, lines
+from intake_ledger.states import State, StateKind
+from tests.unit.support import LEASE, PIPELINE, START, created
+
+
+def stream(content: bytes) -> BinaryIO:
+    """As S3's client hands it out."""
+    return cast("BinaryIO", StreamingBody(io.BytesIO(content), len(content)))
+
+
+class Generated:
+    """A stream of any length that is never in memory as a whole."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._left = b""
+        self.given = 0
+
+    def read(self, amount: int) -> bytes:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return b""
+            self._left = piece
+        data, self._left = self._left[:amount], self._left[amount:]
+        self.given += len(data)
+        return data
+
+
+def generated(pieces: Iterable[bytes]) -> BinaryIO:
+    return cast("BinaryIO", Generated(pieces))
+
+
+def why(read: Iterator[Any]) -> str:
+    """The reason that the content is refused with, after whatever was read before."""
+    with pytest.raises(Unprocessable) as refused:
+        list(read)
+    return str(refused.value)
+
+
+class TestLines:
+    """`change.lines()`."""
+
+    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("last", [True, False])
+    def test_every_kind_of_line_end(self, end: str, last: bool) -> None:
+        """The ends are left out, and the last line needs none."""
+        content = end.join(["ä", "", "b "]) + (end if last else "")
+        assert list(lines(stream(content.encode()))) == ["ä", "", "b "]
+
+    def test_an_empty_object_has_no_lines(self) -> None:
+        """Neither has an empty gzip."""
+        assert list(lines(stream(b""))) == []
+        assert list(lines(stream(gzip.compress(b"")))) == []
+
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1", "cp1252", "utf-8"])
+    def test_other_encodings(self, encoding: str) -> None:
+        """By their Python names."""
+        assert list(lines(stream("ä\r\nö".encode(encoding)), encoding=encoding)) == ["ä", "ö"]
+
+    def test_a_byte_order_mark_is_no_text(self) -> None:
+        """Spreadsheets write one; the first column would be called something else."""
+        assert list(lines(stream("\ufeffa\nb".encode()))) == ["a", "b"]
+
+    def test_an_unknown_encoding_is_the_teams_mistake(self) -> None:
+        """It is no fault of the object: nothing is rejected for it."""
+        with pytest.raises(LookupError):
+            list(lines(stream(b"a"), encoding="utf-99"))
+
+    @given(content=st.text(st.sampled_from("aä😀\n\r"), max_size=60), size=st.integers(1, 5), packed=st.booleans())
+    def test_wherever_the_stream_is_cut(self, content: str, size: int, packed: bool) -> None:
+        """Pieces of any size give the same lines, gzipped or not."""
+        data = gzip.compress(content.encode()) if packed else content.encode()
+        pieces = (data[at : at + size] for at in range(0, len(data), size))
+        expected = [line.rstrip("\r\n") for line in io.StringIO(content, newline="")]
+        assert list(lines(generated(pieces))) == expected
+
+    def test_bytes_that_are_not_the_encoding(self) -> None:
+        """The line is the right one, however far into the object it is."""
+        good = "".join(f"line {number} ä\n" for number in range(1, 3001)).encode()
+        assert why(lines(stream(good + b"a\xff\n"))) == "line 3001 is not utf-8: invalid start byte"
+        assert why(lines(stream(b"a\n\nb" + "ä".encode()[:1]))) == "line 3 is not utf-8: unexpected end of data"
+        assert why(lines(stream(b"a\r\nb\r\n\xff\r\n"))).startswith("line 3 ")
+
+    def test_a_line_without_end(self) -> None:
+        """It is refused after the limit, not read into memory."""
+        endless = Generated(b"x" * 1000 for _ in range(10**4))
+        assert why(lines(cast("BinaryIO", endless), max_line=5_000)) == "line 1 is longer than 5000 characters"
+        assert endless.given < 200_000
+        assert [len(one) for one in lines(stream(b"x" * 10 + b"\r\nyy"), max_line=10)] == [10, 2]
+        assert why(lines(stream(b"a\n" + b"x" * 11 + b"\n"), max_line=10)) == "line 2 is longer than 10 characters"
+
+
+class TestGzip:
+    """What is packed is seen by its content."""
+
+    def test_several_members(self) -> None:
+        """As log writers append them."""
+        assert list(lines(stream(gzip.compress(b"a\nb") + gzip.compress(b"c\n")))) == ["a", "bc"]
+
+    def test_a_truncated_upload(self) -> None:
+        """The lines before it were handed out; the whole is still refused."""
+        packed = gzip.compress("".join(f"{number}\n" for number in range(50_000)).encode())
+        assert "gzip stream is damaged at or after line " in why(lines(stream(packed[:-20])))
+
+    def test_a_damaged_one(self) -> None:
+        """A flipped bit, or something else behind it."""
+        packed = bytearray(gzip.compress(b"a\nb\n" * 100))
+        packed[-5] ^= 1
+        assert "damaged" in why(lines(stream(bytes(packed))))
+        assert "damaged" in why(lines(stream(gzip.compress(b"a\n") + b"rubbish")))
+
+    def test_other_compression_is_not_text(self) -> None:
+        """It is refused at the first line, not handed on as text."""
+        assert why(lines(stream(bz2.compress(b"a" * 1000)))).startswith("line 1 is not utf-8")
+
+    def test_a_broken_connection_is_not_the_objects_fault(self) -> None:
+        """Half of a gzip looks like a truncated one: the network's own error comes first, and is retried."""
+        packed = gzip.compress(bytes(range(256)) * 100)
+        broken = cast("BinaryIO", StreamingBody(io.BytesIO(packed[:-30]), len(packed)))
+        with pytest.raises(IncompleteReadError):
+            list(lines(broken, encoding="latin-1"))
+
+
+class TestCsv:
+    """`change.csv_rows()`."""
+
+    def test_rows_by_column(self) -> None:
+        """Quoted fields may hold delimiters, quotes and line ends; empty lines are nothing."""
+        content = 'id,text\r\n1,"a ""b"", c\r\nd"\r\n\r\n2,\r\n'
+        assert list(csv_rows(stream(content.encode()))) == [
+            {"id": "1", "text": 'a "b", c\r\nd'},
+            {"id": "2", "text": ""},
+        ]
+
+    def test_without_a_header_and_with_another_delimiter(self) -> None:
+        """The columns are told."""
+        read = csv_rows(stream(b"1;a\n2;b"), delimiter=";", fieldnames=("id", "text"))
+        assert list(read) == [{"id": "1", "text": "a"}, {"id": "2", "text": "b"}]
+
+    def test_nothing_but_a_header(self) -> None:
+        """Is a file without rows, as an empty one is."""
+        assert list(csv_rows(stream(b"id,text\n"))) == []
+        assert list(csv_rows(stream(b""))) == []
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            ('a,b\n1,"x\ny"\n1,2,3\n', "the row at line 4 has 3 fields, and there are 2 columns"),
+            ("a,b\n1,2\n\n1\n", "the row at line 4 has 1 fields, and there are 2 columns"),
+            ("\na,b,a\n", "line 2 is the header, and names a column twice"),
+            ('a,b\n1,2\n1,"x\ny\n', "the row at line 3 is not CSV: unexpected end of data"),
+            ('a,b\n1,"x"y\n', "the row at line 2 is not CSV: ',' expected after '\"'"),
+        ],
+    )
+    def test_malformed_rows_name_their_line(self, content: str, reason: str) -> None:
+        """A row that has lost a field must not shift what follows into other columns."""
+        assert why(csv_rows(stream(content.encode()))) == reason
+
+    def test_a_quotation_that_never_ends(self) -> None:
+        """It does not read the rest of the file into one field."""
+        endless = Generated([b'a,b\n1,"', *(b"text\n" for _ in range(10**6))])
+        assert "line 2 is not CSV: field larger than" in why(csv_rows(cast("BinaryIO", endless)))
+        assert endless.given < 4 * csv.field_size_limit()
+
+
+class TestJsonLines:
+    """`change.json_lines()`."""
+
+    def test_a_value_per_line(self) -> None:
+        """Empty lines are nothing; values need not be objects."""
+        assert list(json_lines(stream('{"a": "ä"}\r\n\n  \n[1, null]\n2'.encode()))) == [{"a": "ä"}, [1, None], 2]
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            ('{}\n\n{"a": tru}\n', "line 3 is not JSON: Expecting value at column 7"),
+            ("{} {}\n", "line 1 is not JSON: Extra data at column 4"),
+            ('{"a":\n1}\n', "line 1 is not JSON: Expecting value at column 1"),
+            ("1" * 5000, "line 1 is not JSON that can be read"),
+            ("[" * 200_000, "line 1 is not JSON that can be read"),
+        ],
+    )
+    def test_a_malformed_line_is_named(self, content: str, reason: str) -> None:
+        """And nothing of its content: reasons are logged."""
+        assert why(json_lines(stream(content.encode()))).startswith(reason)
+
+
+class TestMemory:
+    """It does not grow with the object."""
+
+    MOST = 4 * 1024 * 1024
+
+    def peak(self, read: Iterator[Any], count: int) -> int:
+        """Bytes that reading took at most, in Python's own allocations."""
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in read) == count
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def test_a_large_object(self) -> None:
+        """16 MB of each kind."""
+        text, count = b"x" * 999 + b"\n", 16_000
+        assert self.peak(lines(generated(text for _ in range(count))), count) < self.MOST
+        record = b'{"value": "' + b"x" * 985 + b'"}\n'
+        assert self.peak(json_lines(generated(record for _ in range(count))), count) < self.MOST
+        row = b"x" * 499 + b"," + b"y" * 499 + b"\n"
+        columns = ("one", "two")
+        assert self.peak(csv_rows(generated(row for _ in range(count)), fieldnames=columns), count) < self.MOST
+
+    def test_a_small_object_that_unpacks_to_a_large_one(self) -> None:
+        """64 MB out of 64 kB: never unpacked further than it is read."""
+        packed = gzip.compress((b"x" * 999 + b"\n") * 64_000)
+        assert len(packed) < 200_000
+        assert self.peak(lines(stream(packed)), 64_000) < self.MOST
+
+
+class TestOnTheChange:
+    """The same as methods of what the processor is given."""
+
+    def change(self, content: bytes) -> ObjectChange:
+        state = State(StateKind.OBJECT, "1", "e1", len(content), START)
+        row = rows.claimed(None, created(state), state, owner="me", now=START, lease_until=START + LEASE)
+        return object_change(
+            created(state),
+            state,
+            row,
+            pipeline=PIPELINE,
+            remaining_seconds=lambda: 1.0,
+            open_object=lambda: stream(content),
+        )
+
+    def test_every_option_is_handed_on(self) -> None:
+        """Each method reads the claimed version."""
+        text = "a;b\n1;ä\n"
+        assert list(self.change(text.encode("latin-1")).lines(encoding="latin-1")) == ["a;b", "1;ä"]
+        assert list(self.change(text.encode("utf-16")).csv_rows(encoding="utf-16", delimiter=";")) == [
+            {"a": "1", "b": "ä"}
+        ]
+        assert list(self.change(b"1,2").csv_rows(fieldnames=["x", "y"])) == [{"x": "1", "y": "2"}]
+        assert list(self.change('{"a": "ä"}'.encode("cp1252")).json_lines(encoding="cp1252")) == [{"a": "ä"}]
+        change = self.change(b"123456")
+        for read in (change.lines(max_line=5), change.csv_rows(max_line=5), change.json_lines(max_line=5)):
+            assert why(iter(read)) == "line 1 is longer than 5 characters"
