@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # jsii warns on every start that Node 20 has reached its end of life; the CDK still supports it.
-export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 1
-export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 1
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
+export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 .PHONY: help setup demo test lint types unit prove format lock clean

@@ -67,6 +67,7 @@ class IntakeConsumer(Construct):
                 "dynamodb:BatchGetItem",
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
+                "dynamodb:PartiQLInsert",
                 "dynamodb:PutItem",
                 "dynamodb:UpdateItem",
             ],

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from intake_ledger.changes import Change, Ignored, Parsed, Unparseable, parse_me
 from intake_ledger.deadlines import Overrun, deadline
 from intake_ledger.errors import Fenced, ObjectGone, Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.pace import Pace
 from intake_ledger.processing import Processor, commit_identity, load_processor, object_change
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
@@ -72,6 +74,7 @@ class Consumer:
         telemetry: Telemetry,
         clock: Callable[[], int],
         jitter: Callable[[], float],
+        pace: Pace | None = None,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -81,32 +84,67 @@ class Consumer:
         self._telemetry = telemetry
         self._clock = clock
         self._jitter = jitter
+        self._pace = pace or Pace()
 
     def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Process one batch; the answer names the messages that Lambda must not delete."""
         failures = []
-        for message in sorted(event["Records"], key=_turn):
-            later = self._message(message, context)
+        messages = [_Message(record) for record in sorted(event["Records"], key=_turn)]
+        answers = self._claim_together(messages, context)
+        for message in messages:
+            later = self._message(message, context, answers.get(message.id))
             if later is not None:
-                failures.append({"itemIdentifier": message["messageId"]})
+                failures.append({"itemIdentifier": message.id})
                 self._delay(message, later.seconds)
         self._telemetry.flush()
         return {"batchItemFailures": failures}
 
-    def _message(self, message: Mapping[str, Any], context: LambdaContext) -> _Later | None:
+    def _claim_together(self, messages: "list[_Message]", context: LambdaContext) -> dict[str, Answer]:
+        """Claim as many fresh messages at once as will surely be started in time.
+
+        What came before is claimed one by one, just before it is processed: a batch that its neighbour brings down must
+        not cost an innocent one attempt after another.
+        """
+        window = context.get_remaining_time_in_millis() - self._needed_ms(RESERVE_SECONDS)
+        fresh = {
+            message.id: change
+            for message in messages
+            if message.receives == 1 and (change := message.only_change) is not None and not self._misdirected(change)
+        }
+        some = dict(islice(fresh.items(), self._pace.fits(window)))
+        try:
+            answers = self._ledger.claim_together(list(some.values()), lease_ms=self._lease_ms(context))
+        except Exception as error:  # noqa: BLE001 - then each is claimed alone
+            self._telemetry.troubled("a group could not be claimed", ", ".join(some), error)
+            return {}
+        answered = {message_id: one for message_id, one in zip(some, answers, strict=True) if one is not None}
+        for message_id, answer in answered.items():
+            self._telemetry.decided(some[message_id], answer, now=self._clock())
+        return answered
+
+    def _claim(self, change: Change, context: LambdaContext) -> Answer:
+        answer = self._ledger.claim(change, lease_ms=self._lease_ms(context))
+        self._telemetry.decided(change, answer, now=self._clock())
+        return answer
+
+    def _lease_ms(self, context: LambdaContext) -> int:
+        """The rest of the function's time: nothing of this worker can run on after that but by another clock."""
+        return context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
+
+    def _message(self, message: "_Message", context: LambdaContext, answer: Answer | None) -> _Later | None:
         """None when all that the message says has come to an end."""
         try:
             delays = [
                 later.seconds
-                for one in parse_message(message["body"], rejected_fence=_rejected_fence(message))
-                if (later := self._one(one, message, context)) is not None
+                for one in message.parsed
+                if (later := self._one(one, message, context, answer)) is not None
             ]
         except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
-            self._telemetry.troubled("the message could not be handled", message["messageId"], error)
-            return _Later(self._backoff(_receives(message)))
+            self._telemetry.troubled("the message could not be handled", message.id, error)
+            return _Later(self._backoff(message.receives))
         return _Later(min(delays)) if delays else None
 
-    def _one(self, parsed: Parsed, message: Mapping[str, Any], context: LambdaContext) -> _Later | None:
+    def _one(self, parsed: Parsed, message: "_Message", context: LambdaContext, answer: Answer | None) -> _Later | None:
         if isinstance(parsed, Ignored):
             self._telemetry.ignored(parsed.why)
             return None
@@ -115,16 +153,18 @@ class Consumer:
         if isinstance(parsed, Unparseable):
             attributes = {"reason": parsed.why, "pipeline": self._settings.pipeline}
             self._queues.dead_letter(parsed.body, attributes)
-            self._telemetry.unparseable(parsed.why, message["messageId"])
+            self._telemetry.unparseable(parsed.why, message.id)
             return None
         for _ in range(_REJUDGE_GONE):
-            if not self._has_time(context, RESERVE_SECONDS):
-                return _Later(0)
-            gone = self._judge(parsed, context)
-            if not isinstance(gone, _Gone):
-                return gone
+            if answer is None:
+                if not self._has_time(context, RESERVE_SECONDS):
+                    return _Later(0)
+                answer = self._claim(parsed, context)
+            ending = self._carry_out(parsed, answer, context)
+            if not isinstance(ending, _Gone):
+                return ending
             # What it reported is over: from here on it only wakes.
-            parsed = replace(parsed, vouched=False)
+            parsed, answer = replace(parsed, vouched=False), None
         return _Later(self._backoff(1))
 
     def _misdirected(self, change: Change) -> str | None:
@@ -135,12 +175,9 @@ class Consumer:
             return "the message names no version, and in EVERY_VERSION each is on its own: name one"
         return None
 
-    def _judge(self, change: Change, context: LambdaContext) -> "_Later | _Gone | None":
-        lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
-        [answer] = self._ledger.claim([change], lease_ms=lease_ms)
-        self._telemetry.decided(change, answer, now=self._clock())
+    def _carry_out(self, change: Change, answer: Answer, context: LambdaContext) -> "_Later | _Gone | None":
         if answer.claim is not None and not self._has_time(context, RESERVE_SECONDS / 2):
-            # The claim itself took long, retries and all: the processor must have its whole time or none.
+            # The claim itself took long, or its neighbours: the processor must have its whole time or none.
             self._ledger.release(answer.claim)
             return _Later(0)
         if answer.claim is not None:
@@ -157,7 +194,9 @@ class Consumer:
             ending = self._attempt(claim, started)
         except Fenced as fenced:
             ending = _Ending(Outcome.FENCED, str(fenced), _Later(self._backoff(claim.row.attempts)))
-        self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=self._clock() - started)
+        took_ms = self._clock() - started
+        self._pace.took(took_ms)
+        self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=took_ms)
         return ending.then
 
     def _attempt(self, claim: Claim, started: int) -> "_Ending":
@@ -244,8 +283,10 @@ class Consumer:
         )
 
     def _has_time(self, context: LambdaContext, reserve_seconds: float) -> bool:
-        left = context.get_remaining_time_in_millis() / 1000
-        return left >= self._settings.processing_timeout_seconds + reserve_seconds
+        return context.get_remaining_time_in_millis() >= self._needed_ms(reserve_seconds)
+
+    def _needed_ms(self, reserve_seconds: float) -> float:
+        return (self._settings.processing_timeout_seconds + reserve_seconds) * 1000
 
     def _until_free(self, row: Row | None) -> float:
         """The rest of the lease, or of the wait before the next attempt."""
@@ -258,11 +299,26 @@ class Consumer:
         step = self._settings.min_backoff_seconds * 2.0 ** min(attempts - 1, 30)
         return min(step, self._settings.max_backoff_seconds) * (0.5 + self._jitter() / 2)
 
-    def _delay(self, message: Mapping[str, Any], seconds: float) -> None:
+    def _delay(self, message: "_Message", seconds: float) -> None:
         try:
-            self._queues.deliver_later(message["receiptHandle"], seconds)
+            self._queues.deliver_later(message.record["receiptHandle"], seconds)
         except Exception as error:  # noqa: BLE001 - the message then comes back after the queue's own visibility
-            self._telemetry.troubled("the message's visibility could not be changed", message["messageId"], error)
+            self._telemetry.troubled("the message's visibility could not be changed", message.id, error)
+
+
+class _Message:
+    """A message of SQS, parsed."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self.record = record
+        self.parsed = parse_message(record["body"], rejected_fence=_rejected_fence(record))
+        self.id: str = record["messageId"]
+        self.receives = _receives(record)
+
+    @property
+    def only_change(self) -> Change | None:
+        """The change, where the message says nothing else."""
+        return self.parsed[0] if len(self.parsed) == 1 and isinstance(self.parsed[0], Change) else None
 
 
 class _Opened:

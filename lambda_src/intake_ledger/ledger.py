@@ -11,16 +11,23 @@ that one still. A refused write is not an error: the row that refused it is judg
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from itertools import batched
+from typing import Protocol, cast
+
+from botocore.exceptions import ClientError, HTTPClientError
 
 from intake_ledger import rows
 from intake_ledger.changes import Change
 from intake_ledger.errors import Fenced
 from intake_ledger.rows import Ordering, Row, RowKey
 from intake_ledger.states import State, StateKind
-from intake_ledger.table import LedgerTable, Refused, still_held, still_seen
+from intake_ledger.table import BATCH_INSERT_ROWS, LedgerTable, Refused, still_held, still_seen
 from intake_ledger.verdicts import Policy, Verdict, judge_row, judge_state
+
+MIN_GROUP = 2
+"""So many new keys are claimed together."""
 
 MAX_JUDGEMENTS = 5
 """Each further one means that somebody else won the row in between; then it is theirs for a while."""
@@ -64,6 +71,8 @@ class _Attempt:
     key: RowKey
     owner: str
     lease_ms: int
+    new: bool
+    """Whether it may be claimed without asking anybody, if there is no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,27 +112,88 @@ class Ledger:
         self._clock = clock
         self._new_owner = new_owner
 
-    def claim(self, changes: Sequence[Change], *, lease_ms: int) -> list[Answer]:
-        """Answer each change, in their order. A claim excludes all others for `lease_ms` milliseconds."""
-        return [self._claim(change, lease_ms) for change in changes]
+    def claim(self, change: Change, *, lease_ms: int) -> Answer:
+        """Answer one change. A claim excludes all others for `lease_ms` milliseconds."""
+        return self._claim(self._attempt(change, lease_ms))
 
-    def _claim(self, change: Change, lease_ms: int) -> Answer:  # noqa: PLR0911 - one return per way to end
+    def claim_together(self, changes: Sequence[Change], *, lease_ms: int) -> list[Answer | None]:
+        """Answer those that report new keys, in few requests, since boto's cost is per request.
+
+        None stands for each that is better claimed alone: it must be looked up anyway, shares its key with an earlier
+        one, is the only one, or AWS did not answer for it.
+        """
+        attempts = [self._attempt(change, lease_ms) for change in changes]
+        together: dict[RowKey, _Attempt] = {}
+        for attempt in attempts:
+            if attempt.new:
+                together.setdefault(attempt.key, attempt)
+        answers: dict[str, Answer] = {}
+        if len(together) >= MIN_GROUP:
+            for few in batched(together.values(), BATCH_INSERT_ROWS):
+                answers |= self._claim_few(few)
+        return [answers.get(attempt.owner) for attempt in attempts]
+
+    def _claim_few(self, few: Sequence["_Attempt"]) -> dict[str, Answer]:
+        """By owner: insert what is new in one request, read what is not in another, and judge that as always."""
+        wanted = {one.key: self._wanted(one, cast("State", one.change.state), None) for one in few}
+        written = self._table.insert_many({key: row for key, (row, _) in wanted.items()})
+        answers: dict[str, Answer] = {}
+        refused = []
+        for one in few:
+            if one.key in written:
+                row, settle = wanted[one.key]
+                state = cast("State", one.change.state)
+                answers[one.owner] = self._answer(one, state, row, None, "a new key", settle=settle)
+            else:
+                refused.append(one)
+        # From here on an error must not cost the others their claims.
+        with suppress(ClientError, HTTPClientError):
+            found = self._table.get_items([one.key for one in refused]) if refused else {}
+            for one in refused:
+                # An audit's mark alone is no row: the single insert takes its place.
+                if (row_found := rows.from_attributes(found.get(one.key, {}))) is not None:
+                    answers[one.owner] = self._judge(one, row_found)
+        return answers
+
+    def _attempt(self, change: Change, lease_ms: int) -> "_Attempt":
+        options = self._options
+        key = rows.row_key(options.pipeline, options.ordering, change.bucket, change.key, change.identity or "absent")
+        return _Attempt(change, key, self._new_owner(), lease_ms, self._is_new(change))
+
+    def _claim_together(self, few: Sequence["_Attempt"]) -> "dict[_Attempt, Answer]":
+        """Insert what is new in one request, read what is not in another, and judge that as always."""
+        wanted = {one.key: self._wanted(one, cast("State", one.change.state), None) for one in few}
+        written = self._table.insert_many({key: row for key, (row, _) in wanted.items()})
+        taken = [one.key for one in few if one.key not in written]
+        found = self._table.get_items(taken) if taken else {}
+        answers = {}
+        for one in few:
+            row, settle = wanted[one.key]
+            if one.key in written:
+                answers[one] = self._answer(one, cast("State", one.change.state), row, None, "a new key", settle=settle)
+            elif (seen := rows.from_attributes(found.get(one.key, {}))) is not None:
+                answers[one] = self._judge(one, seen)
+            else:
+                # An audit's mark, or a row that has gone meanwhile: the single insert takes it.
+                answers[one] = self._claim(one)
+        return answers
+
+    def _claim(self, attempt: "_Attempt") -> Answer:
+        change = attempt.change
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
-            key = rows.row_key(self._options.pipeline, self._options.ordering, change.bucket, change.key, "absent")
-            return Answer(Verdict.STALE, "a removal that names no version: EVERY_VERSION has no row for it", key)
-        owner = self._new_owner()
-        key = rows.row_key(self._options.pipeline, self._options.ordering, change.bucket, change.key, change.identity)
-        attempt = _Attempt(change, key, owner, lease_ms)
-        seen: Row | None = None
-        if self._is_new(change) and change.state is not None:
+            why = "a removal that names no version: EVERY_VERSION has no row for it"
+            return Answer(Verdict.STALE, why, attempt.key)
+        if attempt.new and change.state is not None:
             answer = self._write(attempt, change.state, None, "a new key")
-            if isinstance(answer, Answer):
-                return answer
-            row = answer.row
-        else:
-            row = self._table.get(key)
+            return answer if isinstance(answer, Answer) else self._judge(attempt, answer.row)
+        return self._judge(attempt, self._table.get(attempt.key))
+
+    def _judge(self, attempt: "_Attempt", row: Row | None) -> Answer:
+        """Judge the row, look where that does not settle it, and swap; judge again when the swap is refused."""
+        change, key = attempt.change, attempt.key
+        seen: Row | None = None
         for _ in range(MAX_JUDGEMENTS):
-            ruling = judge_row(row, change, owner=owner, now=self._clock())
+            ruling = judge_row(row, change, owner=attempt.owner, now=self._clock())
             if ruling is not None:
                 if ruling.verdict is Verdict.ACCEPTED and row is not None:
                     return Answer(ruling.verdict, ruling.why, key, _own_claim(key, change, row, seen), seen)
@@ -139,9 +209,8 @@ class Ledger:
         return Answer(Verdict.BUSY, "the row changed at every try", key, row=row)
 
     def _is_new(self, change: Change) -> bool:
-        """Whether the change may be claimed without asking anybody, if there is no row."""
         late = change.event_time is None or change.event_time < self._clock() - self._options.late_after_ms
-        return change.vouched and not change.asked_for and not late
+        return change.state is not None and change.vouched and not change.asked_for and not late
 
     def _state(self, change: Change, row: Row | None) -> State:
         """The state to bring about: what S3 shows, or in EVERY_VERSION what the message names."""
@@ -155,22 +224,33 @@ class Ledger:
 
     def _write(self, attempt: "_Attempt", state: State, seen: Row | None, why: str) -> "Answer | Refused":
         """Swap in a claim (or a settled removal) for the row that was judged; without one, insert it."""
-        now, policy, change, key = self._clock(), self._options.policy, attempt.change, attempt.key
-        settle = state.removed and not policy.deletes
-        if settle:
-            row = rows.settled(seen, change, state, now=now, retention_seconds=self._options.retention_seconds)
-        else:
-            row = rows.claimed(seen, change, state, owner=attempt.owner, now=now, lease_until=now + attempt.lease_ms)
+        row, settle = self._wanted(attempt, state, seen)
         try:
             if seen is None:
-                self._table.insert(key, row)
+                self._table.insert(attempt.key, row)
             else:
-                self._table.update(key, seen, row, still_seen(seen, now))
+                self._table.update(attempt.key, seen, row, still_seen(seen, row.updated_at))
         except Refused as refused:
             return refused
+        return self._answer(attempt, state, row, seen, why, settle=settle)
+
+    def _wanted(self, attempt: "_Attempt", state: State, seen: Row | None) -> tuple[Row, bool]:
+        """The row to write, and whether it is settled by that: a removal that the processor does not hear of."""
+        now, policy, change = self._clock(), self._options.policy, attempt.change
+        if state.removed and not policy.deletes:
+            retention = self._options.retention_seconds
+            return rows.settled(seen, change, state, now=now, retention_seconds=retention), True
+        until = now + attempt.lease_ms
+        return rows.claimed(seen, change, state, owner=attempt.owner, now=now, lease_until=until), False
+
+    def _answer(
+        self, attempt: "_Attempt", state: State, row: Row, seen: Row | None, why: str, *, settle: bool
+    ) -> Answer:
+        """The answer to an attempt whose row was written."""
         if settle:
-            return Answer(Verdict.SETTLED, why, key, row=seen)
-        return Answer(Verdict.ACCEPTED, why, key, Claim(key, change, state, row, seen), seen)
+            return Answer(Verdict.SETTLED, why, attempt.key, row=seen)
+        claim = Claim(attempt.key, attempt.change, state, row, seen)
+        return Answer(Verdict.ACCEPTED, why, attempt.key, claim, seen)
 
     def commit(self, claim: Claim, commit: str | None = None) -> None:
         """Make the claimed state the committed one. `commit` is the downstream's name for the effect.

@@ -12,6 +12,7 @@ from intake_ledger.rows import Row, RowKey, Status
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+BATCH_INSERT_ROWS = 25  # DynamoDB's limit of BatchExecuteStatement
 BATCH_GET_KEYS = 100  # DynamoDB's limit of BatchGetItem
 
 
@@ -75,6 +76,22 @@ class LedgerTable:
             {},
             Item={**_key(key), **{n: _typed(v) for n, v in rows.attributes(row).items()}},
         )
+
+    def insert_many(self, rows_by_key: Mapping[RowKey, Row]) -> set[RowKey]:
+        """Write at most 25 rows where there is nothing, in one request; the keys that were written come back.
+
+        The others are taken, by a row or by an audit's mark alone, or their statement failed.
+        """
+        keys = list(rows_by_key)
+        statements: Any = []
+        for key, row in rows_by_key.items():
+            item = {**_key(key), **{name: _typed(value) for name, value in rows.attributes(row).items()}}
+            names = ", ".join(f"'{name}': ?" for name in item)
+            statements.append(
+                {"Statement": f'INSERT INTO "{self._name}" VALUE {{{names}}}', "Parameters": list(item.values())}
+            )
+        answer = self._client.batch_execute_statement(Statements=statements)
+        return {key for key, response in zip(keys, answer["Responses"], strict=True) if "Error" not in response}
 
     def update(self, key: RowKey, before: Row, after: Row, condition: Condition) -> None:
         """Write what differs between the two rows; attributes that this release does not know stay.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing.memory_dynamodb import Key, MemoryDynamoDB
+from cdk_intake_ledger.testing.memory_dynamodb import Key, MemoryDynamoDB, inserted
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.states import State, StateKind
 from tests.protocol import program
@@ -20,7 +20,7 @@ from tests.protocol.s3_script import Script, Shown
 
 MAX_QUEUE = 4
 Items = tuple[tuple[Key, tuple[tuple[str, str, str], ...]], ...]
-WRITES = frozenset({"put_item", "update_item", "delete_item"})
+WRITES = frozenset({"put_item", "update_item", "delete_item", "batch_execute_statement"})
 
 
 class Scenario(NamedTuple):
@@ -419,7 +419,7 @@ class Explorer:
         """The world after a write of the ledger: claims end here, and commits are judged."""
         if request.operation not in WRITES or answer.kind != "ok" or items == w.items:
             return w
-        values = request.arguments.get("ExpressionAttributeValues") or request.arguments.get("Item") or {}
+        values = _values(request)
         status = (values.get(":status") or values.get("status") or {}).get("S")
         if not k.working and self._is_owner(w, slot):
             return w  # a claim under which nothing was begun is given back
@@ -636,10 +636,17 @@ def _apply(items: Items, request: Request) -> tuple[Items, Frozen]:
         return items, Frozen("refused", None if item is None else freeze(item))  # type: ignore[arg-type]
     if operation == "get_item":
         return items, Frozen("ok", freeze(answer["Item"]) if answer else None)
+    if operation == "batch_execute_statement":
+        written = tuple("Error" not in response for response in answer["Responses"])
+        return _frozen(store), Frozen("ok", written)
     if operation == "batch_get_item":
         [found] = answer["Responses"].values()
         return items, Frozen("ok", tuple(freeze(item) for item in found))
-    return tuple(sorted((key, freeze(item)) for key, item in store.items.items())), Frozen("ok")
+    return _frozen(store), Frozen("ok")
+
+
+def _frozen(store: MemoryDynamoDB) -> Items:
+    return tuple(sorted((key, freeze(item)) for key, item in store.items.items()))
 
 
 def _put(w: World, slot: int, worker: Worker | None, **changes: Any) -> World:
@@ -654,8 +661,17 @@ def _sent(queue: tuple[Message, ...], message: Message) -> tuple[Message, ...]:
     return tuple(sorted((*queue, message), key=lambda one: (one.label, one.rejected_fence or 0, one.body)))
 
 
+def _values(request: Request) -> dict[str, Any]:
+    """What a write writes, by name or placeholder."""
+    if request.operation == "batch_execute_statement":
+        [statement] = request.arguments["Statements"]
+        return inserted(statement)
+    values: dict[str, Any] = request.arguments.get("ExpressionAttributeValues") or request.arguments.get("Item") or {}
+    return values
+
+
 def _claims(request: Request) -> bool:
-    values = request.arguments.get("ExpressionAttributeValues") or request.arguments.get("Item") or {}
+    values = _values(request)
     return (values.get(":status") or values.get("status") or {}).get("S") == "PROCESSING" or ":lease_until" in values
 
 
@@ -669,7 +685,7 @@ def _identity(request: Request) -> str:
 
 
 def _row_of(items: Items, request: Request) -> dict[str, str]:
-    wanted = request.arguments.get("Key") or request.arguments["Item"]
+    wanted = request.arguments.get("Key") or _values(request)
     key = wanted["pk"]["S"], wanted["sk"]["S"]
     return next({name: value for name, _, value in item} for one, item in items if one == key)
 
@@ -680,7 +696,7 @@ def _row_identity(row: dict[str, str]) -> str:
 
 
 def _said(request: Request) -> str:
-    values = request.arguments.get("ExpressionAttributeValues") or request.arguments.get("Item") or {}
+    values = _values(request)
     status = (values.get(":status") or values.get("status") or {}).get("S")
     fence = (values.get(":fence") or values.get("fence") or values.get(":own_fence") or {}).get("N")
     return f"{request.operation}" + (f" {status}" if status else "") + (f" fence {fence}" if fence else "")

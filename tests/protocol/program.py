@@ -14,12 +14,14 @@ from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
+from intake_ledger import ledger
 from intake_ledger.audit import Audit, Listing
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.consumer import Consumer
 from intake_ledger.errors import Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.pace import Pace
 from intake_ledger.processing import ObjectChange
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
@@ -85,6 +87,8 @@ class Config(NamedTuple):
     versioned: bool = True
     deletes: bool = True
     max_attempts: int = 50
+    group: bool = False
+    """Every new message is claimed as a group, of one."""
 
 
 @dataclass
@@ -131,6 +135,10 @@ class _DynamoDB:
                 raise error
             if operation == "get_item":
                 return {} if answer.value is None else {"Item": thaw(answer.value)}
+            if operation == "batch_execute_statement":
+                # What was slow was written.
+                written = (True,) if answer.kind == "slow" else cast("tuple[bool, ...]", answer.value)
+                return {"Responses": [{} if one else {"Error": {"Code": "DuplicateItem"}} for one in written]}
             if operation == "batch_get_item":
                 [table] = arguments["RequestItems"]
                 return {"Responses": {table: [thaw(item) for item in cast("tuple[Any, ...]", answer.value)]}}
@@ -256,6 +264,7 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
     options = LedgerOptions(
         PIPELINE, settings.ordering, Policy(config.max_attempts, RETENTION * 1000, config.deletes), 6 * 3600 * 1000
     )
+    ledger.MIN_GROUP = 1 if config.group else 2
     table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
     consumer = Consumer(
         settings,
@@ -266,6 +275,7 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
         telemetry=_Silent(),
         clock=port.now,
         jitter=lambda: 0.0,
+        pace=Pace(0.0) if config.group else None,
     )
     record: dict[str, Any] = {"messageId": "m", "receiptHandle": "r", "body": message.body, "attributes": {}}
     if message.rejected_fence is not None:

@@ -11,6 +11,7 @@ EVERY = Config(every_version=True)
 NO_DELETES = Config(deletes=False)
 UNVERSIONED = Config(versioned=False)
 BUDGET = Config(max_attempts=2)
+GROUP = Config(group=True)
 
 SHORT: dict[str, Scenario] = {
     "puts": Scenario("p p", crashes=1, deliveries=2),
@@ -40,6 +41,12 @@ SHORT: dict[str, Scenario] = {
     "reprocess": Scenario("p", asks=(1, 2), ask_deliveries=2, crashes=1),
     "reprocess, budget": Scenario("p", BUDGET, asks=(1,), crashes=2),
     "reprocess, expired": Scenario("p", ticks=2, asks=(1,)),
+    "groups": Scenario("p p", GROUP, crashes=1, deliveries=2),
+    "groups, lost answers": Scenario("p p", GROUP, answers=1),
+    "groups, slow claims": Scenario("p p", GROUP, slow=1, crashes=1),
+    "groups, an audit": Scenario("p", GROUP, losses=1, crashes=1, audits=1),
+    "groups, budget": Scenario("p", Config(max_attempts=2, group=True), crashes=1, answers=1, slow=1),
+    "groups, markers, deletes off": Scenario("p m d2 m", Config(deletes=False, group=True)),
     "every version": Scenario("p p", EVERY, crashes=1, deliveries=2),
     "every version, deleted": Scenario("p p d1", EVERY, crashes=1),
     "every version, losses": Scenario("p p", EVERY, losses=2, crashes=1),
@@ -93,6 +100,11 @@ FULL: dict[str, Scenario] = SHORT | {
     "deletes off, undelete": Scenario("p m d2", NO_DELETES, crashes=1, audits=1),
     "deletes off, unversioned": Scenario("A D A", Config(versioned=False, deletes=False), crashes=1, audits=1),
     "deletes off, zombies": Scenario("p m", NO_DELETES, pauses=1, crashes=1, audits=1),
+    "groups, zombies": Scenario("p p", GROUP, pauses=1, crashes=1, deliveries=2),
+    "groups, rollback": Scenario("p p d2", GROUP, crashes=1, slow=1),
+    "groups, unversioned": Scenario("A B A", Config(versioned=False, group=True), crashes=1, audits=1),
+    "groups, expiry": Scenario("p p", GROUP, deliveries=2, ticks=3),
+    "groups, every version": Scenario("p p", Config(every_version=True, group=True), deliveries=2, crashes=1),
     "every version, crashes": Scenario("p p", EVERY, deliveries=2, crashes=2, audits=1),
     "every version, zombies": Scenario("p p", EVERY, pauses=1, crashes=1),
     "every version, lost answers": Scenario("p p", EVERY, answers=2, crashes=1),

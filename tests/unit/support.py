@@ -65,6 +65,10 @@ class FakeS3:
     looks: list[str] = field(default_factory=list)
     after_look: list[Callable[[], object]] = field(default_factory=list)
     """Each runs once, after a look has been answered: what happens between a look and the write that follows it."""
+    before_open: list[Callable[[], object]] = field(default_factory=list)
+    """Each runs once, when a version is asked for: what happens between a claim and the bytes, or what S3 refuses."""
+    streams: list[BinaryIO] = field(default_factory=list)
+    """Everything that was opened, in order."""
     _ids: "count[int]" = field(default_factory=lambda: count(1))
     name: str = BUCKET
 
@@ -103,9 +107,12 @@ class FakeS3:
         return next((b.state.created_at for b in self.keys[key] if b.state.version_id == marker.version_id), None)
 
     def open(self, key: str, state: State) -> BinaryIO:
+        if self.before_open:
+            self.before_open.pop(0)()
         for one in self.keys.get(key, ()):
             if one.state.kind is StateKind.OBJECT and one.state.identity == state.identity:
-                return io.BytesIO(one.data)
+                self.streams.append(io.BytesIO(one.data))
+                return self.streams[-1]
         raise ObjectGone(f"{key}: S3 no longer holds {state.identity}")
 
     def _add(self, key: str, one: Bytes) -> None:
@@ -347,8 +354,7 @@ class World:
         self.wire.client.delete_item(TableName=self.table_name, Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}})
 
     def answer(self, change: Change, *, lease: int = LEASE) -> Answer:
-        [answer] = self.ledger.claim([change], lease_ms=lease)
-        return answer
+        return self.ledger.claim(change, lease_ms=lease)
 
     def verdict(self, change: Change) -> Verdict:
         return self.answer(change).verdict
@@ -366,9 +372,10 @@ class World:
         self.ledger.commit(claim, commit)
         return claim
 
-    def fail(self, change: Change, reason: str = "downstream is out") -> Claim:
+    def fail(self, change: Change, reason: str = "downstream is out", *, retry_in: int | None = None) -> Claim:
+        """Claim and fail; `retry_in` (milliseconds) is how long every message for the state then has to wait."""
         claim = self.accept(change)
-        self.ledger.fail(claim, reason)
+        self.ledger.fail(claim, reason, retry_at=None if retry_in is None else self.clock() + retry_in)
         return claim
 
     def reject(self, change: Change, reason: str = "not a CSV") -> Claim:

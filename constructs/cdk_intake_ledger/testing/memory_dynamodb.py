@@ -49,6 +49,22 @@ class MemoryDynamoDB:
         self.items.pop(_key(request["Key"]), None)
         return {}
 
+    def batch_execute_statement(self, **request: Any) -> dict[str, Any]:
+        """INSERTs with parameters, the only statements that the ledger sends."""
+        self.requests.append("BatchExecuteStatement")
+        assert 1 <= len(request["Statements"]) <= 25
+        responses: list[dict[str, Any]] = []
+        for one in request["Statements"]:
+            item = inserted(one)
+            if _key(item) in self.items:
+                responses.append(
+                    {"Error": {"Code": "DuplicateItem", "Message": "Duplicate primary key exists in table"}}
+                )
+            else:
+                self.items[_key(item)] = item
+                responses.append({})
+        return {"Responses": responses}
+
     def get_item(self, **request: Any) -> dict[str, Any]:
         assert request["ConsistentRead"], "the ledger never decides on an eventual read"
         self.requests.append("GetItem")
@@ -89,6 +105,15 @@ class _Scan:
         self._store.requests.append("Scan")
         wanted = request["ExpressionAttributeValues"][":sk"]
         yield {"Items": [dict(item) for _, item in sorted(self._store.items.items()) if item["sk"] == wanted]}
+
+
+def inserted(statement: Mapping[str, Any]) -> Item:
+    """The item that an INSERT writes."""
+    match = re.fullmatch(r'INSERT INTO "[^"]+" VALUE {(.*)}', statement["Statement"])
+    if match is None:
+        raise NotImplementedError(statement["Statement"])
+    names = [part.removesuffix("': ?").removeprefix("'") for part in match[1].split(", ")]
+    return dict(zip(names, statement["Parameters"], strict=True))
 
 
 def _key(item: Mapping[str, Any]) -> Key:

@@ -1,0 +1,200 @@
+"""Several new keys claimed in one request, over the store in memory: moto cannot run PartiQL's INSERT."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger.consumer import Consumer
+from intake_ledger.pace import Pace
+from intake_ledger.rows import Ordering, Status
+from intake_ledger.table import NO_ROW, LedgerTable
+from intake_ledger.verdicts import Verdict
+from tests.unit.support import LATE_AFTER, LEASE, Clock, FakeS3, Wire, World, created, notification, record
+from tests.unit.test_consumer import Bench, Context, message
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from intake_ledger.bucket import Bucket
+    from intake_ledger.queues import Queues
+    from intake_ledger.telemetry import Telemetry
+
+
+@pytest.fixture
+def world() -> World:
+    clock, wire = Clock(), Wire(cast("DynamoDBClient", MemoryDynamoDB()))
+    table = LedgerTable(cast("DynamoDBClient", wire), "ledger")
+    return World(clock, FakeS3(clock, versioned=True), wire, table, "ledger", Ordering.LATEST, late_after=LATE_AFTER)
+
+
+def handle(bench: Bench, pace: Pace, *messages: dict[str, Any], remaining: int | None = None) -> list[str]:
+    """What is given back by a consumer that knows its pace."""
+    consumer = Consumer(
+        bench.settings(),
+        bench.world.ledger,
+        cast("Bucket", bench.world.s3),
+        cast("Queues", bench.queues),
+        bench.process,
+        telemetry=cast("Telemetry", bench.telemetry),
+        clock=bench.world.clock,
+        jitter=lambda: 0.0,
+        pace=pace,
+    )
+    left = bench.full_time if remaining is None else remaining
+    answer = consumer.handle({"Records": messages}, Context(bench.world.clock, bench.world.clock() + left))
+    return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+
+
+def uploads(world: World, *keys: str) -> list[str]:
+    """A notification's body for an upload under each of these keys."""
+    return [notification(record(key, world.s3.put(key, "1"))) for key in keys]
+
+
+class TestLedger:
+    def test_new_keys_are_claimed_in_one_request(self, world: World) -> None:
+        """25 and 5 in two requests, and nothing else is asked."""
+        changes = [created(world.s3.put(f"k{n}", "1"), key=f"k{n}") for n in range(30)]
+        answers = world.ledger.claim_together(changes, lease_ms=LEASE)
+        assert [answer.verdict for answer in answers if answer] == [Verdict.ACCEPTED] * 30
+        assert world.wire.requests == ["batch_execute_statement"] * 2
+
+    def test_what_is_taken_is_read_in_one_request_and_judged(self, world: World) -> None:
+        """A duplicate beside new keys costs one more request for the whole group."""
+        done = created(world.s3.put("done", "1"), key="done")
+        world.process(done)
+        world.wire.requests.clear()
+        fresh = created(world.s3.put("fresh", "1"), key="fresh")
+        answers = world.ledger.claim_together([fresh, done], lease_ms=LEASE)
+        assert [answer.verdict for answer in answers if answer] == [Verdict.ACCEPTED, Verdict.DUPLICATE]
+        assert world.wire.requests == ["batch_execute_statement", "batch_get_item"]
+
+    def test_f22_a_key_is_claimed_once_in_a_group(self, world: World) -> None:
+        """The second change of the same key waits for its own turn."""
+        first, second = (created(world.s3.put("same", str(n)), key="same") for n in range(2))
+        other = created(world.s3.put("other", "1"), key="other")
+        answers = world.ledger.claim_together([first, other, second], lease_ms=LEASE)
+        assert [answer is not None for answer in answers] == [True, True, False]
+
+    def test_what_has_to_be_looked_up_is_left_alone(self, world: World) -> None:
+        """Late events, and a single new key, gain nothing from a group."""
+        late = created(world.s3.put("late", "1"), key="late", at=world.clock() - LATE_AFTER - 1)
+        assert world.ledger.claim_together([late], lease_ms=LEASE) == [None]
+        one = created(world.s3.put("one", "1"), key="one")
+        assert world.ledger.claim_together([late, one], lease_ms=LEASE) == [None, None]
+        assert world.wire.requests == []
+
+    def test_an_audits_mark_is_left_to_the_single_insert(self, world: World) -> None:
+        """An INSERT is refused by the mark, which is no row."""
+        changes = [created(world.s3.put(key, "1"), key=key) for key in ("a", "b")]
+        world.table.mark(world.key(changes[0]), {"audit_mark": "v#1", "audit_marked_at": 1}, NO_ROW)
+        answers = world.ledger.claim_together(changes, lease_ms=LEASE)
+        assert [answer is not None for answer in answers] == [False, True]
+        assert world.verdict(changes[0]) is Verdict.ACCEPTED
+
+    def test_f02_a_group_whose_answer_was_lost_finds_its_own_claims(self, world: World) -> None:
+        """The SDK sends the INSERTs again, and each is refused by its own row."""
+        changes = [created(world.s3.put(key, "1"), key=key) for key in ("a", "b")]
+        insert = world.wire.client.batch_execute_statement
+
+        def twice(**request: Any) -> Any:
+            insert(**request)
+            return insert(**request)
+
+        world.wire.client.batch_execute_statement = twice  # type: ignore[method-assign]
+        answers = world.ledger.claim_together(changes, lease_ms=LEASE)
+        assert [answer.verdict for answer in answers if answer] == [Verdict.ACCEPTED] * 2
+        assert all(answer and answer.claim for answer in answers)
+
+    def test_a_failed_read_does_not_cost_the_others_their_claims(self, world: World) -> None:
+        """What was inserted is answered, what could not be read is claimed alone later."""
+        done = created(world.s3.put("done", "1"), key="done")
+        world.process(done)
+        fresh = created(world.s3.put("fresh", "1"), key="fresh")
+
+        def throttled(**_: Any) -> Any:
+            raise ClientError({"Error": {"Code": "ProvisionedThroughputExceededException"}}, "BatchGetItem")
+
+        world.wire.client.batch_get_item = throttled  # type: ignore[method-assign]
+        answers = world.ledger.claim_together([fresh, done], lease_ms=LEASE)
+        assert [answer is not None for answer in answers] == [True, False]
+
+
+class TestConsumer:
+    def test_a_batch_of_new_keys_is_claimed_together(self, world: World) -> None:
+        """One request for the claims of all, then one commit each."""
+        bench = Bench(world)
+        bodies = uploads(world, "a", "b", "c")
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert world.wire.requests == ["batch_execute_statement", *["update_item"] * 3]
+        assert {change.key for change in bench.seen} == {"a", "b", "c"}
+
+    def test_nothing_is_claimed_in_advance_before_the_pace_is_known(self, world: World) -> None:
+        """A claim that has to be given back costs two writes."""
+        bench = Bench(world)
+        bodies = uploads(world, "a", "b")
+        handle(bench, Pace(), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        assert "batch_execute_statement" not in world.wire.requests
+
+    def test_f92_what_came_before_is_claimed_alone(self, world: World) -> None:
+        """A batch that its neighbour brings down again and again must not use an innocent's attempts up."""
+        bench = Bench(world)
+        bodies = uploads(world, "a", "b")
+        handle(bench, Pace(10), *(message(body, f"m{n}", receives=2) for n, body in enumerate(bodies)))
+        assert "batch_execute_statement" not in world.wire.requests
+
+    def test_what_cannot_be_started_in_time_is_released_without_counting(self, world: World) -> None:
+        """F20, F92: the neighbour took all the time; the claim is gone and no attempt with it."""
+        bench = Bench(world)
+        bodies = uploads(world, "slow", "next")
+        bench.acts = [lambda _: world.clock.advance(bench.full_time)]
+        given_back = handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        assert given_back == ["m1"]
+        assert [change.key for change in bench.seen] == ["slow"]
+        following = created(world.s3.look("next"), key="next")
+        assert world.row(following) is None
+
+    def test_f92_a_death_before_the_start_costs_one_attempt_of_two(self, world: World) -> None:
+        """The worker dies in the first of a group: the second is processed when it comes again."""
+        bench = Bench(world)
+        bodies = uploads(world, "fatal", "innocent")
+
+        def die(_: object) -> None:
+            raise KeyboardInterrupt
+
+        bench.acts = [die]
+        with pytest.raises(KeyboardInterrupt):
+            handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        world.clock.advance(LEASE * 100)
+        assert handle(bench, Pace(10), message(bodies[1], "m1", receives=2)) == []
+        row = world.known(created(world.s3.look("innocent"), key="innocent"))
+        assert (row.status, row.attempts) == (Status.PROCESSED, 2)
+
+    def test_a_group_that_aws_refuses_is_claimed_one_by_one(self, world: World) -> None:
+        """An error of the one request must not cost the whole batch a round."""
+        bench = Bench(world)
+
+        def refused(**_: Any) -> Any:
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "BatchExecuteStatement")
+
+        world.wire.client.batch_execute_statement = refused  # type: ignore[method-assign]
+        bodies = uploads(world, "a", "b")
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert len(bench.seen) == 2
+
+
+class TestPace:
+    def test_it_follows_the_processor(self) -> None:
+        """A slow processor ends groups at once, a fast one brings them back."""
+        pace = Pace()
+        assert pace.fits(60_000) == 0
+        pace.took(100)
+        assert pace.fits(60_000) > 200
+        for _ in range(20):
+            pace.took(60_000)
+        assert pace.fits(60_000) == 0
+
+    def test_no_time_is_no_group(self) -> None:
+        """A window that is over fits nothing."""
+        assert Pace(1).fits(-5) == 0
