@@ -1,0 +1,352 @@
+"""A whole pipeline around a processor, in one process and in its own time, without AWS.
+
+    def test_every_invoice_counts_once():
+        pipeline = LocalPipeline(invoices.process)
+        pipeline.put("a.csv", "10 EUR")
+        pipeline.put("a.csv", "20 EUR")
+        pipeline.put("poison.csv", "what?")
+        pipeline.duplicate()
+        pipeline.reverse()
+        pipeline.next(Fault.KILLED_AFTER_EFFECT, Fault.TIMED_OUT, Fault.OVERTAKEN)
+        pipeline.run()
+        assert saved == {"a.csv": 20}
+        assert [one.reason for one in pipeline.dead_letters] == ["no invoice in it"]
+
+The consumer, the ledger and the reading of S3 are the ones that run in Lambda; DynamoDB, S3 and SQS are in memory, and
+waits take no time.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, cast, override
+
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.testing import events
+from cdk_intake_ledger.testing.context import LambdaContext
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from cdk_intake_ledger.testing.memory_s3 import MemoryS3, Version
+from cdk_intake_ledger.testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter, MemorySQS, Message
+from intake_ledger.bucket import Bucket
+from intake_ledger.changes import Change
+from intake_ledger.consumer import Consumer
+from intake_ledger.deadlines import Overrun
+from intake_ledger.errors import Fenced
+from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.processing import Commit, ObjectChange, Processor
+from intake_ledger.queues import Queues
+from intake_ledger.rows import Ordering, Row, row_key
+from intake_ledger.settings import ConsumerSettings
+from intake_ledger.table import LedgerTable
+from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.verdicts import Policy
+
+BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""Where the time of every pipeline begins."""
+BATCH_SIZE = 10
+_CLOCK_SKEW_SECONDS, _RETENTION_SECONDS, _LATE_AFTER_SECONDS = 120, 35 * 86_400, 6 * 3_600
+_MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 15, 1_800
+_DUPLICATED = _ENDS_BADLY = 0.25
+
+
+class Fault(StrEnum):
+    """How a call of the processor can end badly through no fault of its own."""
+
+    KILLED_BEFORE_EFFECT = "the worker dies before the processor has done anything"
+    KILLED_AFTER_EFFECT = "the worker dies when the processor has done its work, and nobody learns of it"
+    TIMED_OUT = "the processor is interrupted when it has done its work: its time was over"
+    OVERTAKEN = "the worker stands still for so long that another one does the work; then it wakes up and does it too"
+
+
+class LocalPipeline:
+    """A pipeline that lives in a test. What happens to its bucket queues what S3 would send; `run` delivers it."""
+
+    def __init__(
+        self,
+        processor: Processor,
+        *,
+        ordering: Ordering = Ordering.LATEST,
+        deletes: bool = False,
+        versioned: bool = True,
+        max_attempts: int = 12,
+        processing_timeout: int = 60,
+    ) -> None:
+        """Make a pipeline with an empty bucket.
+
+        Args:
+            processor: the team's function.
+            ordering: as the construct's.
+            deletes: as the construct's.
+            versioned: whether the bucket keeps versions.
+            max_attempts: as in `RetryOptions`.
+            processing_timeout: in real seconds, a minute when omitted: a processor that hangs is interrupted then.
+
+        """
+        self._processor = processor
+        self._now = int(START.timestamp()) * 1000
+        self._timeout = processing_timeout
+        self._settings = ConsumerSettings(
+            pipeline=PIPELINE,
+            bucket=BUCKET,
+            bucket_owner=None,
+            table=TABLE,
+            queue_url=QUEUE_URL,
+            ordering=ordering,
+            deletes=deletes,
+            retention_seconds=_RETENTION_SECONDS,
+            clock_skew_seconds=_CLOCK_SKEW_SECONDS,
+            dlq_url=DEAD_LETTER_URL,
+            processor="",
+            processing_timeout_seconds=processing_timeout,
+            max_attempts=max_attempts,
+            min_backoff_seconds=_MIN_BACKOFF_SECONDS,
+            max_backoff_seconds=_MAX_BACKOFF_SECONDS,
+            late_after_seconds=_LATE_AFTER_SECONDS,
+        )
+        self._function_seconds = 2 * processing_timeout + 10
+        self._visibility_seconds = 6 * self._function_seconds + _CLOCK_SKEW_SECONDS
+        self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
+        self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
+        self._table = LedgerTable(cast("Any", MemoryDynamoDB()), TABLE)
+        self._faults: list[Fault] = []
+        self._random: random.Random | None = None
+        self._events = self._owners = self._requests = 0
+        self.calls: list[ObjectChange] = []
+        """Every change that the processor was called for."""
+        self.verdicts: Counter[str] = Counter()
+        """What the ledger answered, by verdict: `ACCEPTED`, `DUPLICATE`, `STALE`, `BUSY` and so on."""
+        self.outcomes: Counter[str] = Counter()
+        """How accepted claims ended: `Committed`, `Failed`, `Rejected`, `Fenced`, `Gone`."""
+
+    # What happens to the bucket.
+
+    def put(self, key: str, content: bytes | str) -> str | None:
+        """Upload; the version's id, if the bucket keeps versions."""
+        version = self._s3.put(key, content.encode() if isinstance(content, str) else content)
+        self._notify(key, "ObjectCreated:Put", version.version_id, version)
+        return version.version_id
+
+    def delete(self, key: str) -> str | None:
+        """Delete without naming a version; the delete marker's id, if the bucket keeps versions."""
+        marker = self._s3.delete(key)
+        if marker is None:
+            self._notify(key, "ObjectRemoved:Delete", None)
+            return None
+        self._notify(key, "ObjectRemoved:DeleteMarkerCreated", marker.version_id)
+        return marker.version_id
+
+    def delete_version(self, key: str, version_id: str) -> None:
+        """Delete one version for good, or take a delete marker away."""
+        self._s3.delete_version(key, version_id)
+        self._notify(key, "ObjectRemoved:Delete", version_id)
+
+    # What happens to the messages.
+
+    def send(self, body: str) -> None:
+        """Put any message into the queue: `cdk_intake_ledger.testing.events` builds them, and garbage is welcome."""
+        self._sqs.send(body)
+
+    def duplicate(self) -> None:
+        """S3 sends everything that is waiting a second time."""
+        for one in list(self._sqs.messages):
+            self._sqs.send(one.body, one.attributes)
+
+    def reverse(self) -> None:
+        """What was sent last is delivered first."""
+        self._sqs.messages.reverse()
+
+    def lose(self) -> None:
+        """Nothing that is waiting is ever delivered; `audit` is what finds out."""
+        self._sqs.messages.clear()
+
+    def audit(self, key: str) -> None:
+        """The audit takes this key for lost and sends its wake-up."""
+        shown = self._s3.current(key)
+        if shown is None or shown.etag is None:
+            self.send(events.audit_message(BUCKET, key))
+        else:
+            self.send(events.audit_message(BUCKET, key, version_id=shown.version_id, etag=shown.etag))
+
+    def reprocess(self, key: str, version_id: str | None = None) -> None:
+        """A person asks for a key to be processed again."""
+        self._requests += 1
+        name = f"{self._requests:026d}"
+        self.send(events.reprocess_message(BUCKET, key, reprocess_id=name, version_id=version_id))
+
+    def redrive(self) -> None:
+        """A person moves everything in the dead-letter queue back."""
+        for one in self._sqs.dead_letters:
+            self._sqs.send(one.body, one.attributes)
+        self._sqs.dead_letters.clear()
+
+    def next(self, *faults: Fault) -> None:
+        """How the next calls of the processor end, one after the other; those after them end as they end."""
+        self._faults.extend(faults)
+
+    def run(self, *, seed: int | None = None) -> None:
+        """Deliver until nothing is left, however often a message has to come back.
+
+        Args:
+            seed: when given, messages come in random order, one in four a second time later, and one call of the
+                processor in four ends in a random `Fault`. The same seed does the same again.
+
+        """
+        self._random = None if seed is None else random.Random(seed)  # noqa: S311 - it has to be repeatable
+        if self._random is not None:
+            for one in self._random.sample(self._sqs.messages, round(len(self._sqs.messages) * _DUPLICATED)):
+                self._sqs.send(one.body, one.attributes)
+        self._deliver_all()
+        self._random = None
+
+    # What came of it.
+
+    def row(self, key: str, version_id: str | None = None) -> Row | None:
+        """The ledger's row: `status`, `attempts`, `reason`, `commit` and so on.
+
+        `EVERY_VERSION` has a row for each version; it is that of the current one when no id is given.
+        """
+        shown = self._s3.current(key)
+        etag = shown.etag if shown else None
+        found = version_id or (shown.version_id if shown else None)
+        identity = f"v#{found}" if found else f"e#{etag}" if etag else "absent"
+        return self._table.get(row_key(PIPELINE, self._settings.ordering, BUCKET, key, identity))
+
+    @property
+    def dead_letters(self) -> Sequence[DeadLetter]:
+        """The dead-letter queue."""
+        return self._sqs.dead_letters
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages in the queue."""
+        return len(self._sqs.messages)
+
+    # How it goes.
+
+    def _clock(self) -> int:
+        return self._now
+
+    def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
+        self._events += 1
+        self.send(
+            events.s3_notification(
+                BUCKET,
+                key,
+                event=event,
+                version_id=version_id,
+                etag=version.etag if version else None,
+                size=len(version.content or b"") if version else None,
+                sequencer=f"{self._events:016X}",
+                time=datetime.fromtimestamp(self._now / 1000, UTC),
+            )
+        )
+        self._now += 1_000
+
+    def _deliver_all(self) -> None:
+        while (visible_at := self._sqs.next_visible_at()) is not None:
+            self._now = max(self._now, visible_at)
+            if batch := self._sqs.receive(BATCH_SIZE, self._order):
+                self._invoke(batch)
+            self._now += 1_000
+
+    def _order(self, visible: Sequence[Message]) -> Sequence[Message]:
+        return visible if self._random is None else self._random.sample(visible, len(visible))
+
+    def _invoke(self, batch: list[dict[str, Any]]) -> None:
+        """One worker, and what Lambda does with its answer."""
+        bucket = Bucket(lambda: cast("Any", self._s3), BUCKET)
+        settings = self._settings
+        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes)
+        options = LedgerOptions(PIPELINE, settings.ordering, policy, settings.late_after_seconds * 1000)
+        consumer = Consumer(
+            settings,
+            Ledger(self._table, bucket, options, clock=self._clock, new_owner=self._new_owner),
+            bucket,
+            Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
+            self._call,
+            telemetry=_Record(self),
+            clock=self._clock,
+            jitter=lambda: 0.5,
+        )
+        context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
+        try:
+            answer = consumer.handle({"Records": batch}, context)
+        except _Killed:
+            return
+        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+
+    def _call(self, change: ObjectChange) -> Commit | str | None:
+        fault = self._fault()
+        if fault is Fault.KILLED_BEFORE_EFFECT:
+            raise _Killed
+        if fault is Fault.OVERTAKEN:
+            self._stand_still()
+        self.calls.append(change)
+        returned = self._processor(change)
+        if fault is Fault.KILLED_AFTER_EFFECT:
+            raise _Killed
+        if fault is Fault.TIMED_OUT:
+            raise Overrun
+        return returned
+
+    def _fault(self) -> Fault | None:
+        if self._faults:
+            return self._faults.pop(0)
+        if self._random is not None and self._random.random() < _ENDS_BADLY:
+            return self._random.choice(list(Fault))
+        return None
+
+    def _stand_still(self) -> None:
+        """Until the message is visible again, and other workers have done everything."""
+        seed, faults = self._random, self._faults
+        self._random, self._faults = None, []
+        self._now += self._visibility_seconds * 1000
+        self._deliver_all()
+        self._random, self._faults = seed, faults
+
+    def _new_owner(self) -> str:
+        self._owners += 1
+        return f"worker-{self._owners}"
+
+
+class _Killed(BaseException):
+    """The worker's process is gone: nothing in it can catch this."""
+
+
+class _Record(Telemetry):
+    """Counts in place of logging. Trouble that only a mistake can cause is not swallowed."""
+
+    def __init__(self, pipeline: LocalPipeline) -> None:
+        self._pipeline = pipeline
+
+    @override
+    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+        self._pipeline.verdicts[answer.verdict.value] += 1
+
+    @override
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None:
+        self._pipeline.outcomes[outcome.value] += 1
+
+    @override
+    def exhausted(self, change: Change, row: Row) -> None:
+        self._pipeline.outcomes[Outcome.REJECTED.value] += 1
+
+    @override
+    def unparseable(self, why: str, message_id: str) -> None: ...
+
+    @override
+    def ignored(self, why: str) -> None: ...
+
+    @override
+    def troubled(self, what: str, message_id: str, error: Exception) -> None:
+        # A worker that was overtaken may neither release its claim nor hide its message.
+        if not isinstance(error, Fenced | ClientError):
+            raise error
+
+    @override
+    def flush(self) -> None: ...

@@ -1,0 +1,395 @@
+"""What a team tests its processor with: the local pipeline, the events, the context."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from inspect import isfunction
+
+import pytest
+
+from cdk_intake_ledger.testing import Fault, LambdaContext, LocalPipeline, MemoryDynamoDB, events
+from cdk_intake_ledger.testing.local_pipeline import _Record
+from cdk_intake_ledger.testing.memory_s3 import MemoryS3
+from intake_ledger import Commit, ObjectChange, Unprocessable
+from intake_ledger.bucket import Bucket
+from intake_ledger.changes import Change, Ignored, parse_message
+from intake_ledger.errors import ObjectGone
+from intake_ledger.rows import Ordering
+from intake_ledger.states import StateKind
+from intake_ledger.telemetry import Telemetry
+
+Downstream = dict[str, tuple[int, str]]
+
+
+class Shop:
+    """A processor that does it right: what it writes is conditional on the fence."""
+
+    def __init__(self) -> None:
+        self.rows: Downstream = {}
+        self.writes = 0
+
+    def process(self, change: ObjectChange) -> Commit:
+        if change.kind != "created":
+            self.write(change, "gone")
+            return Commit("removed")
+        with change.open() as stream:
+            text = stream.read().decode()
+        if text == "poison":
+            raise Unprocessable("no order in it")
+        self.write(change, text)
+        return Commit(text)
+
+    def write(self, change: ObjectChange, text: str) -> None:
+        fence, _ = self.rows.get(change.key, (0, ""))
+        if change.fence >= fence:
+            self.rows[change.key] = (change.fence, text)
+            self.writes += 1
+
+    def shown(self) -> dict[str, str]:
+        return {key: text for key, (_, text) in self.rows.items()}
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+def test_a_processor_is_tested_in_ten_lines(shop: Shop) -> None:
+    """Duplicates, the wrong order, a dead worker, a timeout, a zombie and poison, without AWS."""
+    pipeline = LocalPipeline(shop.process)
+    pipeline.put("a.csv", "one")
+    pipeline.put("a.csv", "two")
+    pipeline.put("poison.csv", "poison")
+    pipeline.duplicate()
+    pipeline.reverse()
+    pipeline.next(Fault.KILLED_AFTER_EFFECT, Fault.TIMED_OUT, Fault.OVERTAKEN, Fault.KILLED_BEFORE_EFFECT)
+    pipeline.run()
+    assert shop.shown() == {"a.csv": "two"}
+    assert [one.reason for one in pipeline.dead_letters] == ["no order in it"]
+    row = pipeline.row("a.csv")
+    assert row is not None
+    assert (row.status, row.commit) == ("PROCESSED", "two")
+    assert pipeline.waiting == 0
+
+
+def test_what_is_processed_once_is_not_processed_twice(shop: Shop) -> None:
+    """A duplicate is a verdict, not a call."""
+    pipeline = LocalPipeline(shop.process)
+    pipeline.put("a", "one")
+    pipeline.duplicate()
+    pipeline.run()
+    assert (len(pipeline.calls), shop.writes) == (1, 1)
+    assert pipeline.verdicts == {"ACCEPTED": 1, "DUPLICATE": 1}
+    assert pipeline.outcomes == {"Committed": 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "calls"),
+    [
+        (Fault.KILLED_BEFORE_EFFECT, 1),
+        (Fault.KILLED_AFTER_EFFECT, 2),
+        (Fault.TIMED_OUT, 2),
+        (Fault.OVERTAKEN, 2),
+    ],
+)
+def test_each_fault_is_what_its_name_says(shop: Shop, fault: Fault, calls: int) -> None:
+    """The processor is called again where its work was not committed, always for the same change."""
+    pipeline = LocalPipeline(shop.process)
+    pipeline.put("a", "one")
+    pipeline.next(fault)
+    pipeline.run()
+    assert len(pipeline.calls) == calls
+    assert len({one.idempotency_key for one in pipeline.calls}) == 1
+    assert shop.shown() == {"a": "one"}
+    row = pipeline.row("a")
+    assert row is not None
+    assert row.status == "PROCESSED"
+
+
+def test_the_overtaken_worker_has_the_lower_fence(shop: Shop) -> None:
+    """Its effect comes last, and only a fence can tell."""
+    pipeline = LocalPipeline(shop.process)
+    pipeline.put("a", "one")
+    pipeline.next(Fault.OVERTAKEN)
+    pipeline.run()
+    first, last = pipeline.calls
+    assert first.fence > last.fence
+    assert pipeline.outcomes == {"Committed": 1, "Fenced": 1}
+
+
+def test_a_processor_that_ignores_fence_and_key_is_caught() -> None:
+    """What the helper is for: the usual counter fails where the careful one holds."""
+    counted: list[str] = []
+    pipeline = LocalPipeline(lambda change: counted.append(change.key))
+    pipeline.put("a", "one")
+    pipeline.next(Fault.KILLED_AFTER_EFFECT)
+    pipeline.run()
+    assert counted == ["a", "a"]
+
+
+def test_a_processor_that_hangs_is_interrupted(shop: Shop) -> None:
+    """In real time, as in Lambda."""
+    hung: list[int] = []
+
+    def process(change: ObjectChange) -> None:
+        while not hung:
+            try:
+                while True:
+                    pass
+            finally:
+                hung.append(change.attempt)
+
+    pipeline = LocalPipeline(process, processing_timeout=1)
+    pipeline.put("a", "one")
+    pipeline.run()
+    assert hung == [1]
+    assert pipeline.outcomes == {"Failed": 1, "Committed": 1}
+
+
+def test_an_outage_is_waited_out_in_no_time() -> None:
+    """Backoff takes hours of the pipeline's time; a budget that is too small ends in the dead-letter queue."""
+    tries: list[int] = []
+
+    def process(change: ObjectChange) -> None:
+        tries.append(change.attempt)
+        if len(tries) < 6:
+            raise ConnectionError("the database is down")
+
+    pipeline = LocalPipeline(process)
+    pipeline.put("a", "one")
+    pipeline.run()
+    assert tries == [1, 2, 3, 4, 5, 6]
+    assert not pipeline.dead_letters
+    tries.clear()
+    pipeline = LocalPipeline(process, max_attempts=3)
+    pipeline.put("a", "one")
+    pipeline.run()
+    assert [one.attributes["attempts"] for one in pipeline.dead_letters] == [3]
+    pipeline.redrive()
+    pipeline.run()
+    assert tries == [1, 2, 3, 1, 2, 3], "moved back, it has its attempts again"
+
+
+def test_removals_and_what_comes_back(shop: Shop) -> None:
+    """A delete, an un-delete and a rollback, with versions."""
+    pipeline = LocalPipeline(shop.process, deletes=True)
+    pipeline.put("a", "one")
+    newer = pipeline.put("a", "two")
+    pipeline.run()
+    marker = pipeline.delete("a")
+    pipeline.run()
+    assert shop.shown() == {"a": "gone"}
+    assert marker
+    assert newer
+    pipeline.delete_version("a", marker)
+    pipeline.run()
+    assert shop.shown() == {"a": "two"}
+    pipeline.delete_version("a", newer)
+    pipeline.run()
+    assert shop.shown() == {"a": "one"}
+
+
+def test_a_bucket_without_versions(shop: Shop) -> None:
+    """The ETag is all that there is."""
+    pipeline = LocalPipeline(shop.process, deletes=True, versioned=False)
+    assert pipeline.put("a", b"one") is None
+    pipeline.put("a", "two")
+    pipeline.run()
+    assert shop.shown() == {"a": "two"}
+    row = pipeline.row("a")
+    assert row is not None
+    assert row.commit == "two"
+    assert pipeline.delete("a") is None
+    pipeline.run()
+    assert shop.shown() == {"a": "gone"}
+
+
+def test_what_was_lost_is_found(shop: Shop) -> None:
+    """The audit's message does what S3's should have done, for uploads and for removals."""
+    pipeline = LocalPipeline(shop.process, deletes=True)
+    pipeline.put("a", "one")
+    pipeline.lose()
+    pipeline.run()
+    assert not pipeline.calls
+    pipeline.audit("a")
+    pipeline.run()
+    assert shop.shown() == {"a": "one"}
+    pipeline.delete("a")
+    pipeline.lose()
+    pipeline.audit("a")
+    pipeline.run()
+    assert shop.shown() == {"a": "gone"}
+
+
+def test_each_version_has_its_turn(shop: Shop) -> None:
+    """EVERY_VERSION: in any order, each once, each with a row."""
+    pipeline = LocalPipeline(shop.process, ordering=Ordering.EVERY_VERSION)
+    older, newer = pipeline.put("a", "one"), pipeline.put("a", "two")
+    pipeline.reverse()
+    pipeline.duplicate()
+    pipeline.run()
+    assert sorted(str(one.version_id) for one in pipeline.calls) == [older, newer]
+    rows = [pipeline.row("a", older), pipeline.row("a")]
+    assert [row.commit for row in rows if row] == ["one", "two"]
+
+
+def test_a_reprocess_is_asked_for(shop: Shop) -> None:
+    """It runs once more, however often its message comes."""
+    pipeline = LocalPipeline(shop.process)
+    pipeline.put("a", "one")
+    pipeline.run()
+    pipeline.reprocess("a")
+    pipeline.duplicate()
+    pipeline.run()
+    assert len(pipeline.calls) == 2
+
+
+def test_garbage_goes_to_the_dead_letter_queue(shop: Shop) -> None:
+    """With a reason, and its neighbours unharmed."""
+    pipeline = LocalPipeline(shop.process)
+    pipeline.put("a", "one")
+    pipeline.send("{")
+    pipeline.send(events.s3_notification("another-bucket", "a", etag="x"))
+    pipeline.send(events.s3_test_event("local-bucket"))
+    pipeline.run()
+    assert shop.shown() == {"a": "one"}
+    reasons = [one.reason for one in pipeline.dead_letters]
+    assert reasons[0].startswith("not JSON")
+    assert "another-bucket" in reasons[1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_chaos_changes_nothing(shop: Shop, seed: int) -> None:
+    """Whatever the seed: the downstream shows what the bucket shows."""
+    pipeline = LocalPipeline(shop.process, deletes=True)
+    for number in range(12):
+        pipeline.put(f"key-{number % 4}", f"{number}")
+    pipeline.delete("key-3")
+    pipeline.run(seed=seed)
+    assert shop.shown() == {"key-0": "8", "key-1": "9", "key-2": "10", "key-3": "gone"}
+    assert not pipeline.dead_letters
+
+
+def test_the_same_seed_does_the_same(shop: Shop) -> None:
+    """A failure that chaos found can be looked at again."""
+
+    def verdicts() -> object:
+        pipeline = LocalPipeline(shop.process)
+        for number in range(9):
+            pipeline.put(f"key-{number % 3}", f"{number}")
+        pipeline.run(seed=5)
+        return pipeline.verdicts, pipeline.outcomes
+
+    assert verdicts() == verdicts()
+
+
+def test_every_word_of_the_consumers_is_counted() -> None:
+    """A method that a later release adds to the telemetry would speak to a logger that is not there."""
+    said = {name for name, one in vars(Telemetry).items() if isfunction(one) and not name.startswith("_")}
+    assert said <= set(vars(_Record))
+
+
+def test_a_mistake_in_the_store_is_not_swallowed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that the store in memory does not know ends the test."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NotImplementedError("a new request")
+
+    monkeypatch.setattr(MemoryDynamoDB, "put_item", refuse)
+    pipeline = LocalPipeline(shop.process)
+    pipeline.put("a", "one")
+    with pytest.raises(NotImplementedError):
+        pipeline.run()
+
+
+Build = Callable[..., str]
+AT = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("build", "event"),
+    [(events.s3_notification, "ObjectCreated:Put"), (events.eventbridge_event, "ObjectCreated:PutObject")],
+)
+def test_events_say_what_they_were_told(build: Build, event: str) -> None:
+    """Both shapes, keys with everything that is encoded differently in them."""
+    body = build("b", "in/a b+ä.csv", event=event, version_id="v", etag="e", size=3, sequencer="0A", time=AT)
+    [change] = parse_message(body)
+    assert isinstance(change, Change)
+    assert change.state is not None
+    assert (change.bucket, change.key, change.event_name) == ("b", "in/a b+ä.csv", event)
+    assert (change.state.version_id, change.state.etag, change.state.size) == ("v", "e", 3)
+    assert (change.sequencer, change.event_time) == ("0A", int(AT.timestamp()) * 1000)
+
+
+@pytest.mark.parametrize("build", [events.s3_notification, events.eventbridge_event])
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ("ObjectRemoved:Delete", StateKind.DELETED),
+        ("ObjectRemoved:DeleteMarkerCreated", StateKind.MARKER),
+        ("LifecycleExpiration:Delete", StateKind.DELETED),
+        ("LifecycleExpiration:DeleteMarkerCreated", StateKind.MARKER),
+    ],
+)
+def test_events_of_removal(build: Build, event: str, kind: StateKind) -> None:
+    """Each kind of removal, in both shapes."""
+    [change] = parse_message(build("b", "k", event=event, version_id="v"))
+    assert isinstance(change, Change)
+    assert change.state is not None
+    assert (change.state.kind, change.event_name) == (kind, event)
+
+
+def test_own_messages() -> None:
+    """The audit's and a person's."""
+    [found] = parse_message(events.audit_message("b", "k", version_id="v", time=AT))
+    [gone] = parse_message(events.audit_message("b", "k"))
+    [asked] = parse_message(events.reprocess_message("b", "k", reprocess_id="01", version_id="v"))
+    assert isinstance(found, Change)
+    assert isinstance(gone, Change)
+    assert isinstance(asked, Change)
+    assert (found.identity, gone.identity) == ("v#v", "absent")
+    assert (asked.identity, asked.reprocess_id) == ("v#v", "01")
+    assert isinstance(parse_message(events.s3_test_event("b"))[0], Ignored)
+
+
+def test_a_batch_as_lambda_is_given_it() -> None:
+    """Bodies and records, each with an id of its own."""
+    record = events.sqs_record("{}", receives=3, attributes={"rejected_fence": 7, "reason": "why"})
+    event = events.sqs_event("[]", record)
+    assert [one["body"] for one in event["Records"]] == ["[]", "{}"]
+    assert event["Records"][1]["attributes"] == {"ApproximateReceiveCount": "3"}
+    assert event["Records"][1]["messageAttributes"]["rejected_fence"] == {"stringValue": "7", "dataType": "Number"}
+    assert len({one["messageId"] for one in event["Records"]}) == 2
+    assert json.dumps(event)
+
+
+def test_a_context_runs_out() -> None:
+    """It counts down by the clock that it is given, and not below zero."""
+    now = [100.0]
+    context = LambdaContext(30, clock=lambda: now[0])
+    assert context.get_remaining_time_in_millis() == 30_000
+    now[0] += 29.5
+    assert context.get_remaining_time_in_millis() == 500
+    now[0] += 9
+    assert context.get_remaining_time_in_millis() == 0
+
+
+def test_the_bucket_in_memory_answers_as_s3() -> None:
+    """The runtime's own reader understands it: versions, markers, what is gone."""
+    memory = MemoryS3(clock=lambda: 1_000_500)
+    bucket = Bucket(lambda: memory, "b")  # type: ignore[arg-type, return-value] # the part of a client that is called
+    assert bucket.look("k").kind is StateKind.ABSENT
+    older, newer = memory.put("k", b"one"), memory.put("k", b"two")
+    state = bucket.look("k")
+    assert (state.version_id, state.size, state.created_at) == (newer.version_id, 3, 1_000_000)
+    assert bucket.open("k", state).read() == b"two"
+    marker = memory.delete("k")
+    assert marker is not None
+    shown = bucket.look("k")
+    assert (shown.kind, shown.version_id) == (StateKind.MARKER, marker.version_id)
+    assert bucket.created_at("k", shown) == 1_000_000
+    assert newer.version_id
+    memory.delete_version("k", newer.version_id)
+    with pytest.raises(ObjectGone):
+        bucket.open("k", state)
+    assert older.etag == "f97c5d29941bfb1b2fdab0874906ab82"
