@@ -1,13 +1,16 @@
 """The same random requests against two DynamoDBs: whatever one answers, the other must answer too."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from intake_ledger.rows import Row, RowKey, Status
 from intake_ledger.states import StateKind
 from intake_ledger.table import NO_ROW, LedgerTable, Refused, still_held, still_seen
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 KEYS = (RowKey("bucket/one", "p@latest"), RowKey("bucket/two", "p@v#1"))
 
@@ -48,17 +51,34 @@ class Step:
     now: int
 
 
-steps = st.lists(
-    st.builds(
+KINDS = ("insert", "swap", "end", "delete", "mark new", "mark", "get", "get many", "scan")
+
+
+def plans(*more: str) -> st.SearchStrategy[list[Step]]:
+    """A few requests after each other, of these kinds too."""
+    step = st.builds(
         Step,
-        kind=st.sampled_from(["insert", "swap", "end", "delete", "mark new", "mark", "get", "get many", "scan"]),
+        kind=st.sampled_from((*KINDS, *more)),
         key=st.sampled_from(KEYS),
         row=rows,
         after=rows,
         now=st.integers(0, 3),
-    ),
-    max_size=12,
-)
+    )
+    return st.lists(step, max_size=12)
+
+
+def same_answers(ours: LedgerTable, theirs: LedgerTable, plan: list[Step]) -> None:
+    """Assert that every answer, every refusal with its old row, and what stands there afterwards are the same."""
+    for step in plan:
+        assert answer(ours, step) == answer(theirs, step), step
+    assert ours.get_items(KEYS) == theirs.get_items(KEYS)
+
+
+def empty(client: "DynamoDBClient") -> LedgerTable:
+    """The client's table without the rows of these tests."""
+    for key in KEYS:
+        client.delete_item(TableName="table", Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}})
+    return LedgerTable(client, "table")
 
 
 def answer(table: LedgerTable, step: Step) -> object:
@@ -74,6 +94,8 @@ def _answer(table: LedgerTable, step: Step) -> object:
     match step.kind:
         case "insert":
             table.insert(step.key, step.row)
+        case "insert many":
+            return sorted(key.pk for key in table.insert_many(dict.fromkeys(KEYS, step.row)))
         case "swap" if step.row != step.after:
             table.update(step.key, step.row, step.after, still_seen(step.row, step.now))
         case "end" if step.row != step.after:
