@@ -274,7 +274,7 @@ MUTANTS = (
     Mutant(
         "what came before is claimed in a group again",
         "consumer.py",
-        "if message.receives == 1\n            and (change",
+        "if message.receives == 1 and (change",
         "if (change",
         "tests/unit/test_groups.py -k f92",
     ),
