@@ -69,7 +69,7 @@ MUTANTS = (
         "puts, no audit",
     ),
     Mutant("a live lease is not respected", "rows.py", "self.lease_until > now", "self.lease_until > now * 2", "puts"),
-    Mutant("a lease of no length", "ledger.py", "lease_until=now + attempt.lease_ms", "lease_until=now", "puts"),
+    Mutant("a lease of no length", "ledger.py", "until = now + attempt.lease_ms", "until = now", "puts"),
     Mutant(
         "TTL stays on a claimed row",
         "rows.py",
@@ -96,8 +96,8 @@ MUTANTS = (
     Mutant(
         "any duplicate opens another round",
         "verdicts.py",
-        "    return change.reprocess_id is not None or (\n",
-        "    return True or (\n",
+        "    return change.reprocess_id is not None and change.reprocess_id >",
+        "    return True or change.reprocess_id is not None and change.reprocess_id >",
         "budget, duplicates",
     ),
     Mutant(
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "attempts are counted across a commit",
         "rows.py",
-        "retry = again and seen is not None and seen.status in (Status.PROCESSING, Status.FAILED)",
+        "retry = again and seen is not None and seen.unsettled",
         "retry = again and seen is not None and seen.status is not Status.REJECTED",
         "tests/unit/test_rows.py tests/unit/test_ledger_moto.py -k f84",
     ),
@@ -232,15 +232,15 @@ MUTANTS = (
     Mutant(
         "a vanished version is acknowledged",
         "consumer.py",
-        "return _Gone() if self._settings.ordering is Ordering.LATEST else None",
-        "return None",
+        "return _Ending(Outcome.GONE, why, _Gone())",
+        "return _Ending(Outcome.GONE, why)",
         "tests/unit/test_consumer.py -k f53",
     ),
     Mutant(
         "a vanished version is committed",
         "consumer.py",
-        "            self._ledger.fail(claim, why)\n        return Outcome.GONE, why",
-        "            self._ledger.commit(claim, None)\n        return Outcome.GONE, why",
+        "        if begun:\n            self._ledger.fail(claim, why)\n        else:\n            self._ledger.release(claim)",
+        "        self._ledger.commit(claim, None)",
         "tests/unit/test_consumer.py",
     ),
     Mutant(
@@ -253,8 +253,8 @@ MUTANTS = (
     Mutant(
         "a fenced worker acknowledges",
         "consumer.py",
-        "if outcome in (Outcome.COMMITTED, Outcome.REJECTED):",
-        "if outcome in (Outcome.COMMITTED, Outcome.REJECTED, Outcome.FENCED):",
+        "ending = _Ending(Outcome.FENCED, str(fenced), _Later(self._backoff(claim.row.attempts)))",
+        "ending = _Ending(Outcome.FENCED, str(fenced))",
         "tests/unit/test_consumer.py -k fence",
     ),
     Mutant(
