@@ -252,7 +252,7 @@ def test_a_queue_of_another_stack() -> None:
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     IntakePipeline(ours, "Orders", processor=processor(), queue=IntakeQueue(theirs, "Buffer"))
     assert not resources(template_of(ours), "AWS::SQS::Queue")
-    assert only(template_of(theirs), "AWS::SQS::Queue", "BufferMessages")["VisibilityTimeout"] == 420
+    assert only(template_of(theirs), "AWS::SQS::Queue", "BufferMessages")["VisibilityTimeout"] == 780
 
 
 def test_nothing_is_looked_up() -> None:

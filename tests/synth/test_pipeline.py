@@ -24,6 +24,7 @@ from cdk_intake_ledger import (
     Processor,
     RetryOptions,
 )
+from intake_ledger import rows
 from intake_ledger.settings import audit_settings, consumer_settings
 from tests.synth.build import (
     Json,
@@ -131,9 +132,18 @@ def test_queues_are_encrypted_and_take_tls_only(template: Json) -> None:
 
 
 def test_f12_visibility_follows_from_the_processing_timeout(template: Json) -> None:
-    """F12: six timeouts of the function, which is the processing timeout and ten seconds."""
-    assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"] == 70
-    assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 420
+    """F12: six timeouts of the function, which is twice the processing timeout and ten seconds."""
+    assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"] == 130
+    assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 780
+
+
+def test_f20_a_long_processing_timeout_takes_what_lambda_allows() -> None:
+    """F20: up to 890 seconds the function has ten more; the lease, and so the visibility, follow from that."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), processing_timeout=Duration.seconds(890))
+    template = template_of(stack)
+    assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"] == 900
+    assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 5_400
 
 
 def test_f67_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> None:
@@ -215,7 +225,7 @@ def test_the_functions_understand_their_settings(template: Json) -> None:
     assert {name: asdict(consumer)[name] for name in common} == {name: asdict(audit)[name] for name in common}
     assert consumer.processor == "orders:process"
     assert consumer.processing_timeout_seconds == 60
-    assert (consumer.max_attempts, consumer.min_backoff_seconds, consumer.max_backoff_seconds) == (8, 15, 900)
+    assert (consumer.max_attempts, consumer.min_backoff_seconds, consumer.max_backoff_seconds) == (12, 15, 1_800)
     assert (audit.settle_seconds, audit.look_back_seconds, audit.budget) == (3_600, 14 * 86_400, 10_000)
     assert audit.filters == ()
     assert (consumer.ordering, consumer.deletes) == ("LATEST", False)
@@ -261,7 +271,7 @@ def test_every_option_arrives() -> None:
     template = template_of(stack)
     function = only(template, "AWS::Lambda::Function", "OrdersConsumer")
     assert (function["MemorySize"], function["Runtime"], function["Architectures"]) == (1_024, "python3.12", ["x86_64"])
-    assert function["Timeout"] == 310
+    assert function["Timeout"] == 610
     assert function["Layers"][0] == OWN_LAYER
     assert "Ref" in function["Layers"][1], "ours last, so that nothing replaces it"
     assert function["VpcConfig"]["SubnetIds"]
@@ -281,7 +291,7 @@ def test_every_option_arrives() -> None:
     assert (source["BatchSize"], source["MaximumBatchingWindowInSeconds"]) == (100, 20)
     assert source["ScalingConfig"] == {"MaximumConcurrency": 7}
     queue = only(template, "AWS::SQS::Queue", "BufferMessages")
-    assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == (6 * 310 + 20, 2 * 86_400)
+    assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == (6 * 610 + 20, 2 * 86_400)
     assert only(template, "AWS::SQS::Queue", "BufferDeadLetters")["MessageRetentionPeriod"] == 5 * 86_400
     assert list(resources(template, "AWS::Logs::LogGroup")) == [stack.get_logical_id(_element(stack, "AllLogs"))]
     (table,) = resources(template, "AWS::DynamoDB::Table").values()
@@ -302,6 +312,11 @@ def _element(stack: Stack, name: str) -> CfnElement:
     element = stack.node.find_child(name).node.default_child
     assert isinstance(element, CfnElement)
     return element
+
+
+def test_the_orderings_are_the_runtimes_own() -> None:
+    """One type on both sides: what is asked for cannot differ in spelling from what is understood."""
+    assert Ordering is rows.Ordering
 
 
 def test_a_queue_of_its_own_visibility_keeps_it() -> None:

@@ -14,8 +14,9 @@ from tests.synth.build import Json, actions, new_stack, processor, resources, st
 
 CONSUMER = {
     "logs:CreateLogStream", "logs:PutLogEvents",
-    "s3:ListBucket", "s3:GetObject", "s3:GetObjectVersion",
-    "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
+    "s3:ListBucket", "s3:ListBucketVersions", "s3:GetObject", "s3:GetObjectVersion",
+    "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert", "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
     "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage",
     "sqs:SendMessage",
 }  # fmt: skip
@@ -72,6 +73,14 @@ def test_f45_a_missing_object_is_not_a_forbidden_one(template: Json) -> None:
     (bucket,) = resources(template, "AWS::S3::Bucket")
     for path in ("OrdersConsumer", "OrdersAuditRole"):
         listing = [one for one in statements(template, path) if "s3:ListBucket" in actions(one)]
+        assert [one["Resource"] for one in listing] == [{"Fn::GetAtt": [bucket, "Arn"]}]
+
+
+def test_f53_a_missing_version_is_not_a_forbidden_one(template: Json) -> None:
+    """F53, F45: S3 answers 404 for a version only to those who may list versions; 403 would be retried for ever."""
+    (bucket,) = resources(template, "AWS::S3::Bucket")
+    for path in ("OrdersConsumer", "OrdersAuditRole"):
+        listing = [one for one in statements(template, path) if "s3:ListBucketVersions" in actions(one)]
         assert [one["Resource"] for one in listing] == [{"Fn::GetAtt": [bucket, "Arn"]}]
 
 

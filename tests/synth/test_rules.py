@@ -4,14 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from cdk_intake_ledger.rules import DAY, HOUR, MINUTE, RULES, UNKNOWN, Plan, Rule, problems, span
+from cdk_intake_ledger import RetryOptions
+from cdk_intake_ledger.rules import (
+    DAY,
+    HOUR,
+    MINUTE,
+    RULES,
+    UNKNOWN,
+    Plan,
+    Rule,
+    function_timeout,
+    problems,
+    span,
+)
 
 PLAN = Plan(
     processing_timeout=60,
     clock_skew=120,
-    max_attempts=8,
+    max_attempts=12,
     min_backoff=15,
-    max_backoff=900,
+    max_backoff=1_800,
     batch_size=10,
     max_batching_window=0,
     max_concurrency=UNKNOWN,
@@ -36,7 +48,7 @@ BOUNDARIES = [
     ({}, "max_attempts", 2, 1, "max_attempts is 1: it must be 2 to 50"),
     ({}, "max_attempts", 50, 51, "max_attempts is 51"),
     ({}, "min_backoff", 1, 0, "min_backoff is 0 seconds"),
-    ({}, "min_backoff", 900, 901, "min_backoff is 901 seconds and max_backoff 15 minutes"),
+    ({}, "min_backoff", 1_800, 1_801, "min_backoff is 1,801 seconds and max_backoff 30 minutes"),
     ({"max_attempts": 2}, "max_backoff", 12 * HOUR, 12 * HOUR + 1, "max_backoff is 43,201 seconds"),
     ({}, "batch_size", 1, 0, "batch_size is 0: it must be 1 to 10,000"),
     ({"max_batching_window": 5}, "batch_size", 10_000, 10_001, "batch_size is 10,001"),
@@ -56,14 +68,14 @@ BOUNDARIES = [
         4 * DAY - 1,
         "the dead-letter queue's retention is 345,599 seconds and the queue's 4 days",
     ),
-    # Six times (60 + 10) seconds.
-    ({}, "visibility_timeout", 420, 419, "it must be at least 7 minutes (six timeouts and the batching window)"),
-    ({"max_batching_window": 20}, "visibility_timeout", 440, 439, "it must be at least 440 seconds"),
-    # 60 + 10 + 600 seconds of lease.
-    ({"clock_skew": 600}, "visibility_timeout", 670, 669, "the lease can last 670 seconds"),
+    # Six times (2 * 60 + 10) seconds.
+    ({}, "visibility_timeout", 780, 779, "it must be at least 13 minutes (six timeouts and the batching window)"),
+    ({"max_batching_window": 20}, "visibility_timeout", 800, 799, "it must be at least 800 seconds"),
+    # 2 * 60 + 10 + 800 seconds of lease.
+    ({"clock_skew": 800}, "visibility_timeout", 930, 929, "the lease can last 930 seconds"),
     ({"max_attempts": 2}, "visibility_timeout", 12 * HOUR, 12 * HOUR + 1, "SQS allows 12 hours at most"),
-    # Seven waits of 1,845 seconds together, eight times a visibility timeout of 420 seconds.
-    ({}, "queue_retention", 5_205, 5_204, "8 attempts can take 5,205 seconds"),
+    # Eleven waits of 9,105 seconds together, twelve times a visibility timeout of 780 seconds.
+    ({}, "queue_retention", 18_465, 18_464, "12 attempts can take 18,465 seconds"),
     # Twice 4 days, 14 days, 1 day and 7 days.
     ({}, "ledger_retention", 30 * DAY, 30 * DAY - 1, "a change can come back after 30 days"),
     ({"ledger_retention": 90 * DAY}, "audit_interval", MINUTE, 30, "it must be a whole number of minutes"),
@@ -92,6 +104,28 @@ def test_each_rule_at_its_boundary(given: dict[str, float], name: str, passes: f
 def test_the_defaults_break_no_rule() -> None:
     """A pipeline with nothing but a processor is allowed."""
     assert list(problems(PLAN)) == []
+
+
+def test_the_plan_has_the_defaults_of_retries() -> None:
+    """Twelve attempts, fifteen seconds to thirty minutes."""
+    retry = RetryOptions()
+    waits = (retry.min_backoff.to_seconds(), retry.max_backoff.to_seconds())
+    assert (retry.max_attempts, *waits) == (PLAN.max_attempts, PLAN.min_backoff, PLAN.max_backoff)
+
+
+def test_f23_the_default_attempts_outlast_an_hour_of_the_downstreams_absence() -> None:
+    """F23: even when jitter halves each wait; a change is not dead-lettered for an outage alone."""
+    waits = [min(PLAN.min_backoff * 2**n, PLAN.max_backoff) for n in range(int(PLAN.max_attempts) - 1)]
+    assert sum(waits) / 2 > HOUR
+
+
+@pytest.mark.parametrize(
+    ("processing", "function"), [(1, 12), (60, 130), (300, 610), (444, 898), (445, 900), (446, 900), (890, 900)]
+)
+def test_f20_a_batch_has_time_for_two_records_that_take_their_whole_time(processing: float, function: float) -> None:
+    """F20: as far as Lambda lets it; with less, the rest of a slow batch would come back for nothing each time."""
+    assert function_timeout(processing) == replace(PLAN, processing_timeout=processing).function_timeout == function
+    assert function_timeout(processing) >= processing + 10
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.needs)

@@ -103,6 +103,12 @@ class TestCreatedAt:
         assert bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER)) is None
         assert bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER, "m1")) is None
 
+    @pytest.mark.parametrize(("status", "code"), [(403, "403"), (503, "SlowDown"), (400, "400")])
+    def test_f45_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
+        """F45: taken for an unknown age, it would have a forgotten marker reported as a removal again."""
+        with pytest.raises(ClientError):
+            bucket(FakeClient(refusal(status, code))).created_at(KEY, State(StateKind.MARKER, "m1"))
+
 
 class TestOpen:
     """Exactly the claimed bytes."""

@@ -407,6 +407,13 @@ class TestOwnMessages:
             {"kind": "reprocess", "bucket": "b", "key": "k"},
             {"kind": "audit", "bucket": "b", "key": "k", "state": "lost"},
             {"kind": "audit", "bucket": "b", "key": "k", "state": "object", "size": "1"},
+            {"kind": "audit", "bucket": "b", "key": "k", "state": "object"},
+            {"kind": "audit", "bucket": "b", "key": "k", "state": "object", "versionId": "null", "etag": '""'},
+            {"kind": "audit", "bucket": "b", "key": "k", "state": "object", "etag": "e", "size": True},
+            {"kind": "audit", "bucket": "b", "key": "k", "state": "object", "etag": "e", "createdAt": False},
+            {"kind": "audit", "bucket": "b", "key": "k", "state": "object", "etag": "\udfff"},
+            {"kind": "audit", "bucket": "\ud800", "key": "k"},
+            {"kind": "reprocess", "bucket": "b", "key": "k", "reprocessId": "0" * 3_073},
         ],
     )
     def test_f27_malformed_ones_are_refused(self, content: object) -> None:
@@ -460,6 +467,15 @@ class TestGarbage:
             (("s3", "object", "versionId"), 7, "versionId is int"),
             (("s3", "object", "eTag"), {}, "eTag is dict"),
             (("s3", "object", "size"), "1", "size is str"),
+            (("s3", "object", "size"), True, "size is bool, expected int"),
+            (("s3", "object", "versionId"), "\ud800", "versionId is not valid Unicode"),
+            (("s3", "object", "eTag"), "\udfff", "eTag is not valid Unicode"),
+            (("s3", "bucket", "name"), "\ud800", "name is not valid Unicode"),
+            (("eventName",), "ObjectCreated:\ud800", "eventName is not valid Unicode"),
+            (("eventName",), "ObjectCreated:" + "x" * 3_059, "eventName has 3073 bytes"),
+            (("s3", "object", "versionId"), "x" * 3_073, "versionId has 3073 bytes"),
+            (("s3", "object", "eTag"), "é" * 1_537, "eTag has 3074 bytes"),
+            (("s3", "object", "key"), "k" * 3_073, "key has 3073 bytes"),
         ],
     )
     def test_f27_fields_that_are_missing_or_of_the_wrong_type(
@@ -475,6 +491,12 @@ class TestGarbage:
         else:
             part[path[-1]] = value
         assert why in unparseable(notification(one))
+
+    def test_f14_the_longest_key_that_s3_allows_is_within_the_bounds(self) -> None:
+        """F14: 1,024 bytes, each of them form-encoded as three; and the longest version id."""
+        state = State(StateKind.OBJECT, "v" * 1_024, "e" * 32, 1)
+        change = created(state, key="€" * 341 + "k")
+        assert (len(change.key.encode()), change.state and change.state.version_id) == (1_024, "v" * 1_024)
 
     def test_f27_eventbridge_fields_of_the_wrong_type(self) -> None:
         """F27: the other shape."""

@@ -1,11 +1,11 @@
 """The real consumer over the real ledger, with queues, processor and telemetry in the test's hand."""
 
-import io
 import json
 import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -14,7 +14,9 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.changes import Change, Origin, own_message
-from intake_ledger.consumer import Consumer
+from intake_ledger.consumer import BUSY_JITTER_SECONDS, PATIENCE, Consumer
+from intake_ledger.deadlines import Overrun
+from intake_ledger.errors import ObjectGone
 from intake_ledger.ledger import Answer, Claim
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row, Status
@@ -38,6 +40,7 @@ from tests.unit.support import (
     World,
     created,
     eventbridge,
+    marked,
     notification,
     record,
     sns,
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 TIMEOUT = 60
 """Seconds that the processor has."""
 FULL_TIME = 70_000
-"""Milliseconds that the function starts with."""
+"""Milliseconds that the function starts with: enough for one record that takes its whole time."""
 SKEW = 120
 OUTAGE = ClientError({"Error": {"Code": "InternalServerError"}}, "PutItem")
 
@@ -183,6 +186,10 @@ class Bench:
     def row(self, state: State, key: str = KEY) -> Row:
         return self.world.known(created(state, key=key))
 
+    def wait(self, name: str = "m1") -> None:
+        """Until SQS delivers the message again."""
+        self.world.clock.advance(int(self.queues.delays[f"handle-{name}"] * SECOND))
+
 
 @pytest.fixture
 def bench(world: World) -> Bench:
@@ -213,9 +220,21 @@ def put(bench: Bench, data: str = "1", key: str = KEY) -> tuple[State, str]:
     return state, notification(record(key, state, at=bench.world.clock()))
 
 
+def throw(error: BaseException, *_: object) -> None:
+    raise error
+
+
 def raising(error: BaseException) -> Act:
-    def act(_change: ObjectChange) -> None:
-        raise error
+    return partial(throw, error)
+
+
+def reading_twice(bench: Bench, between: Callable[[], object]) -> Act:
+    """A processor that opens its object once more after something has happened."""
+
+    def act(change: ObjectChange) -> None:
+        assert change.open().read()
+        between()
+        change.open()
 
     return act
 
@@ -242,14 +261,37 @@ class TestAnswer:
 
     def test_what_failed_before_goes_last(self, bench: Bench) -> None:
         """A sick message must not take the time of the healthy ones; otherwise the order stays."""
-        bodies = {key: put(bench, key=key)[1] for key in "abcd"}
+        bodies = {key: put(bench, key=key)[1] for key in "abcde"}
         bench.handle(
             message(bodies["a"], "a", receives=7),
             message(bodies["b"], "b"),
             message(bodies["c"], "c", receives=2),
             message(bodies["d"], "d"),
+            message(bodies["e"], "e", receives=PATIENCE),
         )
-        assert [change.key for change in bench.seen] == ["b", "d", "a", "c"]
+        assert [change.key for change in bench.seen] == ["b", "d", "a", "c", "e"]
+
+    def test_f20_what_came_often_enough_waits_no_longer_behind_fresh_ones(self, bench: Bench) -> None:
+        """F20: it may be healthy, and only ever have found no time left; then it keeps its place in the batch."""
+        bodies = {key: put(bench, key=key)[1] for key in "abc"}
+        bench.handle(
+            message(bodies["a"], "a", receives=PATIENCE),
+            message(bodies["b"], "b", receives=PATIENCE + 1),
+            message(bodies["c"], "c"),
+        )
+        assert [change.key for change in bench.seen] == ["b", "c", "a"]
+
+    def test_f20_what_was_given_back_unclaimed_does_not_starve(self, bench: Bench) -> None:
+        """F20: one slow record fills each batch, and a fresh one arrives with every delivery: an innocent that always
+        waited behind them would be dead-lettered by SQS at its hundredth receive.
+        """
+        _, old = put(bench, key="old")
+        bench.acts = [lambda _: bench.world.clock.advance(8 * SECOND)] * 40
+        for n in range(20):
+            _, fresh = put(bench, key=f"fresh{n}")
+            bench.handle(message(old, "old", receives=n + 2), message(fresh, "fresh"))
+        assert "old" in {change.key for change in bench.seen}
+        assert bench.queues.copies == []
 
     def test_a_change_of_visibility_that_fails_loses_nothing(self, bench: Bench) -> None:
         """The message comes back after the queue's own visibility."""
@@ -321,11 +363,12 @@ class TestProcessor:
         assert bench.handle(message(body)) == ["m1"]
         assert bench.row(state).status is Status.FAILED
         assert str(bench.row(state).reason).startswith(type(error).__name__)
+        bench.wait()
         assert bench.handle(message(body, receives=2)) == []
         assert bench.row(state).settled
 
     def test_backoff_grows_and_is_bounded(self, bench: Bench) -> None:
-        """F23: exponential by the ledger's attempts, from half to the whole of a step, by visibility."""
+        """F23: exponential by the ledger's attempts, from half to the whole of a step, in whole seconds."""
         delays = []
         for jitter in (0.0, 1.0):
             bench.jitter = jitter
@@ -334,7 +377,8 @@ class TestProcessor:
             for _ in range(2):
                 bench.handle(message(body))
                 delays.append(bench.queues.delays["handle-m1"])
-        assert delays == [7.5, 15, 15, 30]
+                bench.wait()
+        assert delays == [8, 15, 15, 30]
 
     def test_f72_a_death_between_effect_and_commit_repeats_the_idempotency_key_with_a_higher_fence(
         self, bench: Bench
@@ -359,6 +403,25 @@ class TestProcessor:
         bench.handle(message(notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))))
         assert [change.kind for change in bench.seen] == ["created", "removed"]
         assert bench.seen[1].version_id == marker.version_id
+
+    def test_f81_a_permanent_deletion_is_told_as_such_in_every_version(self, make_world: MakeWorld) -> None:
+        """F81: `deleted` is about one version, `removed` about the key."""
+        bench = Bench(make_world(Ordering.EVERY_VERSION))
+        state, body = put(bench)
+        bench.handle(message(body))
+        marker = bench.world.s3.mark_deleted(KEY)
+        bench.handle(message(notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))))
+        bench.world.s3.delete_version(KEY, state)
+        bench.handle(message(notification(record(KEY, state, "ObjectRemoved:Delete"))))
+        assert [change.kind for change in bench.seen] == ["created", "removed", "deleted"]
+
+    def test_in_latest_a_permanent_deletion_is_a_removal(self, bench: Bench) -> None:
+        """The key reads as not found: that is all there is to say."""
+        state, body = put(bench)
+        bench.handle(message(body))
+        bench.world.s3.delete_version(KEY, state)
+        bench.handle(message(notification(record(KEY, state, "ObjectRemoved:Delete"))))
+        assert [change.kind for change in bench.seen] == ["created", "removed"]
 
     def test_deletes_off_keeps_removals_from_the_processor(self, make_world: MakeWorld) -> None:
         """They are recorded all the same."""
@@ -588,6 +651,7 @@ class TestRejection:
         state, body = put(bench)
         for n in range(MAX_ATTEMPTS):
             assert bench.handle(message(body, receives=n + 1)) == (["m1"] if n < MAX_ATTEMPTS - 1 else [])
+            bench.wait()
         row = bench.row(state)
         assert (row.status, row.reason, row.attempts) == (Status.REJECTED, "ValueError: 2", MAX_ATTEMPTS)
         [(_, attributes)] = bench.queues.copies
@@ -633,7 +697,42 @@ class TestRejection:
         assert bench.row(state).settled
         assert bench.seen[0].idempotency_key == bench.seen[1].idempotency_key
 
-    @pytest.mark.parametrize("attribute", ["", "x", "-1", "1.5", "²", "\uff11"])
+    def test_f76_a_reprocess_that_was_rejected_is_not_run_again_by_its_own_second_delivery(self, bench: Bench) -> None:
+        """F76, F78: each request has one round; the copy that its rejection sent opens another, once."""
+        state, body = put(bench)
+        bench.handle(message(body))
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA")
+        bench.acts = [raising(Unprocessable("no"))] * 9
+        assert bench.handle(message(again)) == []
+        assert bench.handle(message(again, "second")) == []
+        assert len(bench.seen) == 2
+        assert bench.telemetry.verdicts[-1] is Verdict.REJECTED
+        [(copy, attributes)] = bench.queues.copies
+        moved_back = message(copy, "r", rejected_fence=attributes["rejected_fence"])
+        assert bench.handle(moved_back) == []
+        assert len(bench.seen) == 3
+        assert bench.handle(moved_back) == []
+        assert len(bench.seen) == 3
+        later = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KB")
+        assert bench.handle(message(later)) == []
+        assert len(bench.seen) == 4
+
+    def test_f89_deletes_off_settles_a_removal_whose_attempts_are_exhausted(self, make_world: MakeWorld) -> None:
+        """F89: the processor did not manage it while it was told of removals; now nobody is told."""
+        bench = Bench(make_world())
+        _, body = put(bench)
+        bench.handle(message(body))
+        marker = bench.world.s3.mark_deleted(KEY)
+        removal = notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))
+        for _ in range(MAX_ATTEMPTS):
+            bench.world.die(marked(marker))
+        bench.world.deletes = False
+        assert bench.handle(message(removal)) == []
+        assert bench.telemetry.verdicts[-1] is Verdict.SETTLED
+        assert bench.queues.copies == []
+        assert len(bench.seen) == 1
+
+    @pytest.mark.parametrize("attribute", ["", "x", "-1", "1.5", "²", "\uff11", "9" * 5_000])
     def test_a_malformed_mark_counts_as_none(self, bench: Bench, attribute: str) -> None:
         """The message is an ordinary one then."""
         _, body = put(bench)
@@ -645,7 +744,7 @@ class TestRejection:
         bench.acts = [raising(Unprocessable("x" * 300_000))]
         state, body = put(bench)
         bench.handle(message(body))
-        assert len(str(bench.row(state).reason)) <= 300
+        assert len(str(bench.row(state).reason).encode()) <= 256
         assert len(bench.queues.copies[0][1]["reason"]) <= 1024
 
     def test_f64_poison_and_an_outage_come_back_together(self, bench: Bench) -> None:
@@ -656,6 +755,7 @@ class TestRejection:
         bench.handle(message(bad, "p"))
         for _ in range(MAX_ATTEMPTS):
             bench.handle(message(good, "f"))
+            bench.wait("f")
         assert len(bench.queues.copies) == 2
         bench.acts = [raising(Unprocessable("poison"))]
         copies = list(bench.queues.copies)
@@ -667,65 +767,368 @@ class TestRejection:
         assert (bench.row(fine, "fine").rounds, bench.row(fine, "fine").settled) == (1, True)
 
 
-class TestVanished:
-    """The claimed version is not there any more when the processor opens it."""
+class TestVanishedBefore:
+    """The claimed version is gone when the consumer opens it, before the processor starts: nothing was begun."""
 
-    def test_f53_what_is_there_now_is_processed_in_the_same_delivery(self, bench: Bench) -> None:
-        """F53: no poison, no wait."""
-        content: list[bytes] = []
+    def test_the_object_is_opened_before_the_processor_starts_and_closed_after_it(self, bench: Bench) -> None:
+        """One request to S3, whether the processor opens the object or not."""
+        begun: list[int] = []
 
-        def read(change: ObjectChange) -> None:
-            content.append(change.open().read())
+        def act(change: ObjectChange) -> None:
+            begun.append(len(bench.world.s3.streams))
+            assert change.open().read() == b"content"
 
-        zero, first = put(bench, "0")
+        _, body = put(bench, "content")
+        bench.acts = [act]
+        bench.handle(message(body))
+        _, body = put(bench, "unread", key="other")
+        bench.handle(message(body))
+        assert begun == [1]
+        assert [stream.closed for stream in bench.world.s3.streams] == [True, True]
+
+    def test_its_streams_are_closed_when_the_processor_fails(self, bench: Bench) -> None:
+        """All of them, or the connections of a busy function would run out."""
+
+        def act(change: ObjectChange) -> None:
+            change.open()
+            change.open()
+            raise ValueError("no")
+
+        _, body = put(bench)
+        bench.acts = [act]
+        bench.handle(message(body))
+        assert [stream.closed for stream in bench.world.s3.streams] == [True, True]
+
+    def test_a_removal_is_not_opened(self, bench: Bench) -> None:
+        """S3 is not asked for what is not there."""
+        _, body = put(bench)
+        bench.handle(message(body))
+        marker = bench.world.s3.mark_deleted(KEY)
+        bench.world.s3.before_open.append(lambda: pytest.fail("opened"))
+        assert bench.handle(message(notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated")))) == []
+        assert bench.seen[-1].kind == "removed"
+
+    def test_f90_a_committed_state_does_not_run_again_when_its_successor_vanished(self, bench: Bench) -> None:
+        """F90: version 2 was looked at, claimed, and was gone: version 1 stays committed and is not run again."""
+        one, first = put(bench, "1")
         bench.handle(message(first))
-        one, body = put(bench, "1")
-
-        def read_too_late(change: ObjectChange) -> None:
-            bench.world.s3.delete_version(KEY, one)
-            read(change)
-
-        bench.acts = [read_too_late, read]
+        before = bench.row(one)
+        two, body = put(bench, "2")
+        bench.world.s3.after_look.append(lambda: bench.world.s3.delete_version(KEY, two))
         assert bench.handle(message(body)) == []
-        assert content == [b"0"]
-        assert bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.GONE, Outcome.COMMITTED]
-        assert bench.row(zero).committed_version == zero.identity
+        assert [change.version_id for change in bench.seen] == [one.version_id]
+        assert bench.row(one) == replace(before, fence=bench.row(one).fence)
+        assert bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.GONE]
+        assert bench.telemetry.verdicts[-1] is Verdict.STALE
+
+    def test_f90_a_key_that_was_never_processed_is_not_reported_as_removed(self, bench: Bench) -> None:
+        """F90: uploaded and deleted for good before its event was read: the processor hears nothing, no row stays."""
+        state, body = put(bench)
+        bench.world.s3.delete_version(KEY, state)
+        assert bench.handle(message(body)) == []
+        assert bench.seen == []
+        assert bench.world.row(created(state)) is None
+        assert bench.telemetry.verdicts == [Verdict.ACCEPTED, Verdict.STALE]
+        assert bench.queues.copies == []
+
+    def test_f53_the_message_of_a_vanished_version_is_a_mere_wake_afterwards(self, bench: Bench) -> None:
+        """F53: its version is not claimed once more without a look; the state that S3 shows is processed at once."""
+        one, body = put(bench, "1")
+        two, _ = put(bench, "2")
+        bench.world.s3.delete_version(KEY, one)
+        assert bench.handle(message(body)) == []
+        assert [change.version_id for change in bench.seen] == [two.version_id]
+        assert bench.seen[0].attempt == 1
+        assert bench.row(two).committed_version == two.identity
 
     def test_f53_overwritten_without_versions(self, make_world: MakeWorld) -> None:
-        """F53: the bytes are gone, the new ones are processed."""
+        """F53: the bytes are gone, the new ones are processed, and only they."""
         bench = Bench(make_world(versioned=False))
         content: list[bytes] = []
         _, body = put(bench, "A")
-        bench.acts = [
-            lambda change: (bench.world.s3.put(KEY, "B"), change.open()),
-            lambda change: content.append(change.open().read()),
-        ]
+        bench.world.s3.before_open.append(lambda: bench.world.s3.put(KEY, "B"))
+        bench.acts = [lambda change: content.append(change.open().read())] * 2
         assert bench.handle(message(body)) == []
         assert content == [b"B"]
 
-    def test_f53_a_key_that_keeps_vanishing_takes_its_turn_in_the_queue(self, make_world: MakeWorld) -> None:
-        """F53: no endless loop within one delivery."""
-        bench = Bench(make_world(versioned=False))
+    def test_f77_a_rejection_stays_when_its_successor_vanished(self, bench: Bench) -> None:
+        """F77: nobody asked for another round of version 1, and its reason is still there."""
+        bench.acts = [raising(Unprocessable("not a CSV"))]
+        one, body = put(bench, "1")
+        bench.handle(message(body))
+        before = bench.row(one)
+        two, body = put(bench, "2")
+        bench.world.s3.after_look.append(lambda: bench.world.s3.delete_version(KEY, two))
+        assert bench.handle(message(body)) == []
+        assert len(bench.seen) == 1
+        assert bench.row(one) == replace(before, fence=bench.row(one).fence)
+        assert bench.telemetry.verdicts[-1] is Verdict.REJECTED
 
-        def overwrite(change: ObjectChange) -> None:
-            bench.world.s3.put(KEY, f"{len(bench.seen)}")
+    def test_f53_a_key_that_keeps_vanishing_takes_its_turn_in_the_queue(self, make_world: MakeWorld) -> None:
+        """F53: no endless loop within one delivery, and no attempt spent."""
+        bench = Bench(make_world(versioned=False))
+        bench.world.s3.before_open.extend([partial(bench.world.s3.put, KEY, str(n)) for n in range(9)])
+        state, body = put(bench, "start")
+        assert bench.handle(message(body)) == ["m1"]
+        assert len(bench.world.s3.before_open) == 7
+        assert bench.queues.delays == {"handle-m1": 7.5}
+        assert bench.seen == []
+        assert bench.world.row(created(state)) is None
+
+    def test_a_row_half_done_before_is_put_back_as_it_was(self, bench: Bench) -> None:
+        """The attempts of version 2 say that the downstream may hold it: version 1 runs again, as F73 wants."""
+        one, body = put(bench, "1")
+        bench.handle(message(body))
+        two, body = put(bench, "2")
+        bench.world.die(created(two))
+        bench.world.s3.before_open.append(lambda: bench.world.s3.delete_version(KEY, two))
+        assert bench.handle(message(body)) == []
+        assert [change.version_id for change in bench.seen] == [one.version_id] * 2
+        assert bench.seen[1].attempt == 1
+
+    @pytest.mark.parametrize("error", [OUTAGE, EndpointConnectionError(endpoint_url="https://s3"), Overrun()])
+    def test_s3_not_answering_costs_no_attempt(self, bench: Bench, error: BaseException) -> None:
+        """The claim is released and the message given back; a retry finds the same attempt, and the row as it was."""
+        bench.acts = [raising(ValueError("no"))]
+        state, body = put(bench)
+        bench.handle(message(body))
+        bench.wait()
+        before = bench.row(state)
+        for receives in range(2, 20):
+            bench.world.s3.before_open.append(partial(throw, error))
+            assert bench.handle(message(body, receives=receives)) == ["m1"]
+        assert bench.row(state) == replace(before, fence=before.fence + 18)
+        assert bench.queues.delays["handle-m1"] == 450, "as an outage of the ledger: by receives"
+        assert bench.handle(message(body, receives=20)) == []
+        assert [change.attempt for change in bench.seen] == [1, 2]
+        assert len(bench.telemetry.troubles) == 18
+        assert bench.queues.copies == []
+
+    def test_f23_s3_not_answering_for_a_new_key_leaves_no_row(self, bench: Bench) -> None:
+        """F23: nothing was begun, so the next delivery is the first attempt."""
+        state, body = put(bench)
+        bench.world.s3.before_open.append(partial(throw, OUTAGE))
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.world.row(created(state)) is None
+        assert bench.handle(message(body, receives=2)) == []
+        assert [change.attempt for change in bench.seen] == [1]
+
+    def test_f04_a_release_past_the_lease_is_fenced(self, bench: Bench) -> None:
+        """F04: S3 took so long that somebody else has the row: it stays theirs."""
+        state, body = put(bench)
+        successors: list[Claim] = []
+
+        def outlive() -> None:
+            bench.world.clock.advance(FULL_TIME + SKEW * SECOND)
+            successors.append(bench.world.accept(created(state)))
+            raise OUTAGE
+
+        bench.world.s3.before_open.append(outlive)
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.telemetry.outcomes == [Outcome.FENCED]
+        assert bench.row(state) == successors[0].row
+
+
+class TestVanishedInside:
+    """The version goes while the processor works on it: only the processor knows what it had done by then."""
+
+    def test_f53_what_is_there_now_is_processed_in_the_same_delivery(self, bench: Bench) -> None:
+        """F53: no poison, no wait; the row is unsettled, so that the committed version 0 is brought about."""
+        zero, first = put(bench, "0")
+        bench.handle(message(first))
+        one, body = put(bench, "1")
+        bench.acts = [reading_twice(bench, lambda: bench.world.s3.delete_version(KEY, one))]
+        assert bench.handle(message(body)) == []
+        assert [change.version_id for change in bench.seen] == [zero.version_id, one.version_id, zero.version_id]
+        assert bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.GONE, Outcome.COMMITTED]
+        assert bench.row(zero).committed_version == zero.identity
+
+    def test_f53_a_processor_that_raises_it_itself_is_judged_again(self, bench: Bench) -> None:
+        """F53: as one that reads with a client of its own may."""
+        one, body = put(bench, "1")
+
+        def act(_change: ObjectChange) -> None:
+            bench.world.s3.delete_version(KEY, one)
+            raise ObjectGone("mine")
+
+        bench.acts = [act]
+        statuses: list[tuple[Status, str | None, int | None]] = []
+
+        def look() -> None:
+            row = bench.row(one)
+            statuses.append((row.status, row.reason, row.retry_at))
+
+        bench.world.s3.after_look.append(look)
+        assert bench.handle(message(body)) == []
+        assert statuses == [(Status.FAILED, "mine", None)], "whatever is there now has not to wait"
+        assert [change.kind for change in bench.seen] == ["created", "removed"]
+
+    def test_f53_one_that_never_succeeds_uses_its_budget_up(self, bench: Bench) -> None:
+        """F53: a processor that says so of a version that is there is not called for ever."""
+        state, body = put(bench)
+        bench.acts = [raising(ObjectGone("it is not"))] * 9
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.handle(message(body)) == []
+        assert len(bench.seen) == MAX_ATTEMPTS
+        assert (bench.row(state).status, bench.row(state).reason) == (Status.REJECTED, "it is not")
+        assert len(bench.queues.copies) == 1
+
+
+class TestVanishedEveryVersion:
+    """In EVERY_VERSION the message is about one version and about nothing else."""
+
+    @pytest.fixture
+    def every(self, make_world: MakeWorld) -> Bench:
+        return Bench(make_world(Ordering.EVERY_VERSION))
+
+    def test_f53_a_new_version_that_is_gone_leaves_nothing_behind(self, every: Bench) -> None:
+        """F53: acknowledged, and the processor never heard of it."""
+        state, body = put(every)
+        every.world.s3.delete_version(KEY, state)
+        assert every.handle(message(body)) == []
+        assert every.seen == []
+        assert every.telemetry.outcomes == [Outcome.GONE]
+        assert every.world.row(created(state)) is None
+
+    def test_f78_a_reprocess_of_a_version_that_is_gone_keeps_what_was_committed(self, every: Bench) -> None:
+        """F78: the row is put back: settled, with the downstream's name for the effect."""
+        state, body = put(every)
+        every.acts = [lambda _: "invoice-17"]
+        every.handle(message(body))
+        before = every.row(state)
+        every.world.s3.delete_version(KEY, state)
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA")
+        assert every.handle(message(again)) == []
+        assert len(every.seen) == 1
+        assert every.row(state) == replace(before, fence=every.row(state).fence)
+
+    def test_f77_a_rejected_version_that_is_gone_keeps_its_reason(self, every: Bench) -> None:
+        """F77: also when its copy is moved back."""
+        every.acts = [raising(Unprocessable("not a CSV"))]
+        state, body = put(every)
+        every.handle(message(body))
+        before = every.row(state)
+        every.world.s3.delete_version(KEY, state)
+        [(copy, attributes)] = every.queues.copies
+        assert every.handle(message(copy, "r", rejected_fence=attributes["rejected_fence"])) == []
+        assert len(every.seen) == 1
+        assert every.row(state) == replace(before, fence=every.row(state).fence)
+
+    def test_f53_a_version_that_goes_inside_the_processor_is_put_to_rest(self, every: Bench) -> None:
+        """F53: it never comes back: acknowledged, settled, nothing committed, and the row says why."""
+        state, body = put(every)
+        every.acts = [reading_twice(every, lambda: every.world.s3.delete_version(KEY, state))]
+        assert every.handle(message(body)) == []
+        row = every.row(state)
+        assert row.settled
+        assert (row.committed_version, row.committed_fence, row.commit) == (None, None, None)
+        assert "no longer holds" in str(row.reason)
+        assert row.expires_at is not None
+        assert every.telemetry.outcomes == [Outcome.GONE]
+
+    @pytest.mark.parametrize("earlier", ["fail", "die"])
+    def test_f53_a_version_half_done_that_is_gone_is_put_to_rest(self, every: Bench, earlier: str) -> None:
+        """F53: an unsettled row would call for retries of what nobody can read any more."""
+        state, body = put(every)
+        getattr(every.world, earlier)(created(state))
+        every.world.s3.delete_version(KEY, state)
+        assert every.handle(message(body)) == []
+        row = every.row(state)
+        assert (row.settled, row.committed_version, row.attention, row.retry_at) == (True, None, None, None)
+        assert "no longer holds" in str(row.reason)
+        assert every.seen == []
+
+    def test_f81_the_same_bytes_may_come_again_without_versions(self, make_world: MakeWorld) -> None:
+        """F81: A was overwritten by B before it was read; when A is uploaded again, it is processed."""
+        bench = Bench(make_world(Ordering.EVERY_VERSION, versioned=False))
+        content: list[bytes] = []
+        first, a = put(bench, "A")
+        bench.world.die(created(first))
+        _, b = put(bench, "B")
+        bench.acts = [lambda change: content.append(change.open().read())] * 3
+        assert bench.handle(message(a, "a"), message(b, "b")) == []
+        assert content == [b"B"]
+        bench.world.clock.advance(SECOND)
+        _, again = put(bench, "A")
+        assert bench.handle(message(again, "a2")) == []
+        assert content == [b"B", b"A"]
+
+    def test_an_abandoned_row_whose_answer_was_lost_is_success(self, every: Bench) -> None:
+        """F82: as every ending."""
+        state, body = put(every)
+
+        def lose(change: ObjectChange) -> None:
+            every.world.s3.delete_version(KEY, state)
+            every.world.wire.lose = 1
+            change.open()
             change.open()
 
-        bench.acts = [overwrite] * 9
-        _, body = put(bench, "start")
-        assert bench.handle(message(body)) == ["m1"]
-        assert len(bench.seen) == 2
-        assert bench.queues.delays == {"handle-m1": 7.5}
+        every.acts = [lose]
+        assert every.handle(message(body)) == []
+        assert every.telemetry.outcomes == [Outcome.GONE]
+        assert every.row(state).settled
 
-    def test_f53_every_version_ends_with_the_version(self, make_world: MakeWorld) -> None:
-        """F53: a version deleted for good never comes back: the message is acknowledged, and the row says why."""
-        bench = Bench(make_world(Ordering.EVERY_VERSION))
+
+class TestRetryAt:
+    """A state that failed waits, and every message for it waits with it."""
+
+    def test_f23_the_delay_is_whole_seconds_and_the_rows_time(self, bench: Bench) -> None:
+        """F23: so that the message itself never comes before its time."""
+        bench.jitter, bench.acts = 0.3, [raising(ValueError("no"))]
         state, body = put(bench)
-        bench.world.s3.delete_version(KEY, state)
-        bench.acts = [lambda change: change.open()]
-        assert bench.handle(message(body)) == []
+        bench.handle(message(body))
+        assert bench.queues.delays == {"handle-m1": 10}, "9.75 seconds, rounded up"
+        assert bench.row(state).retry_at == bench.world.clock() + 10 * SECOND
+
+    def test_f23_a_duplicate_does_not_use_the_budget_up(self, bench: Bench) -> None:
+        """F23, F19: before its time it is BUSY, and given back until then; it is never acknowledged."""
+        bench.acts = [raising(ValueError("no"))] * 9
+        state, body = put(bench)
+        bench.handle(message(body))
+        for n in range(20):
+            assert bench.handle(message(body, f"d{n}")) == [f"d{n}"]
+            assert bench.queues.delays[f"handle-d{n}"] == 8
+        assert bench.telemetry.verdicts[1:] == [Verdict.BUSY] * 20
+        assert bench.row(state).attempts == len(bench.seen) == 1
+        bench.jitter = 1.0
+        bench.world.clock.advance(7 * SECOND)
+        bench.handle(message(body, "late"))
+        assert bench.queues.delays["handle-late"] == 1 + BUSY_JITTER_SECONDS
+        bench.world.clock.advance(SECOND)
+        assert bench.handle(message(body)) == ["m1"]
+        assert bench.row(state).attempts == 2
+
+    def test_f78_a_person_does_not_wait(self, bench: Bench) -> None:
+        """F78: a request is served at once."""
+        bench.acts = [raising(ValueError("no"))]
+        state, body = put(bench)
+        bench.handle(message(body))
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA")
+        assert bench.handle(message(again, "r")) == []
         assert bench.row(state).settled
-        assert "no longer holds" in str(bench.row(state).reason)
+        assert bench.row(state).retry_at is None
+
+    def test_f05_a_newer_state_does_not_wait(self, bench: Bench) -> None:
+        """F05: the time belongs to the state that failed."""
+        bench.acts = [raising(ValueError("no"))]
+        _, body = put(bench, "1")
+        bench.handle(message(body))
+        two, body = put(bench, "2")
+        assert bench.handle(message(body, "m2")) == []
+        assert bench.seen[-1].version_id == two.version_id
+
+    def test_f23_an_outage_of_the_downstream_is_outlasted(self, bench: Bench) -> None:
+        """F23: messages that fail come back when they are due, and are processed; nothing is dead-lettered."""
+        bench.acts = [raising(OSError("out"))] * 10
+        batch = [message(put(bench, key=f"k{n}")[1], f"m{n}") for n in range(5)]
+        for n in range(2):
+            assert len(bench.handle(*batch)) == 5
+            for _ in range(5):  # S3 and SQS send copies meanwhile
+                bench.handle(*batch)
+            bench.world.clock.advance((8, 15)[n] * SECOND)
+        assert bench.handle(*batch) == []
+        assert [change.attempt for change in bench.seen] == [1] * 5 + [2] * 5 + [3] * 5
+        assert bench.queues.copies == []
 
 
 class TestFenced:
@@ -817,6 +1220,7 @@ class TestBadMessages:
         body = notification(*(record(key, state) for key, state in states.items()))
         bench.acts = [lambda _: None, raising(ValueError("no"))]
         assert bench.handle(message(body)) == ["m1"]
+        bench.wait()
         assert bench.handle(message(body, receives=2)) == []
         assert [change.key for change in bench.seen] == ["a", "b", "b"]
 
@@ -828,7 +1232,7 @@ class TestBadMessages:
         bench.acts = [raising(ValueError("no"))]
         assert bench.handle(message(body)) == ["m1"]
         assert [change.key for change in bench.seen] == ["a", "b"]
-        assert bench.queues.delays == {"handle-m1": 7.5}
+        assert bench.queues.delays == {"handle-m1": 8}
 
     def test_f26_a_rejected_record_is_copied_alone(self, bench: Bench) -> None:
         """F26: so that moving the copy back does not repeat the others."""
@@ -848,6 +1252,48 @@ class TestBadMessages:
         [(copy, attributes)] = bench.queues.copies
         assert json.loads(copy) == {"Records": [bad]}
         assert "'3.0'" in attributes["reason"]
+
+    @pytest.mark.parametrize(
+        ("field", "value", "why"),
+        [
+            ("size", True, "size is bool"),
+            ("versionId", "\ud800", "versionId is not valid Unicode"),
+            ("eTag", "\ud800", "eTag is not valid Unicode"),
+            ("eTag", "e" * 100_000, "eTag has 100000 bytes"),
+        ],
+    )
+    def test_f27_values_that_dynamodb_would_refuse(self, bench: Bench, field: str, value: object, why: str) -> None:
+        """F27: to the dead-letter queue with a reason, or the message would come back a hundred times without one."""
+        bad = record(KEY, bench.world.s3.put(KEY, "1"))
+        bad["s3"]["object"][field] = value
+        assert bench.handle(message(notification(bad))) == []
+        assert bench.telemetry.troubles == []
+        [(_, attributes)] = bench.queues.copies
+        assert why in attributes["reason"]
+        assert bench.seen == []
+
+    def test_f81_in_every_version_a_request_that_names_no_version_is_refused(self, make_world: MakeWorld) -> None:
+        """F81: acknowledged as stale it would be a request that nobody serves; the reason says what to do."""
+        bench = Bench(make_world(Ordering.EVERY_VERSION))
+        state, body = put(bench)
+        bench.handle(message(body))
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id="01KA")
+        assert bench.handle(message(again)) == []
+        [(copy, attributes)] = bench.queues.copies
+        assert copy == again
+        assert "EVERY_VERSION" in attributes["reason"]
+        assert len(bench.telemetry.unparsed) == 1
+        named = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA")
+        assert bench.handle(message(named)) == []
+        assert len(bench.seen) == 2
+
+    def test_f78_in_latest_a_request_need_not_name_a_version(self, bench: Bench) -> None:
+        """F78: S3 says which one is current."""
+        _, body = put(bench)
+        bench.handle(message(body))
+        assert bench.handle(message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id="01KA"))) == []
+        assert len(bench.seen) == 2
+        assert bench.queues.copies == []
 
     def test_an_sns_envelope_is_opened(self, bench: Bench) -> None:
         """And a rejected copy is the event without the envelope, which can be sent again as it is."""
@@ -982,6 +1428,8 @@ class TestTelemetry:
         state, body = put(bench, "secret content")
         bench.acts = [raising(ValueError("no")), lambda _: None]
         bench.handle(message(body), message(body, "m2"), message("garbage", "m3"))
+        bench.wait()
+        bench.handle(message(body))
         bench.handle(message(body))
         out = capsys.readouterr().out
         lines = [json.loads(line) for line in out.splitlines()]
@@ -991,9 +1439,13 @@ class TestTelemetry:
             for one in line.get("_aws", {}).get("CloudWatchMetrics", ())
             for metric in one["Metrics"]
         }
-        assert metrics == {"Accepted", "Failed", "Committed", "Duplicate", "Unparseable"}
+        assert metrics == {"Accepted", "Failed", "Busy", "Committed", "Duplicate", "Unparseable"}
         said = [line["message"] for line in lines if "message" in line]
-        assert said == ["verdict", "failed", "verdict", "committed", "unparseable", "verdict"]
+        assert said == [
+            *("verdict", "failed", "verdict", "unparseable"),
+            *("verdict", "committed"),
+            "verdict",
+        ]
         first = next(line for line in lines if line.get("message") == "verdict")
         assert (first["bucket"], first["key"], first["version_id"]) == (BUCKET, KEY, state.version_id)
         assert (first["verdict"], first["attempt"], first["lag_ms"]) == ("ACCEPTED", 1, 0)
@@ -1058,10 +1510,10 @@ class TestQueues:
 
 
 def test_the_stream_of_a_claim_is_read_once(bench: Bench) -> None:
-    """`open()` may be called again, and starts anew."""
+    """`open()` may be called again, and starts anew; the first call takes the stream that is open already."""
     content: list[bytes] = []
     bench.acts = [lambda change: content.extend([change.open().read(), change.open().read()])]
     _, body = put(bench, "1")
     bench.handle(message(body))
     assert content == [b"1", b"1"]
-    assert isinstance(bench.seen[0].open(), io.BytesIO)
+    assert len(bench.world.s3.streams) == 2

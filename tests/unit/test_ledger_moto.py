@@ -126,14 +126,6 @@ class TestInsert:
         assert "expires_at" not in world.item(change)
         assert "audit_mark" not in world.item(change)
 
-    def test_several_changes_are_answered_in_their_order(self, world: World) -> None:
-        """The interface takes groups."""
-        done = created(world.s3.put("a", "1"), key="a")
-        world.process(done)
-        fresh = created(world.s3.put("b", "1"), key="b")
-        answers = world.ledger.claim([fresh, done], lease_ms=LEASE)
-        assert [answer.verdict for answer in answers] == [Verdict.ACCEPTED, Verdict.DUPLICATE]
-
     def test_an_outage_is_an_error_and_no_verdict(self, world: World) -> None:
         """Whoever asks must not acknowledge anything."""
         world.wire.down = ClientError({"Error": {"Code": "ProvisionedThroughputExceededException"}}, "PutItem")
@@ -567,9 +559,10 @@ class TestRelease:
         assert world.accept(change).row.attempts == 1
 
     def test_f10_with_an_earlier_row_only_the_fence_moves(self, world: World) -> None:
-        """F10: attempts, rounds and reason of the failed attempts before are still there."""
+        """F10: attempts, rounds, reason and time of the failed attempts before are still there."""
         change = created(world.s3.put(KEY, "1"))
-        world.fail(change, "one")
+        world.fail(change, "one", retry_in=8_000)
+        world.clock.advance(8_000)
         before = world.item(change)
         claim = world.accept(change)
         world.ledger.release(claim)
@@ -612,6 +605,94 @@ class TestRelease:
         world.ledger.release(claim)
         assert world.known(claim.change) == replace(before, fence=claim.row.fence)
         assert world.verdict(deleted(two)) is Verdict.REJECTED
+
+
+class TestAbandon:
+    """A version that is gone, and only it mattered."""
+
+    def test_f53_what_was_committed_stays_what_it_was(self, make_world: MakeWorld) -> None:
+        """F53: the row is settled and may expire, its reason says what happened."""
+        every = make_world(Ordering.EVERY_VERSION)
+        state = every.s3.put(KEY, "1")
+        done = every.process(created(state), "invoice-17")
+        claim = every.accept(reprocess("01KA", state=state))
+        every.ledger.abandon(claim, "gone")
+        row = every.known(done.change)
+        assert (row.status, row.reason, row.commit) == (Status.PROCESSED, "gone", "invoice-17")
+        assert (row.committed_fence, row.fence) == (done.row.fence, claim.row.fence)
+        assert "N" in every.item(done.change)["expires_at"]
+        assert every.verdict(created(state)) is Verdict.DUPLICATE
+
+    def test_f81_the_same_bytes_may_come_again(self, make_world: MakeWorld) -> None:
+        """F81: without versions an ETag is no promise that it never comes back."""
+        every = make_world(Ordering.EVERY_VERSION, versioned=False)
+        change = created(every.s3.put(KEY, "A"))
+        every.ledger.abandon(every.accept(change), "gone")
+        assert every.accept(change).row.attempts == 1
+
+    def test_f03_an_abandonment_past_the_lease_is_refused(self, make_world: MakeWorld) -> None:
+        """F03: the successor's claim stays."""
+        every = make_world(Ordering.EVERY_VERSION)
+        zombie = every.die(created(every.s3.put(KEY, "1")))
+        successor = every.accept(zombie.change)
+        with pytest.raises(Fenced):
+            every.ledger.abandon(zombie, "gone")
+        assert every.known(zombie.change) == successor.row
+
+    def test_f82_an_abandonment_whose_answer_was_lost_is_success(self, make_world: MakeWorld) -> None:
+        """F82: neither fenced nor repeated."""
+        every = make_world(Ordering.EVERY_VERSION)
+        claim = every.accept(created(every.s3.put(KEY, "1")))
+        every.wire.lose = 1
+        every.ledger.abandon(claim, "gone")
+        assert every.known(claim.change).settled
+
+
+class TestRetryAt:
+    """When the next attempt at a failed state is due."""
+
+    def test_f23_every_message_for_the_state_waits(self, world: World) -> None:
+        """F23: S3's duplicate, the other channel's, the audit's, another version's: none of them claims."""
+        old, state = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
+        failed = world.fail(created(state), retry_in=8_000)
+        assert world.known(failed.change).retry_at == world.clock() + 8_000
+        before = world.item(failed.change)
+        world.clock.advance(7_999)
+        for change in (created(state), one_change(eventbridge(KEY, state)), audited(state), created(old), deleted(old)):
+            answer = world.answer(change)
+            assert answer.verdict is Verdict.BUSY
+            assert answer.row is not None
+            assert answer.row.retry_at == world.clock() + 1, "the consumer reads it there"
+        assert world.item(failed.change) == before
+        world.clock.advance(1)
+        claim = world.accept(created(state))
+        assert (claim.row.attempts, claim.row.retry_at) == (2, None)
+
+    def test_f78_a_person_does_not_wait(self, world: World) -> None:
+        """F63, F78: neither a reprocess nor a copy that was moved back."""
+        change = created(world.s3.put(KEY, "1"))
+        world.fail(change, retry_in=8_000)
+        again = world.accept(reprocess("01KA"))
+        assert again.row.attempts == 2
+        world.ledger.fail(again, "no", retry_at=world.clock() + 8_000)
+        assert world.accept(redriven(change, 7)).row.attempts == 3
+
+    def test_f73_a_newer_state_does_not_wait(self, world: World) -> None:
+        """F73: and the older one, when it comes back over it, has not to either: its time was another claim's."""
+        one = world.s3.put(KEY, "1")
+        world.process(created(one))
+        two = world.s3.put(KEY, "2")
+        world.fail(created(two), retry_in=DAY)
+        world.s3.delete_version(KEY, two)
+        assert world.accept(deleted(two)).state.identity == one.identity
+
+    def test_every_version_waits_for_each_alone(self, make_world: MakeWorld) -> None:
+        """There the state is the one that the message names."""
+        every = make_world(Ordering.EVERY_VERSION)
+        one, two = every.s3.put(KEY, "1"), every.s3.put(KEY, "2")
+        every.fail(created(one), retry_in=8_000)
+        assert every.verdict(created(one)) is Verdict.BUSY
+        assert every.verdict(created(two)) is Verdict.ACCEPTED
 
 
 class TestBudget:
@@ -800,6 +881,18 @@ class TestReprocess:
         world.process(reprocess(ULID_1))
         assert world.verdict(reprocess(ULID_1)) is Verdict.DUPLICATE
 
+    def test_f76_a_request_opens_one_round_however_often_it_is_delivered(self, world: World) -> None:
+        """F76: its copy from the dead-letter queue opens another, and so does a newer request."""
+        state = world.s3.put(KEY, "1")
+        world.process(created(state))
+        claim = world.reject(reprocess("01KA"))
+        assert world.verdict(reprocess("01KA")) is Verdict.REJECTED
+        second = world.reject(redriven(claim.change, claim.row.fence))
+        assert (second.row.rounds, second.row.reprocess_id) == (1, "01KA")
+        assert world.verdict(reprocess("01KA")) is Verdict.REJECTED
+        assert world.process(reprocess("01KB")).row.rounds == 2
+        assert world.known(created(state)).reprocessed_id == "01KB"
+
     def test_a_reprocess_opens_a_round_of_a_rejected_state(self, world: World) -> None:
         """A person asked."""
         world.reject(created(world.s3.put(KEY, "1")))
@@ -945,6 +1038,17 @@ class TestDeletesOff:
         deaf.answer(marked(marker))
         deaf.s3.delete_version(KEY, deaf.s3.keys[KEY][-1].state)
         assert deaf.accept(deleted(marker)).state.identity == one.identity
+
+    def test_f89_a_removal_at_the_end_of_its_budget_is_settled(self, world: World) -> None:
+        """F89: three workers died over it while removals were told; switched off, there is nothing to reject."""
+        world.process(created(world.s3.put(KEY, "1")))
+        marker = world.s3.mark_deleted(KEY)
+        for _ in range(MAX_ATTEMPTS):
+            world.die(marked(marker))
+        assert world.verdict(marked(marker)) is Verdict.EXHAUSTED
+        world.deletes = False
+        assert world.verdict(marked(marker)) is Verdict.SETTLED
+        assert world.known(marked(marker)).has_committed(marker.identity)
 
     def test_a_removal_over_half_done_work_is_settled(self, deaf: World) -> None:
         """Whatever that work did, the object is gone; its zombie is fenced."""

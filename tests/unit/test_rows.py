@@ -11,6 +11,7 @@ from intake_ledger import rows
 from intake_ledger.changes import Change
 from intake_ledger.rows import Ordering, Row, RowKey, Status, row_key
 from intake_ledger.states import ABSENT, State, StateKind
+from intake_ledger.verdicts import Policy, Verdict, judge_state
 from tests.unit.support import BUCKET, DAY, KEY, LEASE, PIPELINE, START, created, deleted, marked, redriven, reprocess
 
 if TYPE_CHECKING:
@@ -137,6 +138,49 @@ class TestTransitions:
         claim = claimed(settled, created(TWO), TWO)
         assert claim.expires_at is None
         assert end(claim).expires_at is None
+
+    def test_f23_a_failure_says_when_its_next_attempt_is_due(self) -> None:
+        """F23: and no other row does, whatever becomes of it."""
+        claim = claimed(None, created(ONE))
+        out = rows.failed(claim, "no", pipeline=PIPELINE, now=START, retry_at=START + 8_000)
+        assert out.retry_at == START + 8_000
+        assert failed(claim).retry_at is None
+        again = claimed(out, created(ONE))
+        marker = State(StateKind.MARKER, "m")
+        for row in (
+            again,
+            committed(again),
+            rejected(again),
+            rows.exhausted(out, pipeline=PIPELINE, now=START),
+            rows.settled(out, marked(marker), marker, now=START, retention_seconds=1),
+            rows.abandoned(again, "gone", now=START, retention_seconds=1),
+            claimed(out, created(TWO), TWO),
+        ):
+            assert row.retry_at is None
+        assert rows.released(again, out).retry_at == out.retry_at, "as if it had never been claimed"
+
+    def test_f53_an_abandoned_row_is_settled_with_what_was_committed_before(self) -> None:
+        """F53: the version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
+        done = committed(claimed(None, created(ONE)), "invoice-17")
+        claim = claimed(done, reprocess(ULID_1), now=START + 1)
+        row = rows.abandoned(claim, "gone", now=START + 2, retention_seconds=RETENTION_SECONDS)
+        assert (row.status, row.reason, row.fence) == (Status.PROCESSED, "gone", claim.fence)
+        names = ("committed_version", "committed_sequencer", "committed_fence", "commit")
+        assert [getattr(row, name) for name in names] == [getattr(done, name) for name in names]
+        assert (row.lease_until, row.owner, row.attention) == (None, None, None)
+        assert row.expires_at == (START + 2) // 1000 + RETENTION_SECONDS + 86_400
+        assert row.reprocessed_id == ULID_1, "the request was served, as far as anybody can"
+
+    def test_f53_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
+        """F53: so that the same bytes may come again in a bucket without versions."""
+        row = rows.abandoned(claimed(None, created(ONE)), "gone", now=START, retention_seconds=1)
+        assert row.settled
+        assert not row.has_committed(ONE.identity)
+
+    @pytest.mark.parametrize("status", Status)
+    def test_unsettled_is_what_may_be_half_done(self, status: Status) -> None:
+        """A rejected row has its reason, a processed one its commit."""
+        assert Row(status, 1).unsettled is (status in (Status.PROCESSING, Status.FAILED))
 
     def test_attempts_and_rounds(self) -> None:
         """By what the row was, one line each."""
@@ -308,6 +352,7 @@ class TestFormat:
             attempts=st.integers(0, 9),
             lease_until=st.none() | st.integers(0, 2**50),
             reason=st.none() | st.text(),
+            retry_at=st.none() | st.integers(0, 2**50),
             expires_at=st.none() | st.integers(0, 2**40),
         )
     )
@@ -322,6 +367,15 @@ class TestFormat:
         row = rows.from_attributes({"status": "PROCESSED", "fence": 7, "committed_version": "v#1"})
         assert row == Row(Status.PROCESSED, 7, committed_version="v#1")
         assert rows.from_attributes({"status": "FAILED"}) == Row(Status.FAILED, 0)
+
+    def test_f69_a_failed_row_of_a_release_without_times_is_due(self) -> None:
+        """F69: releases before `retry_at` did not write it; a message need not wait."""
+        stored = rows.attributes(failed(claimed(None, created(ONE))))
+        assert "retry_at" not in stored
+        row = rows.from_attributes(stored)
+        assert row is not None
+        policy = Policy(max_attempts=2, retention_ms=RETENTION_SECONDS * 1000, deletes=True)
+        assert judge_state(row, created(ONE), ONE, now=START, policy=policy).verdict is Verdict.ACCEPTED
 
     def test_f69_a_row_of_a_newer_release(self) -> None:
         """F69: it has attributes that this one does not know."""
@@ -346,29 +400,54 @@ class TestFormat:
         assert {field.name for field in fields(Row)} >= {
             "status", "version_id", "etag", "size", "sequencer", "event_name", "fence", "attempts", "rounds",
             "lease_until", "owner", "committed_version", "committed_sequencer", "committed_fence", "commit", "reason",
-            "rejected_fence", "rejected_at", "reprocess_id", "reprocessed_id", "first_seen_at", "updated_at",
-            "expires_at", "attention",
+            "retry_at", "rejected_fence", "rejected_at", "reprocess_id", "reprocessed_id", "first_seen_at",
+            "updated_at", "expires_at", "attention",
         }  # fmt: skip
 
 
 class TestSize:
     """F17: what a row costs."""
 
-    def test_f17_reason_and_commit_identity_are_cut(self) -> None:
-        """F17: a 300 KB stack trace would make every duplicate cost 300 units."""
-        claim = claimed(None, created(ONE))
-        for row in (failed(claim, "x" * 300_000), rejected(claim, "x" * 300_000)):
-            assert row.reason is not None
-            assert len(row.reason) == 300
-            assert row.reason.endswith("…")
-        assert len(str(committed(claim, "x" * 300_000).commit)) == 256
+    @pytest.mark.parametrize("character", ["x", "é", "€", "🙂"])
+    def test_f17_reason_and_commit_identity_are_cut(self, character: str) -> None:
+        """F17: a 300 KB stack trace would make every duplicate cost 300 units; bytes count, not characters."""
+        claim, long = claimed(None, created(ONE)), character * 300_000
+        for text in (
+            failed(claim, long).reason,
+            rejected(claim, long).reason,
+            rows.abandoned(claim, long, now=START, retention_seconds=1).reason,
+            committed(claim, long).commit,
+        ):
+            assert text is not None
+            assert 250 <= len(text.encode()) <= 256
+            assert text.endswith(character + "…")
 
     @pytest.mark.parametrize(
-        ("text", "short"), [("", ""), ("abc", "abc"), ("abcd", "abcd"), ("abcde", "abc…"), (None, None)]
+        ("text", "short"),
+        [
+            ("", ""),
+            ("abcde", "abcde"),
+            ("abcdef", "ab…"),
+            ("ééé", "é…"),
+            ("éé", "éé"),
+            ("a€b", "a€b"),
+            ("ab€b", "ab…"),
+            ("🙂🙂", "…"),
+            (None, None),
+        ],
     )
     def test_f17_what_fits_is_not_cut(self, text: str | None, short: str | None) -> None:
-        """F17: to the last character."""
-        assert rows.cut(text, 4) == short
+        """F17: to the last byte, and never through a character."""
+        assert rows.cut(text, 5) == short
+
+    @given(st.text(st.characters(codec="utf-8"), max_size=40), st.integers(3, 30))
+    def test_f17_a_cut_text_is_within_the_limit_and_begins_as_the_whole(self, text: str, limit: int) -> None:
+        """F17: whatever the characters."""
+        short = rows.cut(text, limit)
+        assert short is not None
+        assert len(short.encode()) <= limit
+        assert text.startswith(short.removesuffix("…"))
+        assert (short == text) is (len(text.encode()) <= limit)
 
     def test_f17_an_accepted_change_costs_one_write_unit(self) -> None:
         """F17: claims and commits of a key of 256 bytes, with the longest names of pipeline and bucket, all at once:
@@ -389,14 +468,17 @@ class TestSize:
         for row in (first, done, second, again, done_again, reprocessed, settled, released):
             assert item_size(key, row) <= 1024
 
-    def test_f17_a_failed_or_rejected_row_of_ascii_costs_at_most_two(self) -> None:
-        """F17: with everything at its longest."""
+    @pytest.mark.parametrize("text", ["x", "é", "€"])
+    def test_f17_a_failed_or_rejected_row_costs_at_most_two(self, text: str) -> None:
+        """F17: with everything at its longest, in any script."""
         key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
-        claim = claimed(committed(claimed(None, created(ONE)), "c" * 300), reprocess(ULID_1), TWO)
+        claim = claimed(committed(claimed(None, created(ONE)), text * 300), reprocess(ULID_1), TWO)
+        failure = rows.failed(claim, text * 400, pipeline="P" * 64, now=START, retry_at=START + DAY + 1)
         for row in (
-            rows.failed(claim, "x" * 400, pipeline="P" * 64, now=START),
-            rows.rejected(claim, "x" * 400, pipeline="P" * 64, now=START),
-            rows.exhausted(replace(claim, reason="x" * 300), pipeline="P" * 64, now=START),
+            failure,
+            rows.rejected(claim, text * 400, pipeline="P" * 64, now=START),
+            rows.exhausted(failure, pipeline="P" * 64, now=START),
+            rows.abandoned(claim, text * 400, now=START, retention_seconds=RETENTION_SECONDS),
         ):
             assert item_size(key, row) <= 2048
 

@@ -132,7 +132,24 @@ def test_f09_the_smallest_values_are_taken() -> None:
     assert (settings.retention_seconds, settings.max_attempts, settings.min_backoff_seconds) == (1, 2, 0)
 
 
-@pytest.mark.parametrize("filters", ["", "{", "null", "[1]", '["in/"]', '[{"prefx": "in/"}]', "7", '[["in/"]]'])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        "",
+        "{",
+        "null",
+        "[1]",
+        "[null]",
+        '["in/"]',
+        '[{"prefx": "in/"}]',
+        "7",
+        '[["in/"]]',
+        '[{"prefix": null}]',
+        '[{"suffix": 5}]',
+        '[{"prefix": ["in/"]}]',
+        '[{"prefix": "in/", "suffix": false}]',
+    ],
+)
 def test_malformed_filters_are_refused(filters: str) -> None:
     """A filter that is misread would report losses that are none."""
     with pytest.raises(SettingsError, match="INTAKE_FILTERS"):

@@ -58,6 +58,8 @@ def dead(state: State = V1, *, attempts: int = 1, committed: State | None = None
 
 DONE = row(Status.PROCESSED)
 REJECTED = row(Status.REJECTED, rejected_fence=7)
+ASKED = replace(REJECTED, reprocess_id=A2)
+WAITING = row(Status.FAILED, attempts=2, retry_at=NOW + 1)
 
 
 def judge(found: Row | None, change: Change, state: State, policy: Policy = POLICY) -> Verdict:
@@ -152,6 +154,21 @@ class TestLook:
             pytest.param(dead(attempts=3), created(V1), V2, Verdict.ACCEPTED, id="died, S3 has moved on"),
             pytest.param(row(Status.FAILED, attempts=3), created(V1), V1, Verdict.EXHAUSTED, id="failed, none left"),
             pytest.param(row(Status.FAILED, attempts=2), created(V1), V1, Verdict.ACCEPTED, id="failed, one left"),
+            pytest.param(WAITING, created(V1), V1, Verdict.BUSY, id="F23 failed, not due"),
+            pytest.param(WAITING, audited(V1), V1, Verdict.BUSY, id="F23 not due, audit"),
+            pytest.param(WAITING, created(V2), V1, Verdict.BUSY, id="F23 not due, woken by another"),
+            pytest.param(replace(WAITING, attempts=3), created(V1), V1, Verdict.BUSY, id="F23 not due, none left"),
+            pytest.param(replace(WAITING, retry_at=NOW), created(V1), V1, Verdict.ACCEPTED, id="F23 due now"),
+            pytest.param(WAITING, reprocess(A1), V1, Verdict.ACCEPTED, id="F78 not due, but a person asks"),
+            pytest.param(WAITING, redriven(created(V1), 3), V1, Verdict.ACCEPTED, id="F63 not due, redrive"),
+            pytest.param(WAITING, created(V2), V2, Verdict.ACCEPTED, id="F05 not due, S3 has moved on"),
+            pytest.param(replace(WAITING, status=Status.PROCESSING), created(V1), V1, Verdict.ACCEPTED, id="F44 dead"),
+            pytest.param(ASKED, reprocess(A2), V1, Verdict.REJECTED, id="F76 this request had its round"),
+            pytest.param(ASKED, reprocess(A1), V1, Verdict.REJECTED, id="F76 a later request had its round"),
+            pytest.param(ASKED, reprocess(A3), V1, Verdict.ACCEPTED, id="F78 a newer request"),
+            pytest.param(ASKED, redriven(reprocess(A2), 7), V1, Verdict.ACCEPTED, id="F63 the request's own copy"),
+            pytest.param(ASKED, redriven(reprocess(A2), 6), V1, Verdict.REJECTED, id="F64 the request's older copy"),
+            pytest.param(ASKED, reprocess(A2), V2, Verdict.ACCEPTED, id="the rejection was of another state"),
             pytest.param(dead(committed=V1), created(V1), V1, Verdict.ACCEPTED, id="F73 back, over its own dead claim"),
             pytest.param(dead(V2, committed=V1), deleted(V2), V1, Verdict.ACCEPTED, id="F73 back, downstream unknown"),
             pytest.param(DONE, deleted(V1), ABSENT, Verdict.ACCEPTED, id="F51 removed"),
@@ -224,6 +241,7 @@ def rows_(draw: st.DrawFn) -> Row:
         kind=state.kind,
         sequencer=draw(SEQUENCERS),
         attempts=draw(st.integers(0, 4)),
+        retry_at=draw(st.none() | st.sampled_from([NOW - 1, NOW, NOW + 1])),
         rounds=draw(st.integers(0, 2)),
         lease_until=draw(st.none() | st.sampled_from([NOW - 1, NOW, NOW + 1])),
         owner=draw(st.none() | st.sampled_from([ME, "other"])),
@@ -243,9 +261,35 @@ ROWS, CHANGES, POLICIES = rows_(), changes(), st.sampled_from([POLICY, DEAF])
 def test_f18_busy_whenever_somebody_else_holds_the_row(
     found: Row, change: Change, state: State, policy: Policy
 ) -> None:
-    """F18: and never otherwise."""
+    """F18: and otherwise only while the state that failed is not due."""
     held = found.status is Status.PROCESSING and (found.lease_until or 0) > NOW
-    assert (judge(found, change, state, policy) is Verdict.BUSY) == (held and found.owner != ME)
+    verdict = judge(found, change, state, policy)
+    if held:
+        assert (verdict is Verdict.BUSY) is (found.owner != ME)
+    else:
+        waits = found.status is Status.FAILED and found.identity == state.identity and (found.retry_at or 0) > NOW
+        assert (verdict is Verdict.BUSY) <= waits
+
+
+@given(ROWS, CHANGES, STATES, POLICIES, st.sampled_from([None, NOW - 1, NOW, NOW + 1]))
+def test_f23_nobody_but_a_person_tries_a_failed_state_before_its_time(
+    found: Row, change: Change, state: State, policy: Policy, retry_at: int | None
+) -> None:
+    """F23: a duplicate would use the budget up twice as fast; and the time belongs to that state and status alone."""
+    failed = replace(
+        found,
+        status=Status.FAILED,
+        version_id=state.version_id,
+        etag=state.etag,
+        kind=state.kind,
+        retry_at=retry_at,
+        reprocessed_id=None,
+    )
+    waits = retry_at == NOW + 1 and not change.asked_for
+    assert (judge(failed, change, state, policy) is Verdict.BUSY) is waits
+    if change.asked_for:
+        due = replace(failed, retry_at=None)
+        assert judge(failed, change, state, policy) is judge(due, change, state, policy)
 
 
 @given(ROWS, CHANGES, STATES, POLICIES)
@@ -306,22 +350,36 @@ def test_f08_no_decision_depends_on_expiry(
 
 @given(ROWS, CHANGES, STATES, POLICIES)
 def test_f76_a_round_is_opened_by_a_person_only(found: Row, change: Change, state: State, policy: Policy) -> None:
-    """F63, F76: by a reprocess, or by the very copy of this rejection."""
+    """F63, F76: by a reprocess that has not had its round, or by the very copy of this rejection."""
     found = replace(
         found, status=Status.REJECTED, version_id=state.version_id, etag=state.etag, kind=state.kind, lease_until=None
     )
     opened = judge(found, change, state, policy) in (Verdict.ACCEPTED, Verdict.SETTLED)
-    newer = change.reprocess_id is not None and change.reprocess_id > (found.reprocessed_id or "")
     its_copy = change.rejected_fence is not None and change.rejected_fence == found.rejected_fence
-    assert opened is (newer or (its_copy and change.reprocess_id is None))
+    if change.reprocess_id is None:
+        assert opened is its_copy
+    else:
+        served = change.reprocess_id <= (found.reprocessed_id or "")
+        had_its_round = change.reprocess_id <= (found.reprocess_id or "")
+        assert opened is (not served and (its_copy or not had_its_round))
 
 
 @given(ROWS | st.none(), CHANGES, STATES)
 def test_f89_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, change: Change, state: State) -> None:
-    """F89: ACCEPTED becomes SETTLED for removals, and every other verdict stays."""
+    """F89: ACCEPTED and EXHAUSTED become SETTLED for removals, and every other verdict stays."""
     told, deaf = judge(found, change, state, POLICY), judge(found, change, state, DEAF)
     own = found is not None and found.is_live(NOW) and found.owner == ME
-    assert deaf is (Verdict.SETTLED if told is Verdict.ACCEPTED and state.removed and not own else told)
+    runs = told in (Verdict.ACCEPTED, Verdict.EXHAUSTED) and not own
+    assert deaf is (Verdict.SETTLED if runs and state.removed else told)
+
+
+def test_f89_deletes_off_has_no_budget_for_removals() -> None:
+    """F89: nobody is told, so nothing can fail any more; an object's budget stays what it was."""
+    gone = row(Status.FAILED, MARKER, attempts=3)
+    assert judge(gone, marked(MARKER), MARKER) is Verdict.EXHAUSTED
+    assert judge(gone, marked(MARKER), MARKER, DEAF) is Verdict.SETTLED
+    assert judge(replace(gone, status=Status.PROCESSING), marked(MARKER), MARKER, DEAF) is Verdict.SETTLED
+    assert judge(dead(attempts=3), created(V1), V1, DEAF) is Verdict.EXHAUSTED
 
 
 @given(ROWS, CHANGES, STATES)
