@@ -51,10 +51,13 @@ class TestChange:
         assert change.remaining_seconds == 12.5
         assert change.open().read() == b"bytes"
 
-    @pytest.mark.parametrize("state", [ABSENT, State(StateKind.MARKER, "m"), State(StateKind.DELETED, "1")])
-    def test_a_removal(self, state: State) -> None:
-        """Nothing to open."""
-        assert told(claimed(None, audited(state), state), audited(state), state).kind == "removed"
+    @pytest.mark.parametrize(
+        ("state", "kind"),
+        [(ABSENT, "removed"), (State(StateKind.MARKER, "m"), "removed"), (State(StateKind.DELETED, "1"), "deleted")],
+    )
+    def test_a_removal(self, state: State, kind: str) -> None:
+        """F81: the key's, or one version's."""
+        assert told(claimed(None, audited(state), state), audited(state), state).kind == kind
 
     def test_it_cannot_be_changed(self) -> None:
         """A processor that assigned to it would believe that it had done something."""
@@ -157,24 +160,39 @@ class TestLoading:
         with pytest.raises(SettingsError, match=r"'team_b:process' was not found: .* no module 'team_b'"):
             load_processor("team_b:process")
 
-    @pytest.mark.parametrize("name", ["missing", "NOT_A_FUNCTION", ""])
+    @pytest.mark.parametrize("entrypoint", ["team_p.invoices:process", "team_q.invoices:process", "team_r.a.b:process"])
+    def test_a_module_in_a_package_that_is_missing(self, code: Path, entrypoint: str) -> None:
+        """Whichever part of the name it is, and a module that is no package."""
+        (code / "team_q").mkdir()
+        (code / "team_q" / "__init__.py").write_text("")
+        (code / "team_r.py").write_text("")
+        with pytest.raises(SettingsError, match=f"'{entrypoint}' was not found"):
+            load_processor(entrypoint)
+
+    @pytest.mark.parametrize("name", ["missing", "NOT_A_FUNCTION"])
     def test_a_function_that_is_missing(self, code: Path, name: str) -> None:
         """Or that cannot be called."""
         (code / "team_c.py").write_text("NOT_A_FUNCTION = 3")
         with pytest.raises(SettingsError, match=f"team_c has no function {name!r}"):
             load_processor(f"team_c:{name}")
 
-    def test_an_entrypoint_without_a_function(self, code: Path) -> None:
+    @pytest.mark.parametrize("entrypoint", ["team_d", "team_d:", ":process", ":", ""])
+    def test_an_entrypoint_of_one_half(self, code: Path, entrypoint: str) -> None:
         """As a handler is sometimes written."""
         (code / "team_d.py").write_text("")
-        with pytest.raises(SettingsError, match="no function"):
-            load_processor("team_d")
+        with pytest.raises(SettingsError, match="expected module:function"):
+            load_processor(entrypoint)
 
     def test_errors_of_the_module_itself_propagate(self, code: Path) -> None:
         """A dependency that is missing is not a missing processor."""
         (code / "team_e.py").write_text("import no_such_dependency")
         with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
             load_processor("team_e:process")
+        (code / "team_g").mkdir()
+        (code / "team_g" / "__init__.py").write_text("")
+        (code / "team_g" / "main.py").write_text("import team_g.no_such_part")
+        with pytest.raises(ModuleNotFoundError, match="no_such_part"):
+            load_processor("team_g.main:process")
         (code / "team_f.py").write_text("1 / 0")
         with pytest.raises(ZeroDivisionError):
             load_processor("team_f:process")
