@@ -17,6 +17,7 @@ from cdk_intake_ledger._lazy import lazily
 if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.ledger import IntakeLedger
+    from cdk_intake_ledger.monitoring import IntakeMonitoring
     from cdk_intake_ledger.options import AuditOptions, Ordering, RetryOptions
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.processor import Processor
@@ -26,6 +27,7 @@ __all__ = [
     "AuditOptions",
     "IntakeConfigurationError",
     "IntakeLedger",
+    "IntakeMonitoring",
     "IntakePipeline",
     "IntakeQueue",
     "Ordering",
@@ -41,6 +43,7 @@ if not TYPE_CHECKING:
             "AuditOptions": "cdk_intake_ledger.options",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
             "IntakeLedger": "cdk_intake_ledger.ledger",
+            "IntakeMonitoring": "cdk_intake_ledger.monitoring",
             "IntakePipeline": "cdk_intake_ledger.pipeline",
             "IntakeQueue": "cdk_intake_ledger.queue",
             "Ordering": "cdk_intake_ledger.options",

@@ -14,10 +14,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.ledger import IntakeLedger
+from cdk_intake_ledger.metrics import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Ordering
 from cdk_intake_ledger.queue import IntakeQueue
-
-METRICS_NAMESPACE = "IntakeLedger"
 
 # What a function in a VPC does to have a network interface there; EC2 knows no resources for the describing ones.
 INTERFACE_ACTIONS = (

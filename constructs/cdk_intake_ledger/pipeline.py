@@ -1,10 +1,11 @@
 """The construct that a team writes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jsii
 from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Stack, Token
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -24,6 +25,8 @@ from cdk_intake_ledger.filters import filter_problems, key_filters, looks_encode
 from cdk_intake_ledger.function import Placement, Wiring
 from cdk_intake_ledger.guard import BucketGuard
 from cdk_intake_ledger.ledger import IntakeLedger
+from cdk_intake_ledger.metrics import IntakeMetrics
+from cdk_intake_ledger.monitoring import IntakeMonitoring
 from cdk_intake_ledger.options import AuditOptions, Ordering, RetryOptions
 from cdk_intake_ledger.processor import Processor
 from cdk_intake_ledger.queue import IntakeQueue
@@ -32,8 +35,8 @@ from cdk_intake_ledger.runtime_layer import runtime_layer
 
 
 @jsii.implements(iam.IGrantable)
-class IntakePipeline(Construct):
-    """From uploads to exactly one effect each: bucket, queue, ledger, consumer and audit.
+class IntakePipeline(Construct, IntakeMetrics):
+    """From uploads to exactly one effect each: bucket, queue, ledger, consumer, audit and alarms.
 
     The team's processor is called for each change that the ledger admits. Whatever it needs besides the object is
     granted to the pipeline itself: `table.grant_read_write_data(pipeline)`.
@@ -63,6 +66,7 @@ class IntakePipeline(Construct):
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         log_group: logs.ILogGroup | None = None,
         audit: AuditOptions | None = None,
+        alarm_actions: Sequence[cloudwatch.IAlarmAction] | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         """Make a pipeline.
@@ -98,6 +102,7 @@ class IntakePipeline(Construct):
             security_groups: of both functions; one is made for each when omitted.
             log_group: where both functions log. When omitted, each has one of its own, which keeps two months.
             audit: when and how the audit runs.
+            alarm_actions: what happens when one of the `alarms` goes off; they are only shown when omitted.
             removal_policy: of bucket, ledger and logs that the pipeline makes itself; they are kept when omitted.
                 `DESTROY` also switches the table's protection from deletion off, and empties nothing.
 
@@ -186,6 +191,16 @@ class IntakePipeline(Construct):
             max_concurrency=max_concurrency,
         )
         self._audit = IntakeAudit(self, "Audit", placement=placement, wiring=wiring, options=audit, filters=keys)
+        self._monitoring = IntakeMonitoring(
+            self,
+            "Monitoring",
+            pipeline_name=self._pipeline_name,
+            queue=self._queue.queue,
+            dead_letter_queue=self._queue.dead_letter_queue,
+            settle_time=audit.settle_time,
+            audit_interval=audit.interval,
+            alarm_actions=alarm_actions,
+        )
         self._filters = keys
         deliver(self, bucket=self._bucket, queue=self._queue, filters=keys)
         self.node.add_validation(
@@ -232,6 +247,16 @@ class IntakePipeline(Construct):
     def audit_function(self) -> lambda_.IFunction:
         """The function that looks for what was lost."""
         return self._audit.function
+
+    @property
+    def monitoring(self) -> IntakeMonitoring:
+        """The alarms, and widgets for a dashboard."""
+        return self._monitoring
+
+    @property
+    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
+        """`DeadLetters`, `OldestMessage`, `Rejected`, `Fenced`, `AuditFindings` and `AuditMissing`."""
+        return self._monitoring.alarms
 
     @property
     def grant_principal(self) -> iam.IPrincipal:

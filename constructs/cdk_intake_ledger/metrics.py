@@ -1,0 +1,86 @@
+"""The pipeline's own metrics, as CDK names them; the functions write them into their logs (embedded metric format)."""
+
+from typing import TypedDict, Unpack
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+METRICS_NAMESPACE = "IntakeLedger"
+
+
+class MetricOptions(TypedDict, total=False):
+    """What CDK's own `metric_*` methods take; each is a sum over five minutes when nothing is asked for."""
+
+    account: str
+    color: str
+    label: str
+    period: Duration
+    region: str
+    statistic: str
+    unit: cloudwatch.Unit
+
+
+class IntakeMetrics:
+    """`metric_*` for one pipeline. Every metric counts; what never happened has no data, not a zero."""
+
+    @property
+    def pipeline_name(self) -> str:
+        """The value of the metrics' dimension `service`."""
+        raise NotImplementedError
+
+    def metric(self, metric_name: str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Any of the pipeline's metrics, by its name in CloudWatch."""
+        return cloudwatch.Metric(
+            namespace=METRICS_NAMESPACE,
+            metric_name=metric_name,
+            dimensions_map={"service": self.pipeline_name},
+            **(MetricOptions(statistic="Sum", period=Duration.minutes(5)) | options),
+        )
+
+    def metric_accepted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Claims: calls of the processor that were about to begin."""
+        return self.metric("Accepted", **options)
+
+    def metric_committed(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """States that were processed and committed."""
+        return self.metric("Committed", **options)
+
+    def metric_duplicates(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Messages about a state that was committed already."""
+        return self.metric("Duplicate", **options)
+
+    def metric_stale(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Messages that had been overtaken."""
+        return self.metric("Stale", **options)
+
+    def metric_busy(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Messages that were given back because somebody held the key, or its next attempt was not due."""
+        return self.metric("Busy", **options)
+
+    def metric_failed(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Attempts that failed and will be made again."""
+        return self.metric("Failed", **options)
+
+    def metric_rejected(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Changes that were given up, with a reason in the ledger and a copy in the dead-letter queue."""
+        return self.metric("Rejected", **options)
+
+    def metric_fenced(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Workers that outlived their lease and whose commit was refused."""
+        return self.metric("Fenced", **options)
+
+    def metric_unparseable(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Messages that were none of S3's or the pipeline's own; they are in the dead-letter queue."""
+        return self.metric("Unparseable", **options)
+
+    def metric_audit_runs(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Runs of the audit that came to their end."""
+        return self.metric("AuditRuns", **options)
+
+    def metric_audit_findings(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Keys on which S3 and the ledger disagreed."""
+        return self.metric("AuditFindings", **options)
+
+    def metric_audit_resubmitted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Wake-up messages that the audit sent for them."""
+        return self.metric("AuditResubmitted", **options)

@@ -1,0 +1,165 @@
+"""What a person has to hear about, and what one wants to see."""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from aws_cdk import Annotations, Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from cdk_intake_ledger.delivery import TOPIC
+from cdk_intake_ledger.metrics import IntakeMetrics
+from cdk_intake_ledger.rules import DAY, span
+
+LONGEST_WATCH = 7 * DAY
+"""Seconds that an alarm can look back in all, its period being an hour or more."""
+
+_FIVE_MINUTES = Duration.minutes(5)
+
+
+class IntakeMonitoring(Construct, IntakeMetrics):
+    """The alarms of one pipeline, each for something that nobody would notice otherwise and that a person can mend.
+
+    `DeadLetters`: a message is in the dead-letter queue. `OldestMessage`: one has waited for longer than the audit's
+    settle time. `Rejected`: a change was given up. `Fenced`: a worker outlived its lease. `AuditFindings`: S3 and the
+    ledger disagreed. `AuditMissing`: no audit came to its end in two intervals. `docs/monitoring.md` has thresholds,
+    reasons, and what to do.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        pipeline_name: str,
+        queue: sqs.IQueue,
+        dead_letter_queue: sqs.IQueue,
+        settle_time: Duration,
+        audit_interval: Duration,
+        alarm_actions: Sequence[cloudwatch.IAlarmAction] | None = None,
+    ) -> None:
+        """Make the alarms; a pipeline does that for itself.
+
+        Args:
+            scope: where they belong.
+            id: their name there.
+            pipeline_name: the dimension `service` of the metrics.
+            queue: the pipeline's.
+            dead_letter_queue: the pipeline's.
+            settle_time: the audit's; the oldest message that is still normal.
+            audit_interval: the time between two audits, known at synthesis.
+            alarm_actions: what happens when an alarm goes off; nothing when omitted.
+
+        """
+        super().__init__(scope, id)
+        self._pipeline_name = pipeline_name
+        self._queue = queue
+        self._dead_letter_queue = dead_letter_queue
+        alarms = {
+            "DeadLetters": self._dead_letters().create_alarm(
+                self,
+                "DeadLetters",
+                threshold=1,
+                evaluation_periods=1,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+                alarm_description=f"{pipeline_name}: messages wait in the dead-letter queue, each with its reason",
+            ),
+            "OldestMessage": self._oldest_message().create_alarm(
+                self,
+                "OldestMessage",
+                threshold=settle_time.to_seconds(),
+                evaluation_periods=3,
+                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+                alarm_description=f"{pipeline_name}: messages wait longer than the audit allows for",
+            ),
+            "Rejected": self._once("Rejected", self.metric_rejected(), "changes were given up"),
+            "Fenced": self._once("Fenced", self.metric_fenced(), "a worker outlived its lease"),
+            "AuditFindings": self._once(
+                "AuditFindings", self.metric_audit_findings(), "the audit found what S3 had told nobody about"
+            ),
+            "AuditMissing": self._audit_missing(audit_interval.to_seconds()),
+        }
+        self._alarms = {name: alarm for name, alarm in alarms.items() if alarm is not None}
+        for alarm in self._alarms.values():
+            alarm.add_alarm_action(*(alarm_actions or ()))
+
+    @property
+    def pipeline_name(self) -> str:
+        """The dimension `service` of the metrics."""
+        return self._pipeline_name
+
+    @property
+    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
+        """By the names of the table above."""
+        return MappingProxyType(self._alarms)
+
+    def widgets(self) -> list[cloudwatch.ConcreteWidget]:
+        """Three rows for a dashboard of the team's own: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
+        trouble = [self.metric_failed(), self.metric_rejected(), self.metric_fenced(), self.metric_unparseable()]
+        messages = [
+            self._queue.metric_approximate_number_of_messages_visible(label="waiting"),
+            self._queue.metric_approximate_number_of_messages_not_visible(label="in work or set back"),
+            self._dead_letters().with_(label="dead letters"),
+        ]
+        audit = [self.metric_audit_runs(), self.metric_audit_findings(), self.metric_audit_resubmitted()]
+        return [
+            cloudwatch.TextWidget(markdown=f"## {self._pipeline_name}", width=6, height=3),
+            cloudwatch.AlarmStatusWidget(alarms=list(self._alarms.values()), width=18, height=3),
+            _graph("Changes", [self.metric_accepted(), self.metric_committed()]),
+            _graph("Answered without work", [self.metric_duplicates(), self.metric_stale(), self.metric_busy()]),
+            _graph("Trouble", trouble),
+            _graph("Messages", messages),
+            _graph("Oldest message", [self._oldest_message()]),
+            _graph("Audit", audit),
+        ]
+
+    def _dead_letters(self) -> cloudwatch.Metric:
+        return self._dead_letter_queue.metric_approximate_number_of_messages_visible(
+            statistic="Maximum", period=_FIVE_MINUTES
+        )
+
+    def _oldest_message(self) -> cloudwatch.Metric:
+        # SQS leaves out what was received three times and more: a retried failure is not a backlog.
+        return self._queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=_FIVE_MINUTES)
+
+    def _once(self, name: str, metric: cloudwatch.Metric, what: str) -> cloudwatch.Alarm:
+        """One is enough."""
+        return metric.create_alarm(
+            self,
+            name,
+            threshold=1,
+            evaluation_periods=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=f"{self._pipeline_name}: {what}",
+        )
+
+    def _audit_missing(self, interval: float) -> cloudwatch.Alarm | None:
+        # A period has a day at most, and runs do not all take the same time: one more than the interval needs.
+        period = min(interval, DAY)
+        periods = math.ceil(interval / period) + 1
+        if period * periods > LONGEST_WATCH:
+            Annotations.of(self).add_warning_v2(
+                f"{TOPIC}:auditNotWatched",
+                f"the audit runs every {span(interval)}, and an alarm looks back {span(LONGEST_WATCH)} at most: nobody "
+                "will hear when it stops running, let it run at least every 6 days",
+            )
+            return None
+        return self.metric_audit_runs(period=Duration.seconds(period)).create_alarm(
+            self,
+            "AuditMissing",
+            threshold=1,
+            evaluation_periods=periods,
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            # A run that never began writes no zero.
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+            alarm_description=f"{self._pipeline_name}: the audit does not come to its end any more",
+        )
+
+
+def _graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(title=title, left=list(metrics), width=8)

@@ -1,0 +1,155 @@
+"""The alarms that every pipeline has, and what a team builds of its metrics."""
+
+import re
+from pathlib import Path
+
+import pytest
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_sns as sns
+
+from cdk_intake_ledger import AuditOptions, IntakeLedger, IntakePipeline
+from intake_ledger.telemetry import Outcome
+from intake_ledger.verdicts import Verdict
+from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warnings
+
+ROOT = Path(__file__).parents[2]
+NAMES = ["DeadLetters", "OldestMessage", "Rejected", "Fenced", "AuditFindings", "AuditMissing"]
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    stack = new_stack()
+    topic = sns.Topic(stack, "Pager")
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), alarm_actions=[actions.SnsAction(topic)])
+    dashboard = cloudwatch.Dashboard(stack, "Dashboard")
+    dashboard.add_widgets(*pipeline.monitoring.widgets())
+    pipeline.metric_failed(period=Duration.minutes(1)).create_alarm(
+        stack, "OfTheTeams", threshold=10, evaluation_periods=1
+    )
+    return stack
+
+
+@pytest.fixture(scope="module")
+def template(stack: Stack) -> Json:
+    return template_of(stack)
+
+
+def alarm(template: Json, name: str) -> Json:
+    return only(template, "AWS::CloudWatch::Alarm", f"OrdersMonitoring{name}")
+
+
+def test_the_alarms_are_the_ones_that_are_documented(template: Json) -> None:
+    """Six for each pipeline; `docs/monitoring.md` has a row for each."""
+    assert len(resources(template, "AWS::CloudWatch::Alarm", "OrdersMonitoring")) == len(NAMES)
+    documented = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE)
+    assert documented[: len(NAMES)] == NAMES
+    for name in NAMES:
+        assert alarm(template, name)["AlarmDescription"].startswith("Stack-Orders-")
+
+
+def test_each_alarm_calls(template: Json) -> None:
+    """The team's action hangs on all of them, and on nothing else."""
+    (topic,) = resources(template, "AWS::SNS::Topic")
+    for name in NAMES:
+        assert alarm(template, name)["AlarmActions"] == [{"Ref": topic}]
+    assert "AlarmActions" not in only(template, "AWS::CloudWatch::Alarm", "OfTheTeams")
+
+
+def test_without_an_action_alarms_are_only_shown() -> None:
+    """They are there all the same: an action can be added to each later."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    assert list(pipeline.alarms) == NAMES
+    pipeline.alarms["DeadLetters"].add_alarm_action(actions.SnsAction(sns.Topic(stack, "Pager")))
+    template = template_of(stack)
+    assert "AlarmActions" in alarm(template, "DeadLetters")
+    assert "AlarmActions" not in alarm(template, "Rejected")
+
+
+@pytest.mark.parametrize("name", ["Rejected", "Fenced", "AuditFindings"])
+def test_one_is_enough(template: Json, name: str) -> None:
+    """A count that never happened has no data, which is no reason to worry."""
+    found = alarm(template, name)
+    assert (found["MetricName"], found["Namespace"]) == (name, "IntakeLedger")
+    assert found["Dimensions"] == [
+        {"Name": "service", "Value": variables(template, "OrdersConsumer")["POWERTOOLS_SERVICE_NAME"]}
+    ]
+    assert (found["Threshold"], found["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
+    assert (found["Statistic"], found["Period"], found["TreatMissingData"]) == ("Sum", 300, "notBreaching")
+
+
+def test_queues_are_watched(template: Json) -> None:
+    """The dead-letter queue's depth, and the queue's age against the audit's settle time."""
+    depth, age = alarm(template, "DeadLetters"), alarm(template, "OldestMessage")
+    (dead_letters,) = resources(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
+    (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
+    assert depth["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [dead_letters, "QueueName"]}}]
+    assert age["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
+    assert (depth["MetricName"], depth["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
+    assert (age["MetricName"], age["Threshold"], age["EvaluationPeriods"]) == (
+        "ApproximateAgeOfOldestMessage",
+        3_600,
+        3,
+    )
+    assert {depth["TreatMissingData"], age["TreatMissingData"]} == {"notBreaching"}
+
+
+@pytest.mark.parametrize(
+    ("interval", "period", "periods"),
+    [(Duration.minutes(5), 300, 2), (Duration.days(1), 86_400, 2), (Duration.days(6), 86_400, 7)],
+)
+def test_f46_an_audit_that_does_not_run_is_missed(interval: Duration, period: int, periods: int) -> None:
+    """F46: nobody else would notice that delivery is broken, so no data is a reason to worry here."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
+    found = alarm(template_of(stack), "AuditMissing")
+    assert (found["MetricName"], found["Threshold"]) == ("AuditRuns", 1)
+    assert (found["ComparisonOperator"], found["TreatMissingData"]) == ("LessThanThreshold", "breaching")
+    assert (found["Period"], found["EvaluationPeriods"]) == (period, periods)
+
+
+def test_an_audit_too_rare_to_be_watched_is_said() -> None:
+    """CloudWatch looks back seven days at most, and refuses such an alarm at deployment."""
+    stack = new_stack()
+    audit = AuditOptions(interval=Duration.minutes(6 * 1_440 + 1))
+    ledger = IntakeLedger(stack, "Ledger", retention=Duration.days(40))
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), audit=audit, ledger=ledger)
+    assert list(pipeline.alarms) == [name for name in NAMES if name != "AuditMissing"]
+    assert any("nobody will hear when it stops running" in text for text in warnings(stack))
+
+
+def test_metrics_are_the_ones_that_the_functions_write() -> None:
+    """A name that the runtime does not use would show an empty line for ever."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    methods = [name for name in dir(pipeline) if name.startswith("metric_")]
+    named = {str(getattr(pipeline, name)().to_metric_config().metric_stat.metric_name) for name in methods}
+    source = "".join(path.read_text() for path in (ROOT / "lambda_src" / "intake_ledger").glob("*.py"))
+    written = {verdict.title() for verdict in Verdict} | {outcome.value for outcome in Outcome}
+    assert len(named) == len(methods) == 12
+    assert {name for name in named if name not in written and f'"{name}"' not in source} == set()
+
+
+def test_a_metric_takes_cdks_options(template: Json) -> None:
+    """A minute in place of five."""
+    own = only(template, "AWS::CloudWatch::Alarm", "OfTheTeams")
+    assert (own["MetricName"], own["Period"], own["Statistic"]) == ("Failed", 60, "Sum")
+
+
+def test_a_dashboard_shows_all_of_it(template: Json) -> None:
+    """Every alarm, and every metric of the pipeline's own."""
+    body = str(only(template, "AWS::CloudWatch::Dashboard")["DashboardBody"])
+    for name in NAMES:
+        assert f"OrdersMonitoring{name}" in body
+    for name in ("Accepted", "Committed", "Duplicate", "Stale", "Busy", "Failed", "Unparseable", "AuditResubmitted"):
+        assert f'\\"{name}\\"' in body or f'"{name}"' in body, name
+
+
+def test_a_team_with_monitoring_of_its_own_takes_ours_out() -> None:
+    """Nothing else depends on it."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    assert pipeline.node.try_remove_child("Monitoring")
+    assert not resources(template_of(stack), "AWS::CloudWatch::Alarm")
