@@ -1,6 +1,5 @@
 """Stacks and templates for the tests of synthesis."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,23 +58,6 @@ def variables(template: Json, path: str) -> Json:
     """A function's environment, references replaced by a readable text."""
     given = only(template, "AWS::Lambda::Function", path)["Environment"]["Variables"]
     return {name: value if isinstance(value, str) else "reference" for name, value in given.items()}
-
-
-def without_hashes(template: Json) -> Json:
-    """A template that does not change with the content of assets, nor with CDK's own version."""
-
-    def clean(value: Any) -> Any:
-        match value:
-            case dict():
-                return {name: clean(one) for name, one in value.items()}
-            case list():
-                return [clean(one) for one in value]
-            case str():
-                return re.sub(r"[0-9a-f]{64}", "<hash>", value)
-        return value
-
-    # CDK's own check of the bootstrap's version stands beside the resources.
-    return {"Resources": clean(template["Resources"])}
 
 
 def later() -> Any:

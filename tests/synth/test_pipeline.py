@@ -24,6 +24,7 @@ from cdk_intake_ledger import (
     Processor,
     RetryOptions,
 )
+from cdk_intake_ledger.testing import logical_ids, stable_template
 from intake_ledger import rows
 from intake_ledger.settings import audit_settings, consumer_settings
 from tests.synth.build import (
@@ -38,7 +39,6 @@ from tests.synth.build import (
     statements,
     template_of,
     variables,
-    without_hashes,
 )
 
 OWN_LAYER = "arn:aws:lambda:eu-central-1:111122223333:layer:own:1"
@@ -56,15 +56,18 @@ def template(stack: Stack) -> Json:
     return template_of(stack)
 
 
-def test_the_template_is_the_one_that_was_looked_at(template: Json, snapshot: SnapshotAssertion) -> None:
+def test_the_template_is_the_one_that_was_looked_at(stack: Stack, snapshot: SnapshotAssertion) -> None:
     """Any change of the default template is seen, and accepted with `pytest --snapshot-update`."""
-    assert without_hashes(template) == snapshot(extension_class=JSONSnapshotExtension)
+    assert stable_template(stack) == snapshot(extension_class=JSONSnapshotExtension)
 
 
-def test_logical_ids_of_what_holds_data_do_not_change(template: Json) -> None:
+def test_logical_ids_of_what_holds_data_do_not_change(stack: Stack, template: Json) -> None:
     """Another logical id is another bucket and another table: somebody's data would be replaced by nothing."""
-    assert list(resources(template, "AWS::S3::Bucket")) == ["OrdersBucket195ECF73"]
-    assert list(resources(template, "AWS::DynamoDB::Table")) == ["OrdersLedgerTableBA0CFD3B"]
+    assert logical_ids(stack, "AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue") == {
+        "AWS::DynamoDB::Table": ["OrdersLedgerTableBA0CFD3B"],
+        "AWS::S3::Bucket": ["OrdersBucket195ECF73"],
+        "AWS::SQS::Queue": ["OrdersQueueDeadLetters7E4911DF", "OrdersQueueMessagesC89A072B"],
+    }
     assert variables(template, "OrdersConsumer")["INTAKE_PIPELINE"] == "Stack-Orders-EEDB7941"
 
 
