@@ -22,10 +22,10 @@ from botocore.config import Config
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Ignored, Parsed, Unparseable, parse_message
 from intake_ledger.deadlines import Overrun, deadline
-from intake_ledger.errors import Fenced, ObjectGone, Unprocessable
+from intake_ledger.errors import Fenced, ObjectGone, TransactionRefused, Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.pace import Pace
-from intake_ledger.processing import Processor, commit_identity, load_processor, object_change
+from intake_ledger.processing import Commit, Processor, as_commit, load_processor, object_change
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.settings import ConsumerSettings, consumer_settings
@@ -214,7 +214,7 @@ class Consumer:
                 )
                 begun = True
                 returned = self._processor(change)
-            commit = commit_identity(returned)
+            commit = as_commit(returned)
         except Unprocessable as verdict:
             return self._reject(claim, str(verdict) or "the processor gave no reason")
         except ObjectGone as gone:
@@ -227,7 +227,13 @@ class Consumer:
             if isinstance(error, Overrun):
                 return self._fail(claim, f"the processor ran longer than its {limit} s and was interrupted")
             return self._fail(claim, f"{type(error).__name__}: {error}")
-        self._ledger.commit(claim, commit)
+        return self._commit(claim, commit)
+
+    def _commit(self, claim: Claim, commit: Commit) -> "_Ending":
+        try:
+            self._ledger.commit(claim, commit.identity, commit.transact)
+        except TransactionRefused as refused:
+            return self._fail(claim, str(refused), counted=not refused.passing)
         return _Ending(Outcome.COMMITTED)
 
     def _gone(self, claim: Claim, why: str, *, begun: bool) -> "_Ending":
@@ -245,12 +251,12 @@ class Consumer:
             self._ledger.release(claim)
         return _Ending(Outcome.GONE, why, _Gone())
 
-    def _fail(self, claim: Claim, reason: str) -> "_Ending":
-        if claim.row.attempts >= self._settings.max_attempts:
+    def _fail(self, claim: Claim, reason: str, *, counted: bool = True) -> "_Ending":
+        if counted and claim.row.attempts >= self._settings.max_attempts:
             return self._reject(claim, reason)
         # Whole seconds, as SQS counts them: the message must not be back before its time.
         delay = math.ceil(self._backoff(claim.row.attempts))
-        self._ledger.fail(claim, reason, retry_at=self._clock() + delay * 1000)
+        self._ledger.fail(claim, reason, retry_at=self._clock() + delay * 1000, counted=counted)
         return _Ending(Outcome.FAILED, reason, _Later(delay))
 
     def _reject(self, claim: Claim, reason: str) -> "_Ending":

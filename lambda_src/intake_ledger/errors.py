@@ -4,6 +4,7 @@ Exception
 ├── Unprocessable        raised by a processor: this change can never succeed
 ├── ObjectGone           raised by `ObjectChange.open()`: S3 no longer holds the claimed version
 ├── Fenced               the ledger refused a write: the claim belongs to somebody else by now
+├── TransactionRefused   a commit was refused as a whole because of the team's writes in it
 └── ValueError
 └── SettingsError    an environment variable of the function is missing or makes no sense
 """
@@ -26,6 +27,17 @@ class ObjectGone(Exception):  # noqa: N818 - a fact about S3, not a fault
 
 class Fenced(Exception):  # noqa: N818 - the protocol's own word
     """The row no longer belongs to this claim: its lease ran out and another attempt, or another state, took over."""
+
+
+class TransactionRefused(Exception):  # noqa: N818 - named as the others
+    """Nothing of a commit was written, because of what the processor wanted to write with it.
+
+    `passing`: nothing is wrong with those writes, only others were at the same items, or too many.
+    """
+
+    def __init__(self, why: str, *, passing: bool) -> None:
+        super().__init__(why)
+        self.passing = passing
 
 
 class SettingsError(ValueError):

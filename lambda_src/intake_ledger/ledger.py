@@ -24,6 +24,7 @@ from intake_ledger.errors import Fenced
 from intake_ledger.rows import Ordering, Row, RowKey
 from intake_ledger.states import State, StateKind
 from intake_ledger.table import BATCH_INSERT_ROWS, LedgerTable, Refused, still_held, still_seen
+from intake_ledger.transactions import Element
 from intake_ledger.verdicts import Policy, Verdict, judge_row, judge_state
 
 MIN_GROUP = 2
@@ -252,16 +253,23 @@ class Ledger:
         claim = Claim(attempt.key, attempt.change, state, row, seen)
         return Answer(Verdict.ACCEPTED, why, attempt.key, claim, seen)
 
-    def commit(self, claim: Claim, commit: str | None = None) -> None:
-        """Make the claimed state the committed one. `commit` is the downstream's name for the effect.
+    def commit(self, claim: Claim, commit: str | None = None, transact: Sequence[Element] = ()) -> None:
+        """Make the claimed state the committed one. `commit` is the downstream's name for the effect, `transact` what
+        else is to be written, all of it together or nothing.
 
         Raises:
             Fenced: The claim is no longer this attempt's; whoever holds it now decides.
+            TransactionRefused: `transact` is in the way; nothing was written.
 
         """
         after = rows.committed(claim.row, commit, now=self._clock(), retention_seconds=self._options.retention_seconds)
+        held = still_held(claim.row)
         try:
-            self._table.update(claim.key, claim.row, after, still_held(claim.row))
+            if transact:
+                token = str(claim.row.owner)
+                self._table.update_with(claim.key, claim.row, after, held, transact, token=token)
+            else:
+                self._table.update(claim.key, claim.row, after, held)
         except Refused as refused:
             if refused.row is not None and refused.row.committed_fence == claim.row.fence:
                 return  # our own commit, repeated by the SDK after its answer was lost
@@ -279,15 +287,17 @@ class Ledger:
             claim, rows.abandoned(claim.row, reason, now=self._clock(), retention_seconds=options.retention_seconds)
         )
 
-    def fail(self, claim: Claim, reason: str, *, retry_at: int | None = None) -> None:
+    def fail(self, claim: Claim, reason: str, *, retry_at: int | None = None, counted: bool = True) -> None:
         """Record a failure that will be tried again, by whatever message comes after `retry_at` (epoch milliseconds).
+        One that is not `counted` spends nothing of the budget.
 
         Raises:
             Fenced: As for `commit`.
 
         """
         pipeline, now = self._options.pipeline, self._clock()
-        self._end(claim, rows.failed(claim.row, reason, pipeline=pipeline, now=now, retry_at=retry_at))
+        row = claim.row if counted else replace(claim.row, attempts=claim.row.attempts - 1)
+        self._end(claim, rows.failed(row, reason, pipeline=pipeline, now=now, retry_at=retry_at))
 
     def reject(self, claim: Claim, reason: str) -> None:
         """Record a failure for good; the copy for the dead-letter queue was sent *before*, with `claim.row.fence`.

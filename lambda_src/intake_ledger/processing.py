@@ -1,10 +1,10 @@
 """What a processor is given, what it may return, and how it is found."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 from intake_ledger import reading
 from intake_ledger.changes import Change
@@ -21,6 +21,11 @@ class Commit:
     """
 
     identity: str | None = None
+    transact: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    """At most 99 writes to the team's own DynamoDB tables (same account and region) as boto3's client takes them:
+    `{"Put": ...}`, `{"Update": ...}`, `{"Delete": ...}`, `{"ConditionCheck": ...}`. They and the ledger's commit happen
+    together or not at all: exactly once, and not after a later claim. A condition that does not hold fails the attempt.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,17 +158,17 @@ def object_change(
     )
 
 
-def commit_identity(returned: object) -> str | None:
-    """The identity in what the processor returned.
+def as_commit(returned: object) -> Commit:
+    """What the processor returned, with ceremony.
 
     Raises:
         TypeError: It returned something else than a Commit, a text or nothing.
 
     """
-    identity = returned.identity if isinstance(returned, Commit) else returned
-    if identity is not None and not isinstance(identity, str):
+    commit = returned if isinstance(returned, Commit) else Commit(cast("str | None", returned))
+    if commit.identity is not None and not isinstance(commit.identity, str):
         raise TypeError(f"a processor returns a Commit, a text or None, this one returned {type(returned).__name__}")
-    return identity
+    return commit
 
 
 def load_processor(entrypoint: str) -> Processor:

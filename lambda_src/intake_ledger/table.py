@@ -1,19 +1,28 @@
-"""The ledger's DynamoDB table: five requests and three conditions, nothing else."""
+"""The ledger's DynamoDB table: its requests and three conditions, nothing else."""
 
+import random
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger import rows
+from intake_ledger.errors import TransactionRefused
 from intake_ledger.rows import Row, RowKey, Status
+from intake_ledger.transactions import Element, check, refusal
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 BATCH_INSERT_ROWS = 25  # DynamoDB's limit of BatchExecuteStatement
 BATCH_GET_KEYS = 100  # DynamoDB's limit of BatchGetItem
+CONFLICT_WAITS = (0.05, 0.1, 0.2, 0.4)
+"""Seconds before a transaction is tried again that met another one: SDKs do not, and the work is done already."""
+_RANDOM = random.SystemRandom()
+_NEVER = frozenset({"AccessDeniedException", "ResourceNotFoundException", "ValidationException"})
+"""DynamoDB has carried out nothing, and will not."""
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not an error
@@ -70,12 +79,8 @@ class LedgerTable:
             Refused: There is one.
 
         """
-        self._conditionally(
-            self._client.put_item,
-            NO_ROW,
-            {},
-            Item={**_key(key), **{n: _typed(v) for n, v in rows.attributes(row).items()}},
-        )
+        item = {**_key(key), **{n: _typed(v) for n, v in rows.attributes(row).items()}}
+        _conditionally(self._client.put_item, self._arguments(NO_ROW, {}, Item=item))
 
     def insert_many(self, rows_by_key: Mapping[RowKey, Row]) -> set[RowKey]:
         """Write at most 25 rows where there is nothing, in one request; the keys that were written come back.
@@ -100,6 +105,34 @@ class LedgerTable:
             Refused: The condition does not hold.
 
         """
+        _conditionally(self._client.update_item, self._update(key, before, after, condition))
+
+    def update_with(
+        self, key: RowKey, before: Row, after: Row, condition: Condition, others: Sequence[Element], *, token: str
+    ) -> None:
+        """`update` together with writes to other tables, in one transaction: all of it or nothing. Under the same
+        `token` it happens once, however often it is sent.
+
+        Raises:
+            Refused: The condition does not hold.
+            TransactionRefused: Something else is in the way.
+
+        """
+        check(others, self._name)
+        elements: Any = [{"Update": self._update(key, before, after, condition)}, *others]
+        for wait in (*CONFLICT_WAITS, None):
+            try:
+                self._client.transact_write_items(TransactItems=elements, ClientRequestToken=token)
+            except (ClientError, ParamValidationError) as error:
+                refused = _cancelled(error, others)
+                if wait is None or not (isinstance(refused, TransactionRefused) and refused.passing):
+                    raise refused from error
+                time.sleep(wait * (0.5 + _RANDOM.random()))
+            else:
+                return
+
+    def _update(self, key: RowKey, before: Row, after: Row, condition: Condition) -> dict[str, Any]:
+        """The arguments of an update that writes what differs."""
         old, new = rows.attributes(before), rows.attributes(after)
         changed = {name: value for name, value in new.items() if old.get(name) != value}
         gone = [name for name in old if name not in new]
@@ -108,8 +141,7 @@ class LedgerTable:
             clauses.append("SET " + ", ".join(f"#{name} = :{name}" for name in changed))
         if gone:
             clauses.append("REMOVE " + ", ".join(f"#{name}" for name in gone))
-        self._conditionally(
-            self._client.update_item,
+        return self._arguments(
             condition,
             {f":{name}": value for name, value in changed.items()},
             (*changed, *gone),
@@ -124,7 +156,7 @@ class LedgerTable:
             Refused: The condition does not hold.
 
         """
-        self._conditionally(self._client.delete_item, condition, {}, Key=_key(key))
+        _conditionally(self._client.delete_item, self._arguments(condition, {}, Key=_key(key)))
 
     def get(self, key: RowKey) -> Row | None:
         """The row as it is now, read consistently."""
@@ -151,14 +183,14 @@ class LedgerTable:
 
         """
         expression = "SET " + ", ".join(f"#{name} = :{name}" for name in marks)
-        self._conditionally(
-            self._client.update_item,
+        arguments = self._arguments(
             condition,
             {f":{name}": value for name, value in marks.items()},
             tuple(marks),
             Key=_key(key),
             UpdateExpression=expression,
         )
+        _conditionally(self._client.update_item, arguments)
 
     def scan(self, sort_key: str) -> Iterable[list[tuple[RowKey, dict[str, Any]]]]:
         """All rows with this sort key, a page at a time."""
@@ -172,25 +204,49 @@ class LedgerTable:
             contents = [plain(item) for item in page["Items"]]
             yield [(RowKey(content["pk"], content["sk"]), content) for content in contents]
 
-    def _conditionally(
-        self, request: Any, condition: Condition, values: Mapping[str, Any], names: Iterable[str] = (), **arguments: Any
-    ) -> None:
+    def _arguments(
+        self, condition: Condition, values: Mapping[str, Any], names: Iterable[str] = (), **arguments: Any
+    ) -> dict[str, Any]:
+        """Those of a conditional write."""
         placeholders = {f"#{name}": name for name in (*condition.names, *names)}
         typed = {name: _typed(value) for name, value in (*condition.values.items(), *values.items())}
         if typed:
             arguments["ExpressionAttributeValues"] = typed
-        try:
-            request(
-                TableName=self._name,
-                ConditionExpression=condition.expression,
-                ExpressionAttributeNames=placeholders,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                **arguments,
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            raise Refused(rows.from_attributes(plain(cast("dict[str, Any]", error.response).get("Item", {})))) from None
+        return arguments | {
+            "TableName": self._name,
+            "ConditionExpression": condition.expression,
+            "ExpressionAttributeNames": placeholders,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+
+
+def _conditionally(request: Any, arguments: Mapping[str, Any]) -> None:
+    try:
+        request(**arguments)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            raise
+        raise Refused(_found(cast("dict[str, Any]", error.response))) from None
+
+
+def _cancelled(error: ClientError | ParamValidationError, others: Sequence[Element]) -> Exception:
+    """What a transaction's error means; the error itself where nobody can tell whether it was carried out."""
+    if isinstance(error, ParamValidationError):
+        return TransactionRefused(f"not DynamoDB's typed form: {error}", passing=False)
+    code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+    if code in _NEVER:
+        return TransactionRefused(f"{code}: {message}", passing=False)
+    if code != "TransactionCanceledException":
+        return error
+    own, *theirs = cast("dict[str, Any]", error.response)["CancellationReasons"]
+    if own["Code"] == "ConditionalCheckFailed":
+        return Refused(_found(own))
+    return refusal([own["Code"], *(one["Code"] for one in theirs)], others)
+
+
+def _found(answer: Mapping[str, Any]) -> Row | None:
+    """The row that refused a write."""
+    return rows.from_attributes(plain(answer.get("Item", {})))
 
 
 def _key(key: RowKey) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import intake_ledger
 from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable, rows
 from intake_ledger.changes import Change
 from intake_ledger.errors import Fenced, SettingsError
-from intake_ledger.processing import commit_identity, load_processor, object_change
+from intake_ledger.processing import as_commit, load_processor, object_change
 from intake_ledger.rows import Row
 from intake_ledger.states import ABSENT, State, StateKind
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, redriven, reprocess
@@ -126,13 +126,13 @@ class TestCommitIdentity:
     )
     def test_a_commit_a_text_or_nothing(self, returned: object, identity: str | None) -> None:
         """The same without ceremony."""
-        assert commit_identity(returned) == identity
+        assert as_commit(returned).identity == identity
 
     @pytest.mark.parametrize("returned", [1, True, b"x", {"id": 1}, ["x"], object(), Commit(7)])  # type: ignore[arg-type]
     def test_anything_else_is_an_error(self, returned: object) -> None:
         """It names the type that came back."""
         with pytest.raises(TypeError, match=f"returned {type(returned).__name__}"):
-            commit_identity(returned)
+            as_commit(returned)
 
 
 class TestLoading:
