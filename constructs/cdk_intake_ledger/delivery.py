@@ -198,7 +198,7 @@ def _deliver_by_event_bridge(
     account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
     missing = queue.allow_service(
         "events.amazonaws.com",
-        {"ArnEquals": {"aws:SourceArn": rule.attr_arn}},
+        account | {"ArnEquals": {"aws:SourceArn": rule.attr_arn}},
         # The rule's ARN here would tie key, queue and rule in a circle.
         key_conditions=account,
         dead_letters=True,

@@ -140,7 +140,10 @@ def test_what_event_bridge_gives_up_is_kept() -> None:
     for path in ("OrdersQueueMessages", "OrdersQueueDeadLetters"):
         (statement,) = allowed(template, path, "AWS::SQS::QueuePolicy")
         assert statement["Principal"] == {"Service": "events.amazonaws.com"}
-        assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": [rule, "Arn"]}}}
+        assert statement["Condition"] == {
+            "ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": [rule, "Arn"]}},
+            "StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}},
+        }
 
 
 def test_a_sibling_bucket_with_cdks_notifications_keeps_event_bridge() -> None:
