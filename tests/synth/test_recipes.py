@@ -1,0 +1,81 @@
+"""The recipes, as a stranger would copy them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger import IntakePipeline
+from tests.synth.build import PROCESSORS, new_app, new_stack, processor, template_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
+INTRODUCTION, *RECIPES = re.split("^## ", PAGE, flags=re.MULTILINE)
+NAMES = [text.splitlines()[0] for text in RECIPES]
+IN_A_STACK = NAMES[: NAMES.index("Snapshot tests")]
+
+
+def snippets(text: str) -> str:
+    return "\n".join(re.findall("^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+
+
+def recipe(name: str) -> str:
+    # A team's app runs in its own folder.
+    return snippets(RECIPES[NAMES.index(name)]).replace('"processors/orders"', repr(str(PROCESSORS / "orders")))
+
+
+class AnySnapshot:
+    """In place of syrupy's, which would keep a file of a snippet."""
+
+    def __call__(self, **_: Any) -> "AnySnapshot":
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, dict)
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("name", IN_A_STACK)
+def test_a_recipe_synthesises(name: str) -> None:
+    """In an app of its own, without a cycle."""
+    app = new_app()
+    stack, other = new_stack("Stack", app), new_stack("Other", app)
+    given = {"self": stack, "bucket_of_another_stack": s3.Bucket(other, "Bucket", versioned=True)}
+    exec(snippets(INTRODUCTION) + recipe(name), given)
+    assert template_of(stack)["Resources"]
+
+
+def test_snapshot_tests() -> None:
+    """The example tests, on a stack that they fit."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor())
+    given: dict[str, Any] = {}
+    exec(recipe("Snapshot tests"), given)
+    given["test_the_template_is_the_one_that_was_looked_at"](stack, AnySnapshot())
+    given["test_bucket_and_table_stay"](stack)
+
+
+def test_testing_your_processor() -> None:
+    """The example tests, as they stand."""
+    given: dict[str, Any] = {}
+    exec(recipe("Testing your processor"), given)
+    for name in ("test_every_invoice_counts_once", "test_chaos_changes_nothing"):
+        given["saved"].clear()
+        given[name]()
+
+
+def test_a_partner_may_upload_and_nothing_else() -> None:
+    """Cross-account uploads: the bucket's policy names the partner's role, and the keys."""
+    stack = new_stack()
+    exec(snippets(INTRODUCTION) + recipe("Cross-account uploads"), {"self": stack})
+    policies = [one for one in template_of(stack)["Resources"].values() if one["Type"] == "AWS::S3::BucketPolicy"]
+    allowed = [
+        one
+        for policy in policies
+        for one in policy["Properties"]["PolicyDocument"]["Statement"]
+        if one["Effect"] == "Allow"
+    ]
+    assert [one["Principal"] for one in allowed] == [{"AWS": "arn:aws:iam::444455556666:role/Uploader"}]
+    assert "/acme/*" in str(allowed[0]["Resource"])
