@@ -1,5 +1,6 @@
 """The function that finds what S3 never told anyone about."""
 
+import json
 from collections.abc import Sequence
 
 from aws_cdk import Duration, Stack
@@ -11,6 +12,10 @@ from constructs import Construct
 from cdk_intake_ledger.filters import KeyFilter
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
 from cdk_intake_ledger.options import AuditOptions
+
+TICK_MINUTES = 15
+"""How often the function looks whether there is something to go on with: a run that outlasts one call is continued at
+the next tick. A tick with nothing to do costs one refused write."""
 
 # All of it is in the layer; Lambda wants some code beside it.
 CODE = "from intake_ledger.audit import handler\n"
@@ -46,6 +51,8 @@ class IntakeAudit(Construct):
                 "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
                 "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
                 "INTAKE_AUDIT_BUDGET": in_text(options.budget),
+                # What was in a bucket before the pipeline is none of its losses; its own bucket was empty.
+                "INTAKE_AUDIT_BASELINE": "false" if _made_by(scope, wiring) else "true",
                 # A filter that matches every key is none.
                 "INTAKE_FILTERS": Stack.of(self).to_json_string(wanted if all(wanted) else []),
             },
@@ -53,9 +60,17 @@ class IntakeAudit(Construct):
         wiring.allow(
             self.role,
             bucket=["s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"],
-            table=["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"],
+            table=[
+                "dynamodb:BatchGetItem",
+                "dynamodb:GetItem",
+                "dynamodb:PutItem",
+                "dynamodb:Scan",
+                "dynamodb:UpdateItem",
+            ],
             queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
         )
+        # CloudWatch knows no resources for reading metrics.
+        self.role.add_to_policy(iam.PolicyStatement(actions=["cloudwatch:GetMetricStatistics"], resources=["*"]))
         self._schedule(options.interval)
 
     def _schedule(self, interval: Duration) -> None:
@@ -69,7 +84,7 @@ class IntakeAudit(Construct):
         role.add_to_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn])
         )
-        minutes = int(interval.to_minutes())
+        minutes = min(int(interval.to_minutes()), TICK_MINUTES)
         schedule = scheduler.CfnSchedule(
             self,
             "Schedule",
@@ -78,6 +93,7 @@ class IntakeAudit(Construct):
             target=scheduler.CfnSchedule.TargetProperty(
                 arn=self.function.function_arn,
                 role_arn=role.role_arn,
+                input=json.dumps({"everySeconds": int(interval.to_seconds())}),
                 # The next run finds what this one missed; a repeated one would work beside it.
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
             ),
@@ -85,3 +101,9 @@ class IntakeAudit(Construct):
         schedule.node.add_dependency(role)
         # Lambda's own repetition of an asynchronous call that failed, for the same reason.
         self.function.configure_async_invoke(retry_attempts=0)
+
+
+def _made_by(pipeline: Construct, wiring: Wiring) -> bool:
+    """Whether the bucket is the pipeline's own."""
+    scope = wiring.bucket.node.scope
+    return scope is not None and scope.node.addr == pipeline.node.addr

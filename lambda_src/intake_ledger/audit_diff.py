@@ -33,6 +33,8 @@ class Window:
     """What is newer may still have its event on the way."""
     known_since: int
     """What is older and has no row was settled, and its row has expired (or it was there before the pipeline)."""
+    undated: bool = True
+    """Whether states of unknown age are judged too: not while a message may wait that is older than the settle time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ def find(  # noqa: PLR0911 - one return per line of the rule
 ) -> Finding | None:
     """The finding on a key whose current state is this one, if there is any."""
     if state.created_at is not None and state.created_at > window.settled_before:
+        return None
+    if state.created_at is None and not window.undated:
         return None
     if row is None:
         if state.removed and not deletes:

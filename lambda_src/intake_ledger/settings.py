@@ -52,6 +52,8 @@ class AuditSettings(Settings):
     look_back_seconds: int
     budget: int
     filters: tuple[KeyFilter, ...]
+    baseline: bool = False
+    """Whether what was in the bucket before the first audit is left alone, unless it has a row."""
 
     def wants(self, key: str) -> bool:
         """Whether the key passes the pipeline's filters."""
@@ -93,6 +95,7 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         look_back_seconds=read.whole("INTAKE_LOOK_BACK_SECONDS", 1),
         budget=read.whole("INTAKE_AUDIT_BUDGET", 1),
         filters=read.filters("INTAKE_FILTERS"),
+        baseline=read.choice("INTAKE_AUDIT_BASELINE", ("true", "false"), "false") == "true",
     )
 
 
@@ -122,8 +125,8 @@ class _Reader:
             )
         return value
 
-    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        value = self.text(name)
+    def choice(self, name: str, allowed: tuple[str, ...], default: str | None = None) -> str:
+        value = self.text(name, default)
         if value not in allowed:
             raise SettingsError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
         return value

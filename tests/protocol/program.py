@@ -15,7 +15,13 @@ from typing import Any, NamedTuple, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger import ledger
-from intake_ledger.audit import Audit, Listing
+from intake_ledger.audit_compare import Audit
+from intake_ledger.audit_diff import Window
+from intake_ledger.audit_listing import Listing
+from intake_ledger.audit_progress import Progress
+from intake_ledger.audit_report import Report
+from intake_ledger.audit_shown import Shown
+from intake_ledger.audit_table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.consumer import Consumer
@@ -295,13 +301,19 @@ def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request |
     audit = Audit(
         settings,
         LedgerTable(cast("Any", _DynamoDB(port)), "table"),
+        AuditTable(cast("Any", _DynamoDB(port)), "table"),
         Listing(s3, settings),
         Bucket(lambda: s3, BUCKET),
-        cast("Any", _SQS(port)),
+        sqs=cast("Any", _SQS(port)),
         clock=port.now,
     )
     try:
-        audit.run(dry_run=False, remaining_ms=lambda: 10**9)
+        audit.run(
+            Progress(Report("run", port.now()), Shown(b"")),
+            Window(settled_before=port.now(), known_since=port.now() - RETENTION * 1000),
+            resubmit=True,
+            remaining_ms=lambda: 10**9,
+        )
     except Pause as pause:
         return pause.request
     return Finished(acknowledged=True)

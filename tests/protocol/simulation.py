@@ -23,7 +23,13 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger.audit import Audit, Listing
+from intake_ledger.audit_compare import Audit
+from intake_ledger.audit_diff import Window
+from intake_ledger.audit_listing import Listing
+from intake_ledger.audit_progress import Progress
+from intake_ledger.audit_report import Report
+from intake_ledger.audit_shown import Shown
+from intake_ledger.audit_table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.consumer import Consumer
@@ -277,12 +283,19 @@ class Simulation:
         audit = Audit(
             settings,
             LedgerTable(cast("Any", self.table), "table"),
+            AuditTable(cast("Any", self.table), "table"),
             Listing(s3, settings),
             Bucket(lambda: s3, "bucket"),
-            cast("Any", _SQS(self)),
+            sqs=cast("Any", _SQS(self)),
             clock=lambda: self.clock,
         )
-        report = audit.run(dry_run=False, remaining_ms=lambda: 10**9)
+        report = Report("run", self.clock)
+        audit.run(
+            Progress(report, Shown(b"")),
+            Window(settled_before=self.clock - HOUR, known_since=self.clock - 14 * DAY),
+            resubmit=True,
+            remaining_ms=lambda: 10**9,
+        )
         self.tally.audited += report.checked
         self.tally.resubmitted += report.resubmitted
 

@@ -1,5 +1,6 @@
 """What one construct makes, with nothing but a processor, and with everything."""
 
+import json
 import subprocess
 import sys
 from dataclasses import asdict
@@ -212,10 +213,34 @@ def test_one_layer_for_any_python_and_machine(template: Json) -> None:
         assert len(function["Properties"]["Layers"]) == 1
 
 
+def test_f42_a_run_is_continued_long_before_the_next_is_due(template: Json) -> None:
+    """F42: the schedule ticks more often than it asks for a run."""
+    schedule = only(template, "AWS::Scheduler::Schedule")
+    assert schedule["ScheduleExpression"] == "rate(15 minutes)"
+    assert json.loads(schedule["Target"]["Input"]) == {"everySeconds": 86_400}
+
+
+def test_a_run_every_few_minutes_has_no_shorter_ticks() -> None:
+    """The interval itself is the tick then."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=Duration.minutes(1)))
+    schedule = only(template_of(stack), "AWS::Scheduler::Schedule")
+    assert schedule["ScheduleExpression"] == "rate(1 minute)"
+    assert json.loads(schedule["Target"]["Input"]) == {"everySeconds": 60}
+
+
+@pytest.mark.parametrize(("brought", "baseline"), [(True, True), (False, False)])
+def test_f41_what_was_in_a_bucket_before_is_no_loss(brought: bool, baseline: bool) -> None:
+    """F41: no flood from a bucket that was there; the pipeline's own was empty."""
+    stack = new_stack()
+    bucket = s3.Bucket(stack, "Bucket", versioned=True) if brought else None
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+    assert audit_settings(variables(template_of(stack), "OrdersAudit")).baseline is baseline
+
+
 def test_a_failed_audit_is_not_repeated(template: Json) -> None:
     """Neither by the scheduler nor by Lambda: the next run finds what this one missed."""
     schedule = only(template, "AWS::Scheduler::Schedule")
-    assert schedule["ScheduleExpression"] == "rate(1440 minutes)"
     assert schedule["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
     assert only(template, "AWS::Lambda::EventInvokeConfig")["MaximumRetryAttempts"] == 0
 
@@ -289,7 +314,7 @@ def test_every_option_arrives() -> None:
     assert [(one.prefix, one.suffix) for one in audit.filters] == [("in put/", ".csv"), ("b/", "")], (
         "as in the key: F47"
     )
-    assert only(template, "AWS::Scheduler::Schedule")["ScheduleExpression"] == "rate(360 minutes)"
+    assert json.loads(only(template, "AWS::Scheduler::Schedule")["Target"]["Input"]) == {"everySeconds": 21_600}
     source = only(template, "AWS::Lambda::EventSourceMapping")
     assert (source["BatchSize"], source["MaximumBatchingWindowInSeconds"]) == (100, 20)
     assert source["ScalingConfig"] == {"MaximumConcurrency": 7}

@@ -103,8 +103,9 @@ class _Scan:
 
     def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
         self._store.requests.append("Scan")
-        wanted = request["ExpressionAttributeValues"][":sk"]
-        yield {"Items": [dict(item) for _, item in sorted(self._store.items.items()) if item["sk"] == wanted]}
+        test = _condition(request["FilterExpression"])
+        names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
+        yield {"Items": [dict(item) for _, item in sorted(self._store.items.items()) if test(item, names, values)]}
 
 
 def inserted(statement: Mapping[str, Any]) -> Item:

@@ -1,0 +1,210 @@
+"""One pass of the audit: what S3 holds against what the ledger has committed, and a message for every key that differs.
+
+First what the listing shows is compared with the ledger's rows; then S3 is asked about the rows that it has not shown.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import batched
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger import rows
+from intake_ledger.audit_diff import Mark, Window, find, is_marked
+from intake_ledger.audit_listing import Listing
+from intake_ledger.audit_progress import Progress
+from intake_ledger.audit_report import Stopped
+from intake_ledger.audit_table import AuditTable
+from intake_ledger.bucket import Bucket
+from intake_ledger.changes import Origin, own_message
+from intake_ledger.rows import Ordering, Row, RowKey
+from intake_ledger.settings import AuditSettings
+from intake_ledger.states import State
+from intake_ledger.table import BATCH_GET_KEYS, NO_ROW, Condition, LedgerTable, Refused
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+STOP_BEFORE_MS = 30_000
+"""How long before Lambda's own timeout a run stops by itself, in milliseconds: what it knows has to be stored."""
+_SEND_BATCH = 10  # SQS's limit of SendMessageBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One state of one key, as S3 shows it, and where the ledger keeps it."""
+
+    key: str
+    state: State
+    row_key: RowKey
+
+
+class _Stop(Exception):  # noqa: N818 - not an error: the run goes on another time
+    def __init__(self, why: Stopped) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Audit:
+    """Compares and resubmits. `clock` gives epoch milliseconds."""
+
+    def __init__(
+        self,
+        settings: AuditSettings,
+        ledger: LedgerTable,
+        table: AuditTable,
+        listing: Listing,
+        bucket: Bucket,
+        *,
+        sqs: "SQSClient",
+        clock: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._table = table
+        self._listing = listing
+        self._bucket = bucket
+        self._sqs = sqs
+        self._clock = clock
+
+    def run(
+        self,
+        progress: Progress,
+        window: Window,
+        *,
+        resubmit: bool,
+        remaining_ms: Callable[[], int],
+        saved: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Go on with the run until it is complete, or until time or the budget runs out.
+
+        `saved` is called whenever everything up to `progress` is done. What was done beyond it is done again after a
+        death, and the marks keep it from being resubmitted twice.
+        """
+        work = _Work(progress, window, resubmit, remaining_ms)
+        try:
+            if not progress.listed:
+                self._list(work, saved)
+            self._scan(work, saved)
+        except _Stop as stop:
+            progress.report.stopped = stop.why
+            return
+        progress.report.complete = True
+
+    def _list(self, work: "_Work", saved: Callable[[], None]) -> None:
+        progress = work.progress
+        for page in self._listing.pages(progress.listing):
+            wanted = [self._seen(key, state) for key, state in page.states if self._settings.wants(key)]
+            for one in wanted:
+                progress.shown.add(one.row_key)
+            for few in batched(wanted, BATCH_GET_KEYS):
+                self._compare(few, work)
+            progress.report.listed += len(page.states)
+            progress.listing = page.after
+            progress.listed = page.after is None
+            saved()
+
+    def _scan(self, work: "_Work", saved: Callable[[], None]) -> None:
+        """The rows that no listing has shown: in LATEST, keys that are gone; in EVERY_VERSION, versions that are gone
+        before their row was settled.
+        """
+        progress, settings = work.progress, self._settings
+        every = settings.ordering is Ordering.EVERY_VERSION
+        any_key = rows.row_key(settings.pipeline, settings.ordering, settings.bucket, "", None)
+        if every:
+            pages = self._table.unsettled(settings.pipeline, progress.scanned)
+        else:
+            pages = self._table.rows(any_key.sk, progress.scanned)
+        for page in pages:
+            for few in batched(page.rows, BATCH_GET_KEYS):
+                gone = []
+                for row_key, row in few:
+                    key = row_key.pk.removeprefix(any_key.pk)
+                    ours = row_key.pk.startswith(any_key.pk) and settings.wants(key)
+                    if not ours or row_key in progress.shown:
+                        continue
+                    if every:
+                        gone.append(Seen(key, State(row.kind, row.version_id, row.etag, row.size), row_key))
+                    elif not row.has_committed("absent"):
+                        work.go_on()
+                        gone.append(Seen(key, self._bucket.look(key), row_key))
+                if gone:
+                    self._compare(gone, work)
+            progress.scanned = page.after
+            saved()
+
+    def _seen(self, key: str, state: State) -> Seen:
+        settings = self._settings
+        row_key = rows.row_key(settings.pipeline, settings.ordering, settings.bucket, key, state.identity)
+        return Seen(key, state, row_key)
+
+    def _compare(self, few: Sequence[Seen], work: "_Work") -> None:
+        work.go_on()
+        report = work.progress.report
+        # The key of a listing may come twice when it is overwritten meanwhile; DynamoDB refuses a key twice.
+        found = self._ledger.get_items(list({one.row_key: None for one in few}))
+        due = []
+        for one in few:
+            content = found.get(one.row_key, {})
+            row = rows.from_attributes(content)
+            report.checked += 1
+            finding = find(row, one.state, work.window, now=self._clock(), deletes=self._settings.deletes)
+            if finding is None:
+                continue
+            report.found(one.key, finding, one.state)
+            if not is_marked(_mark(content), one.state, work.window):
+                due.append((one, row))
+        if work.resubmit:
+            left = self._settings.budget - report.resubmitted
+            marked = [one for one, row in due[:left] if self._mark(one, row)]
+            self._send(marked)
+            report.resubmitted += len(marked)
+            if len(due) > left:
+                raise _Stop(Stopped.BUDGET)
+
+    def _mark(self, one: Seen, row: Row | None) -> bool:
+        """Keep another run from resubmitting the same; written before the send, so that a death in between is mended by
+        the mark's lapse. False: the row has changed, so somebody is at it.
+        """
+        now = self._clock()
+        marks = {"audit_mark": one.state.identity, "audit_marked_at": now}
+        if row is None:
+            # No commit will ever give this item an expiry if the key stays untouched.
+            marks["expires_at"] = now // 1000 + self._settings.retention_seconds
+            condition = NO_ROW
+        else:
+            values = {":seen_fence": row.fence, ":seen_status": row.status}
+            condition = Condition("#fence = :seen_fence AND #status = :seen_status", ("fence", "status"), values)
+        try:
+            self._ledger.mark(one.row_key, marks, condition)
+        except Refused:
+            return False
+        return True
+
+    def _send(self, marked: Sequence[Seen]) -> None:
+        for few in batched(marked, _SEND_BATCH):
+            entries: Any = [
+                {"Id": str(n), "MessageBody": own_message(Origin.AUDIT, self._settings.bucket, one.key, one.state)}
+                for n, one in enumerate(few)
+            ]
+            answer = self._sqs.send_message_batch(QueueUrl=self._settings.queue_url, Entries=entries)
+            if answer.get("Failed"):
+                # The marks of these lapse, and a later run sends them.
+                raise RuntimeError(f"SQS took only a part of a batch: {answer['Failed'][0].get('Message')}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One invocation's share of a run."""
+
+    progress: Progress
+    window: Window
+    resubmit: bool
+    remaining_ms: Callable[[], int]
+
+    def go_on(self) -> None:
+        if self.remaining_ms() < STOP_BEFORE_MS:
+            raise _Stop(Stopped.TIME)
+
+
+def _mark(content: Mapping[str, Any]) -> Mark | None:
+    return Mark(content["audit_mark"], content["audit_marked_at"]) if "audit_mark" in content else None

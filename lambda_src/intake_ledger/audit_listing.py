@@ -1,0 +1,107 @@
+"""The states that S3 shows, a page at a time, from any place on: memory does not grow with the bucket."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.rows import Ordering
+from intake_ledger.settings import AuditSettings
+from intake_ledger.states import State, StateKind, bare_etag, real_version
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from mypy_boto3_s3 import S3Client
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a listing has come: everything before it was listed. Empty markers are the beginning of the prefix."""
+
+    prefix: str
+    key: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some keys with one state each; in EVERY_VERSION, with each of theirs. `after` is None on the last page."""
+
+    states: list[tuple[str, State]]
+    after: Place | None
+
+
+class Listing:
+    """One bucket, as far as the pipeline's filters reach."""
+
+    def __init__(self, client: "S3Client", settings: AuditSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._common: dict[str, Any] = {"Bucket": settings.bucket}
+        if settings.bucket_owner:
+            self._common["ExpectedBucketOwner"] = settings.bucket_owner
+
+    def pages(self, start: Place | None = None) -> Iterator[Page]:
+        """The current state of each key, or of each version that there is; from `start` on, or from the beginning."""
+        versioned = self._client.get_bucket_versioning(**self._common).get("Status") is not None
+        prefixes = [one for one in self._prefixes() if start is None or one >= start.prefix]
+        for number, prefix in enumerate(prefixes):
+            place = start if start is not None and start.prefix == prefix else Place(prefix)
+            following = Place(prefixes[number + 1]) if number + 1 < len(prefixes) else None
+            yield from self._versions(place, following) if versioned else self._objects(place, following)
+
+    def _prefixes(self) -> list[str]:
+        """The prefixes of the filters, without those that another covers."""
+        wanted = sorted({one.prefix for one in self._settings.filters} or {""})
+        return [one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)]
+
+    def _objects(self, place: Place, following: Place | None) -> Iterator[Page]:
+        start: dict[str, Any] = {"StartAfter": place.key} if place.key else {}
+        for page in self._client.get_paginator("list_objects_v2").paginate(
+            **self._common, Prefix=place.prefix, **start
+        ):
+            states = [
+                (
+                    item["Key"],
+                    State(StateKind.OBJECT, None, bare_etag(item["ETag"]), item["Size"], _ms(item["LastModified"])),
+                )
+                for item in page.get("Contents", ())
+            ]
+            yield Page(states, Place(place.prefix, states[-1][0]) if page.get("IsTruncated") and states else following)
+
+    def _versions(self, place: Place, following: Place | None) -> Iterator[Page]:
+        every = self._settings.ordering is Ordering.EVERY_VERSION
+        markers = {"KeyMarker": place.key, "VersionIdMarker": place.version}
+        start: dict[str, Any] = {name: marker for name, marker in markers.items() if marker}
+        for page in self._client.get_paginator("list_object_versions").paginate(
+            **self._common, Prefix=place.prefix, **start
+        ):
+            states = [
+                (
+                    item["Key"],
+                    State(
+                        StateKind.OBJECT,
+                        real_version(item["VersionId"]),
+                        bare_etag(item["ETag"]),
+                        item["Size"],
+                        _ms(item["LastModified"]),
+                    ),
+                )
+                for item in page.get("Versions", ())
+                if every or item["IsLatest"]
+            ] + [
+                (
+                    item["Key"],
+                    State(StateKind.MARKER, real_version(item["VersionId"]), created_at=_ms(item["LastModified"])),
+                )
+                for item in page.get("DeleteMarkers", ())
+                if every or item["IsLatest"]
+            ]
+            after = following
+            if page.get("IsTruncated"):
+                after = Place(place.prefix, page["NextKeyMarker"], page.get("NextVersionIdMarker", ""))
+            yield Page(states, after)
+
+
+def _ms(moment: "datetime") -> int:
+    return int(moment.timestamp() * 1000)

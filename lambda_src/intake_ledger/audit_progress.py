@@ -1,0 +1,45 @@
+"""How far a run has come, so that the next invocation goes on there. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from intake_ledger.audit_listing import Place
+from intake_ledger.audit_report import Report
+from intake_ledger.audit_shown import Shown
+from intake_ledger.rows import RowKey
+
+
+@dataclass(slots=True)
+class Progress:
+    """One run over the bucket: first the listing, then the ledger's rows that no listing shows any more."""
+
+    report: Report
+    shown: Shown
+    listing: Place | None = None
+    """Where the listing goes on; None at the beginning."""
+    listed: bool = False
+    """Whether the listing has come to its end."""
+    scanned: RowKey | None = None
+    """The last row of the ledger that was looked at; None at the beginning."""
+
+    def as_json(self, now: int) -> dict[str, Any]:
+        """All of it but the filter, which is stored beside it."""
+        return {
+            "report": self.report.as_json(now),
+            "salt": self.shown.salt.hex(),
+            "listing": asdict(self.listing) if self.listing else None,
+            "listed": self.listed,
+            "scanned": asdict(self.scanned) if self.scanned else None,
+        }
+
+
+def progress_of(content: Mapping[str, Any], report: Report) -> Progress:
+    """The progress that `as_json` wrote, with an empty filter yet."""
+    return Progress(
+        report,
+        Shown(bytes.fromhex(content["salt"])),
+        Place(**content["listing"]) if content["listing"] else None,
+        listed=content["listed"],
+        scanned=RowKey(**content["scanned"]) if content["scanned"] else None,
+    )

@@ -1,0 +1,197 @@
+"""Runs never overlap, and one that stops half-way is finished by the next invocation: one item in the ledger's table.
+
+    free ──► held (lease) ──► free, with a checkpoint     stopped: the next invocation goes on there
+      ▲                 └───► free, without               complete: the next run is due after the interval
+      └── the lease of an invocation that died runs out, its last checkpoint stands
+
+The item's partition key is the bucket alone, which no object's row can have. The filter of what the listing has shown
+lies beside it, in parts.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.audit_progress import Progress, progress_of
+from intake_ledger.audit_report import Report, report_of
+from intake_ledger.audit_shown import PARTS, Shown
+from intake_ledger.table import plain
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CHECKPOINT_MS = 120_000
+"""How much work a death may cost at most, in milliseconds."""
+_KEPT_SECONDS = 40 * 86_400
+
+
+class NotNow(Exception):  # noqa: N818 - an answer, not an error
+    """There is nothing to do for this invocation; the text says why."""
+
+
+class LostRun(Exception):  # noqa: N818 - the protocol's own word would be `Fenced`
+    """Another invocation has taken the run over: this one outlived its lease."""
+
+
+@dataclass(slots=True)
+class Held:
+    """The right to go on with the run. `since` is when this pipeline's first run began, in epoch milliseconds."""
+
+    progress: Progress
+    since: int
+
+
+class AuditRuns:
+    """Takes, stores and gives back the run. `clock` gives epoch milliseconds; `owner` is this invocation's own name."""
+
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        table: str,
+        *,
+        bucket: str,
+        pipeline: str,
+        clock: Callable[[], int],
+        owner: str,
+        new_salt: Callable[[], bytes],
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._bucket = bucket
+        self._name = f"{pipeline}@audit"
+        self._clock = clock
+        self._owner = owner
+        self._new_salt = new_salt
+        self._saved_at = 0
+        self._done: dict[str, Any] = {}
+
+    def fresh(self) -> Progress:
+        """A run that has not begun, and that nobody else knows of."""
+        now = self._clock()
+        return Progress(Report(str(now), now), Shown(self._new_salt()))
+
+    def since(self) -> int:
+        """When this pipeline's first run began, in epoch milliseconds; now, if there was none yet."""
+        answer = self._client.get_item(TableName=self._table, Key=self._key(), ConsistentRead=True)
+        return int(plain(answer.get("Item", {})).get("since", self._clock()))
+
+    def take(self, *, lease_ms: int, only_if_due: bool) -> Held:
+        """Hold the run for `lease_ms` milliseconds: the one that was stopped, or else a fresh one.
+
+        Raises:
+            NotNow: Another invocation holds it, or, with `only_if_due`, no run is due yet.
+
+        """
+        now = self._clock()
+        due = " AND (attribute_not_exists(#due_at) OR #due_at <= :now)" if only_if_due else ""
+        try:
+            answer = self._client.update_item(
+                TableName=self._table,
+                Key=self._key(),
+                UpdateExpression="SET #held_until = :until, #owner = :owner, #since = if_not_exists(#since, :now)",
+                ConditionExpression=f"(attribute_not_exists(#held_until) OR #held_until <= :now){due}",
+                ExpressionAttributeNames={"#held_until": "held_until", "#owner": "owner", "#since": "since"}
+                | ({"#due_at": "due_at"} if due else {}),
+                ExpressionAttributeValues={
+                    ":until": {"N": str(now + lease_ms)},
+                    ":owner": {"S": self._owner},
+                    ":now": {"N": str(now)},
+                },
+                ReturnValues="ALL_NEW",
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            raise NotNow("another run is at work, or none is due yet") from None
+        content = plain(answer["Attributes"])
+        progress = self._resumed(content) or self.fresh()
+        self._saved_at, self._done = now, self._snapshot(progress)
+        return Held(progress, content["since"])
+
+    def done(self, progress: Progress) -> None:
+        """Note that everything up to here is done, and store it every two minutes."""
+        self._done = self._snapshot(progress)
+        if self._clock() - self._saved_at >= CHECKPOINT_MS:
+            self._store(progress.shown)
+
+    def stop(self, progress: Progress, *, due_at: int | None, anew: bool) -> None:
+        """Give the run back where it is. `due_at` is when it is to be continued; None leaves that as it was. `anew`: a
+        report, and a budget, of its own.
+        """
+        self._store(progress.shown, anew=anew)
+        self._give_back(due_at)
+
+    def finish(self, *, due_at: int | None) -> None:
+        """Give the run back: it is complete. `due_at` is when the next one is due; None leaves that as it was."""
+        self._give_back(due_at, "#progress")
+
+    def give_back(self) -> None:
+        """Let others have the run after an error; its last checkpoint stands."""
+        self._give_back(None)
+
+    def _snapshot(self, progress: Progress) -> dict[str, Any]:
+        # A copy: what the report counts after this is done again by whoever goes on here.
+        return copy.deepcopy(progress.as_json(self._clock()))
+
+    def _give_back(self, due_at: int | None, *more: str) -> None:
+        gone = "REMOVE " + ", ".join(("#held_until", "#owner", *more))
+        if due_at is None:
+            self._write(gone, {})
+        else:
+            self._write(f"SET #due_at = :due_at {gone}", {":due_at": due_at})
+
+    def _store(self, shown: Shown, *, anew: bool = False) -> None:
+        now = self._clock()
+        # The filter first: it may know more than the checkpoint, never less.
+        for number, part in shown.parts():
+            self._client.put_item(
+                TableName=self._table,
+                Item={
+                    **self._key(f"#{number}"),
+                    "salt": {"S": shown.salt.hex()},
+                    "part": {"B": part},
+                    "expires_at": {"N": str(now // 1000 + _KEPT_SECONDS)},
+                },
+            )
+        self._write("SET #progress = :progress", {":progress": json.dumps(self._done | {"anew": anew})})
+        self._saved_at = now
+
+    def _resumed(self, content: Mapping[str, Any]) -> Progress | None:
+        """The run that was stopped, if there is one."""
+        if "progress" not in content:
+            return None
+        stored = json.loads(content["progress"])
+        progress = progress_of(stored, self.fresh().report if stored["anew"] else report_of(stored["report"]))
+        for number in range(PARTS):
+            key = self._key(f"#{number}")
+            item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item", {})
+            # Another salt is another run's: this one had nothing there.
+            if item.get("salt", {}).get("S") == stored["salt"]:
+                progress.shown.restore(number, bytes(item["part"]["B"]))
+        return progress
+
+    def _write(self, expression: str, values: Mapping[str, int | str]) -> None:
+        names = ("progress", "held_until", "owner", "due_at")
+        try:
+            self._client.update_item(
+                TableName=self._table,
+                Key=self._key(),
+                UpdateExpression=expression,
+                ConditionExpression="#owner = :own",
+                ExpressionAttributeNames={
+                    f"#{name}": name for name in names if f"#{name}" in expression or name == "owner"
+                },
+                ExpressionAttributeValues={":own": {"S": self._owner}}
+                | {n: {"N": str(v)} if isinstance(v, int) else {"S": v} for n, v in values.items()},
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            raise LostRun("another invocation has taken the run over") from None
+
+    def _key(self, part: str = "") -> dict[str, Any]:
+        return {"pk": {"S": self._bucket}, "sk": {"S": f"{self._name}{part}"}}

@@ -1,0 +1,218 @@
+"""What the audit's tests share: a bucket that is listed in pages, a queue, and the audit around a ledger in memory."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger.audit_compare import Audit
+from intake_ledger.audit_diff import Window
+from intake_ledger.audit_listing import Listing
+from intake_ledger.audit_progress import Progress
+from intake_ledger.audit_report import Report
+from intake_ledger.audit_shown import Shown
+from intake_ledger.audit_table import AuditTable
+from intake_ledger.bucket import Bucket
+from intake_ledger.rows import Ordering, Row, RowKey, Status, row_key
+from intake_ledger.settings import AuditSettings, KeyFilter
+from intake_ledger.states import ABSENT, State, StateKind, identity_of
+from intake_ledger.table import LedgerTable
+from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
+
+OLD = 2 * HOUR
+"""How old a state is unless a test says otherwise: older than the settle time."""
+
+
+@dataclass(slots=True)
+class PagedS3:
+    """One bucket whose keys have the given states, oldest first, listed in pages of `page_size` entries."""
+
+    clock: Clock
+    versioned: bool = True
+    page_size: int = 1000
+    keys: dict[str, list[State]] = field(default_factory=dict)
+    heads: list[str] = field(default_factory=list)
+    listed: list[dict[str, Any]] = field(default_factory=list)
+    """The requests for pages, as their start was named."""
+
+    def put(self, key: str, *, age: int = OLD, version: str | None = None) -> State:
+        name = version or f"{key}-{len(self.keys.get(key, ()))}"
+        state = State(StateKind.OBJECT, name if self.versioned else None, name, 1, self.clock() - age)
+        self.keys[key] = [*self.keys.get(key, []), state] if self.versioned else [state]
+        return state
+
+    def mark(self, key: str, *, age: int = OLD) -> State:
+        state = State(StateKind.MARKER, f"{key}-m{len(self.keys.get(key, ()))}", created_at=self.clock() - age)
+        self.keys[key] = [*self.keys.get(key, []), state]
+        return state
+
+    def get_bucket_versioning(self, **_: Any) -> dict[str, str]:
+        return {"Status": "Enabled"} if self.versioned else {}
+
+    def head_object(self, **arguments: Any) -> dict[str, Any]:
+        self.heads.append(arguments["Key"])
+        state = (self.keys.get(arguments["Key"]) or [ABSENT])[-1]
+        if state.removed:
+            headers = {"x-amz-delete-marker": "true", "x-amz-version-id": state.version_id or ""}
+            answer = {"HTTPStatusCode": 404, "HTTPHeaders": headers if state.kind is StateKind.MARKER else {}}
+            raise ClientError({"Error": {"Code": "404"}, "ResponseMetadata": cast("Any", answer)}, "HeadObject")
+        return {
+            "VersionId": state.version_id,
+            "ETag": f'"{state.etag}"',
+            "ContentLength": 1,
+            "LastModified": moment(state.created_at),
+        }
+
+    def get_paginator(self, operation: str) -> "_Paginator":
+        return _Paginator(self, operation)
+
+
+@dataclass(slots=True)
+class _Paginator:
+    s3: PagedS3
+    operation: str
+
+    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
+        versions = self.operation == "list_object_versions"
+        assert versions == self.s3.versioned, "an unversioned bucket is listed by its objects"
+        self.s3.listed.append(request)
+        entries = [
+            (key, state, place == 0)
+            for key in sorted(self.s3.keys)
+            if key.startswith(request["Prefix"])
+            for place, state in enumerate(reversed(self.s3.keys[key]))
+        ]
+        start = 0
+        if "StartAfter" in request:
+            start = next((n for n, one in enumerate(entries) if one[0] > request["StartAfter"]), len(entries))
+        elif "KeyMarker" in request:
+            marker = request["KeyMarker"], request["VersionIdMarker"]
+            start = next(n + 1 for n, (key, state, _) in enumerate(entries) if (key, state.version_id) == marker)
+        for first in range(start, max(len(entries), start + 1), self.s3.page_size):
+            shown = entries[first : first + self.s3.page_size]
+            page: dict[str, Any] = {"IsTruncated": first + self.s3.page_size < len(entries)}
+            if page["IsTruncated"] and versions:
+                page |= {"NextKeyMarker": shown[-1][0], "NextVersionIdMarker": shown[-1][1].version_id}
+            for key, state, latest in shown:
+                entry = {
+                    "Key": key,
+                    "ETag": f'"{state.etag}"',
+                    "Size": 1,
+                    "LastModified": moment(state.created_at),
+                }
+                if versions:
+                    entry |= {"VersionId": state.version_id, "IsLatest": latest}
+                name = "Contents" if not versions else "Versions" if not state.removed else "DeleteMarkers"
+                page.setdefault(name, []).append(entry)
+            yield page
+
+
+@dataclass(slots=True)
+class FakeSQS:
+    """Takes what is sent."""
+
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+
+    def send_message_batch(self, **request: Any) -> dict[str, Any]:
+        self.bodies += [json.loads(entry["MessageBody"])["intakeLedger"] for entry in request["Entries"]]
+        return {}
+
+
+@dataclass
+class AuditWorld:
+    """One pipeline's bucket, ledger and queue."""
+
+    ordering: Ordering = Ordering.LATEST
+    versioned: bool = True
+    deletes: bool = True
+    budget: int = 1_000
+    filters: tuple[KeyFilter, ...] = ()
+    page_size: int = 1000
+    settled_ms: int = HOUR
+    known_ms: int = 14 * DAY
+
+    def __post_init__(self) -> None:
+        self.clock = Clock()
+        self.s3 = PagedS3(self.clock, self.versioned, self.page_size)
+        self.store = MemoryDynamoDB()
+        self.sqs = FakeSQS()
+        self.ledger = LedgerTable(cast("Any", self.store), "table")
+        self.settings = AuditSettings(
+            pipeline=PIPELINE,
+            bucket=BUCKET,
+            bucket_owner=None,
+            table="table",
+            queue_url="https://sqs/queue",
+            ordering=self.ordering,
+            deletes=self.deletes,
+            retention_seconds=35 * DAY // 1000,
+            clock_skew_seconds=120,
+            settle_seconds=self.settled_ms // 1000,
+            look_back_seconds=self.known_ms // 1000,
+            budget=self.budget,
+            filters=self.filters,
+        )
+        s3 = cast("Any", self.s3)
+        self.audit = Audit(
+            self.settings,
+            self.ledger,
+            AuditTable(cast("Any", self.store), "table"),
+            Listing(s3, self.settings),
+            Bucket(lambda: s3, BUCKET),
+            sqs=cast("Any", self.sqs),
+            clock=self.clock,
+        )
+
+    def row_key(self, key: str, state: State | None = None) -> RowKey:
+        return row_key(PIPELINE, self.ordering, BUCKET, key, state.identity if state else None)
+
+    def commit(self, key: str, state: State, *, age: int = OLD) -> None:
+        """A row that says that this state was processed."""
+        committed = identity_of(state.kind, state.version_id, state.etag)
+        self.insert(key, state, Status.PROCESSED, committed_version=committed, age=age)
+
+    def insert(self, key: str, state: State, status: Status, *, age: int = OLD, **more: Any) -> None:
+        row = Row(
+            status,
+            7,
+            version_id=state.version_id,
+            etag=state.etag,
+            kind=state.kind,
+            size=state.size,
+            updated_at=self.clock() - age,
+            **more,
+        )
+        self.ledger.insert(self.row_key(key, state), row)
+
+    def fresh(self) -> Progress:
+        return Progress(Report("run", self.clock()), Shown(b"salt"))
+
+    def window(self) -> Window:
+        return Window(self.clock() - self.settled_ms, self.clock() - self.known_ms)
+
+    def run(
+        self,
+        progress: Progress | None = None,
+        *,
+        resubmit: bool = True,
+        remaining_ms: Callable[[], int] = lambda: 900_000,
+        saved: Callable[[], None] = lambda: None,
+        window: Window | None = None,
+    ) -> Report:
+        progress = progress or self.fresh()
+        chosen = window or self.window()
+        self.audit.run(progress, chosen, resubmit=resubmit, remaining_ms=remaining_ms, saved=saved)
+        return progress.report
+
+    @property
+    def sent(self) -> list[str]:
+        """The keys that were resubmitted, in order."""
+        return [body["key"] for body in self.sqs.bodies]
+
+
+def moment(milliseconds: int | None) -> datetime:
+    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC)

@@ -1,0 +1,311 @@
+"""The audit's pass over bucket and ledger, against both in memory."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from intake_ledger.audit_progress import Progress, progress_of
+from intake_ledger.audit_report import Report, Stopped, report_of
+from intake_ledger.rows import Ordering, Status
+from intake_ledger.settings import KeyFilter
+from intake_ledger.states import State, StateKind
+from tests.unit.audit_support import AuditWorld
+from tests.unit.support import DAY, HOUR, MINUTE
+
+
+@pytest.fixture
+def world() -> AuditWorld:
+    return AuditWorld()
+
+
+def test_f39_a_lost_removal_is_found_by_its_row(world: AuditWorld) -> None:
+    """F39: the ledger against the listing."""
+    world.commit("gone", world.s3.put("gone"))
+    world.commit("kept", world.s3.put("kept"))
+    del world.s3.keys["gone"]
+    report = world.run()
+    assert world.sent == ["gone"]
+    assert report.findings == [{"key": "gone", "why": "removed", "state": "absent"}]
+    assert report.complete
+
+
+def test_f39_a_lost_delete_marker_is_found_in_the_listing(world: AuditWorld) -> None:
+    """F39: and its row is not asked about again."""
+    world.commit("gone", world.s3.put("gone"))
+    world.s3.mark("gone")
+    assert world.run().counts == {"removed": 1}
+    assert world.s3.heads == []
+
+
+def test_no_head_for_what_the_listing_has_shown(world: AuditWorld) -> None:
+    """A HEAD for each live key would cost more than all the rest."""
+    for number in range(500):
+        key = f"key-{number}"
+        world.commit(key, world.s3.put(key))
+    world.commit("gone", State(StateKind.OBJECT, "1", "1", 1))
+    report = world.run()
+    assert world.s3.heads == ["gone"]
+    assert (report.listed, report.checked) == (500, 501)
+
+
+def test_a_removal_that_was_committed_is_not_asked_about(world: AuditWorld) -> None:
+    """Such rows stay for the retention."""
+    world.commit("gone", State(StateKind.ABSENT))
+    assert world.run().checked == 0
+    assert world.s3.heads == []
+
+
+def test_f74_version_1_processed_and_version_2s_event_lost(world: AuditWorld) -> None:
+    """F74: the row is neither missing nor failed nor stuck: states are compared."""
+    world.commit("key", world.s3.put("key"))
+    second = world.s3.put("key")
+    assert world.run().findings == [{"key": "key", "why": "overtaken", "state": second.identity}]
+
+
+def test_f75_a_noncurrent_version_deleted_after_the_row_expired(world: AuditWorld) -> None:
+    """F75: the current version, older than the look-back, is not run again."""
+    world.s3.put("key", age=60 * DAY)
+    world.s3.put("key", age=50 * DAY)
+    world.s3.keys["key"].pop(0)
+    assert not world.run().counts
+
+
+def test_f70_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> None:
+    """F70: what was committed since then is sent again; the downstream's own commit identity is what shows it."""
+    world.commit("before", world.s3.put("before", age=DAY), age=DAY)
+    world.s3.put("since")
+    assert world.run().counts == {"missing": 1}
+    assert world.sent == ["since"]
+
+
+def test_f40_lifecycle_deletions_are_found_like_any_other(world: AuditWorld) -> None:
+    """F40: whoever removed it: the listing shows a marker, or the key no more."""
+    world.commit("expired", world.s3.put("expired", age=30 * DAY), age=30 * DAY)
+    world.s3.mark("expired")
+    assert world.run().counts == {"removed": 1}
+
+
+def test_f46_nothing_was_ever_delivered(world: AuditWorld) -> None:
+    """F46: queue empty, everything green, and every object is found."""
+    for key in ("a", "b"):
+        world.s3.put(key)
+    assert world.run().counts == {"missing": 2}
+    assert world.sqs.bodies[0] == {
+        "kind": "audit",
+        "bucket": "uploads",
+        "key": "a",
+        "state": "object",
+        "versionId": "a-0",
+        "etag": "a-0",
+        "size": 1,
+        "createdAt": world.clock() - 2 * HOUR,
+    }
+
+
+class TestFilters:
+    """F47: what the pipeline was never told of is no loss."""
+
+    def test_f47_keys_beside_the_filters(self) -> None:
+        """Neither objects nor rows."""
+        world = AuditWorld(filters=(KeyFilter("in/", ".csv"), KeyFilter("in/more/", ".json")))
+        for key in ("in/a.csv", "in/a.txt", "out/a.csv", "in/more/a.json"):
+            world.s3.put(key)
+        world.commit("in/old.txt", State(StateKind.OBJECT, "1", "1", 1))
+        world.run()
+        assert world.sent == ["in/a.csv", "in/more/a.json"]
+        assert world.s3.heads == []
+        assert [request["Prefix"] for request in world.s3.listed] == ["in/"], "the broader prefix covers the other"
+
+    def test_f47_another_pipelines_rows(self, world: AuditWorld) -> None:
+        """Two pipelines share a table, or two buckets whose names begin alike."""
+        world.commit("key", world.s3.put("key"))
+        for (pk, sk), item in list(world.store.items.items()):
+            for other in ((pk, f"Other-{sk}"), (f"uploads-2/{pk.partition('/')[2]}", sk)):
+                world.store.items[other] = item | {"pk": {"S": other[0]}, "sk": {"S": other[1]}}
+        del world.s3.keys["key"]
+        world.run()
+        assert world.sent == ["key"]
+        assert world.s3.heads == ["key"]
+
+
+class TestMarks:
+    """F31: two runs do not resubmit the same twice."""
+
+    def test_f31_the_next_run_reports_but_does_not_resubmit(self, world: AuditWorld) -> None:
+        """F31: the first run's message may still be in the queue."""
+        world.s3.put("key")
+        world.run()
+        again = world.run()
+        assert (again.counts, again.resubmitted, world.sent) == ({"missing": 1}, 0, ["key"])
+
+    def test_f91_a_run_that_died_before_its_send_is_made_up_for(self, world: AuditWorld) -> None:
+        """F91: the mark lapses after the settle time."""
+        world.s3.put("key")
+        world.run()
+        world.clock.advance(HOUR + 1)
+        world.run()
+        assert world.sent == ["key", "key"]
+
+    def test_a_row_that_changes_meanwhile_is_left_alone(self, world: AuditWorld) -> None:
+        """Somebody is at it."""
+        world.insert("key", world.s3.put("key"), Status.FAILED)
+        mark = world.ledger.mark
+
+        def first_somebody_claims(*arguments: object) -> None:
+            for item in world.store.items.values():
+                item["fence"] = {"N": "8"}
+            mark(*arguments)  # type: ignore[arg-type]
+
+        world.ledger.mark = first_somebody_claims  # type: ignore[method-assign, assignment]
+        assert world.run().resubmitted == 0
+        assert world.sent == []
+
+    def test_f43_what_was_rejected_is_left_alone(self, world: AuditWorld) -> None:
+        """F43: every day anew, it would be a flood of known failures."""
+        world.insert("key", world.s3.put("key"), Status.REJECTED)
+        assert not world.run().counts
+
+
+class TestEveryVersion:
+    """Each version has a row of its own."""
+
+    @pytest.fixture
+    def world(self) -> AuditWorld:
+        return AuditWorld(Ordering.EVERY_VERSION)
+
+    def test_each_lost_version_is_found(self, world: AuditWorld) -> None:
+        """The overtaken one too."""
+        first, second = world.s3.put("key"), world.s3.put("key")
+        world.commit("key", second)
+        assert world.run().findings == [{"key": "key", "why": "missing", "state": first.identity}]
+
+    @pytest.mark.parametrize("status", [Status.PROCESSING, Status.FAILED])
+    def test_f44_a_version_that_vanished_half_done_gets_its_reason(self, world: AuditWorld, status: Status) -> None:
+        """F44: its message died, no listing shows it: the consumer is asked to settle it, or it would stay for ever."""
+        world.insert("key", State(StateKind.OBJECT, "1", "e", 5), status)
+        assert world.run().findings == [{"key": "key", "why": "unsettled", "state": "v#1"}]
+        assert [body["versionId"] for body in world.sqs.bodies] == ["1"]
+
+    def test_f44_a_version_half_done_that_is_still_there_is_found_once(self, world: AuditWorld) -> None:
+        """F44: by the listing; not by its row once more."""
+        world.insert("key", world.s3.put("key"), Status.FAILED)
+        assert world.run().counts == {"unsettled": 1}
+
+    def test_a_version_that_is_gone_and_settled_is_nobodys_loss(self, world: AuditWorld) -> None:
+        """Lifecycle removes it some day."""
+        world.commit("key", State(StateKind.OBJECT, "1", "e", 5))
+        world.insert("other", State(StateKind.OBJECT, "1", "e", 5), Status.REJECTED)
+        assert not world.run().counts
+
+
+class TestUnversioned:
+    """A bucket of the team's own without versions."""
+
+    def test_f37_new_bytes_are_found_by_their_etag(self) -> None:
+        """F37: the listing shows one state of each key."""
+        world = AuditWorld(versioned=False)
+        world.commit("key", world.s3.put("key", version="one"))
+        world.commit("same", world.s3.put("same", version="two"))
+        world.s3.put("key", version="three")
+        assert world.run().findings == [{"key": "key", "why": "overtaken", "state": "e#three"}]
+
+
+def resumed(world: AuditWorld, progress: Progress) -> Progress:
+    """The progress as the next invocation gets it."""
+    content = json.loads(json.dumps(progress.as_json(world.clock())))
+    again = progress_of(content, report_of(content["report"]))
+    for number, part in progress.shown.parts():
+        again.shown.restore(number, part)
+    return again
+
+
+class TestStopping:
+    """F42: the listing outlasts the function."""
+
+    @pytest.mark.parametrize("versioned", [True, False])
+    @pytest.mark.parametrize("pages", range(5))
+    def test_f42_f35_a_run_that_stops_anywhere_goes_on_there(self, versioned: bool, pages: int) -> None:
+        """F42, F35: everything is compared once, whatever the page at which the time ran out, equal dates or not."""
+        world = AuditWorld(versioned=versioned, page_size=2)
+        for number in range(7):
+            world.s3.put(f"in/{number}")
+        world.commit("gone", State(StateKind.OBJECT, "1", "1", 1))
+        progress, left, stored = world.fresh(), [900_000] * pages + [0], []
+
+        def saved() -> None:
+            left.pop(0)
+            stored.append(resumed(world, progress))
+
+        report = world.run(progress, remaining_ms=lambda: left[0], saved=saved)
+        assert (report.complete, report.stopped) == ((False, Stopped.TIME) if pages < 5 else (True, None))
+        again = stored[-1] if stored else world.fresh()
+        report = world.run(again)
+        assert report.complete
+        assert Counter(world.sent) == Counter([f"in/{number}" for number in range(7)] + ["gone"])
+        assert (report.counts["missing"], report.counts["removed"]) == (7, 1)
+        assert world.s3.heads == ["gone"], "the filter came along"
+
+    def test_f42_time_is_looked_at_between_heads(self, world: AuditWorld) -> None:
+        """F42: a page of the ledger may take thousands of them."""
+        for number in range(30):
+            world.commit(f"gone-{number}", State(StateKind.OBJECT, "1", "1", 1))
+        report = world.run(remaining_ms=lambda: 900_000 if len(world.s3.heads) < 5 else 0)
+        assert len(world.s3.heads) == 5
+        assert report.stopped is Stopped.TIME
+
+    def test_the_budget_is_not_exceeded_within_a_page(self) -> None:
+        """It is looked at before each send."""
+        world = AuditWorld(budget=3)
+        for number in range(5):
+            world.s3.put(f"{number}")
+        report = world.run()
+        assert (report.resubmitted, report.stopped, len(world.sent)) == (3, Stopped.BUDGET, 3)
+
+    def test_the_rest_is_carried_over(self) -> None:
+        """The next run begins where the budget ended: keys that fail every time starve nobody."""
+        world = AuditWorld(budget=3, page_size=2)
+        for number in range(7):
+            world.s3.put(f"{number}")
+        progress, stored = world.fresh(), []
+        world.run(progress, saved=lambda: stored.append(resumed(world, progress)))
+        again = stored[-1]
+        again.report = Report("next", world.clock())
+        world.clock.advance(2 * HOUR)
+        report = world.run(again)
+        assert world.sent == ["0", "1", "2", "2", "3", "4"]
+        assert report.stopped is Stopped.BUDGET
+
+    def test_a_budget_that_suffices_exactly_is_not_used_up(self) -> None:
+        """Nothing is left over."""
+        world = AuditWorld(budget=2)
+        for number in range(2):
+            world.s3.put(f"{number}")
+        assert world.run().complete
+
+    def test_a_dry_run_writes_and_sends_nothing(self, world: AuditWorld) -> None:
+        """And is not stopped by the budget."""
+        world.settings = world.settings
+        for number in range(3):
+            world.s3.put(f"{number}")
+        report = world.run(resubmit=False)
+        assert (report.counts, report.resubmitted, world.sent) == ({"missing": 3}, 0, [])
+        assert world.store.items == {}
+
+
+def test_f34_a_multipart_upload_begun_ten_days_ago(world: AuditWorld) -> None:
+    """F34: its date is its beginning."""
+    world.s3.put("large", age=10 * DAY)
+    assert world.run().counts == {"missing": 1}
+
+
+def test_f38_an_old_object_whose_row_has_expired(world: AuditWorld) -> None:
+    """F38: it was settled."""
+    world.s3.put("old", age=40 * DAY)
+    assert not world.run().counts
+
+
+def test_f31_a_fresh_object_is_left_to_its_message(world: AuditWorld) -> None:
+    """F31: the settle time."""
+    world.s3.put("fresh", age=HOUR - MINUTE)
+    assert not world.run().counts

@@ -1,0 +1,221 @@
+"""The audit's handler, with S3, SQS, DynamoDB and CloudWatch in moto."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto.core.utils import utcnow
+
+from intake_ledger import audit
+from tests.unit.support import create_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_NUMBERS = count(1)
+
+
+@dataclass
+class Context:
+    remaining: int = 900_000
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.remaining
+
+
+@dataclass
+class Deployed:
+    bucket: str
+    queue: str
+    table: str
+
+    def upload(self, *keys: str) -> None:
+        for key in keys:
+            boto3.client("s3").put_object(Bucket=self.bucket, Key=key, Body=b"x")
+
+    def audit(self, *, remaining: int = 900_000, **event: Any) -> dict[str, Any]:
+        return audit.handler(event, Context(remaining))
+
+    def receive(self) -> list[str]:
+        """The keys of the messages in the queue, which is empty then."""
+        sqs, found = boto3.client("sqs"), []
+        while messages := sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                found.append(json.loads(message["Body"])["intakeLedger"]["key"])
+                sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
+        return sorted(found)
+
+
+@pytest.fixture
+def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Deployed:
+    number = next(_NUMBERS)
+    bucket, table = f"uploads-{number}", f"ledger-function-{number}"
+    create_table(dynamodb, table)
+    s3 = boto3.client("s3")
+    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    queue = boto3.client("sqs").create_queue(QueueName=f"messages-{number}")["QueueUrl"]
+    for name, value in {
+        "PIPELINE": "p",
+        "BUCKET": bucket,
+        "TABLE": table,
+        "QUEUE_URL": queue,
+        "ORDERING": "LATEST",
+        "DELETES": "true",
+        "RETENTION_SECONDS": "3024000",
+        "CLOCK_SKEW_SECONDS": "120",
+        "SETTLE_SECONDS": "0",
+        "LOOK_BACK_SECONDS": "1209600",
+        "AUDIT_BUDGET": "3",
+    }.items():
+        monkeypatch.setenv(f"INTAKE_{name}", value)
+    # Powertools keeps one logger for a name, and with it the stream of the test that came first.
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"p-{number}")
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
+    return Deployed(bucket, queue, table)
+
+
+def metrics(out: str) -> dict[str, float]:
+    """The metrics that were written last."""
+    found: dict[str, float] = {}
+    for line in out.splitlines():
+        content = json.loads(line)
+        for group in content.get("_aws", {}).get("CloudWatchMetrics", ()):
+            found = {one["Name"]: content[one["Name"]][0] for one in group["Metrics"]}
+    return found
+
+
+def test_a_run_finds_resubmits_and_tells(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    """The report, the messages, the metrics and the line for people."""
+    deployed.upload("in/a", "in/b")
+    report = deployed.audit()
+    assert report["counts"] == {"missing": 2, "overtaken": 0, "unsettled": 0, "removed": 0}
+    assert report["summary"] == "2 of 2 objects never reached the ledger; oldest 0 minutes; resubmitted"
+    assert deployed.receive() == ["in/a", "in/b"]
+    assert metrics(capsys.readouterr().out) == {
+        "AuditRuns": 1,
+        "AuditIncomplete": 0,
+        "AuditedKeys": 2,
+        "AuditFindings": 2,
+        "AuditResubmitted": 2,
+    }
+
+
+def test_a_dry_run_leaves_no_trace(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    """No mark, no message, no metric, no baseline, no lock."""
+    deployed.upload("in/a")
+    report = deployed.audit(dryRun=True)
+    assert (
+        report["summary"] == "1 of 1 objects never reached the ledger; oldest 0 minutes; dry run, nothing resubmitted"
+    )
+    assert deployed.receive() == []
+    assert metrics(capsys.readouterr().out) == {}
+    assert boto3.client("dynamodb").scan(TableName=deployed.table)["Items"] == []
+
+
+def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
+    """The first tick at once, the next ones when the interval has passed."""
+    deployed.upload("in/a")
+    assert deployed.audit(everySeconds=86_400)["complete"]
+    assert "skipped" in deployed.audit(everySeconds=86_400)
+    deployed.receive()
+    assert deployed.audit()["complete"], "a person's call does not wait"
+    assert "skipped" in deployed.audit(everySeconds=86_400)
+
+
+def test_f42_out_of_time_the_next_tick_goes_on(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    """F42: whatever the interval; and it is no run until it has come to its end."""
+    deployed.upload("in/a")
+    report = deployed.audit(remaining=10_000, everySeconds=86_400)
+    assert (report["complete"], report["stopped"]) == (False, "out of time, to be continued")
+    assert metrics(capsys.readouterr().out) == {"AuditIncomplete": 1}
+    again = deployed.audit(everySeconds=86_400)
+    assert (again["complete"], again["runId"]) == (True, report["runId"])
+    assert deployed.receive() == ["in/a"]
+
+
+def test_the_rest_of_a_budget_waits_for_the_next_run(deployed: Deployed) -> None:
+    """Three messages a run: the interval is what limits the flood."""
+    deployed.upload(*(f"in/{number}" for number in range(5)))
+    report = deployed.audit(everySeconds=86_400)
+    assert report["summary"].endswith("3 resubmitted; the budget is used up, the rest is left for the next run")
+    assert deployed.receive() == ["in/0", "in/1", "in/2"]
+    assert "skipped" in deployed.audit(everySeconds=86_400)
+    again = deployed.audit()
+    assert (again["resubmitted"], again["runId"] != report["runId"]) == (3, True)
+
+
+def test_f31_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Deployed) -> None:
+    """F31: moto's CloudWatch knows nothing of the queue, so its message may be minutes old."""
+    deployed.upload("in/a")
+    boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
+    report = deployed.audit(everySeconds=86_400)
+    assert (report["resubmitted"], report["complete"]) == (0, True)
+    assert "the queue is 0.2 hours behind" in report["summary"]
+    assert deployed.receive() == ["other"]
+    assert deployed.audit(everySeconds=86_400)["resubmitted"] == 1
+
+
+def test_after_an_error_the_next_tick_goes_on(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for the lease of a run that is over."""
+    deployed.upload("in/a")
+    with monkeypatch.context() as patch:
+        patch.setattr("intake_ledger.audit_compare.Audit.run", _fails)
+        with pytest.raises(RuntimeError):
+            deployed.audit(everySeconds=86_400)
+    assert deployed.audit(everySeconds=86_400)["complete"]
+
+
+def _fails(*_: object, **__: object) -> None:
+    raise RuntimeError("S3 is out")
+
+
+class TestBaseline:
+    """F41: the first deployment over a full bucket."""
+
+    @pytest.fixture
+    def deployed(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Deployed:
+        monkeypatch.setenv("INTAKE_AUDIT_BASELINE", "true")
+        return deployed
+
+    def test_f41_what_was_there_before_is_left_alone(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+        """F41: for good; what came after the first run and was lost is found."""
+        deployed.upload("in/old")
+        real = audit._now
+        monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
+        assert deployed.audit()["counts"]["missing"] == 0
+        assert deployed.audit()["counts"]["missing"] == 0
+        monkeypatch.setattr("moto.s3.models.utcnow", _later())
+        deployed.upload("in/new")
+        monkeypatch.setattr(audit, "_now", lambda: real() + 600_000)
+        assert [one["key"] for one in deployed.audit()["findings"]] == ["in/new"]
+
+    def test_f41_f39_f74_a_row_tells_more_than_a_date(
+        self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """F39, F74: a key of which the ledger knows is compared, however old its state."""
+        deployed.upload("in/rolled-back")
+        row = {
+            "pk": {"S": f"{deployed.bucket}/in/rolled-back"},
+            "sk": {"S": "p@latest"},
+            "status": {"S": "PROCESSED"},
+            "fence": {"N": "1"},
+            "version_id": {"S": "newer"},
+            "committed_version": {"S": "v#newer"},
+            "updated_at": {"N": "1"},
+        }
+        boto3.client("dynamodb").put_item(TableName=deployed.table, Item=row)
+        boto3.client("dynamodb").put_item(
+            TableName=deployed.table, Item=row | {"pk": {"S": f"{deployed.bucket}/in/removed"}}
+        )
+        real = audit._now
+        monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
+        assert [one["key"] for one in deployed.audit()["findings"]] == ["in/rolled-back", "in/removed"]
+
+
+def _later() -> Any:
+    return lambda: utcnow() + timedelta(minutes=5)

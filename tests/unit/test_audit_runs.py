@@ -1,0 +1,259 @@
+"""Runs never overlap, and the next invocation finishes what one left; on DynamoDB in moto."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from intake_ledger.audit_listing import Place
+from intake_ledger.audit_report import Report
+from intake_ledger.audit_runs import CHECKPOINT_MS, AuditRuns, Held, LostRun, NotNow
+from intake_ledger.audit_table import AuditTable
+from intake_ledger.rows import Row, RowKey, Status
+from intake_ledger.states import StateKind
+from intake_ledger.table import LedgerTable
+from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, PIPELINE, START, Clock, create_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LEASE = 16 * MINUTE
+_TABLES = count(1)
+
+Make = Callable[[str], AuditRuns]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def table(dynamodb: "DynamoDBClient") -> str:
+    name = f"audit-{next(_TABLES)}"
+    create_table(dynamodb, name)
+    return name
+
+
+@pytest.fixture
+def make(dynamodb: "DynamoDBClient", table: str, clock: Clock) -> Make:
+    """An invocation of this name, with a salt of its own for each fresh run."""
+    salts = count(1)
+
+    def new(owner: str) -> AuditRuns:
+        return AuditRuns(
+            dynamodb,
+            table,
+            bucket=BUCKET,
+            pipeline=PIPELINE,
+            clock=clock,
+            owner=owner,
+            new_salt=lambda: bytes([next(salts)]),
+        )
+
+    return new
+
+
+def take(runs: AuditRuns, *, only_if_due: bool = False) -> Held:
+    return runs.take(lease_ms=LEASE, only_if_due=only_if_due)
+
+
+def advance(runs: AuditRuns, held: Held, *, place: str) -> None:
+    """As a page does."""
+    held.progress.listing = Place("in/", place, "1")
+    held.progress.report.listed += 1_000
+    held.progress.shown.add(RowKey(place, "p@latest"))
+    runs.done(held.progress)
+
+
+class TestLock:
+    """F42: runs do not overlap."""
+
+    @pytest.mark.parametrize("only_if_due", [True, False])
+    def test_f42_while_one_works_others_do_not(self, make: Make, only_if_due: bool) -> None:
+        """F42: neither the schedule's tick nor a person's call."""
+        take(make("a"))
+        with pytest.raises(NotNow):
+            take(make("b"), only_if_due=only_if_due)
+
+    def test_f42_the_lease_of_a_dead_invocation_runs_out(self, make: Make, clock: Clock) -> None:
+        """F42: and no sooner."""
+        take(make("a"))
+        clock.advance(LEASE - 1)
+        with pytest.raises(NotNow):
+            take(make("b"))
+        clock.advance(1)
+        take(make("b"))
+
+    @pytest.mark.parametrize("way", ["done", "stop", "finish", "give_back"])
+    def test_whoever_outlived_its_lease_writes_nothing_any_more(self, make: Make, clock: Clock, way: str) -> None:
+        """The successor's checkpoint must not be overwritten by an older one."""
+        late = make("a")
+        held = take(late)
+        clock.advance(LEASE)
+        take(make("b"))
+        ways: dict[str, Callable[[], None]] = {
+            "done": lambda: late.done(held.progress),
+            "stop": lambda: late.stop(held.progress, due_at=0, anew=False),
+            "finish": lambda: late.finish(due_at=0),
+            "give_back": late.give_back,
+        }
+        with pytest.raises(LostRun):
+            ways[way]()
+        with pytest.raises(NotNow):
+            take(make("c"))
+
+    def test_another_pipeline_has_a_run_of_its_own(self, dynamodb: "DynamoDBClient", table: str, clock: Clock) -> None:
+        """Two may share a table and a bucket."""
+        for name in ("one", "other"):
+            runs = AuditRuns(
+                dynamodb, table, bucket=BUCKET, pipeline=name, clock=clock, owner="a", new_salt=lambda: b"1"
+            )
+            take(runs)
+
+
+class TestContinuing:
+    """F42: checkpoint, continue, finish."""
+
+    def test_f42_a_stopped_run_goes_on_where_it_was(self, make: Make) -> None:
+        """F42: with its counts, and with what the listing has shown."""
+        first = make("a")
+        held = take(first)
+        advance(first, held, place="in/a")
+        held.progress.report.listed += 17  # of a page that was not finished
+        first.stop(held.progress, due_at=0, anew=False)
+        again = take(make("b"), only_if_due=True).progress
+        assert again.listing == Place("in/", "in/a", "1")
+        assert (again.report.run_id, again.report.listed) == (held.progress.report.run_id, 1_000)
+        assert RowKey("in/a", "p@latest") in again.shown
+        assert RowKey("in/b", "p@latest") not in again.shown
+
+    def test_f42_a_run_killed_half_way_is_finished_by_the_next(self, make: Make, clock: Clock) -> None:
+        """F42: from its last checkpoint on, which is at most two minutes old."""
+        first = make("a")
+        held = take(first)
+        advance(first, held, place="in/a")
+        clock.advance(CHECKPOINT_MS)
+        advance(first, held, place="in/b")
+        clock.advance(CHECKPOINT_MS - 1)
+        advance(first, held, place="in/c")
+        clock.advance(LEASE)
+        again = take(make("b")).progress
+        assert again.listing == Place("in/", "in/b", "1")
+        assert RowKey("in/a", "p@latest") in again.shown
+
+    def test_after_an_error_the_last_checkpoint_stands(self, make: Make, clock: Clock) -> None:
+        """And nobody waits for the lease."""
+        first = make("a")
+        held = take(first)
+        clock.advance(CHECKPOINT_MS)
+        advance(first, held, place="in/a")
+        first.give_back()
+        assert take(make("b")).progress.listing == Place("in/", "in/a", "1")
+
+    def test_a_finished_run_leaves_nothing(self, make: Make) -> None:
+        """The next one begins at the beginning."""
+        first = make("a")
+        held = take(first)
+        advance(first, held, place="in/a")
+        first.stop(held.progress, due_at=0, anew=False)
+        second = make("b")
+        take(second)
+        second.finish(due_at=0)
+        again = take(make("c")).progress
+        assert (again.listing, again.listed, again.scanned, again.report.listed) == (None, False, None, 0)
+        assert RowKey("in/a", "p@latest") not in again.shown, "another salt's parts are not taken over"
+
+    def test_the_rest_of_a_budget_is_a_run_of_its_own(self, make: Make, clock: Clock) -> None:
+        """With counts and a budget of its own, from where the last one stopped."""
+        first = make("a")
+        held = take(first)
+        advance(first, held, place="in/a")
+        first.stop(held.progress, due_at=START + DAY, anew=True)
+        clock.advance(DAY)
+        again = take(make("b"), only_if_due=True).progress
+        assert again.listing == Place("in/", "in/a", "1")
+        assert again.report == Report(str(clock()), clock())
+
+    def test_a_part_of_the_filter_that_is_gone_costs_heads_and_no_more(
+        self, make: Make, dynamodb: "DynamoDBClient", table: str
+    ) -> None:
+        """TTL may have taken it."""
+        first = make("a")
+        held = take(first)
+        advance(first, held, place="in/a")
+        first.stop(held.progress, due_at=0, anew=False)
+        for item in dynamodb.scan(TableName=table)["Items"]:
+            if "part" in item:
+                dynamodb.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
+        again = take(make("b")).progress
+        assert again.listing == Place("in/", "in/a", "1")
+        assert RowKey("in/a", "p@latest") not in again.shown
+
+
+class TestDue:
+    """The schedule ticks more often than runs are due."""
+
+    def test_a_tick_before_the_time_does_nothing(self, make: Make, clock: Clock) -> None:
+        """A person's call does not wait."""
+        first = make("a")
+        take(first, only_if_due=True)
+        first.finish(due_at=START + DAY)
+        with pytest.raises(NotNow):
+            take(make("b"), only_if_due=True)
+        by_hand = make("c")
+        take(by_hand)
+        by_hand.finish(due_at=None)
+        clock.advance(DAY - 1)
+        with pytest.raises(NotNow):
+            take(make("d"), only_if_due=True)
+        clock.advance(1)
+        take(make("e"), only_if_due=True)
+
+    def test_f41_the_first_run_is_remembered(self, make: Make, clock: Clock) -> None:
+        """F41: the baseline is the time of the first run for good; a dry run does not set it."""
+        assert make("look").since() == START
+        clock.advance(HOUR)
+        first = make("a")
+        assert take(first).since == START + HOUR
+        first.finish(due_at=0)
+        clock.advance(30 * DAY)
+        assert take(make("b")).since == START + HOUR
+        assert make("look").since() == START + HOUR
+
+
+class TestTable:
+    """Going through all rows."""
+
+    @pytest.fixture
+    def ledger(self, dynamodb: "DynamoDBClient", table: str, make: Make, clock: Clock) -> AuditTable:
+        rows = LedgerTable(dynamodb, table)
+        for number, status in enumerate(Status):
+            rows.insert(
+                RowKey(f"{BUCKET}/{number}", f"{PIPELINE}@latest"),
+                Row(status, 1, version_id=f"{number}", size=5, committed_version="v#0"),
+            )
+            rows.insert(RowKey(f"{BUCKET}/{number}", f"{PIPELINE}@v#1"), Row(status, 1, kind=StateKind.DELETED))
+            rows.insert(RowKey(f"{BUCKET}/{number}", f"{PIPELINE}-2@v#1"), Row(status, 1))
+        runs = make("a")
+        held = take(runs)
+        clock.advance(CHECKPOINT_MS)
+        advance(runs, held, place="in/a")
+        return AuditTable(dynamodb, table)
+
+    def test_rows_of_one_sort_key(self, ledger: AuditTable) -> None:
+        """As LATEST has them; from any row on."""
+        (page,) = ledger.rows(f"{PIPELINE}@latest")
+        assert {key.pk for key, _ in page.rows} == {f"{BUCKET}/{number}" for number in range(4)}
+        assert {row.committed_version for _, row in page.rows} == {"v#0"}
+        assert page.after is None
+        first = page.rows[0][0]
+        (rest,) = ledger.rows(f"{PIPELINE}@latest", first)
+        assert [key for key, _ in rest.rows] == [key for key, _ in page.rows[1:]]
+
+    def test_half_done_rows_of_a_pipeline(self, ledger: AuditTable) -> None:
+        """As EVERY_VERSION has them: the run's own items and another pipeline's rows are left out."""
+        (page,) = ledger.unsettled(PIPELINE)
+        assert {row.status for _, row in page.rows} == {Status.PROCESSING, Status.FAILED}
+        assert {key.sk for key, _ in page.rows} == {f"{PIPELINE}@latest", f"{PIPELINE}@v#1"}
