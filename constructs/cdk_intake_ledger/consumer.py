@@ -10,8 +10,6 @@ from cdk_intake_ledger.options import RetryOptions
 from cdk_intake_ledger.processor import Processor
 from cdk_intake_ledger.rules import function_timeout
 
-HANDLER = "intake_ledger.consumer.handler"
-
 LATE_AFTER = 6 * 3_600
 """Seconds after which an event counts as late, and the ledger looks before it claims. The longest gap between two
 copies of one event that was ever reported is 22,162 seconds; a late event costs a read more, never a wrong decision."""
@@ -40,7 +38,7 @@ class IntakeConsumer(Construct):
             placement=placement,
             description=f"Intake ledger, consumer of {wiring.name}",
             code=processor.code,
-            handler=HANDLER,
+            handler=processor.handler,
             runtime=processor.runtime,
             architecture=processor.architecture,
             memory_size=processor.memory_size,
@@ -48,14 +46,13 @@ class IntakeConsumer(Construct):
             environment=wiring.environment()
             | {
                 "INTAKE_DLQ_URL": wiring.queue.dead_letter_queue.queue_url,
-                "INTAKE_PROCESSOR": processor.entrypoint,
                 "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
                 "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
                 "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
                 "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
                 "INTAKE_LATE_AFTER_SECONDS": in_text(LATE_AFTER),
             }
-            | processor.environment,
+            | processor.settings,
             layers=processor.layers,
         )
         wiring.allow(
@@ -76,6 +73,10 @@ class IntakeConsumer(Construct):
         self.role.add_to_policy(
             iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[wiring.queue.dead_letter_queue.queue_arn])
         )
+        if processor.function is not None:
+            self.role.add_to_policy(
+                iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[processor.function.function_arn])
+            )
         lambda_.EventSourceMapping(
             self,
             "Source",

@@ -134,6 +134,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             look_back=_seconds(audit.look_back),
             audit_budget=_number(audit.budget),
             memory_size=_number(processor.memory_size),
+            processor_timeout=_seconds(processor.function_timeout),
         )
         found = [
             *processor.problems,

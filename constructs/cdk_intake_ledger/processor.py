@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from aws_cdk import IgnoreMode, Token
+from aws_cdk import Duration, IgnoreMode, Token
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.entrypoint import entrypoint_problems, form_problem
@@ -13,11 +13,15 @@ LEAST_PYTHON = (3, 12)
 # Nothing of these runs in Lambda, and each would change the asset's hash from one machine to the next.
 NOT_CODE = ("__pycache__/", "*.pyc", ".*", "*.egg-info/")
 
+# All of it is in the layer; Lambda wants some code beside it.
+CONSUMER_CODE = "from intake_ledger.consumer import handler\n"
+
 OURS = ("INTAKE_", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 
 
 class Processor:
-    """A function `process(change)` of the team's, with the code that holds it. Made by `from_asset` or `from_code`.
+    """A function `process(change)` of the team's, with the code that holds it (`from_asset`, `from_code`), or a Lambda
+    function that exists already, in any language (`from_function`).
 
     It runs on arm64 when nothing else is asked for: the same work for a fifth less money, and the runtime itself is
     pure Python. Code with compiled modules has to be bundled for the architecture that is stated here.
@@ -34,10 +38,12 @@ class Processor:
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
         problems: Sequence[str] = (),
+        function: lambda_.IFunction | None = None,
     ) -> None:
         self._make_code = make_code
         self._found = tuple(problems)
         self.entrypoint = entrypoint
+        self.function = function
         self.memory_size = memory_size
         self.environment = dict(environment or {})
         self.runtime = runtime or lambda_.Runtime.PYTHON_3_13
@@ -112,6 +118,45 @@ class Processor:
             layers=layers,
             problems=(wrong,) if wrong else (),
         )
+
+    @classmethod
+    def from_function(cls, function: lambda_.IFunction) -> "Processor":
+        """An existing function, version or alias, in any language: it is given a change as JSON and returns
+        `{"commit": "id"}` or `{"unprocessable": "why"}`, as docs/processor-json.md has it. It reads the object itself.
+
+        The pipeline may invoke exactly this function; what the function needs, its own role is granted. Its timeout has
+        to be at least ten seconds shorter than the pipeline's `processing_timeout`, and must be seen to by whoever
+        imports a function.
+
+        Args:
+            function: of the same account and region.
+
+        """
+        return cls(lambda: lambda_.Code.from_inline(CONSUMER_CODE), entrypoint="", memory_size=256, function=function)
+
+    @property
+    def handler(self) -> str:
+        """Of the consumer, which is in the layer; an inline module can only hand it on."""
+        return "intake_ledger.consumer.handler" if self.function is None else "index.handler"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables by which the consumer finds it."""
+        if self.function is None:
+            return {"INTAKE_PROCESSOR": self.entrypoint} | self.environment
+        return {"INTAKE_PROCESSOR_FUNCTION": self.function.function_arn}
+
+    @property
+    def function_timeout(self) -> Duration | None:
+        """How long the existing function may run; None where that is not known here."""
+        function = self.function
+        if isinstance(function, lambda_.Alias):
+            function = function.version
+        if isinstance(function, lambda_.Version):
+            function = function.lambda_
+        if isinstance(function, lambda_.Function):
+            return function.timeout or Duration.seconds(3)  # Lambda's own default
+        return None
 
     @property
     def code(self) -> lambda_.Code:

@@ -17,6 +17,9 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
 FUNCTION_MARGIN = 10
 """Seconds that the consumer has beyond its processing timeouts, for the ledger and for handing back the rest."""
 
+PROCESSOR_MARGIN = 10
+"""Seconds that Lambda may take to initialise a function, beyond the function's own timeout."""
+
 MAX_FUNCTION_TIMEOUT = 900
 """Lambda's own limit, in seconds."""
 
@@ -52,6 +55,8 @@ class Plan:
     look_back: float
     audit_budget: float
     memory_size: float
+    processor_timeout: float = UNKNOWN
+    """Of an existing function that is the processor; unknown where it is imported, or the processor is none."""
 
     @property
     def function_timeout(self) -> float:
@@ -162,6 +167,15 @@ RULES: tuple[Rule, ...] = (
     *(_whole(name) for name in TIMES),
     _whole("audit_interval", MINUTE),
     _between("processing_timeout", 1, 890, "since Lambda ends a function after 900 seconds and the ledger needs 10"),
+    Rule(
+        ("processor_timeout", "processing_timeout"),
+        lambda p: p.processing_timeout < p.processor_timeout + PROCESSOR_MARGIN,
+        lambda p: (
+            f"processing_timeout is {span(p.processing_timeout)} and the processor's function has a timeout of "
+            f"{span(p.processor_timeout)}: it would still run when the consumer gives it up, give a processing_timeout "
+            f"of at least {span(p.processor_timeout + PROCESSOR_MARGIN)}, or the function a shorter one"
+        ),
+    ),
     _between("clock_skew", 1, HOUR, "the most that two workers' clocks can differ"),
     _between(
         "max_attempts",

@@ -27,6 +27,7 @@ from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, Processor, as_commit, load_processor, object_change
 from intake_ledger.queues import Queues
+from intake_ledger.remote import remote_processor
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.settings import ConsumerSettings, consumer_settings
 from intake_ledger.table import LedgerTable
@@ -203,7 +204,7 @@ class Consumer:
         """Run the processor on the claim and write into the ledger how it ended."""
         limit, begun = self._settings.processing_timeout_seconds, False
         try:
-            with deadline(limit), _Opened(self._bucket, claim) as opened:
+            with deadline(limit), _Opened(self._bucket, claim, ahead=not self._settings.processor_function) as opened:
                 change = object_change(
                     claim.change,
                     claim.state,
@@ -328,16 +329,19 @@ class _Message:
 
 
 class _Opened:
-    """The claimed version, opened before the processor starts: if it is gone, nothing has been begun yet."""
+    """The claimed version, opened `ahead` of the processor: if it is gone, nothing has been begun yet. A processor that
+    is a function of its own reads it itself.
+    """
 
-    def __init__(self, bucket: Bucket, claim: Claim) -> None:
+    def __init__(self, bucket: Bucket, claim: Claim, *, ahead: bool) -> None:
         self._bucket = bucket
         self._claim = claim
+        self._ahead = ahead
         self._streams: list[StreamingBody] = []
         self._unread = False
 
     def __enter__(self) -> Self:
-        if not self._claim.state.removed:
+        if self._ahead and not self._claim.state.removed:
             self._again()
             self._unread = True
         return self
@@ -403,17 +407,29 @@ def _consumer() -> Consumer:
     options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.late_after_seconds * 1000)
     ledger = Ledger(table, bucket, options, clock=clock, new_owner=lambda: secrets.token_hex(8))
     queues = Queues(lambda: boto3.client("sqs", config=config), settings.queue_url, settings.dlq_url)
-    processor = load_processor(settings.processor)
     return Consumer(
         settings,
         ledger,
         bucket,
         queues,
-        processor,
+        _processor(settings),
         telemetry=Telemetry(),
         clock=clock,
         jitter=random.SystemRandom().random,
     )
+
+
+def _processor(settings: ConsumerSettings) -> Processor:
+    if settings.processor_function is None:
+        return load_processor(settings.processor)
+    # The function's own timeout comes first, then the consumer's interruption; and a call is never repeated here.
+    config = Config(
+        connect_timeout=2,
+        read_timeout=settings.processing_timeout_seconds + 5,
+        tcp_keepalive=True,
+        retries={"total_max_attempts": 1},
+    )
+    return remote_processor(lambda: boto3.client("lambda", config=config), settings.processor_function)
 
 
 def _epoch_ms() -> int:

@@ -44,6 +44,8 @@ class ConsumerSettings(Settings):
     min_backoff_seconds: int
     max_backoff_seconds: int
     late_after_seconds: int
+    processor_function: str | None = None
+    """The Lambda function that is the processor, in place of `processor`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,12 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
 
     """
     read = _Reader(environment)
+    function = read.text("INTAKE_PROCESSOR_FUNCTION", "") or None
     return ConsumerSettings(
         **_common(read),
         dlq_url=read.text("INTAKE_DLQ_URL"),
-        processor=read.text("INTAKE_PROCESSOR"),
+        processor=read.text("INTAKE_PROCESSOR", "" if function else None),
+        processor_function=function,
         processing_timeout_seconds=read.whole("INTAKE_PROCESSING_TIMEOUT_SECONDS", 1),
         # A worker that dies before it starts may waste one attempt.
         max_attempts=read.whole("INTAKE_MAX_ATTEMPTS", 2),

@@ -43,6 +43,7 @@ BOUNDARIES = [
     ({}, "processing_timeout", 1, 0, "processing_timeout is 0 seconds: it must be 1 second to 890 seconds"),
     ({}, "processing_timeout", 890, 891, "processing_timeout is 891 seconds"),
     ({}, "processing_timeout", 60, 60.5, "processing_timeout is 60.5 seconds: it must be a whole number of seconds"),
+    ({}, "processor_timeout", 50, 51, "give a processing_timeout of at least 61 seconds, or the function a shorter"),
     ({}, "clock_skew", 1, 0, "clock_skew is 0 seconds: it must be 1 second to 1 hour"),
     ({}, "clock_skew", HOUR, HOUR + 1, "clock_skew is 3,601 seconds"),
     ({}, "max_attempts", 2, 1, "max_attempts is 1: it must be 2 to 50"),

@@ -137,6 +137,7 @@ class Bench:
     jitter: float = 0.0
     timeout: int = TIMEOUT
     full_time: int = FULL_TIME
+    processor_function: str | None = None
 
     def settings(self) -> ConsumerSettings:
         return ConsumerSettings(
@@ -156,6 +157,7 @@ class Bench:
             min_backoff_seconds=15,
             max_backoff_seconds=900,
             late_after_seconds=LATE_AFTER // SECOND,
+            processor_function=self.processor_function,
         )
 
     def process(self, change: ObjectChange) -> Any:

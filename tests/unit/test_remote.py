@@ -1,0 +1,248 @@
+"""A processor that is a Lambda function of its own: what it is given, and what its answers mean."""
+
+import io
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from intake_ledger import ObjectChange, Unprocessable, rows
+from intake_ledger.consumer import _processor
+from intake_ledger.processing import object_change
+from intake_ledger.remote import RemoteError, remote_processor, told
+from intake_ledger.states import State, StateKind
+from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, World, created
+from tests.unit.test_consumer import Bench, message, put
+
+FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:orders"
+PAGE = Path(__file__).parents[2] / "docs" / "processor-json.md"
+
+
+@dataclass(slots=True)
+class FakeLambda:
+    """Answers with these payloads, in order."""
+
+    answers: list[Any]
+    """Bytes, or an exception."""
+    error: bool = False
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def invoke(self, **arguments: Any) -> dict[str, Any]:
+        self.asked.append(arguments)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {"StatusCode": 200, "Payload": io.BytesIO(answer)} | (
+            {"FunctionError": "Unhandled"} if self.error else {}
+        )
+
+
+def change(**other: Any) -> ObjectChange:
+    state = State(StateKind.OBJECT, "v1", "e1", 5, START)
+    row = rows.claimed(None, created(state), state, owner="me", now=START, lease_until=START + LEASE)
+    made = object_change(
+        created(state),
+        state,
+        row,
+        pipeline=PIPELINE,
+        remaining_seconds=lambda: 1.0,
+        open_object=lambda: pytest.fail("the object is the function's to read"),
+    )
+    return replace(made, **other)
+
+
+def call(payload: Any, *, error: bool = False) -> Any:
+    content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    return remote_processor(lambda: FakeLambda([content], error), FUNCTION)(change())
+
+
+class TestGiven:
+    """The JSON that the function gets."""
+
+    def test_everything_about_the_change(self) -> None:
+        """And the function that was named, once per call."""
+        client = FakeLambda([b'{"commit": null}'] * 2)
+        process = remote_processor(lambda: client, FUNCTION)
+        process(change())
+        process(change())
+        [first, second] = client.asked
+        assert first == second
+        assert first["FunctionName"] == FUNCTION
+        assert json.loads(first["Payload"]) == {
+            "format": 1,
+            "bucket": BUCKET,
+            "key": KEY,
+            "kind": "created",
+            "versionId": "v1",
+            "etag": "e1",
+            "size": 5,
+            "eventName": "ObjectCreated:Put",
+            "eventTime": START,
+            "attempt": 1,
+            "fence": START,
+            "idempotencyKey": change().idempotency_key,
+        }
+
+    def test_a_fence_fits_into_a_double(self) -> None:
+        """JavaScript has no other numbers; the fence is milliseconds since 1970, and a few."""
+        assert told(change())["fence"] < 2**53
+
+
+class TestAnswer:
+    """What the function returns."""
+
+    @pytest.mark.parametrize("identity", ["id", "", None])
+    def test_a_commit(self, identity: str | None) -> None:
+        """With an identity, or without."""
+        assert call({"commit": identity}).identity == identity
+
+    def test_unprocessable(self) -> None:
+        """The reason is the function's."""
+        with pytest.raises(Unprocessable, match=r"^no invoice in it$"):
+            call({"unprocessable": "no invoice in it"})
+
+    @pytest.mark.parametrize(
+        ("payload", "said"),
+        [
+            (None, "answered NoneType"),
+            ({}, "answered an object with nothing"),
+            ("done", "answered str"),
+            ([], "answered list"),
+            (True, "answered bool"),
+            ({"statusCode": 500, "body": "secret"}, "answered an object with body, statusCode,"),
+            ({"commit": 7}, "answered an object with commit"),
+            ({"unprocessable": None}, "answered an object with unprocessable"),
+            ({"commit": "x", "unprocessable": "y"}, "answered an object with commit, unprocessable"),
+            (b"<html>", "answer is not JSON"),
+            (b"", "answer is not JSON"),
+            (b"\xff", "answer is not JSON"),
+        ],
+    )
+    def test_anything_else_is_a_failure(self, payload: Any, said: str) -> None:
+        """Never success: a function that forgot to wait for its own work answers null."""
+        with pytest.raises(RemoteError) as failed:
+            call(payload)
+        assert said in str(failed.value)
+        assert 'expected {"commit": "id or null"} or {"unprocessable": "why"}' in str(failed.value)
+        assert "secret" not in str(failed.value)
+
+
+class TestFailure:
+    """A function that did not return."""
+
+    def test_an_error(self) -> None:
+        """Whatever its type is called: rejection is an answer, not an error."""
+        with pytest.raises(RemoteError, match=r"^the function failed: Unprocessable: boom$"):
+            call({"errorType": "Unprocessable", "errorMessage": "boom", "trace": []}, error=True)
+
+    @pytest.mark.parametrize(
+        "text",
+        ["Task timed out after 2.00 seconds", "2026-11-21T10:00:00.000Z 7f-3a Task timed out after 2.00 seconds"],
+    )
+    def test_its_own_timeout(self, text: str) -> None:
+        """As MiniStack writes it, and as AWS does."""
+        with pytest.raises(RemoteError, match="ran into its own timeout"):
+            call({"errorType": "Sandbox.Timedout", "errorMessage": text}, error=True)
+
+    def test_an_error_that_looks_like_success(self) -> None:
+        """What Lambda says goes before what the payload says."""
+        with pytest.raises(RemoteError):
+            call({"commit": "x"}, error=True)
+
+    @pytest.mark.parametrize("payload", [b"", b"null", b'"text"', b"{"])
+    def test_lambda_says_nothing(self, payload: bytes) -> None:
+        """It still is a failure with a reason."""
+        with pytest.raises(RemoteError, match="the function failed"):
+            call(payload, error=True)
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke"),
+            ReadTimeoutError(endpoint_url="https://lambda"),
+        ],
+    )
+    def test_a_throttle_or_a_lost_answer_is_not_repeated_here(self, error: Exception) -> None:
+        """The function may be running: the next attempt has a fence of its own."""
+        client = FakeLambda([error])
+        with pytest.raises(type(error)):
+            remote_processor(lambda: client, FUNCTION)(change())
+        assert len(client.asked) == 1
+
+
+@pytest.fixture
+def bench(world: World) -> Bench:
+    return Bench(world)
+
+
+class TestConsumer:
+    """The whole way, through the consumer."""
+
+    def bench(self, bench: Bench, client: FakeLambda) -> Bench:
+        bench.processor_function = FUNCTION
+        process = remote_processor(lambda: client, FUNCTION)
+        bench.acts = [process] * len(client.answers)
+        return bench
+
+    def test_the_object_is_not_opened(self, bench: Bench) -> None:
+        """The function reads it; a GET that nobody reads costs a connection."""
+        state, body = put(self.bench(bench, FakeLambda([b'{"commit": "id"}'])))
+        assert bench.handle(message(body)) == []
+        assert bench.world.s3.streams == []
+        assert bench.row(state).commit == "id"
+
+    def test_a_failure_is_retried_with_its_reason(self, bench: Bench) -> None:
+        """And then succeeds."""
+        client = FakeLambda(
+            [ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke"), b'{"commit": null}']
+        )
+        state, body = put(self.bench(bench, client))
+        assert bench.handle(message(body)) == ["m1"]
+        assert "TooManyRequestsException" in str(bench.row(state).reason)
+        bench.wait()
+        assert bench.handle(message(body)) == []
+        [first, second] = (json.loads(one["Payload"]) for one in client.asked)
+        assert second["fence"] > first["fence"]
+        assert second["idempotencyKey"] == first["idempotencyKey"]
+
+    def test_a_rejection(self, bench: Bench) -> None:
+        """It is in the dead-letter queue with the function's own reason."""
+        state, body = put(self.bench(bench, FakeLambda([b'{"unprocessable": "no invoice"}'])))
+        assert bench.handle(message(body)) == []
+        assert bench.row(state).reason == "no invoice"
+        assert [attributes["reason"] for _, attributes in bench.queues.copies] == ["no invoice"]
+
+    def test_boto_does_not_repeat_a_call(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An SDK's retry would run the function twice for one attempt; it waits for longer than the processor may."""
+        configs: list[Any] = []
+
+        def client(_: str, config: Any) -> FakeLambda:
+            configs.append(config)
+            return FakeLambda([b'{"commit": null}'])
+
+        monkeypatch.setattr("intake_ledger.consumer.boto3.client", client)
+        settings = replace(bench.settings(), processor_function=FUNCTION)
+        _processor(settings)(change())
+        [config] = configs
+        assert config.retries == {"total_max_attempts": 1}
+        assert config.read_timeout > settings.processing_timeout_seconds
+
+
+def test_the_page_shows_what_the_code_does() -> None:
+    """Every JSON example in docs/processor-json.md is one that is sent, or accepted."""
+    blocks = [json.loads(one.split("```")[0]) for one in PAGE.read_text().split("```json\n")[1:]]
+    schema = next(one for one in blocks if "$schema" in one)
+    given = [one for one in blocks if "fence" in one]
+    answers = [one for one in blocks if "commit" in one or "unprocessable" in one]
+    assert {frozenset(one) for one in given} == {frozenset(told(change()))}
+    assert set(schema["$defs"]["change"]["properties"]) == set(told(change()))
+    assert sorted(schema["$defs"]["change"]["required"]) == sorted(told(change()))
+    assert len(answers) == 3
+    for one in answers:
+        try:
+            call(one)
+        except Unprocessable:
+            assert "unprocessable" in one
