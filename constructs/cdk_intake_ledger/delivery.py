@@ -15,14 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jsii
-from aws_cdk import Annotations, CfnResource, Resource, Stack, Token
+from aws_cdk import Annotations, Resource, Stack, Token
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.filters import KeyFilter, overlap
-from cdk_intake_ledger.queue import IntakeQueue
+from cdk_intake_ledger.queue import IntakeQueue, Missing
+from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.topics import TOPIC
 
 # Lifecycle deletions are not among `ObjectRemoved:*`. Removals are asked for even where they are not processed: the
 # ledger has to know that a state is over.
@@ -36,8 +37,6 @@ DETAIL_TYPES = ["Object Created", "Object Deleted"]
 
 # CDK's id for the construct that holds a bucket's notifications, and replaces the bucket's whole configuration by them.
 CDK_NOTIFICATIONS = "Notifications"
-
-TOPIC = "cdk-intake-ledger"
 
 
 def owned_resource(bucket: s3.IBucket) -> s3.CfnBucket | None:
@@ -117,7 +116,8 @@ def _notify_natively(
         ],
     )
     # S3 tries the queue when it is told of it.
-    resource.node.add_dependency(queue.cfn_policy)
+    if queue.cfn_policy is not None:
+        resource.node.add_dependency(queue.cfn_policy)
 
 
 def _key_filter(item: KeyFilter) -> s3.CfnBucket.NotificationFilterProperty | None:
@@ -153,7 +153,7 @@ class _QueueDestination:
         return s3.BucketNotificationDestinationConfig(
             arn=self._queue.queue.queue_arn,
             type=s3.BucketNotificationDestinationType.QUEUE,
-            dependencies=[self._queue.cfn_policy],
+            dependencies=[policy] if (policy := self._queue.cfn_policy) else [],
         )
 
 
@@ -164,7 +164,7 @@ def _allow_s3(
     # foreign buckets for that reason.
     account = {"StringEquals": {"aws:SourceAccount": bucket.env.account}}
     missing = queue.allow_service("s3.amazonaws.com", account | dict(conditions), key_conditions=account)
-    _warn_about_key(scope, queue, missing)
+    _warn_about_policies(scope, missing)
 
 
 def _deliver_by_event_bridge(
@@ -203,7 +203,7 @@ def _deliver_by_event_bridge(
         key_conditions=account,
         dead_letters=True,
     )
-    _warn_about_key(scope, queue, missing)
+    _warn_about_policies(scope, missing)
 
 
 def _filters_of(resource: s3.CfnBucket) -> Iterator[KeyFilter]:
@@ -220,12 +220,6 @@ def configuration_of(resource: s3.CfnBucket) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def properties_of(resource: CfnResource) -> dict[str, Any]:
-    """A resource's properties as they stand, resolved; there is no public way to read those that are computed late."""
-    properties = Stack.of(resource).resolve(resource._cfn_properties)  # noqa: SLF001
-    return properties if isinstance(properties, dict) else {}
-
-
 def _warn_about_versioning(scope: Construct, bucket: s3.IBucket) -> None:
     Annotations.of(scope).add_warning_v2(
         f"{TOPIC}:bucketVersioningUnknown",
@@ -234,11 +228,11 @@ def _warn_about_versioning(scope: Construct, bucket: s3.IBucket) -> None:
     )
 
 
-def _warn_about_key(scope: Construct, queue: IntakeQueue, missing: iam.PolicyStatement | None) -> None:
-    if missing is not None:
-        statement = json.dumps(Stack.of(scope).resolve(missing.to_statement_json()))
+def _warn_about_policies(scope: Construct, missing: Sequence[Missing]) -> None:
+    for one in missing:
+        statement = json.dumps(Stack.of(scope).resolve(one.statement.to_statement_json()))
         Annotations.of(scope).add_warning_v2(
-            f"{TOPIC}:keyPolicyUnknown",
-            f"the key of {queue.node.path} is imported, so its policy cannot be extended: without this statement "
-            f"nothing arrives: {statement}",
+            f"{TOPIC}:{one.kind}PolicyUnknown",
+            f"the {one.kind} {one.policy_of} is imported, so its policy cannot be extended: without this statement "
+            f"nothing arrives, and S3 refuses to be told of the queue: {statement}",
         )

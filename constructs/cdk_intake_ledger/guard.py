@@ -15,14 +15,14 @@ from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery import (
     CDK_NOTIFICATIONS,
-    TOPIC,
     has_cdk_notifications,
     in_stack_of,
     owned_resource,
-    properties_of,
 )
 from cdk_intake_ledger.filters import KeyFilter
+from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.rules import DAY, span
+from cdk_intake_ledger.topics import TOPIC
 
 
 @jsii.implements(IValidation)

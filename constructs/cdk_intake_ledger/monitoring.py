@@ -9,9 +9,9 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import TOPIC
 from cdk_intake_ledger.metrics import IntakeMetrics
 from cdk_intake_ledger.rules import DAY, span
+from cdk_intake_ledger.topics import TOPIC
 
 LONGEST_WATCH = 7 * DAY
 """Seconds that an alarm can look back in all, its period being an hour or more."""

@@ -19,7 +19,7 @@ from constructs import Construct
 from cdk_intake_ledger.audit import IntakeAudit
 from cdk_intake_ledger.bucket import intake_bucket
 from cdk_intake_ledger.consumer import IntakeConsumer
-from cdk_intake_ledger.delivery import TOPIC, bucket_problems, deliver, owned_resource
+from cdk_intake_ledger.delivery import bucket_problems, deliver, owned_resource
 from cdk_intake_ledger.errors import IntakeConfigurationError
 from cdk_intake_ledger.filters import filter_problems, key_filters, looks_encoded
 from cdk_intake_ledger.function import Placement, Wiring
@@ -32,6 +32,7 @@ from cdk_intake_ledger.processor import Processor
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.rules import UNKNOWN, Plan, problems
 from cdk_intake_ledger.runtime_layer import runtime_layer
+from cdk_intake_ledger.topics import TOPIC
 
 
 @jsii.implements(iam.IGrantable)
@@ -142,7 +143,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             *problems(plan),
             *filter_problems(keys),
             *(bucket_problems(bucket, self, keys) if bucket else ()),
-            *(queue.problems() if queue else ()),
+            *(queue.problems(plan.max_attempts) if queue else ()),
         ]
         if found:
             raise IntakeConfigurationError(self.node.path, found)

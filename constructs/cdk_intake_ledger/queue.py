@@ -1,16 +1,43 @@
 """The buffer between S3 and the consumer."""
 
-from aws_cdk import Duration
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aws_cdk import Annotations, Duration, Resource, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.rules import MAX_RECEIVES
+from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.rules import MAX_RECEIVES, span
+from cdk_intake_ledger.topics import TOPIC
+
+LEAST_MESSAGE_BYTES = 64 * 1_024
+"""An S3 event with the longest key, form-encoded, has some ten KB; SQS's own limit is far above."""
+
+
+class Missing(NamedTuple):
+    """A statement that some imported policy lacks, and that CDK cannot add."""
+
+    policy_of: str
+    kind: str
+    """`queue` or `key`."""
+    statement: iam.PolicyStatement
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What can be seen of a queue that the team brings; None is not known."""
+
+    visibility_timeout: Duration | None
+    retention: Duration | None
+    dead_letter_retention: Duration | None
 
 
 class IntakeQueue(Construct):
-    """A standard queue and its dead-letter queue, encrypted, for TLS only.
+    """A standard queue and its dead-letter queue, encrypted, for TLS only; or two that the team brings.
 
     Each belongs to one pipeline: two consumers of one queue would take each other's messages. Both are removed with
     their stack; their messages are wake-up calls, and what they wake up to is in the bucket and in the ledger.
@@ -21,16 +48,23 @@ class IntakeQueue(Construct):
         scope: Construct,
         id: str,
         *,
+        queue: sqs.IQueue | None = None,
+        dead_letter_queue: sqs.IQueue | None = None,
         visibility_timeout: Duration | None = None,
         retention: Duration | None = None,
         dead_letter_retention: Duration | None = None,
         encryption_key: kms.IKey | None = None,
     ) -> None:
-        """Make both queues.
+        """Make both queues, or take those that are there.
+
+        Of queues of this app the numbers are read, and the other options belong to them. Of imported ones, the options
+        say what they have, so that it can be checked; nothing is changed there.
 
         Args:
             scope: where it belongs.
             id: its name there.
+            queue: one of the team's, which nobody else reads. When omitted, one is made.
+            dead_letter_queue: goes with it.
             visibility_timeout: for how long a received message is hidden from others. When omitted, the pipeline sets
                 six function timeouts and a batching window, or the lease if that is longer.
             retention: for how long an unprocessed message is kept; 4 days when omitted.
@@ -40,16 +74,32 @@ class IntakeQueue(Construct):
 
         """
         super().__init__(scope, id)
-        self._visibility_timeout = visibility_timeout
-        self._retention = retention or Duration.days(4)
-        self._dead_letter_retention = dead_letter_retention or Duration.days(14)
-        self._encryption_key = encryption_key
         self._consumer: str | None = None
+        self._found: list[str] = []
+        self._made = queue is None and dead_letter_queue is None
+        self._encryption_key = encryption_key
+        given = _Known(
+            visibility_timeout=visibility_timeout, retention=retention, dead_letter_retention=dead_letter_retention
+        )
+        if queue is not None and dead_letter_queue is not None:
+            self._queue, self._dead_letter_queue = queue, dead_letter_queue
+            self._known = self._seen(given)
+            self._encryption_key = queue.encryption_master_key
+            return
+        if not self._made:
+            self._found.append(
+                f"{self.node.path} was given one queue of two: bring queue and dead_letter_queue together"
+            )
+        self._known = _Known(
+            visibility_timeout=visibility_timeout,
+            retention=retention or Duration.days(4),
+            dead_letter_retention=dead_letter_retention or Duration.days(14),
+        )
         encryption = sqs.QueueEncryption.KMS if encryption_key else sqs.QueueEncryption.SQS_MANAGED
         self._dead_letter_queue = sqs.Queue(
             self,
             "DeadLetters",
-            retention_period=self._dead_letter_retention,
+            retention_period=self._known.dead_letter_retention,
             encryption=encryption,
             encryption_master_key=encryption_key,
             enforce_ssl=True,
@@ -58,11 +108,31 @@ class IntakeQueue(Construct):
             self,
             "Messages",
             visibility_timeout=visibility_timeout,
-            retention_period=self._retention,
+            retention_period=self._known.retention,
             encryption=encryption,
             encryption_master_key=encryption_key,
             enforce_ssl=True,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self._dead_letter_queue, max_receive_count=MAX_RECEIVES),
+        )
+
+    def _seen(self, given: _Known) -> _Known:
+        """What the team's queues say of themselves, or what the team says of them."""
+        ours, theirs = _resource_of(self._queue), _resource_of(self._dead_letter_queue)
+        options = {
+            "visibility_timeout": (ours, given.visibility_timeout),
+            "retention": (ours, given.retention),
+            "dead_letter_retention": (theirs, given.dead_letter_retention),
+            "encryption_key": (ours, self._encryption_key),
+        }
+        for name, (resource, value) in options.items():
+            if resource is not None and value is not None:
+                self._found.append(f"{name} belongs to the queue that was brought: set it there, and leave it out here")
+        return _Known(
+            visibility_timeout=_read(ours, "visibilityTimeout", Duration.seconds(30), given.visibility_timeout),
+            retention=_read(ours, "messageRetentionPeriod", Duration.days(4), given.retention),
+            dead_letter_retention=_read(
+                theirs, "messageRetentionPeriod", Duration.days(4), given.dead_letter_retention
+            ),
         )
 
     @property
@@ -82,42 +152,73 @@ class IntakeQueue(Construct):
 
     @property
     def visibility_timeout(self) -> Duration | None:
-        """As it was given; `None` leaves it to the pipeline."""
-        return self._visibility_timeout
+        """As it was given or found; `None` leaves it to the pipeline, or is not known."""
+        return self._known.visibility_timeout
 
     @property
-    def retention(self) -> Duration:
-        """For how long the queue keeps a message."""
-        return self._retention
+    def retention(self) -> Duration | None:
+        """For how long the queue keeps a message; `None` when nobody said so of an imported one."""
+        return self._known.retention
 
     @property
-    def dead_letter_retention(self) -> Duration:
-        """For how long the dead-letter queue keeps a message."""
-        return self._dead_letter_retention
+    def dead_letter_retention(self) -> Duration | None:
+        """For how long the dead-letter queue keeps a message; `None` when nobody said so of an imported one."""
+        return self._known.dead_letter_retention
 
     @property
-    def cfn_policy(self) -> sqs.CfnQueuePolicy:
-        """The queue's policy, which has to be there before S3 is told to send."""
-        policy = self._queue.node.find_child("Policy").node.default_child
-        if not isinstance(policy, sqs.CfnQueuePolicy):
-            raise TypeError(f"{self._queue.node.path} has no queue policy")
-        return policy
+    def cfn_policy(self) -> sqs.CfnQueuePolicy | None:
+        """The queue's policy, which has to be there before S3 is told to send; an imported queue's is not here."""
+        holder = self._queue.node.try_find_child("Policy")
+        policy = holder.node.default_child if holder else None
+        return policy if isinstance(policy, sqs.CfnQueuePolicy) else None
 
-    def problems(self) -> list[str]:
-        """Why no pipeline can take this queue any more."""
-        if self._consumer is None:
-            return []
-        taken = f"the queue {self.node.path} already belongs to {self._consumer}"
-        return [f"{taken}: two consumers would take each other's messages, give each its own"]
+    def problems(self, max_attempts: float) -> list[str]:
+        """Why no pipeline with so many attempts can take this queue."""
+        found = list(self._found)
+        if self._consumer is not None:
+            taken = f"the queue {self.node.path} already belongs to {self._consumer}"
+            found.append(f"{taken}: two consumers would take each other's messages, give each its own")
+        if not self._made:
+            found += self._problems_of_theirs(max_attempts)
+        return found
+
+    def _problems_of_theirs(self, max_attempts: float) -> Iterator[str]:
+        for queue in (self._queue, self._dead_letter_queue):
+            if queue.fifo:
+                yield f"{queue.node.path} is a FIFO queue: S3 sends to none, and order is the ledger's, bring another"
+        resource = _resource_of(self._queue)
+        properties = properties_of(resource) if resource is not None else {}
+        size = properties.get("maximumMessageSize")
+        if isinstance(size, int) and size < LEAST_MESSAGE_BYTES:
+            yield (
+                f"{self._queue.node.path} takes messages of {size:,} bytes at most: an event may be larger, allow "
+                f"{LEAST_MESSAGE_BYTES:,}"
+            )
+        redrive = properties.get("redrivePolicy")
+        receives = redrive.get("maxReceiveCount") if isinstance(redrive, dict) else None
+        if isinstance(receives, int) and receives < 2 * max_attempts:
+            yield (
+                f"{self._queue.node.path} gives a message up after {receives} receives and a change has "
+                f"{max_attempts:g} attempts: a busy key costs receives too, allow {2 * max_attempts:g} or leave the "
+                "redrive policy out, since the ledger counts"
+            )
 
     def serve(self, pipeline: Construct, visibility: int) -> None:
         """Belong to this pipeline, and hide a message for so many seconds unless the team said how long."""
         self._consumer = pipeline.node.path
-        if self._visibility_timeout is None:
-            resource = self._queue.node.default_child
-            if not isinstance(resource, sqs.CfnQueue):
-                raise TypeError(f"{self._queue.node.path} has no CloudFormation resource of a queue")
-            resource.visibility_timeout = visibility
+        if self._known.visibility_timeout is not None:
+            return
+        if not self._made:
+            Annotations.of(self).add_warning_v2(
+                f"{TOPIC}:queueVisibilityUnknown",
+                f"the visibility timeout of {self._queue.node.path} cannot be seen at synthesis: with less than "
+                f"{span(visibility)} a message comes back while it is worked on, say what it is (visibility_timeout)",
+            )
+            return
+        resource = self._queue.node.default_child
+        if not isinstance(resource, sqs.CfnQueue):
+            raise TypeError(f"{self._queue.node.path} has no CloudFormation resource of a queue")
+        resource.visibility_timeout = visibility
 
     def allow_service(
         self,
@@ -126,27 +227,42 @@ class IntakeQueue(Construct):
         *,
         key_conditions: dict[str, dict[str, str]],
         dead_letters: bool = False,
-    ) -> iam.PolicyStatement | None:
+    ) -> list[Missing]:
         """Let an AWS service send here, and use the key where there is one.
 
-        Returns the statement that the key's policy lacks, when the key was imported and CDK cannot add it.
+        Returns the statements that policies lack which were imported, so that CDK cannot add them.
         """
         principal = iam.ServicePrincipal(service)
+        missing = []
         for queue in (self._queue, self._dead_letter_queue) if dead_letters else (self._queue,):
-            queue.add_to_resource_policy(
-                iam.PolicyStatement(
-                    actions=["sqs:SendMessage"],
-                    principals=[principal],
-                    resources=[queue.queue_arn],
-                    conditions=conditions,
-                )
+            statement = iam.PolicyStatement(
+                actions=["sqs:SendMessage"], principals=[principal], resources=[queue.queue_arn], conditions=conditions
             )
-        if self._encryption_key is None:
-            return None
-        statement = iam.PolicyStatement(
-            actions=["kms:Decrypt", "kms:GenerateDataKey"],
-            principals=[principal],
-            resources=["*"],
-            conditions=key_conditions,
-        )
-        return None if self._encryption_key.add_to_resource_policy(statement).statement_added else statement
+            if not queue.add_to_resource_policy(statement).statement_added:
+                missing.append(Missing(queue.node.path, "queue", statement))
+        if self._encryption_key is not None:
+            statement = iam.PolicyStatement(
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                principals=[principal],
+                resources=["*"],
+                conditions=key_conditions,
+            )
+            if not self._encryption_key.add_to_resource_policy(statement).statement_added:
+                missing.append(Missing(self._encryption_key.node.path, "key", statement))
+        return missing
+
+
+def _resource_of(queue: sqs.IQueue) -> sqs.CfnQueue | None:
+    """The resource behind a queue of this app; `None` for an imported one."""
+    resource = queue.node.default_child
+    return resource if isinstance(resource, sqs.CfnQueue) and Resource.is_owned_resource(queue) else None
+
+
+def _read(resource: sqs.CfnQueue | None, name: str, default: Duration, said: Duration | None) -> Duration | None:
+    """A time of a queue of this app, which SQS sets when the template does not; of an imported one, what was said."""
+    if resource is None:
+        return said
+    seconds = properties_of(resource).get(name)
+    if seconds is None:
+        return default
+    return Duration.seconds(seconds if isinstance(seconds, int | float) else Token.as_number(seconds))

@@ -1,0 +1,186 @@
+"""A queue of the team's own: read where it can be, told where it cannot."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_cdk import Duration
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+
+from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, IntakeQueue, RetryOptions
+from tests.synth.build import (
+    later,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    resources,
+    statements,
+    template_of,
+    warnings,
+)
+
+ARN = "arn:aws:sqs:eu-central-1:111122223333:{}"
+
+
+def pair(stack: Any, **options: Any) -> tuple[sqs.Queue, sqs.Queue]:
+    """A queue and a dead-letter queue of the team's own that fit a default pipeline."""
+    fitting = {"visibility_timeout": Duration.minutes(20), "retention_period": Duration.days(4)}
+    dead_letters = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))
+    return sqs.Queue(stack, "Own", **(fitting | options)), dead_letters
+
+
+def test_an_own_queue_is_taken_as_it_is() -> None:
+    """No queue of ours, the team's is not changed, and S3 may send to it."""
+    stack = new_stack()
+    own, dead = pair(stack)
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+    template = template_of(stack)
+    assert len(resources(template, "AWS::SQS::Queue")) == 2
+    assert only(template, "AWS::SQS::Queue", "Own")["VisibilityTimeout"] == 1_200
+    assert pipeline.queue is own
+    assert pipeline.dead_letter_queue is dead
+    (statement,) = statements(template, "Own", "AWS::SQS::QueuePolicy")
+    assert statement["Principal"] == {"Service": "s3.amazonaws.com"}
+    (policy,) = resources(template, "AWS::SQS::QueuePolicy", "Own")
+    (bucket,) = resources(template, "AWS::S3::Bucket").values()
+    assert policy in bucket["DependsOn"]
+    assert not warnings(stack)
+
+
+def test_the_key_of_an_own_queue_is_used() -> None:
+    """S3 may encrypt with it, the functions may read."""
+    stack = new_stack()
+    own, dead = pair(stack, encryption_master_key=kms.Key(stack, "Key"))
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
+    IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+    template = template_of(stack)
+    policy = only(template, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    assert "s3.amazonaws.com" in [one["Principal"].get("Service") for one in policy]
+    assert "kms:Decrypt" in str(list(statements(template, "OrdersConsumer")))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"visibility_timeout": Duration.minutes(5)}, "visibility_timeout is 5 minutes"),
+        ({"visibility_timeout": None}, "visibility_timeout is 30 seconds"),
+        ({"retention_period": Duration.hours(1)}, "retention is 1 hour"),
+        ({"retention_period": Duration.days(10)}, "the ledger's retention is 35 days"),
+        ({"max_message_size_bytes": 65_535}, "takes messages of 65,535 bytes at most"),
+        ({"fifo": True}, "is a FIFO queue"),
+    ],
+)
+def test_an_own_queue_that_does_not_fit_is_refused(options: dict[str, Any], problem: str) -> None:
+    """What SQS, Lambda or the retry budget would trip over later."""
+    stack = new_stack()
+    own, dead = pair(stack, **options)
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
+    with pytest.raises(IntakeConfigurationError, match=problem):
+        IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+
+
+@pytest.mark.parametrize(("receives", "fits"), [(23, False), (24, True)])
+def test_f19_a_queue_that_gives_up_early_is_refused(receives: int, fits: bool) -> None:
+    """F19: five copies of a long job use receives up; the budget is the ledger's."""
+    stack = new_stack()
+    dead = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))
+    own = sqs.Queue(
+        stack,
+        "Own",
+        visibility_timeout=Duration.minutes(20),
+        dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=receives),
+    )
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
+    if fits:
+        IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+        return
+    with pytest.raises(IntakeConfigurationError, match="gives a message up after 23 receives"):
+        IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+
+
+def test_a_smallest_message_of_64_kilobytes_fits() -> None:
+    """The boundary's other side."""
+    stack = new_stack()
+    own, dead = pair(stack, max_message_size_bytes=65_536)
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
+    assert IntakePipeline(stack, "Orders", processor=processor(), queue=queue).queue is own
+
+
+def test_numbers_that_come_with_the_deployment_are_not_compared() -> None:
+    """An own queue's parameters pass through."""
+    stack = new_stack()
+    own, dead = pair(stack, visibility_timeout=Duration.seconds(later()), retention_period=Duration.seconds(later()))
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
+    IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+    assert only(template_of(stack), "AWS::SQS::Queue", "Own")["VisibilityTimeout"] == {"Ref": "Later"}
+
+
+def test_options_of_a_queue_that_is_brought_belong_to_it() -> None:
+    """All at once, and one queue of two is none."""
+    stack = new_stack()
+    own, dead = pair(stack)
+    both = IntakeQueue(
+        stack,
+        "Both",
+        queue=own,
+        dead_letter_queue=dead,
+        visibility_timeout=Duration.minutes(30),
+        dead_letter_retention=Duration.days(14),
+    )
+    with pytest.raises(IntakeConfigurationError) as raised:
+        IntakePipeline(stack, "Orders", processor=processor(), queue=both)
+    assert [problem.split()[0] for problem in raised.value.problems] == ["visibility_timeout", "dead_letter_retention"]
+    with pytest.raises(IntakeConfigurationError, match="bring queue and dead_letter_queue together"):
+        IntakePipeline(stack, "Invoices", processor=processor(), queue=IntakeQueue(stack, "One", queue=own))
+
+
+def imported(stack: Any) -> dict[str, Any]:
+    return {name: sqs.Queue.from_queue_arn(stack, name, ARN.format(name)) for name in ("queue", "dead_letter_queue")}
+
+
+def test_f68_the_policy_of_an_imported_queue_is_told_to_the_team() -> None:
+    """F68: CDK adds nothing to it, silently; the warning has the exact statement."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), queue=IntakeQueue(stack, "Queue", **imported(stack)))
+    template = template_of(stack)
+    assert not resources(template, "AWS::SQS::Queue")
+    assert not resources(template, "AWS::SQS::QueuePolicy")
+    (told,) = [text for text in warnings(stack) if "nothing arrives" in text]
+    statement = json.loads(told[told.index("{") : told.rindex("}") + 1])
+    assert statement == {
+        "Action": "sqs:SendMessage",
+        "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
+        "Effect": "Allow",
+        "Principal": {"Service": "s3.amazonaws.com"},
+        "Resource": ARN.format("queue"),
+    }
+    assert any("visibility timeout" in text and "cannot be seen" in text for text in warnings(stack))
+
+
+def test_what_is_said_of_an_imported_queue_is_checked() -> None:
+    """And then there is nothing to warn about but the policy."""
+    stack = new_stack()
+    fitting = IntakeQueue(stack, "Queue", **imported(stack), visibility_timeout=Duration.hours(1))
+    IntakePipeline(stack, "Orders", processor=processor(), queue=fitting)
+    assert not [text for text in warnings(stack) if "cannot be seen" in text]
+    stack = new_stack()
+    short = IntakeQueue(stack, "Queue", **imported(stack), visibility_timeout=Duration.minutes(1))
+    with pytest.raises(IntakeConfigurationError, match="visibility_timeout is 1 minute"):
+        IntakePipeline(stack, "Orders", processor=processor(), queue=short, retry=RetryOptions(max_attempts=2))
+
+
+def test_an_imported_queue_behind_event_bridge() -> None:
+    """Both queues' policies are told: what EventBridge gives up goes to the dead-letter queue."""
+    app = new_app()
+    theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
+    bucket = s3.Bucket(theirs, "Bucket", versioned=True)
+    queue = IntakeQueue(ours, "Queue", **imported(ours))
+    IntakePipeline(ours, "Orders", processor=processor(), bucket=bucket, queue=queue)
+    assert template_of(ours)
+    told = [text for text in warnings(ours) if "nothing arrives" in text]
+    assert len(told) == 2
+    assert all("events.amazonaws.com" in text for text in told)
