@@ -10,6 +10,7 @@ from typing import Any
 import aws_cdk as cdk
 from app import CatalogueStack
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -51,7 +52,7 @@ def pipeline(scope: Construct, id: str, code: Path, effects: dynamodb.Table, **o
 
 
 class LocalStack(CatalogueStack):
-    """The example, a second pipeline beside it, and a third on a bucket that the stack had before."""
+    """The example, a second pipeline beside it, a third on a bucket of before, a fourth around a Node.js function."""
 
     def __init__(self, scope: Construct, id: str, *, code: Path) -> None:
         self._code = code
@@ -60,11 +61,33 @@ class LocalStack(CatalogueStack):
         pipeline(self, "Second", code, self._effects, deletes=True)
         existing = s3.Bucket(self, "Existing", versioned=True, removal_policy=cdk.RemovalPolicy.DESTROY)
         pipeline(self, "OnExisting", code, self._effects, bucket=existing)
+        self._add_remote()
         cdk.CfnOutput(self, "EffectsTable", value=self._effects.table_name)
 
     def processor(self) -> Processor:
         self._effects = effects_table(self)
         return recording(self._code, self._effects, CATALOGUE_TABLE=self.catalogue.table_name)
+
+    def _add_remote(self) -> None:
+        """A processor in another language, which was there before."""
+        function = lambda_.Function(
+            self,
+            "Anyone",
+            runtime=lambda_.Runtime.NODEJS_22_X,
+            handler="index.handler",
+            code=lambda_.Code.from_inline((ROOT / "tests" / "local" / "processors" / "anyone.js").read_text()),
+            timeout=cdk.Duration.seconds(2),
+        )
+        options = TIMES | {"processing_timeout": cdk.Duration.seconds(12)}
+        remote = IntakePipeline(self, "Remote", processor=Processor.from_function(function), **options)
+        for name, value in {
+            "RemoteBucket": remote.bucket.bucket_name,
+            "RemoteQueueUrl": remote.queue.queue_url,
+            "RemoteDeadLetterQueueUrl": remote.dead_letter_queue.queue_url,
+            "RemoteLedgerTable": remote.table.table_name,
+            "RemoteFunction": remote.consumer_function.function_name,
+        }.items():
+            cdk.CfnOutput(self, name, value=value)
 
 
 class HostStack(cdk.Stack):
