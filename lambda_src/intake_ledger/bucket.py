@@ -74,11 +74,12 @@ class Bucket:
 
         Raises:
             ObjectGone: The version is not there any more.
+            ValueError: The state is a removal.
             ClientError: S3 refuses for any other reason.
 
         """
         if state.removed:
-            raise ObjectGone(f"{key} is removed: there is nothing to open")
+            raise ValueError(f"{key} was removed, there is nothing to open: look at the change's kind first")
         which: dict[str, Any] = {"VersionId": state.version_id} if state.version_id else {"IfMatch": f'"{state.etag}"'}
         try:
             return self._client.get_object(**self._common, Key=key, **which)["Body"]

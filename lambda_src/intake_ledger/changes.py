@@ -246,6 +246,8 @@ def _own(content: object, body: str) -> Change:
     if kind == Origin.REPROCESS:
         reprocess_id = _get(content, "reprocessId", str)
     named = _optional(content, "state", str)
+    if named is None and _optional(content, "versionId", str) is not None:
+        raise _MalformedError("our own message has a versionId and no state: say whether it is an object or a marker")
     state = None
     if named is not None:
         if named not in StateKind:

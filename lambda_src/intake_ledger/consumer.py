@@ -10,6 +10,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -18,9 +19,10 @@ from urllib.parse import quote
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from intake_ledger.bucket import Bucket
-from intake_ledger.changes import Change, Ignored, Parsed, Unparseable, parse_message
+from intake_ledger.changes import Change, Ignored, Origin, Parsed, Unparseable, parse_message
 from intake_ledger.deadlines import Overrun, deadline
 from intake_ledger.errors import Fenced, ObjectGone, TransactionRefused, Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
@@ -44,6 +46,7 @@ RESERVE_SECONDS = 3.0
 BUSY_JITTER_SECONDS = 5.0
 PATIENCE = 10
 """A message that was received more often than this waits no longer behind fresh ones."""
+_PASSING = frozenset({"RequestTimeout", "SlowDown", "Throttling", "TooManyRequests", "RequestTimeTooSkewed"})
 _REJUDGE_GONE = 2
 """How often a vanished version is judged anew within one delivery, before the message takes its turn in the queue."""
 
@@ -172,7 +175,8 @@ class Consumer:
         """Why this pipeline can do nothing with the change, if that is so."""
         if change.bucket != self._settings.bucket:
             return f"the event is about bucket {change.bucket!r}, this pipeline's is {self._settings.bucket!r}"
-        if change.state is None and change.asked_for and self._settings.ordering is Ordering.EVERY_VERSION:
+        told_by_s3 = change.origin in (Origin.S3, Origin.EVENTBRIDGE)
+        if change.state is None and not told_by_s3 and self._settings.ordering is Ordering.EVERY_VERSION:
             return "the message names no version, and in EVERY_VERSION each is on its own: name one"
         return None
 
@@ -204,7 +208,10 @@ class Consumer:
         """Run the processor on the claim and write into the ledger how it ended."""
         limit, begun = self._settings.processing_timeout_seconds, False
         try:
-            with deadline(limit), _Opened(self._bucket, claim, ahead=not self._settings.processor_function) as opened:
+            # Closed after the deadline: what has succeeded cannot overrun any more.
+            with _Opened(self._bucket, claim) as opened, deadline(limit):
+                if not self._settings.processor_function:
+                    opened.ahead()
                 change = object_change(
                     claim.change,
                     claim.state,
@@ -221,7 +228,7 @@ class Consumer:
         except ObjectGone as gone:
             return self._gone(claim, str(gone), begun=begun)
         except (Exception, SystemExit, Overrun) as error:
-            if not begun:
+            if not begun and not _is_refusal(error):
                 # S3's trouble is not the object's fault: it costs no attempt.
                 self._ledger.release(claim)
                 raise RuntimeError(f"S3 could not open the object: {error!r}") from error
@@ -329,26 +336,27 @@ class _Message:
 
 
 class _Opened:
-    """The claimed version, opened `ahead` of the processor: if it is gone, nothing has been begun yet. A processor that
-    is a function of its own reads it itself.
-    """
+    """The streams of the claimed version."""
 
-    def __init__(self, bucket: Bucket, claim: Claim, *, ahead: bool) -> None:
+    def __init__(self, bucket: Bucket, claim: Claim) -> None:
         self._bucket = bucket
         self._claim = claim
-        self._ahead = ahead
         self._streams: list[StreamingBody] = []
         self._unread = False
 
     def __enter__(self) -> Self:
-        if self._ahead and not self._claim.state.removed:
+        return self
+
+    def ahead(self) -> None:
+        """Open it before the processor starts: if it is gone, nothing has been begun yet."""
+        if not self._claim.state.removed:
             self._again()
             self._unread = True
-        return self
 
     def __exit__(self, *_: object) -> None:
         for stream in self._streams:
-            stream.close()
+            with suppress(Exception):  # what was read was read
+                stream.close()
 
     def open(self) -> "BinaryIO":
         """The stream that is open already; another one from the second call on."""
@@ -375,15 +383,26 @@ class _Ending:
     then: _Later | _Gone | None = None
 
 
-def _turn(message: Mapping[str, Any]) -> bool:
-    """What failed before goes last: a sick message must not take the time of the healthy ones. But what came often
-    enough goes first: it may be healthy, and only ever have found no time left.
+def _turn(message: Mapping[str, Any]) -> int:
+    """What failed before goes last: a sick message must not take the time of the healthy ones. But what came very often
+    goes first: it may be healthy, and only ever have found no time left.
     """
-    return 1 < _receives(message) <= PATIENCE
+    receives = _receives(message)
+    if receives > PATIENCE:
+        return 0
+    return 1 if receives == 1 else 2
 
 
 def _receives(message: Mapping[str, Any]) -> int:
     return int(message.get("attributes", {}).get("ApproximateReceiveCount", "1"))
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether S3 will say the same the next time: an archived object, a key that may not be used."""
+    if not isinstance(error, ClientError):
+        return False
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return 400 <= status < 500 and error.response["Error"].get("Code") not in _PASSING
 
 
 def _rejected_fence(message: Mapping[str, Any]) -> int | None:

@@ -156,8 +156,12 @@ def from_attributes(found: Mapping[str, Any]) -> Row | None:
 
 def cut(text: str | None, limit: int) -> str | None:
     """The text, shortened to `limit` bytes of UTF-8."""
-    if text is None or len(encoded := text.encode("utf-8", "replace")) <= limit:
-        return text
+    if text is None:
+        return None
+    # What is no valid Unicode could not be written at all.
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit:
+        return encoded.decode()
     ellipsis = "…"
     return encoded[: limit - len(ellipsis.encode())].decode("utf-8", "ignore") + ellipsis
 

@@ -86,9 +86,9 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
     if row is not None and row.identity == state.identity:
         if row.status is Status.REJECTED and not _asks_for_a_round(change, row):
             return Ruling(Verdict.REJECTED, "this state was rejected, and nobody asked for another round")
-        if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for:
-            return Ruling(Verdict.BUSY, "this state failed, and its next attempt is not due yet")
         untold = state.removed and not policy.deletes
+        if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for and not untold:
+            return Ruling(Verdict.BUSY, "this state failed, and its next attempt is not due yet")
         if row.unsettled and row.attempts >= policy.max_attempts and not untold:
             return Ruling(Verdict.EXHAUSTED, f"the last of {policy.max_attempts} attempts did not come back")
     return _bring_about(state, policy, "this is the current state and it is not committed")

@@ -82,7 +82,7 @@ MUTANTS = (
         "rows.py",
         "        updated_at=now,\n        attention=pipeline,",
         "        updated_at=now,\n        expires_at=now // 1000,\n        attention=pipeline,",
-        "expiry, rollback of half-done work",
+        "tests/unit/test_rows.py tests/unit/test_ledger_moto.py -k f86",
     ),
     Mutant("the fence restarts from one", "rows.py", "fence=now - 1", "fence=0", "expiry"),
     Mutant("late events are taken for new", "ledger.py", " and not late", "", "expiry, late duplicates"),

@@ -53,9 +53,9 @@ SHORT: dict[str, Scenario] = {
 }
 
 FULL: dict[str, Scenario] = SHORT | {
-    "three puts": Scenario("p p p", crashes=1),
+    "three puts": Scenario("p p p", crashes=2),
     "duplicates": Scenario("p p", deliveries=2, crashes=2),
-    "marker between puts": Scenario("p m p", crashes=1),
+    "marker between puts": Scenario("p m p", crashes=2),
     "rollback, two crashes": Scenario("p p d2", crashes=2),
     "rollback, duplicates": Scenario("p p d2", deliveries=2, crashes=1),
     "rollback, a slow worker": Scenario("p p d2", pauses=1, crashes=1),
@@ -71,7 +71,7 @@ FULL: dict[str, Scenario] = SHORT | {
     "losses, rollback": Scenario("p p d2", losses=3, audits=1),
     "lost answers": Scenario("p p", deliveries=2, crashes=1, answers=2),
     "lost answers, rollback": Scenario("p p d2", crashes=1, answers=1),
-    "zombies": Scenario("p p", crashes=1, pauses=1, audits=1),
+    "zombies": Scenario("p p", crashes=1, pauses=1),
     "an audit in the midst": Scenario("p p", crashes=1, audits=1),
     "an audit in the midst, rollback": Scenario("p p d2", audits=1),
     "an audit in the midst, unversioned": Scenario("A B A", UNVERSIONED, audits=1),
@@ -84,7 +84,7 @@ FULL: dict[str, Scenario] = SHORT | {
     "expiry, noncurrent deleted, crash": Scenario("p p d1", ticks=3, crashes=1),
     "expiry, marker": Scenario("p m", deliveries=2, ticks=3),
     "expiry, audit and loss": Scenario("p p", ticks=2, audits=1, losses=1),
-    "expiry, rollback of half-done work": Scenario("p p d2", ticks=1, crashes=1),
+    "expiry, rollback of half-done work": Scenario("p p d2", ticks=1, crashes=1, forgetful=True),
     "expiry, redrive": Scenario("p", BUDGET, ticks=3, crashes=2, redrives=1),
     "expiry, unversioned": Scenario("A B", UNVERSIONED, deliveries=2, ticks=3),
     "budget, duplicates and redrive": Scenario("p", BUDGET, deliveries=2, crashes=3, redrives=1),

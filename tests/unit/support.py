@@ -109,6 +109,8 @@ class FakeS3:
     def open(self, key: str, state: State) -> BinaryIO:
         if self.before_open:
             self.before_open.pop(0)()
+        if state.removed:
+            raise ValueError(f"{key} was removed, there is nothing to open")
         for one in self.keys.get(key, ()):
             if one.state.kind is StateKind.OBJECT and one.state.identity == state.identity:
                 self.streams.append(io.BytesIO(one.data))

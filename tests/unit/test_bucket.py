@@ -144,7 +144,7 @@ class TestOpen:
     def test_a_removal_has_nothing_to_open(self, state: State) -> None:
         """S3 is not asked."""
         client = FakeClient({})
-        with pytest.raises(ObjectGone, match="nothing to open"):
+        with pytest.raises(ValueError, match="nothing to open"):
             bucket(client).open(KEY, state)
         assert client.asked == {}
 

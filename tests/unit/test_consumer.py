@@ -230,6 +230,13 @@ def raising(error: BaseException) -> Act:
     return partial(throw, error)
 
 
+def raising_now(error: BaseException) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
 def reading_twice(bench: Bench, between: Callable[[], object]) -> Act:
     """A processor that opens its object once more after something has happened."""
 
@@ -282,6 +289,13 @@ class TestAnswer:
             message(bodies["c"], "c"),
         )
         assert [change.key for change in bench.seen] == ["b", "c", "a"]
+
+    def test_f20_what_came_often_enough_does_not_wait_behind_a_slow_fresh_one(self, bench: Bench) -> None:
+        """F20: wherever it stands in the batch."""
+        _, old = put(bench, key="old")
+        _, fresh = put(bench, key="fresh")
+        bench.handle(message(fresh, "fresh"), message(old, "old", receives=PATIENCE + 1))
+        assert [change.key for change in bench.seen] == ["old", "fresh"]
 
     def test_f20_what_was_given_back_unclaimed_does_not_starve(self, bench: Bench) -> None:
         """F20: one slow record fills each batch, and a fresh one arrives with every delivery: an innocent that always
@@ -852,6 +866,46 @@ class TestVanishedBefore:
         bench.acts = [lambda change: content.append(change.open().read())] * 2
         assert bench.handle(message(body)) == []
         assert content == [b"B"]
+
+    def test_what_s3_refuses_for_good_ends_with_its_reason(self, bench: Bench) -> None:
+        """G4: an archived object is not tried for ever without a row or a reason."""
+        refused = ClientError(
+            {"Error": {"Code": "InvalidObjectState"}, "ResponseMetadata": {"HTTPStatusCode": 403}},  # type: ignore[typeddict-item]
+            "GetObject",
+        )
+        bench.world.s3.before_open.extend([raising_now(refused)] * MAX_ATTEMPTS)
+        state, body = put(bench)
+        while bench.handle(message(body)):
+            bench.wait()
+        row = bench.row(state)
+        assert (row.status, row.attempts) == (Status.REJECTED, MAX_ATTEMPTS)
+        assert "InvalidObjectState" in str(row.reason)
+        assert len(bench.queues.copies) == 1
+
+    def test_opening_what_was_removed_is_the_processors_mistake(self, make_world: MakeWorld) -> None:
+        """In EVERY_VERSION too, where a version that is gone would be settled: it is retried and then rejected."""
+        for ordering in Ordering:
+            bench = Bench(make_world(ordering))
+            marker = bench.world.s3.mark_deleted(KEY)
+            bench.acts = [lambda change: change.open()]
+            body = notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))
+            assert bench.handle(message(body)) == ["m1"]
+            assert "nothing to open" in str(bench.world.known(marked(marker)).reason)
+
+    def test_a_stream_that_cannot_be_closed_is_no_failure(self, bench: Bench) -> None:
+        """What was read was read: the effect is not repeated."""
+
+        opened = []
+
+        def open_badly(change: ObjectChange) -> None:
+            stream = change.open()
+            opened.append(stream)
+            stream.close = raising_now(OSError("reset by peer"))  # type: ignore[method-assign]
+
+        bench.acts = [open_badly]
+        _, body = put(bench)
+        assert bench.handle(message(body)) == []
+        del opened[0].close
 
     def test_f77_a_rejection_stays_when_its_successor_vanished(self, bench: Bench) -> None:
         """F77: nobody asked for another round of version 1, and its reason is still there."""
