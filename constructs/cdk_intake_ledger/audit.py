@@ -9,6 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from cdk_intake_ledger.delivery import in_stack_of, owned_resource
 from cdk_intake_ledger.filters import KeyFilter
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
 from cdk_intake_ledger.options import AuditOptions
@@ -53,15 +54,17 @@ class IntakeAudit(Construct):
                 "INTAKE_AUDIT_BUDGET": in_text(options.budget),
                 # What was in a bucket before the pipeline is none of its losses; its own bucket was empty.
                 "INTAKE_AUDIT_BASELINE": "false" if _made_by(scope, wiring) else "true",
+                "INTAKE_AUDIT_DELIVERY": "EVENTBRIDGE" if _by_event_bridge(self, wiring) else "S3",
                 # A filter that matches every key is none.
                 "INTAKE_FILTERS": Stack.of(self).to_json_string(wanted if all(wanted) else []),
             },
         )
         wiring.allow(
             self.role,
-            bucket=["s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"],
+            bucket=["s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"],
             table=[
                 "dynamodb:BatchGetItem",
+                "dynamodb:DescribeTimeToLive",
                 "dynamodb:GetItem",
                 "dynamodb:PutItem",
                 "dynamodb:Scan",
@@ -71,7 +74,20 @@ class IntakeAudit(Construct):
         )
         # CloudWatch knows no resources for reading metrics.
         self.role.add_to_policy(iam.PolicyStatement(actions=["cloudwatch:GetMetricStatistics"], resources=["*"]))
+        key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
+        # A key that is the table's too may be described already.
+        if key is not None and (tables is None or tables.node.path != key.node.path):
+            key.grant(self.role, "kms:DescribeKey")
+        if _by_event_bridge(self, wiring):
+            self._allow_looking_at_rules()
         self._schedule(options.interval)
+
+    def _allow_looking_at_rules(self) -> None:
+        # Finding rules by their target and trying a pattern out: EventBridge knows no resource for either.
+        finding = ["events:ListRuleNamesByTarget", "events:TestEventPattern"]
+        rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
+        self.role.add_to_policy(iam.PolicyStatement(actions=finding, resources=["*"]))
+        self.role.add_to_policy(iam.PolicyStatement(actions=["events:DescribeRule"], resources=[rules]))
 
     def _schedule(self, interval: Duration) -> None:
         role = iam.Role(
@@ -101,6 +117,11 @@ class IntakeAudit(Construct):
         schedule.node.add_dependency(role)
         # Lambda's own repetition of an asynchronous call that failed, for the same reason.
         self.function.configure_async_invoke(retry_attempts=0)
+
+
+def _by_event_bridge(scope: Construct, wiring: Wiring) -> bool:
+    """Whether the bucket is of another stack; see `cdk_intake_ledger.delivery`."""
+    return owned_resource(wiring.bucket) is not None and not in_stack_of(wiring.bucket, scope)
 
 
 def _made_by(pipeline: Construct, wiring: Wiring) -> bool:

@@ -19,6 +19,7 @@ from botocore.config import Config
 
 from intake_ledger import audit_backlog
 from intake_ledger.audit_compare import Audit
+from intake_ledger.audit_delivery import DeliveryCheck
 from intake_ledger.audit_listing import Listing
 from intake_ledger.audit_report import Report, Stopped
 from intake_ledger.audit_runs import AuditRuns, Held, NotNow
@@ -46,9 +47,12 @@ class AuditFunction:
         config = Config(retries={"mode": "standard", "total_max_attempts": 6})
         # A VPC may have no way to CloudWatch: then the audit goes on without.
         brief = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1})
-        self._cloudwatch = lambda: boto3.client("cloudwatch", config=brief)
+        self._cloudwatch = lambda: _client("cloudwatch", brief)
         self._sqs = boto3.client("sqs", config=config)
         s3, dynamodb = boto3.client("s3", config=config), boto3.client("dynamodb", config=config)
+        self._delivery = DeliveryCheck(
+            settings, s3=s3, sqs=self._sqs, dynamodb=dynamodb, make_client=lambda name: _client(name, brief)
+        )
         self._audit = Audit(
             settings,
             LedgerTable(dynamodb, settings.table),
@@ -103,6 +107,7 @@ class AuditFunction:
 
     def _go_on(self, held: Held, context: LambdaContext) -> None:
         settings, now, report = self._settings, _now(), held.progress.report
+        report.delivery = self._delivery.problems()
         backlog = audit_backlog.look(self._sqs, self._cloudwatch, settings.queue_url, now=now)
         report.held = audit_backlog.reason(backlog, settle_seconds=settings.settle_seconds)
         known_since = now - settings.look_back_seconds * 1000
@@ -119,6 +124,10 @@ class AuditFunction:
             remaining_ms=context.get_remaining_time_in_millis,
             saved=(lambda: None) if report.dry_run else lambda: self._runs.done(held.progress),
         )
+
+
+def _client(name: str, config: Config) -> Any:
+    return boto3.client(name, config=config)  # type: ignore[call-overload] # a name that is only known here
 
 
 def _now() -> int:
@@ -145,12 +154,14 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
 def _tell(logger: Logger, report: Report) -> None:
     content = report.as_json(_now())
     logger.info("audited", extra={name: value for name, value in content.items() if name != "findings"})
+    for problem in report.delivery:
+        logger.error("delivery", extra={"run_id": report.run_id, "problem": problem})
     for finding in report.findings:
         logger.warning("finding", extra={"run_id": report.run_id, **finding})
     if report.dry_run:
         return
     metrics = Metrics()
-    counts = {"AuditIncomplete": int(not report.complete)}
+    counts = {"AuditIncomplete": int(not report.complete), "AuditDeliveryProblems": len(report.delivery)}
     if report.stopped is not Stopped.TIME:
         # What is continued is counted when it comes to its end.
         counts |= {

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from intake_ledger.errors import SettingsError
@@ -48,6 +49,14 @@ class ConsumerSettings(Settings):
     """The Lambda function that is the processor, in place of `processor`."""
 
 
+class Delivery(StrEnum):
+    """How changes reach the queue."""
+
+    S3 = "S3"
+    """By the bucket's own notifications."""
+    EVENTBRIDGE = "EVENTBRIDGE"
+
+
 @dataclass(frozen=True, slots=True)
 class AuditSettings(Settings):
     settle_seconds: int
@@ -56,6 +65,7 @@ class AuditSettings(Settings):
     filters: tuple[KeyFilter, ...]
     baseline: bool = False
     """Whether what was in the bucket before the first audit is left alone, unless it has a row."""
+    delivery: Delivery = Delivery.S3
 
     def wants(self, key: str) -> bool:
         """Whether the key passes the pipeline's filters."""
@@ -100,6 +110,7 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         budget=read.whole("INTAKE_AUDIT_BUDGET", 1),
         filters=read.filters("INTAKE_FILTERS"),
         baseline=read.choice("INTAKE_AUDIT_BASELINE", ("true", "false"), "false") == "true",
+        delivery=Delivery(read.choice("INTAKE_AUDIT_DELIVERY", tuple(Delivery), Delivery.S3)),
     )
 
 

@@ -22,9 +22,11 @@ CONSUMER = {
 }  # fmt: skip
 AUDIT = {
     "logs:CreateLogStream", "logs:PutLogEvents",
-    "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions", "s3:GetObject", "s3:GetObjectVersion",
-    "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan", "dynamodb:UpdateItem",
-    "sqs:GetQueueAttributes", "sqs:SendMessage", "cloudwatch:GetMetricStatistics",
+    "s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions",
+    "s3:GetObject", "s3:GetObjectVersion",
+    "dynamodb:BatchGetItem", "dynamodb:DescribeTimeToLive", "dynamodb:GetItem", "dynamodb:PutItem",
+    "dynamodb:Scan", "dynamodb:UpdateItem", "sqs:GetQueueAttributes", "sqs:SendMessage",
+    "cloudwatch:GetMetricStatistics",
 }  # fmt: skip
 
 

@@ -73,6 +73,8 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
         "AUDIT_BUDGET": "3",
     }.items():
         monkeypatch.setenv(f"INTAKE_{name}", value)
+    # moto would deliver what S3 notifies of.
+    monkeypatch.setattr("intake_ledger.audit_delivery.DeliveryCheck.problems", lambda _: [])
     # Powertools keeps one logger for a name, and with it the stream of the test that came first.
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"p-{number}")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
@@ -99,6 +101,7 @@ def test_a_run_finds_resubmits_and_tells(deployed: Deployed, capsys: pytest.Capt
     assert metrics(capsys.readouterr().out) == {
         "AuditRuns": 1,
         "AuditIncomplete": 0,
+        "AuditDeliveryProblems": 0,
         "AuditedKeys": 2,
         "AuditFindings": 2,
         "AuditResubmitted": 2,
@@ -117,6 +120,17 @@ def test_a_dry_run_leaves_no_trace(deployed: Deployed, capsys: pytest.CaptureFix
     assert boto3.client("dynamodb").scan(TableName=deployed.table)["Items"] == []
 
 
+def test_f46_broken_delivery_is_told_in_every_run(
+    deployed: Deployed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F46: in the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
+    monkeypatch.setattr("intake_ledger.audit_delivery.DeliveryCheck.problems", lambda _: ["the key is Disabled"])
+    report = deployed.audit()
+    assert report["summary"] == "0 objects agree with the ledger; the key is Disabled"
+    assert report["delivery"] == ["the key is Disabled"]
+    assert metrics(capsys.readouterr().out)["AuditDeliveryProblems"] == 1
+
+
 def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
     """The first tick at once, the next ones when the interval has passed."""
     deployed.upload("in/a")
@@ -132,7 +146,7 @@ def test_f42_out_of_time_the_next_tick_goes_on(deployed: Deployed, capsys: pytes
     deployed.upload("in/a")
     report = deployed.audit(remaining=10_000, everySeconds=86_400)
     assert (report["complete"], report["stopped"]) == (False, "out of time, to be continued")
-    assert metrics(capsys.readouterr().out) == {"AuditIncomplete": 1}
+    assert metrics(capsys.readouterr().out) == {"AuditIncomplete": 1, "AuditDeliveryProblems": 0}
     again = deployed.audit(everySeconds=86_400)
     assert (again["complete"], again["runId"]) == (True, report["runId"])
     assert deployed.receive() == ["in/a"]

@@ -1,0 +1,160 @@
+"""Whether S3 would tell the queue of a change: what the stack set up is still there.
+
+Somebody edits a queue policy, another stack replaces a bucket's notifications, a key is disabled: then the queue is
+empty and everything is green.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_plus
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from intake_ledger.settings import AuditSettings, Delivery, KeyFilter
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+
+_EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*")
+_DETAIL_TYPES = ("Object Created", "Object Deleted")
+_AGAIN = "deploy the stack again, or put it back by hand"
+
+
+class DeliveryCheck:
+    """Looks at bucket, queue, key, rule and table. `make_client` gives a boto3 client by the service's name."""
+
+    def __init__(
+        self,
+        settings: AuditSettings,
+        *,
+        s3: "S3Client",
+        sqs: "SQSClient",
+        dynamodb: "DynamoDBClient",
+        make_client: Callable[[str], Any],
+    ) -> None:
+        self._settings = settings
+        self._s3 = s3
+        self._sqs = sqs
+        self._dynamodb = dynamodb
+        self._make_client = make_client
+        self._bucket: Any = {"Bucket": settings.bucket}
+        if settings.bucket_owner:
+            self._bucket["ExpectedBucketOwner"] = settings.bucket_owner
+
+    def problems(self) -> list[str]:
+        """Everything that is wrong, each with the fix in words; what cannot be looked at is a problem too."""
+        found: list[str] = []
+        names: Any = ["QueueArn", "Policy", "KmsMasterKeyId"]
+        queue: Any = self._sqs.get_queue_attributes(QueueUrl=self._settings.queue_url, AttributeNames=names)
+        queue = queue.get("Attributes", {})
+        by_rule = self._settings.delivery is Delivery.EVENTBRIDGE
+        checks: dict[str, Callable[[], Iterator[str]]] = {
+            "the queue's policy": lambda: _policy(queue, "events.amazonaws.com" if by_rule else "s3.amazonaws.com"),
+            "the queue's key": lambda: self._key(queue),
+            "the EventBridge rule": lambda: self._rule(queue["QueueArn"]),
+            "the bucket's notifications": lambda: self._notifications(queue["QueueArn"]),
+            "the bucket's versioning": self._versioning,
+            "the table's time to live": self._time_to_live,
+        }
+        del checks["the bucket's notifications" if by_rule else "the EventBridge rule"]
+        for what, check in checks.items():
+            try:
+                found += check()
+            except (BotoCoreError, ClientError) as error:
+                found.append(f"{what} could not be checked: {error}")
+        return found
+
+    def _notifications(self, queue_arn: str) -> Iterator[str]:
+        there = {
+            (event, *_ends(entry))
+            for entry in self._s3.get_bucket_notification_configuration(**self._bucket).get("QueueConfigurations", ())
+            if entry["QueueArn"] == queue_arn
+            for event in entry["Events"]
+        }
+        for one in self._settings.filters or (KeyFilter(),):
+            lacking = [event for event in _EVENTS if (event, one.prefix, one.suffix) not in there]
+            if lacking:
+                yield f"S3 does not notify the queue of {', '.join(lacking)} for {_named(one)}: {_AGAIN}"
+
+    def _rule(self, queue_arn: str) -> Iterator[str]:
+        configuration = self._s3.get_bucket_notification_configuration(**self._bucket)
+        if "EventBridgeConfiguration" not in configuration:
+            yield f"the bucket does not tell EventBridge of its changes: {_AGAIN}"
+        events = self._make_client("events")
+        names = events.list_rule_names_by_target(TargetArn=queue_arn)["RuleNames"]
+        rules = [events.describe_rule(Name=name) for name in names]
+        enabled = [rule["EventPattern"] for rule in rules if rule["State"] == "ENABLED" and rule.get("EventPattern")]
+        if rules and not enabled:
+            yield f"the EventBridge rule {', '.join(names)} is disabled: enable it"
+            return
+        for one in self._settings.filters or (KeyFilter(),):
+            for kind in _DETAIL_TYPES:
+                event = json.dumps(self._event(kind, f"{one.prefix}x{one.suffix}"))
+                if not any(events.test_event_pattern(EventPattern=p, Event=event)["Result"] for p in enabled):
+                    yield f"no EventBridge rule sends {kind!r} for {_named(one)} to the queue: {_AGAIN}"
+
+    def _event(self, kind: str, key: str) -> dict[str, Any]:
+        return {
+            "id": "1",
+            "account": "111122223333",
+            "time": "2026-01-01T00:00:00Z",
+            "region": "eu-central-1",
+            "resources": [f"arn:aws:s3:::{self._settings.bucket}"],
+            "source": "aws.s3",
+            "detail-type": kind,
+            "detail": {"bucket": {"name": self._settings.bucket}, "object": {"key": key}},
+        }
+
+    def _key(self, queue: dict[str, str]) -> Iterator[str]:
+        key = queue.get("KmsMasterKeyId", "")
+        # AWS's own keys cannot be disabled.
+        if key and not key.startswith("alias/aws/"):
+            state = self._make_client("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyState"]
+            if state != "Enabled":
+                yield f"the queue's key {key} is {state}: nothing can be sent until it is enabled again"
+
+    def _versioning(self) -> Iterator[str]:
+        # A bucket that never had versions has no status; that was the team's choice.
+        if self._s3.get_bucket_versioning(**self._bucket).get("Status") == "Suspended":
+            yield "the bucket's versioning is suspended, so that overwritten objects are lost: enable it again"
+
+    def _time_to_live(self) -> Iterator[str]:
+        table = self._settings.table
+        found = self._dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+        on = found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+        if not on or found.get("AttributeName", "expires_at") != "expires_at":
+            yield f"rows of {table} do not expire: switch time to live on for the attribute expires_at"
+
+
+def _policy(queue: dict[str, str], service: str) -> Iterator[str]:
+    statements = json.loads(queue.get("Policy") or "{}").get("Statement", [])
+    for one in statements if isinstance(statements, list) else [statements]:
+        principal = one.get("Principal", {})
+        services = ["*"] if principal == "*" else _listed(principal.get("Service")) + _listed(principal.get("AWS"))
+        actions = {action.lower() for action in _listed(one.get("Action"))}
+        if (
+            one.get("Effect") == "Allow"
+            and {service, "*"} & {*services}
+            and actions & {"sqs:sendmessage", "sqs:*", "*"}
+        ):
+            return
+    yield f"the queue's policy does not let {service} send: {_AGAIN}"
+
+
+def _ends(entry: Any) -> tuple[str, str]:
+    """Prefix and suffix of a notification, as they are in the key: S3 keeps them encoded."""
+    rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
+    ends = {rule["Name"].lower(): unquote_plus(rule["Value"]) for rule in rules}
+    return ends.get("prefix", ""), ends.get("suffix", "")
+
+
+def _named(one: KeyFilter) -> str:
+    ends = [f"{name} {value!r}" for name, value in (("prefix", one.prefix), ("suffix", one.suffix)) if value]
+    return " and ".join(ends) or "every key"
+
+
+def _listed(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value] if value else []
