@@ -144,6 +144,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             *filter_problems(keys),
             *(bucket_problems(bucket, self, keys) if bucket else ()),
             *(queue.problems(plan.max_attempts) if queue else ()),
+            *(ledger.problems() if ledger else ()),
         ]
         if found:
             raise IntakeConfigurationError(self.node.path, found)

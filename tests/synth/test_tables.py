@@ -1,0 +1,92 @@
+"""A table of the team's own as the ledger."""
+
+from typing import Any
+
+import pytest
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+
+from cdk_intake_ledger import IntakeConfigurationError, IntakeLedger, IntakePipeline
+from tests.synth.build import new_stack, processor, resources, statements, template_of, warnings
+
+TEXT, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
+
+
+def own_table(stack: Any, *, pk: str = "pk", index: str | None = "attention", **options: Any) -> dynamodb.Table:
+    """One that fits, unless it is asked not to."""
+    fitting: dict[str, Any] = {
+        "partition_key": dynamodb.Attribute(name=pk, type=TEXT),
+        "sort_key": dynamodb.Attribute(name="sk", type=TEXT),
+        "time_to_live_attribute": "expires_at",
+    }
+    table = dynamodb.Table(stack, "Own", **(fitting | options))
+    if index:
+        table.add_global_secondary_index(
+            index_name=index,
+            partition_key=dynamodb.Attribute(name="attention", type=TEXT),
+            sort_key=dynamodb.Attribute(name="updated_at", type=NUMBER),
+        )
+    return table
+
+
+def test_an_own_table_is_the_ledger() -> None:
+    """No table of ours; both functions and readers get what they need on the team's, its key included."""
+    stack = new_stack()
+    table = own_table(
+        stack,
+        encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+        encryption_key=kms.Key(stack, "Key"),
+    )
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), ledger=IntakeLedger(stack, "Ledger", table=table))
+    pipeline.grant_read_ledger(iam.Role(stack, "Reader", assumed_by=iam.AccountRootPrincipal()))
+    template = template_of(stack)
+    assert pipeline.table is table
+    (name,) = resources(template, "AWS::DynamoDB::Table")
+    for path in ("OrdersConsumer", "OrdersAuditRole", "Reader"):
+        found = list(statements(template, path))
+        assert {"Fn::GetAtt": [name, "Arn"]} in [one for s in found for one in _listed(s["Resource"])]
+        assert "kms:Decrypt" in str(found)
+    assert not warnings(stack)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"pk": "id"}, "has other keys than pk and sk"),
+        ({"sort_key": None}, "has other keys than pk and sk"),
+        ({"sort_key": dynamodb.Attribute(name="sk", type=NUMBER)}, "has other keys than pk and sk"),
+        ({"time_to_live_attribute": None}, "has no time to live by expires_at"),
+        ({"time_to_live_attribute": "ttl"}, "has no time to live by expires_at"),
+        ({"index": None}, "has no index attention"),
+        ({"index": "other"}, "has no index attention"),
+    ],
+)
+def test_f09_a_table_that_is_no_ledger_is_refused(options: dict[str, Any], problem: str) -> None:
+    """F09: with another time to live it would expire never, or always; and rows would not be found."""
+    stack = new_stack()
+    ledger = IntakeLedger(stack, "Ledger", table=own_table(stack, **options))
+    with pytest.raises(IntakeConfigurationError, match=problem):
+        IntakePipeline(stack, "Orders", processor=processor(), ledger=ledger)
+
+
+def test_what_an_imported_table_must_be_is_said() -> None:
+    """It cannot be seen."""
+    stack = new_stack()
+    table = dynamodb.Table.from_table_name(stack, "Theirs", "ledger")
+    IntakePipeline(stack, "Orders", processor=processor(), ledger=IntakeLedger(stack, "Ledger", table=table))
+    template = template_of(stack)
+    assert not resources(template, "AWS::DynamoDB::Table")
+    assert any("time to live by expires_at" in text for text in warnings(stack))
+
+
+def test_the_key_of_a_table_that_is_there_belongs_to_it() -> None:
+    """Nothing that was asked for is dropped in silence."""
+    stack = new_stack()
+    ledger = IntakeLedger(stack, "Ledger", table=own_table(stack), encryption_key=kms.Key(stack, "Key"))
+    with pytest.raises(IntakeConfigurationError, match="encryption_key belongs to the table"):
+        IntakePipeline(stack, "Orders", processor=processor(), ledger=ledger)
