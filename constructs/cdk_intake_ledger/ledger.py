@@ -39,7 +39,7 @@ class IntakeLedger(Construct):
         Args:
             scope: where it belongs.
             id: its name there.
-            table: one of the team's, which holds nothing else; its keys are texts called `pk` and `sk`, its time to live
+            table: one of the team's, which holds nothing else; its keys are texts, `pk` and `sk`, its time to live
                 is `expires_at`, and its index `attention` has all attributes and the keys `attention` (a text) and
                 `updated_at` (a number). When omitted, one is made.
             retention: for how long a settled row is remembered; 35 days when omitted. Failed and rejected rows stay
