@@ -1,6 +1,7 @@
 """The same random requests against two DynamoDBs: whatever one answers, the other must answer too."""
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
@@ -51,6 +52,7 @@ class Step:
     now: int
 
 
+_TOKENS = count()
 KINDS = ("insert", "swap", "end", "delete", "mark new", "mark", "get", "get many", "scan")
 
 
@@ -100,6 +102,10 @@ def _answer(table: LedgerTable, step: Step) -> object:
             table.update(step.key, step.row, step.after, still_seen(step.row, step.now))
         case "end" if step.row != step.after:
             table.update(step.key, step.row, step.after, still_held(step.row))
+        case "end with" if step.row != step.after:
+            other: Any = {"Put": {"TableName": "other", "Item": {"pk": {"S": "a"}, "sk": {"S": "b"}}}}
+            token = f"token-{next(_TOKENS)}"
+            table.update_with(step.key, step.row, step.after, still_held(step.row), [other], token=token)
         case "delete":
             table.delete(step.key, still_held(step.row))
         case "mark new":

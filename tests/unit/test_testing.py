@@ -393,3 +393,18 @@ def test_the_bucket_in_memory_answers_as_s3() -> None:
     with pytest.raises(ObjectGone):
         bucket.open("k", state)
     assert older.etag == "f97c5d29941bfb1b2fdab0874906ab82"
+
+
+def test_what_is_committed_in_a_transaction_is_written_once() -> None:
+    """Whatever happens to the worker: the processor's writes are seen when, and only when, its claim is committed."""
+
+    def process(change: ObjectChange) -> Commit:
+        return Commit(transact=[{"Put": {"TableName": "orders", "Item": {"id": {"S": change.key}}}}])
+
+    pipeline = LocalPipeline(process)
+    for number in range(20):
+        pipeline.put(f"{number}", "1")
+    pipeline.next(*Fault)
+    pipeline.run(seed=1)
+    assert sorted(int(one["Put"]["Item"]["id"]["S"]) for one in pipeline.transacted) == list(range(20))
+    assert len(pipeline.calls) > 20

@@ -18,7 +18,7 @@ waits take no time.
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, cast, override
@@ -111,7 +111,8 @@ class LocalPipeline:
         self._visibility_seconds = 6 * self._function_seconds + _CLOCK_SKEW_SECONDS
         self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
         self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
-        self._table = LedgerTable(cast("Any", MemoryDynamoDB()), TABLE)
+        self._dynamodb = MemoryDynamoDB()
+        self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
         self._faults: list[Fault] = []
         self._random: random.Random | None = None
         self._events = self._owners = self._requests = 0
@@ -219,6 +220,13 @@ class LocalPipeline:
     def dead_letters(self) -> Sequence[DeadLetter]:
         """The dead-letter queue."""
         return self._sqs.dead_letters
+
+    @property
+    def transacted(self) -> Sequence[Mapping[str, Any]]:
+        """What `Commit(transact=...)` has written, in order: each element once. There are no tables behind it, and its
+        own conditions are not evaluated.
+        """
+        return self._dynamodb.transacted
 
     @property
     def waiting(self) -> int:

@@ -25,6 +25,8 @@ class MemoryDynamoDB:
     def __init__(self, items: Mapping[Key, Item] | None = None) -> None:
         self.items: dict[Key, Item] = dict(items or {})
         self.requests: list[str] = []
+        self.transacted: list[Mapping[str, Any]] = []
+        """What was written to other tables together with a row of this one; conditions of theirs are not evaluated."""
 
     def put_item(self, **request: Any) -> dict[str, Any]:
         item = request["Item"]
@@ -42,6 +44,22 @@ class MemoryDynamoDB:
         for name in remove:
             new.pop(names[name], None)
         self.items[_key(request["Key"])] = new
+        return {}
+
+    def transact_write_items(self, **request: Any) -> dict[str, Any]:
+        """An update of this table with whatever goes along with it: the only transaction that the ledger sends."""
+        own, *others = request["TransactItems"]
+        self.requests.append("TransactWriteItems")
+        try:
+            self.update_item(**own["Update"])
+        except ClientError as refused:
+            answer: Any = refused.response
+            item = {"Item": answer["Item"]} if "Item" in answer else {}
+            error = _error("TransactionCanceledException", "Transaction cancelled")
+            reasons: Any = [{"Code": "ConditionalCheckFailed"} | item, *({"Code": "None"} for _ in others)]
+            error.response["CancellationReasons"] = reasons
+            raise error from None
+        self.transacted.extend(others)
         return {}
 
     def delete_item(self, **request: Any) -> dict[str, Any]:
