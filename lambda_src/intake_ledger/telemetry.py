@@ -8,6 +8,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from intake_ledger.changes import Change
 from intake_ledger.ledger import Answer, Claim
 from intake_ledger.rows import Row
+from intake_ledger.verdicts import Verdict
 
 
 class Outcome(StrEnum):
@@ -30,7 +31,8 @@ class Telemetry:
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         """The ledger has answered a change."""
         row = answer.claim.row if answer.claim else answer.row
-        self._count(answer.verdict.title())
+        # `Rejected` is an outcome: a duplicate of what was rejected long ago must not wake anybody.
+        self._count("AlreadyRejected" if answer.verdict is Verdict.REJECTED else answer.verdict.title())
         lag_ms = None if change.event_time is None else now - change.event_time
         said = {"verdict": answer.verdict, "why": answer.why, "lag_ms": lag_ms}
         self._logger.info("verdict", extra=_names(change) | said | _standing(row))
