@@ -11,7 +11,9 @@ from intake_ledger.table import plain
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_NEEDED = ("pk", "sk", "status", "kind", "version_id", "etag", "size", "committed_version")
+# Each attribute costs the client about as much time as a whole key of S3's listing.
+_OF_SETTLED = ("pk", "sk", "status", "committed_version")
+_OF_UNSETTLED = ("pk", "sk", "status", "kind", "version_id", "etag", "size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +33,22 @@ class AuditTable:
 
     def rows(self, sort_key: str, start: RowKey | None = None) -> Iterator[RowPage]:
         """All rows with this sort key, from `start` on, not read consistently: what follows from them is read again."""
-        yield from self._scan("#sk = :sk", {":sk": sort_key}, start)
+        yield from self._scan("#sk = :sk", {":sk": sort_key}, _OF_SETTLED, start)
 
     def unsettled(self, pipeline: str, start: RowKey | None = None) -> Iterator[RowPage]:
         """All rows of the pipeline, whatever their sort key, that an attempt may have left half done."""
         values = {":least": f"{pipeline}@", ":most": f"{pipeline}A", ":processing": Status.PROCESSING}
         filter_ = "#sk >= :least AND #sk < :most AND (#status = :processing OR #status = :failed)"
-        yield from self._scan(filter_, {**values, ":failed": Status.FAILED}, start)
+        yield from self._scan(filter_, {**values, ":failed": Status.FAILED}, _OF_UNSETTLED, start)
 
-    def _scan(self, filter_: str, values: dict[str, str], start: RowKey | None) -> Iterator[RowPage]:
+    def _scan(
+        self, filter_: str, values: dict[str, str], needed: tuple[str, ...], start: RowKey | None
+    ) -> Iterator[RowPage]:
         request: dict[str, Any] = {
             "TableName": self._name,
             "FilterExpression": filter_,
-            "ProjectionExpression": ", ".join(f"#{name}" for name in _NEEDED),
-            "ExpressionAttributeNames": {f"#{name}": name for name in _NEEDED},
+            "ProjectionExpression": ", ".join(f"#{name}" for name in needed),
+            "ExpressionAttributeNames": {f"#{name}": name for name in needed},
             "ExpressionAttributeValues": {name: {"S": value} for name, value in values.items()},
         }
         if start is not None:

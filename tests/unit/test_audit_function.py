@@ -11,6 +11,7 @@ import pytest
 from moto.core.utils import utcnow
 
 from intake_ledger import audit
+from intake_ledger.audit_backlog import Backlog
 from tests.unit.support import create_table
 
 if TYPE_CHECKING:
@@ -172,6 +173,18 @@ def test_f31_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Dep
     assert "the queue is 0.2 hours behind" in report["summary"]
     assert deployed.receive() == ["other"]
     assert deployed.audit(everySeconds=86_400)["resubmitted"] == 1
+
+
+def test_f31_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F31: its messages may be of any age; found and told all the same."""
+    deployed.upload("in/a")
+    backlog = Backlog(1, None)
+    monkeypatch.setattr("intake_ledger.audit_backlog.look", lambda *_, **__: backlog)
+    report = deployed.audit(everySeconds=86_400)
+    assert (report["counts"]["missing"], report["resubmitted"]) == (1, 0)
+    assert deployed.receive() == []
 
 
 def test_after_an_error_the_next_tick_goes_on(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from intake_ledger.audit_diff import Finding
 from intake_ledger.audit_listing import Place
 from intake_ledger.audit_report import Report
 from intake_ledger.audit_runs import CHECKPOINT_MS, AuditRuns, Held, LostRun, NotNow
 from intake_ledger.audit_table import AuditTable
 from intake_ledger.rows import Row, RowKey, Status
-from intake_ledger.states import StateKind
+from intake_ledger.states import ABSENT, StateKind
 from intake_ledger.table import LedgerTable
 from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, PIPELINE, START, Clock, create_table
 
@@ -164,6 +165,32 @@ class TestContinuing:
         again = take(make("c")).progress
         assert (again.listing, again.listed, again.scanned, again.report.listed) == (None, False, None, 0)
         assert RowKey("in/a", "p@latest") not in again.shown, "another salt's parts are not taken over"
+
+    def test_what_an_earlier_run_was_shown_is_not_taken_over(self, make: Make) -> None:
+        """Its parts still lie there; a key that was removed since then would count as shown."""
+        first = make("a")
+        held = take(first)
+        advance(first, held, place="in/a")
+        first.stop(held.progress, due_at=0, anew=False)
+        second = make("b")
+        take(second)
+        second.finish(due_at=0)
+        third = make("c")
+        third.stop(take(third).progress, due_at=0, anew=False)
+        old = held.progress.shown
+        again = take(make("d")).progress.shown
+        again.salt = old.salt
+        assert RowKey("in/a", "p@latest") in old
+        assert RowKey("in/a", "p@latest") not in again
+
+    def test_findings_of_a_page_that_was_not_finished_are_found_again(self, make: Make) -> None:
+        """A checkpoint says what was done by then, not what the report went on to say."""
+        first = make("a")
+        held = take(first)
+        advance(first, held, place="in/a")
+        held.progress.report.found("in/b", Finding.MISSING, ABSENT)
+        first.stop(held.progress, due_at=0, anew=False)
+        assert take(make("b")).progress.report.findings == []
 
     def test_the_rest_of_a_budget_is_a_run_of_its_own(self, make: Make, clock: Clock) -> None:
         """With counts and a budget of its own, from where the last one stopped."""
