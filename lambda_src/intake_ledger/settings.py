@@ -155,11 +155,17 @@ class _Reader:
     def filters(self, name: str) -> tuple[KeyFilter, ...]:
         value = self.text(name, "[]")
         try:
-            return tuple(_key_filter(one) for one in json.loads(value))
+            return tuple(_key_filter(one) for one in _list(json.loads(value)))
         except (AttributeError, TypeError, ValueError) as problem:
             raise SettingsError(
                 f"{name} is {value!r}, expected a JSON list of prefixes and suffixes: {problem}"
             ) from None
+
+
+def _list(content: object) -> list[dict[str, object]]:
+    if not isinstance(content, list):
+        raise TypeError(f"{content!r} is no list")
+    return content
 
 
 def _key_filter(content: dict[str, object]) -> KeyFilter:
