@@ -99,6 +99,8 @@ class World(NamedTuple):
     asked: int = 0
     asks: tuple[int, ...] = ()
     reruns: int = 0
+    served: bool = False
+    """Something was committed after a reprocess was asked for."""
     crashes: int = 0
     losses: int = 0
     answers: int = 0
@@ -384,7 +386,7 @@ class Explorer:
     def _given(self, w: World, slot: int, k: Worker, identity: str, request: Request) -> World:
         """The world after a processor was given a state; `bad` where a guarantee forbids it."""
         fence = int(request.arguments["fence"])
-        overtaken = k.zombie and not self._owns(w, slot, fence)
+        overtaken = k.zombie and not self._owns(w, slot, fence, identity)
         if overtaken:
             return w  # only the fence, downstream, can stop its effect: that is documented
         bad = ""
@@ -422,9 +424,15 @@ class Explorer:
         """The world after a write of the ledger: claims end here, and commits are judged."""
         if request.operation not in WRITES or answer.kind != "ok" or items == w.items:
             return w
+        if _claims(request) and w.tries:
+            # Another state than the last one begins an allowance of its own.
+            claimed = _row_identity(_row_of(items, request))
+            before = [_row_identity({name: value for name, _, value in item}) for _, item in w.items]
+            if claimed not in before:
+                w = w._replace(tries=tuple(one for one in w.tries if one[0] != claimed))
         values = _values(request)
         status = (values.get(":status") or values.get("status") or {}).get("S")
-        if not k.working and self._is_owner(w, slot):
+        if not k.working and ":own_owner" in _values(request):
             return w  # a claim under which nothing was begun is given back
         if k.working:
             w = _put(w, slot, k._replace(working=False))
@@ -448,7 +456,8 @@ class Explorer:
         # What is done is done: a reprocess has the whole allowance.
         tries = tuple(one for one in w.tries if one[0] != identity)
         committed = max(w.committed, w.started)
-        return w._replace(committed=committed, clean=True, bad=bad, reruns=reruns, tries=tries)
+        served = w.served or w.asked > 0
+        return w._replace(committed=committed, clean=True, bad=bad, reruns=reruns, tries=tries, served=served)
 
     def _check_settled(self, w: World, identity: str) -> World:
         """A removal that the processor does not hear of."""
@@ -495,7 +504,7 @@ class Explorer:
             return "a redrive led to no attempt"
         if current.identity in rejected:
             return ""
-        if w.asked and not w.reruns and len(w.asks) == 0 and not w.tick:
+        if w.asked and not w.served and len(w.asks) == 0 and not w.tick:
             return "a reprocess request was swallowed"
         untold = not self.config.deletes and current.kind is not StateKind.OBJECT
         if w.downstream != current.identity and not untold and not (self.scenario.forgetful and w.clean):
@@ -512,16 +521,13 @@ class Explorer:
         now = self.script.epoch[done]
         return [one for one in range(max(first, 0), now + 1) if self.script.states[one].identity == identity]
 
-    def _is_owner(self, w: World, slot: int) -> bool:
-        """Whether a row shows this worker's claim, its lease running or not."""
-        rows = ({name: value for name, _, value in item} for _, item in w.items)
-        return any(row.get("owner", "").startswith(f"w{slot}.") and row.get("status") == "PROCESSING" for row in rows)
-
-    def _owns(self, w: World, slot: int, fence: int) -> bool:
+    def _owns(self, w: World, slot: int, fence: int, identity: str) -> bool:
+        """Whether the row shows this worker's claim on this state, its lease running or not."""
         for _, item in w.items:
             row = {name: value for name, _, value in item}
-            if row.get("owner", "").startswith(f"w{slot}.") and row.get("fence") == str(fence):
-                return row.get("status") == "PROCESSING"
+            mine = row.get("owner", "").startswith(f"w{slot}.") and row.get("fence") == str(fence)
+            if mine and row.get("status") == "PROCESSING" and _row_identity(row) == identity:
+                return True
         return False
 
     # The audit
