@@ -57,7 +57,6 @@ class IntakeConsumer(Construct):
         )
         wiring.allow(
             self.role,
-            # Without it S3 answers 403 for an object that is not there, and absence could not be told from a mistake.
             # Without them S3 answers 403 for what is missing, and a vanished version could not be told from a refusal.
             bucket=["s3:ListBucket", "s3:ListBucketVersions"],
             table=[

@@ -269,19 +269,19 @@ class Consumer:
 
     def _reject(self, claim: Claim, reason: str) -> "_Ending":
         # The copy first: a death in between leaves two copies, never none.
-        self._dead_letter(claim.change, claim.row, reason, claim.row.fence)
+        self._dead_letter(claim.change, claim.row, reason)
         self._ledger.reject(claim, reason)
         return _Ending(Outcome.REJECTED, reason)
 
     def _exhaust(self, change: Change, answer: Answer, seen: Row) -> _Later | None:
         after = self._ledger.exhausted_row(seen)
-        self._dead_letter(change, after, after.reason or "", after.fence)
+        self._dead_letter(change, after, after.reason or "")
         if not self._ledger.exhaust(answer.key, seen, after):
             return _Later(0)
         self._telemetry.exhausted(change, after)
         return None
 
-    def _dead_letter(self, change: Change, row: Row, reason: str, rejected_fence: int) -> None:
+    def _dead_letter(self, change: Change, row: Row, reason: str) -> None:
         self._queues.dead_letter(
             change.body,
             {
@@ -292,7 +292,7 @@ class Consumer:
                 "version_id": row.version_id,
                 "attempts": row.attempts,
                 "first_seen_at": row.first_seen_at,
-                "rejected_fence": rejected_fence,
+                "rejected_fence": row.fence,
             },
         )
 

@@ -79,8 +79,7 @@ class LedgerTable:
             Refused: There is one.
 
         """
-        item = {**_key(key), **{n: _typed(v) for n, v in rows.attributes(row).items()}}
-        _conditionally(self._client.put_item, self._arguments(NO_ROW, {}, Item=item))
+        _conditionally(self._client.put_item, self._arguments(NO_ROW, {}, Item=_item(key, row)))
 
     def insert_many(self, rows_by_key: Mapping[RowKey, Row]) -> set[RowKey]:
         """Write at most 25 rows where there is nothing, in one request; the keys that were written come back.
@@ -90,7 +89,7 @@ class LedgerTable:
         keys = list(rows_by_key)
         statements: Any = []
         for key, row in rows_by_key.items():
-            item = {**_key(key), **{name: _typed(value) for name, value in rows.attributes(row).items()}}
+            item = _item(key, row)
             names = ", ".join(f"'{name}': ?" for name in item)
             statements.append(
                 {"Statement": f'INSERT INTO "{self._name}" VALUE {{{names}}}', "Parameters": list(item.values())}
@@ -138,7 +137,7 @@ class LedgerTable:
         gone = [name for name in old if name not in new]
         clauses = []
         if changed:
-            clauses.append("SET " + ", ".join(f"#{name} = :{name}" for name in changed))
+            clauses.append(_set(changed))
         if gone:
             clauses.append("REMOVE " + ", ".join(f"#{name}" for name in gone))
         return self._arguments(
@@ -182,13 +181,12 @@ class LedgerTable:
             Refused: The condition does not hold.
 
         """
-        expression = "SET " + ", ".join(f"#{name} = :{name}" for name in marks)
         arguments = self._arguments(
             condition,
             {f":{name}": value for name, value in marks.items()},
             tuple(marks),
             Key=_key(key),
-            UpdateExpression=expression,
+            UpdateExpression=_set(marks),
         )
         _conditionally(self._client.update_item, arguments)
 
@@ -251,6 +249,16 @@ def _found(answer: Mapping[str, Any]) -> Row | None:
 
 def _key(key: RowKey) -> dict[str, Any]:
     return {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
+
+
+def _item(key: RowKey, row: Row) -> dict[str, Any]:
+    """The row as DynamoDB types it."""
+    return {**_key(key), **{name: _typed(value) for name, value in rows.attributes(row).items()}}
+
+
+def _set(names: Iterable[str]) -> str:
+    """An update's clause that sets these attributes, each to the value of its own name."""
+    return "SET " + ", ".join(f"#{name} = :{name}" for name in names)
 
 
 def _typed(value: Any) -> Any:

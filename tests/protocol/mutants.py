@@ -117,14 +117,14 @@ MUTANTS = (
     Mutant(
         "REJECTED before its copy",
         "consumer.py",
-        "        self._dead_letter(claim.change, claim.row, reason, claim.row.fence)\n        self._ledger.reject(claim, reason)",
-        "        self._ledger.reject(claim, reason)\n        self._dead_letter(claim.change, claim.row, reason, claim.row.fence)",
+        "        self._dead_letter(claim.change, claim.row, reason)\n        self._ledger.reject(claim, reason)",
+        "        self._ledger.reject(claim, reason)\n        self._dead_letter(claim.change, claim.row, reason)",
         "rejection, crash",
     ),
     Mutant(
         "no copy of what is exhausted",
         "consumer.py",
-        '        self._dead_letter(change, after, after.reason or "", after.fence)\n',
+        '        self._dead_letter(change, after, after.reason or "")\n',
         "",
         "budget",
     ),
