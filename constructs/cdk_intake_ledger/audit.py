@@ -19,7 +19,7 @@ TICK_MINUTES = 15
 the next tick. A tick with nothing to do costs one refused write."""
 
 # All of it is in the layer; Lambda wants some code beside it.
-CODE = "from intake_ledger.audit import handler\n"
+CODE = "from intake_ledger.audit.function import handler\n"
 
 
 class IntakeAudit(Construct):

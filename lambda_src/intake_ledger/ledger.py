@@ -161,24 +161,6 @@ class Ledger:
         key = rows.row_key(options.pipeline, options.ordering, change.bucket, change.key, change.identity or "absent")
         return _Attempt(change, key, self._new_owner(), lease_ms, self._is_new(change))
 
-    def _claim_together(self, few: Sequence["_Attempt"]) -> "dict[_Attempt, Answer]":
-        """Insert what is new in one request, read what is not in another, and judge that as always."""
-        wanted = {one.key: self._wanted(one, cast("State", one.change.state), None) for one in few}
-        written = self._table.insert_many({key: row for key, (row, _) in wanted.items()})
-        taken = [one.key for one in few if one.key not in written]
-        found = self._table.get_items(taken) if taken else {}
-        answers = {}
-        for one in few:
-            row, settle = wanted[one.key]
-            if one.key in written:
-                answers[one] = self._answer(one, cast("State", one.change.state), row, None, "a new key", settle=settle)
-            elif (seen := rows.from_attributes(found.get(one.key, {}))) is not None:
-                answers[one] = self._judge(one, seen)
-            else:
-                # An audit's mark, or a row that has gone meanwhile: the single insert takes it.
-                answers[one] = self._claim(one)
-        return answers
-
     def _claim(self, attempt: "_Attempt") -> Answer:
         change = attempt.change
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:

@@ -180,14 +180,14 @@ MUTANTS = (
     ),
     Mutant(
         "the audit looks for missing, failed and stuck rows only",
-        "audit_diff.py",
+        "audit/diff.py",
         "if row.is_live(now) or row.has_committed(state.identity):",
         "if row.is_live(now) or row.settled:",
         "losses",
     ),
     Mutant(
         "the audit believes a committed row that is not settled",
-        "audit_diff.py",
+        "audit/diff.py",
         "row.has_committed(state.identity)",
         "row.committed_version == state.identity",
         "tests/unit/test_audit_diff.py",

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger import ledger
-from intake_ledger.audit_compare import Audit
-from intake_ledger.audit_diff import Window
-from intake_ledger.audit_listing import Listing
-from intake_ledger.audit_progress import Progress
-from intake_ledger.audit_report import Report
-from intake_ledger.audit_shown import Shown
-from intake_ledger.audit_table import AuditTable
+from intake_ledger.audit.compare import Audit
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.progress import Progress
+from intake_ledger.audit.report import Report
+from intake_ledger.audit.shown import Shown
+from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.consumer import Consumer

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from intake_ledger.audit_progress import Progress, progress_of
-from intake_ledger.audit_report import Report, Stopped, report_of
+from intake_ledger.audit.progress import Progress, progress_of
+from intake_ledger.audit.report import Report, Stopped, report_of
 from intake_ledger.rows import Ordering, Status
 from intake_ledger.settings import KeyFilter
 from intake_ledger.states import State, StateKind

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit_delivery import DeliveryCheck
+from intake_ledger.audit.delivery import DeliveryCheck
 from intake_ledger.settings import Delivery, KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET

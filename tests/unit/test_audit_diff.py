@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.audit_diff import Finding, Mark, Window, find, is_marked
+from intake_ledger.audit.diff import Finding, Mark, Window, find, is_marked
 from intake_ledger.rows import Row, Status
 from intake_ledger.states import ABSENT, State, StateKind, real_version
 from tests.unit.support import DAY, HOUR, SECOND

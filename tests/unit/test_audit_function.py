@@ -10,8 +10,8 @@ import boto3
 import pytest
 from moto.core.utils import utcnow
 
-from intake_ledger import audit
-from intake_ledger.audit_backlog import Backlog
+from intake_ledger.audit import function as audit
+from intake_ledger.audit.backlog import Backlog
 from tests.unit.support import create_table
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
     }.items():
         monkeypatch.setenv(f"INTAKE_{name}", value)
     # moto would deliver what S3 notifies of.
-    monkeypatch.setattr("intake_ledger.audit_delivery.DeliveryCheck.problems", lambda _: [])
+    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.problems", lambda _: [])
     # Powertools keeps one logger for a name, and with it the stream of the test that came first.
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"p-{number}")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
@@ -125,7 +125,7 @@ def test_f46_broken_delivery_is_told_in_every_run(
     deployed: Deployed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F46: in the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
-    monkeypatch.setattr("intake_ledger.audit_delivery.DeliveryCheck.problems", lambda _: ["the key is Disabled"])
+    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.problems", lambda _: ["the key is Disabled"])
     report = deployed.audit()
     assert report["summary"] == "0 objects agree with the ledger; the key is Disabled"
     assert report["delivery"] == ["the key is Disabled"]
@@ -181,7 +181,7 @@ def test_f31_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
     """F31: its messages may be of any age; found and told all the same."""
     deployed.upload("in/a")
     backlog = Backlog(1, None)
-    monkeypatch.setattr("intake_ledger.audit_backlog.look", lambda *_, **__: backlog)
+    monkeypatch.setattr("intake_ledger.audit.backlog.look", lambda *_, **__: backlog)
     report = deployed.audit(everySeconds=86_400)
     assert (report["counts"]["missing"], report["resubmitted"]) == (1, 0)
     assert deployed.receive() == []
@@ -191,7 +191,7 @@ def test_after_an_error_the_next_tick_goes_on(deployed: Deployed, monkeypatch: p
     """It does not wait for the lease of a run that is over."""
     deployed.upload("in/a")
     with monkeypatch.context() as patch:
-        patch.setattr("intake_ledger.audit_compare.Audit.run", _fails)
+        patch.setattr("intake_ledger.audit.compare.Audit.run", _fails)
         with pytest.raises(RuntimeError):
             deployed.audit(everySeconds=86_400)
     assert deployed.audit(everySeconds=86_400)["complete"]

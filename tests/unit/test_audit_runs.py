@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from intake_ledger.audit_diff import Finding
-from intake_ledger.audit_listing import Place
-from intake_ledger.audit_report import Report
-from intake_ledger.audit_runs import CHECKPOINT_MS, AuditRuns, Held, LostRun, NotNow
-from intake_ledger.audit_table import AuditTable
+from intake_ledger.audit.diff import Finding
+from intake_ledger.audit.listing import Place
+from intake_ledger.audit.report import Report
+from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, Held, LostRun, NotNow
+from intake_ledger.audit.table import AuditTable
 from intake_ledger.rows import Row, RowKey, Status
 from intake_ledger.states import ABSENT, StateKind
 from intake_ledger.table import LedgerTable

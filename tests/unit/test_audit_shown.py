@@ -2,7 +2,7 @@
 
 import tracemalloc
 
-from intake_ledger.audit_shown import PARTS, Shown
+from intake_ledger.audit.shown import PARTS, Shown
 from intake_ledger.rows import RowKey
 
 

@@ -9,11 +9,11 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger import rows
-from intake_ledger.audit_diff import Mark, Window, find, is_marked
-from intake_ledger.audit_listing import Listing
-from intake_ledger.audit_progress import Progress
-from intake_ledger.audit_report import Stopped
-from intake_ledger.audit_table import AuditTable
+from intake_ledger.audit.diff import Mark, Window, find, is_marked
+from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.progress import Progress
+from intake_ledger.audit.report import Stopped
+from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.rows import Ordering, Row, RowKey

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from intake_ledger.audit_diff import Finding
+from intake_ledger.audit.diff import Finding
 from intake_ledger.states import State
 
 NAMED_FINDINGS = 100

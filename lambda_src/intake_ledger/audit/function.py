@@ -17,14 +17,14 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from botocore.config import Config
 
-from intake_ledger import audit_backlog
-from intake_ledger.audit_compare import Audit
-from intake_ledger.audit_delivery import DeliveryCheck
-from intake_ledger.audit_listing import Listing
-from intake_ledger.audit_report import Report, Stopped
-from intake_ledger.audit_runs import AuditRuns, Held, NotNow
-from intake_ledger.audit_shown import SALT_BYTES
-from intake_ledger.audit_table import AuditTable
+from intake_ledger.audit import backlog as backlogs
+from intake_ledger.audit.compare import Audit
+from intake_ledger.audit.delivery import DeliveryCheck
+from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.report import Report, Stopped
+from intake_ledger.audit.runs import AuditRuns, Held, NotNow
+from intake_ledger.audit.shown import SALT_BYTES
+from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
@@ -108,10 +108,10 @@ class AuditFunction:
     def _go_on(self, held: Held, context: LambdaContext) -> None:
         settings, now, report = self._settings, _now(), held.progress.report
         report.delivery = self._delivery.problems()
-        backlog = audit_backlog.look(self._sqs, self._cloudwatch, settings.queue_url, now=now)
-        report.held = audit_backlog.reason(backlog, settle_seconds=settings.settle_seconds)
+        backlog = backlogs.look(self._sqs, self._cloudwatch, settings.queue_url, now=now)
+        report.held = backlogs.reason(backlog, settle_seconds=settings.settle_seconds)
         known_since = now - settings.look_back_seconds * 1000
-        window = audit_backlog.window(
+        window = backlogs.window(
             backlog,
             now=now,
             settle_seconds=settings.settle_seconds,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from intake_ledger.audit_diff import Window
+from intake_ledger.audit.diff import Window
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

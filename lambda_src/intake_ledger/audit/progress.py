@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from intake_ledger.audit_listing import Place
-from intake_ledger.audit_report import Report
-from intake_ledger.audit_shown import Shown
+from intake_ledger.audit.listing import Place
+from intake_ledger.audit.report import Report
+from intake_ledger.audit.shown import Shown
 from intake_ledger.rows import RowKey
 
 

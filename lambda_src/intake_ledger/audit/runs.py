@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit_progress import Progress, progress_of
-from intake_ledger.audit_report import Report, report_of
-from intake_ledger.audit_shown import PARTS, Shown
+from intake_ledger.audit.progress import Progress, progress_of
+from intake_ledger.audit.report import Report, report_of
+from intake_ledger.audit.shown import PARTS, Shown
 from intake_ledger.table import plain
 
 if TYPE_CHECKING:
