@@ -37,14 +37,16 @@ class IntakeLedger(Construct):
         """Make the table.
 
         Args:
-            scope: where it belongs.
-            id: its name there.
+            scope: the stack, or a construct in it, that it belongs to.
+            id: its name there; changing it replaces the table by a new and empty one.
             table: one of the team's, which holds nothing else; its keys are texts, `pk` and `sk`, its time to live
                 is `expires_at`, and its index `attention` has all attributes and the keys `attention` (a text) and
                 `updated_at` (a number). When omitted, one is made.
-            retention: for how long a settled row is remembered; 35 days when omitted. Failed and rejected rows stay
-                until they are settled.
-            encryption_key: encrypts the table that is made; DynamoDB's own key when omitted.
+            retention: for how long a settled row is remembered, in whole seconds; 35 days when omitted, which covers a
+                message's longest way through the queue, the dead-letter queue and back. Failed and rejected rows stay
+                until they are settled. A pipeline refuses less than its own queue and audit need.
+            encryption_key: encrypts the table that is made; DynamoDB's own key when omitted. Of a `table` that is
+                brought it is refused, with everything else, by the pipeline.
             removal_policy: of the table that is made; kept when omitted. `DESTROY` also switches the protection from
                 deletion off.
 
@@ -106,7 +108,7 @@ class IntakeLedger(Construct):
         return self._encryption_key
 
     def problems(self) -> Iterator[str]:
-        """What keeps a table of the team's own from being a ledger."""
+        """What keeps a table of the team's own from being a ledger; the pipeline reports it with everything else."""
         if self._key_beside_table:
             yield "encryption_key belongs to the table that was brought: set it there, and leave it out here"
         resource = _resource_of(self._table) if self._brought else None
@@ -129,7 +131,12 @@ class IntakeLedger(Construct):
             )
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let `grantee` look rows up and list those that need attention, in this table and its index."""
+        """Let a principal look rows up and list those that need attention: of all pipelines that share the table.
+
+        Args:
+            grantee: gets reading actions on the table and its index, and the use of the table's key for it.
+
+        """
         grant = iam.Grant.add_to_principal(
             grantee=grantee,
             actions=[

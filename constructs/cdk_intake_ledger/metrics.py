@@ -29,7 +29,13 @@ class IntakeMetrics:
         raise NotImplementedError
 
     def metric(self, metric_name: str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Any of the pipeline's metrics, by its name in CloudWatch."""
+        """Any of the pipeline's metrics. The methods below have names for them, and take the same options.
+
+        Args:
+            metric_name: in CloudWatch, in the namespace `IntakeLedger`.
+            options: those of `cloudwatch.Metric` but for names and dimensions; a sum over five minutes when omitted.
+
+        """
         return cloudwatch.Metric(
             namespace=METRICS_NAMESPACE,
             metric_name=metric_name,

@@ -24,7 +24,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
 
     `DeadLetters`: a message is in the dead-letter queue. `OldestMessage`: one has waited for longer than the audit's
     settle time. `Rejected`: a change was given up. `Fenced`: a worker outlived its lease. `AuditFindings`: S3 and the
-    ledger disagreed. `AuditMissing`: no audit came to its end in two intervals. `docs/monitoring.md` has thresholds,
+    ledger disagreed. `AuditMissing`: no audit came to its end in two intervals. docs/monitoring.md has thresholds,
     reasons, and what to do.
     """
 
@@ -43,12 +43,12 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         """Make the alarms; a pipeline does that for itself.
 
         Args:
-            scope: where they belong.
+            scope: the pipeline.
             id: their name there.
             pipeline_name: the dimension `service` of the metrics.
             queue: the pipeline's.
             dead_letter_queue: the pipeline's.
-            settle_time: the audit's; the oldest message that is still normal.
+            settle_time: the audit's: the greatest age of a message that is still normal.
             audit_interval: the time between two audits, known at synthesis.
             alarm_actions: what happens when an alarm goes off; nothing when omitted.
 
@@ -94,7 +94,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
-        """By the names of the table above."""
+        """By name. `AuditMissing` is not there where the audit runs too rarely for an alarm."""
         return MappingProxyType(self._alarms)
 
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:

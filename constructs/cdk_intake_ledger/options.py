@@ -18,13 +18,16 @@ class RetryOptions:
     """
 
     max_attempts: int = 12
-    """Tries before the message is copied to the dead-letter queue and the row becomes REJECTED; 2 to 50."""
+    """Tries before the message is copied to the dead-letter queue and the row becomes REJECTED, 2 to 50; 12 when
+    omitted."""
 
     min_backoff: Duration = field(default_factory=lambda: Duration.seconds(15))
-    """The wait after the first failure; 15 seconds when omitted."""
+    """The wait after the first failure, 1 second to 12 hours (the longest that SQS can hide a message); 15 seconds when
+    omitted."""
 
     max_backoff: Duration = field(default_factory=lambda: Duration.minutes(30))
-    """The longest wait; 30 minutes when omitted: twelve attempts then outlast an hour of the downstream's absence."""
+    """The longest wait, up to 12 hours; 30 minutes when omitted: twelve attempts then outlast an hour of the
+    downstream's absence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +35,7 @@ class AuditOptions:
     """How the audit looks for objects that S3 never told anyone about."""
 
     interval: Duration = field(default_factory=lambda: Duration.days(1))
-    """The time between two runs, in whole minutes; one day when omitted."""
+    """The time between two runs, in whole minutes, up to 365 days; one day when omitted."""
 
     settle_time: Duration = field(default_factory=lambda: Duration.hours(1))
     """How long a fresh object is left alone, since its event may still be on its way; one hour when omitted. It should

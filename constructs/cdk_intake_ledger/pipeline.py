@@ -73,42 +73,47 @@ class IntakePipeline(Construct, IntakeMetrics):
         """Make a pipeline.
 
         Args:
-            scope: where it belongs.
+            scope: the stack, or a construct in it, that it belongs to.
             id: its name there. Bucket, ledger and the pipeline's own name follow from both: changing either replaces
-                them.
+                them by new and empty ones.
             processor: the team's function.
-            ordering: whether an overtaken version is left out (`LATEST`) or each one is processed (`EVERY_VERSION`).
+            ordering: whether an overtaken version is left out (`LATEST`, also when omitted) or each one is processed
+                (`EVERY_VERSION`).
             bucket: where files arrive. When omitted, the pipeline makes a versioned one of its own. One of the same
                 stack is notified about by S3, one of another stack by EventBridge, an imported one through CDK's
                 notifications.
             filters: which keys are taken, by prefix and suffix, written as they are in the key (not percent-encoded).
                 When omitted, all are.
-            deletes: whether the processor is called for removed objects too. Otherwise a removal is only recorded.
+            deletes: whether the processor is called for removed objects too. When omitted, a removal is only recorded.
             queue: a queue with options of its own. When omitted, the pipeline makes one.
             ledger: a ledger with options of its own, or one that several pipelines share. When omitted, the pipeline
                 makes one.
-            processing_timeout: how long the processor may take for one object, 1 to 890 seconds; one minute when
-                omitted. The function's timeout, the lease and the queue's visibility timeout follow from it.
-            clock_skew: by how much the clocks of two workers may differ; two minutes when omitted.
-            retry: how often and how soon a failed change is tried again.
-            batch_size: the number of messages that one call of the consumer gets at most; 10 when omitted. More than 10
-                need a `max_batching_window`.
-            max_batching_window: how long messages are collected for a batch; not at all when omitted.
-            max_concurrency: how many consumers run at the same time, 2 to 1,000; as many as the account allows when
-                omitted.
+            processing_timeout: how long the processor may take for one object, 1 to 890 seconds (Lambda's 900, less
+                what the ledger needs); one minute when omitted. The function's timeout, the lease and the queue's
+                visibility timeout follow from it.
+            clock_skew: by how much the clocks of two workers may differ, 1 second to an hour; two minutes when omitted.
+                A claim outlives its function by that much.
+            retry: how often and how soon a failed change is tried again; 12 attempts, 15 seconds to 30 minutes apart,
+                when omitted.
+            batch_size: the number of messages that one call of the consumer gets at most, 1 to 10,000; 10 when omitted.
+                More than 10 need a `max_batching_window`.
+            max_batching_window: how long messages are collected for a batch, up to 5 minutes; not at all when omitted.
+            max_concurrency: how many consumers run at the same time, 2 to 1,000 (the range of an SQS event source); as
+                many as the account allows when omitted.
             encryption_key: encrypts the bucket, the queues and the table that the pipeline makes itself. When omitted,
                 each has its service's own key.
-            vpc: where the functions run; outside of any when omitted. It needs ways to S3, SQS and DynamoDB.
-            vpc_subnets: which subnets; the private ones when omitted.
+            vpc: where the functions run; outside of any when omitted. It needs ways to S3, SQS and DynamoDB; the audit
+                also asks CloudWatch, and EventBridge where that delivers.
+            vpc_subnets: which subnets of the `vpc`; the private ones when omitted.
             security_groups: of both functions; one is made for each when omitted.
             log_group: where both functions log. When omitted, each has one of its own, which keeps two months.
-            audit: when and how the audit runs.
+            audit: when and how the audit runs; once a day over what is an hour to 14 days old, when omitted.
             alarm_actions: what happens when one of the `alarms` goes off; they are only shown when omitted.
             removal_policy: of bucket, ledger and logs that the pipeline makes itself; they are kept when omitted.
                 `DESTROY` also switches the table's protection from deletion off, and empties nothing.
 
         Raises:
-            IntakeConfigurationError: with everything that is wrong, at once.
+            IntakeConfigurationError: something cannot work. It names everything that is wrong, at once.
 
         """
         super().__init__(scope, id)
@@ -228,7 +233,7 @@ class IntakePipeline(Construct, IntakeMetrics):
 
     @property
     def queue(self) -> sqs.IQueue:
-        """What S3 notifies."""
+        """What S3 notifies, and what the audit and people send to."""
         return self._queue.queue
 
     @property
@@ -238,7 +243,7 @@ class IntakePipeline(Construct, IntakeMetrics):
 
     @property
     def table(self) -> dynamodb.ITable:
-        """The ledger's table."""
+        """The ledger's table. To read it, use `grant_read_ledger`; nobody but the pipeline should write to it."""
         return self._ledger.table
 
     @property
@@ -258,7 +263,7 @@ class IntakePipeline(Construct, IntakeMetrics):
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
-        """`DeadLetters`, `OldestMessage`, `Rejected`, `Fenced`, `AuditFindings` and `AuditMissing`."""
+        """By name, such as `DeadLetters`. docs/monitoring.md has all of them, with what to do when one goes off."""
         return self._monitoring.alarms
 
     @property
@@ -267,25 +272,47 @@ class IntakePipeline(Construct, IntakeMetrics):
         return self._consumer.role
 
     def grant_put(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let `grantee` upload what the pipeline takes, under keys that pass its filters."""
+        """Let a principal upload what the pipeline takes: keys that pass its filters, in the bucket, and no others.
+
+        Args:
+            grantee: a role, a user, or anything that acts as one. Of another account it needs the same permission on
+                its own side too, and the key's, where the bucket has one.
+
+        """
         first, *rest = (self._bucket.grant_put(grantee, item.iam_pattern()) for item in self._filters)
         for grant in rest:
             first = first.combine(grant)
         return first
 
     def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let `grantee` look rows up, and list those that need attention."""
+        """Let a principal look rows up, and list those that need attention.
+
+        Args:
+            grantee: gets reading actions on the table and its index, and the use of the table's key for it.
+
+        """
         return self._ledger.grant_read(grantee)
 
     def grant_redrive(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let `grantee` move messages from the dead-letter queue back to the queue."""
+        """Let a principal move messages from the dead-letter queue back to the queue.
+
+        Args:
+            grantee: may receive and delete there, send here, and use the queues' key for it.
+
+        """
         taking = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
         return self._with_queue_key(grantee, self.dead_letter_queue.grant(grantee, *taking)).combine(
             self._grant_send(grantee)
         )
 
     def grant_reprocess(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let `grantee` ask for an object to be processed again."""
+        """Let a principal ask for an object to be processed again.
+
+        Args:
+            grantee: may send to the queue, and use its key for it. Such a request runs the processor on what S3 shows
+                for the key; it cannot make anything up.
+
+        """
         return self._with_queue_key(grantee, self._grant_send(grantee))
 
     def _grant_send(self, grantee: iam.IGrantable) -> iam.Grant:

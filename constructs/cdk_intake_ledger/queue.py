@@ -61,15 +61,16 @@ class IntakeQueue(Construct):
         say what they have, so that it can be checked; nothing is changed there.
 
         Args:
-            scope: where it belongs.
+            scope: the stack, or a construct in it, that it belongs to.
             id: its name there.
             queue: one of the team's, which nobody else reads. When omitted, one is made.
-            dead_letter_queue: goes with it.
-            visibility_timeout: for how long a received message is hidden from others. When omitted, the pipeline sets
-                six function timeouts and a batching window, or the lease if that is longer.
-            retention: for how long an unprocessed message is kept; 4 days when omitted.
-            dead_letter_retention: the same for the dead-letter queue, counted from when a message was first sent; 14
-                days when omitted.
+            dead_letter_queue: the team's too, if `queue` is; one is made with the queue when omitted.
+            visibility_timeout: for how long a received message is hidden from others, up to 12 hours. When omitted, the
+                pipeline sets six function timeouts and a batching window (what AWS asks for with Lambda), or the lease
+                if that is longer.
+            retention: for how long an unprocessed message is kept, 1 minute to 14 days; 4 days when omitted.
+            dead_letter_retention: the same for the dead-letter queue, where SQS goes on counting from when a message
+                was first sent; 14 days, SQS's most, when omitted.
             encryption_key: encrypts both queues; SQS's own key when omitted.
 
         """
@@ -173,7 +174,12 @@ class IntakeQueue(Construct):
         return policy if isinstance(policy, sqs.CfnQueuePolicy) else None
 
     def problems(self, max_attempts: float) -> list[str]:
-        """Why no pipeline with so many attempts can take this queue."""
+        """Why a pipeline cannot take this queue; it reports that with everything else.
+
+        Args:
+            max_attempts: the pipeline's, since each of them takes a receive at least.
+
+        """
         found = list(self._found)
         if self._consumer is not None:
             taken = f"the queue {self.node.path} already belongs to {self._consumer}"
@@ -204,7 +210,16 @@ class IntakeQueue(Construct):
             )
 
     def serve(self, pipeline: Construct, visibility: int) -> None:
-        """Belong to this pipeline, and hide a message for so many seconds unless the team said how long."""
+        """Belong to a pipeline, which calls this itself.
+
+        Args:
+            pipeline: the one and only.
+            visibility: seconds for which a received message is hidden, unless the team said how long.
+
+        Raises:
+            TypeError: The queue's construct has no queue in it, because somebody took it out.
+
+        """
         self._consumer = pipeline.node.path
         if self._known.visibility_timeout is not None:
             return
@@ -228,9 +243,16 @@ class IntakeQueue(Construct):
         key_conditions: dict[str, dict[str, str]],
         dead_letters: bool = False,
     ) -> list[Missing]:
-        """Let an AWS service send here, and use the key where there is one.
+        """Let an AWS service send here, and use the key where there is one; the pipeline calls this itself.
 
         Returns the statements that policies lack which were imported, so that CDK cannot add them.
+
+        Args:
+            service: its principal, such as `s3.amazonaws.com`.
+            conditions: of the queue's statement, as IAM writes them.
+            key_conditions: of the key's.
+            dead_letters: whether it sends to the dead-letter queue as well; it does not when omitted.
+
         """
         principal = iam.ServicePrincipal(service)
         missing = []
