@@ -41,6 +41,12 @@ class Deployed:
     def audit(self, *, remaining: int = 900_000, **event: Any) -> dict[str, Any]:
         return audit.handler(event, Context(remaining))
 
+    def last(self) -> dict[str, Any] | None:
+        """The report that was left in the run's item, if one was."""
+        key = {"pk": {"S": self.bucket}, "sk": {"S": "p@audit"}}
+        item = boto3.client("dynamodb").get_item(TableName=self.table, Key=key).get("Item", {})
+        return json.loads(item["last"]["S"]) if "last" in item else None
+
     def receive(self) -> list[str]:
         """The keys of the messages in the queue, which is empty then."""
         sqs, found = boto3.client("sqs"), []
@@ -99,6 +105,7 @@ def test_a_run_finds_resubmits_and_tells(deployed: Deployed, capsys: pytest.Capt
     assert report["counts"] == {"missing": 2, "overtaken": 0, "unsettled": 0, "removed": 0}
     assert report["summary"] == "2 of 2 objects never reached the ledger; oldest 0 minutes; resubmitted"
     assert deployed.receive() == ["in/a", "in/b"]
+    assert deployed.last() == report
     assert metrics(capsys.readouterr().out) == {
         "AuditRuns": 1,
         "AuditIncomplete": 0,
@@ -116,6 +123,7 @@ def test_a_dry_run_leaves_no_trace(deployed: Deployed, capsys: pytest.CaptureFix
     assert (
         report["summary"] == "1 of 1 objects never reached the ledger; oldest 0 minutes; dry run, nothing resubmitted"
     )
+    assert deployed.last() is None
     assert deployed.receive() == []
     assert metrics(capsys.readouterr().out) == {}
     assert boto3.client("dynamodb").scan(TableName=deployed.table)["Items"] == []

@@ -1,5 +1,6 @@
 """Runs never overlap, and the next invocation finishes what one left; on DynamoDB in moto."""
 
+import json
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ import pytest
 from intake_ledger.audit.diff import Finding
 from intake_ledger.audit.listing import Place
 from intake_ledger.audit.report import Report
-from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, Held, LostRun, NotNow
+from intake_ledger.audit.runs import CHECKPOINT_MS, KEPT_FINDINGS, AuditRuns, Held, LostRun, NotNow
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.rows import Row, RowKey, Status
 from intake_ledger.states import ABSENT, StateKind
@@ -87,7 +88,7 @@ class TestLock:
         clock.advance(1)
         take(make("b"))
 
-    @pytest.mark.parametrize("way", ["done", "stop", "finish", "give_back"])
+    @pytest.mark.parametrize("way", ["done", "keep", "stop", "finish", "give_back"])
     def test_whoever_outlived_its_lease_writes_nothing_any_more(self, make: Make, clock: Clock, way: str) -> None:
         """The successor's checkpoint must not be overwritten by an older one."""
         late = make("a")
@@ -97,6 +98,7 @@ class TestLock:
         ways: dict[str, Callable[[], None]] = {
             "done": lambda: late.done(held.progress),
             "stop": lambda: late.stop(held.progress, due_at=0, anew=False),
+            "keep": lambda: late.keep(held.progress.report),
             "finish": lambda: late.finish(due_at=0),
             "give_back": late.give_back,
         }
@@ -284,3 +286,17 @@ class TestTable:
         (page,) = ledger.unsettled(PIPELINE)
         assert {row.status for _, row in page.rows} == {Status.PROCESSING, Status.FAILED}
         assert {key.sk for key, _ in page.rows} == {f"{PIPELINE}@latest", f"{PIPELINE}@v#1"}
+
+
+def test_the_last_report_stays_with_a_few_of_its_findings(make: Make, dynamodb: "DynamoDBClient", table: str) -> None:
+    """The item is written at every tick: it must not carry a hundred keys of a kilobyte each."""
+    first = make("a")
+    held = take(first)
+    for number in range(KEPT_FINDINGS + 5):
+        held.progress.report.found(f"in/{number}", Finding.MISSING, ABSENT)
+    first.keep(held.progress.report)
+    first.finish(due_at=0)
+    take(make("b"))
+    item = dynamodb.get_item(TableName=table, Key={"pk": {"S": BUCKET}, "sk": {"S": f"{PIPELINE}@audit"}})["Item"]
+    last = json.loads(item["last"]["S"])
+    assert (len(last["findings"]), last["counts"]["missing"]) == (KEPT_FINDINGS, KEPT_FINDINGS + 5)

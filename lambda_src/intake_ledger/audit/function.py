@@ -94,6 +94,7 @@ class AuditFunction:
             self._runs.give_back()
             raise
         report = held.progress.report
+        self._runs.keep(report)
         next_at = None
         if every_seconds is not None:
             next_at = report.started_at + (every_seconds - _EARLY_SECONDS) * 1000

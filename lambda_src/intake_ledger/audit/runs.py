@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT_MS = 120_000
 """How much work a death may cost at most, in milliseconds."""
+KEPT_FINDINGS = 20
+"""How many findings the item names: each write of it costs a unit for every kilobyte. The log has a hundred."""
 _KEPT_SECONDS = 40 * 86_400
 
 
@@ -118,6 +120,12 @@ class AuditRuns:
         if self._clock() - self._saved_at >= CHECKPOINT_MS:
             self._store(progress.shown)
 
+    def keep(self, report: Report) -> None:
+        """Leave the report of this invocation in the item, for whoever asks how the last one went."""
+        content = report.as_json(self._clock())
+        content["findings"] = content["findings"][:KEPT_FINDINGS]
+        self._write("SET #last = :last", {":last": json.dumps(content)})
+
     def stop(self, progress: Progress, *, due_at: int | None, anew: bool) -> None:
         """Give the run back where it is. `due_at` is when it is to be continued; None leaves that as it was. `anew`: a
         report, and a budget, of its own.
@@ -175,7 +183,7 @@ class AuditRuns:
         return progress
 
     def _write(self, expression: str, values: Mapping[str, int | str]) -> None:
-        names = ("progress", "held_until", "owner", "due_at")
+        names = ("progress", "held_until", "owner", "due_at", "last")
         try:
             self._client.update_item(
                 TableName=self._table,
