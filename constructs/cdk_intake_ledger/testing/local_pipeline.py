@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, cast, override
+from typing import TYPE_CHECKING, Any, cast, override
 
 from botocore.exceptions import ClientError
 
@@ -43,6 +43,9 @@ from intake_ledger.settings import ConsumerSettings
 from intake_ledger.table import LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy
+
+if TYPE_CHECKING:
+    from intake_ledger.pace import Pace
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -113,6 +116,8 @@ class LocalPipeline:
         self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
         self._dynamodb = MemoryDynamoDB()
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
+        self._batch_size = BATCH_SIZE
+        self._pace: Pace | None = None  # each worker is a new one, and has yet to find its pace
         self._faults: list[Fault] = []
         self._random: random.Random | None = None
         self._events = self._owners = self._requests = 0
@@ -257,7 +262,7 @@ class LocalPipeline:
     def _deliver_all(self) -> None:
         while (visible_at := self._sqs.next_visible_at()) is not None:
             self._now = max(self._now, visible_at)
-            if batch := self._sqs.receive(BATCH_SIZE, self._order):
+            if batch := self._sqs.receive(self._batch_size, self._order):
                 self._invoke(batch)
             self._now += 1_000
 
@@ -279,6 +284,7 @@ class LocalPipeline:
             telemetry=_Record(self),
             clock=self._clock,
             jitter=lambda: 0.5,
+            pace=self._pace,
         )
         context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
         try:

@@ -1,0 +1,437 @@
+"""What a change costs in requests and in units, counted: the real consumer and ledger over AWS in memory.
+
+    python -m benchmarks.counted
+
+Counted is what the consumer asks for, from the moment a message is there until it is gone. Not counted here is what
+Lambda's poller does for any consumer (receive, delete), and the processor's own read of the object, which has a column
+of its own.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast, override
+
+from benchmarks import units
+
+from cdk_intake_ledger.testing import Fault, LocalPipeline
+from cdk_intake_ledger.testing.local_pipeline import TABLE
+from cdk_intake_ledger.testing.memory_dynamodb import Item, Key, MemoryDynamoDB, inserted
+from cdk_intake_ledger.testing.memory_s3 import MemoryS3
+from cdk_intake_ledger.testing.memory_sqs import MemorySQS
+from intake_ledger.errors import Unprocessable
+from intake_ledger.pace import Pace
+from intake_ledger.processing import Commit, ObjectChange, Processor
+from intake_ledger.rows import Ordering
+from intake_ledger.table import LedgerTable
+
+INDEX = ("attention", "updated_at")
+"""The keys of the ledger's index of what failed."""
+KEY = "in/2026/11/" + "k" * (256 - len("in/2026/11/"))
+"""Of 256 bytes."""
+
+
+@dataclass
+class Bill:
+    """What was asked for. Requests are named by service and operation."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+    write_units: int = 0
+    read_units: int = 0
+
+    def clear(self) -> None:
+        """What came before is not counted."""
+        self.requests.clear()
+        self.write_units = self.read_units = 0
+
+    def copy(self) -> "Bill":
+        return Bill(self.requests.copy(), self.write_units, self.read_units)
+
+    def minus(self, before: "Bill") -> "Bill":
+        """What was asked for since."""
+        return Bill(
+            self.requests - before.requests, self.write_units - before.write_units, self.read_units - before.read_units
+        )
+
+    def of(self, service: str) -> int:
+        """The number of requests to a service."""
+        return sum(number for name, number in self.requests.items() if name.startswith(f"{service}."))
+
+    @property
+    def dynamodb(self) -> int:
+        return self.of("dynamodb")
+
+    @property
+    def heads(self) -> int:
+        return self.requests["s3.HeadObject"]
+
+    @property
+    def gets(self) -> int:
+        """The processor's own reads of the object."""
+        return self.requests["s3.GetObject"]
+
+    @property
+    def sqs(self) -> int:
+        return self.of("sqs")
+
+    @property
+    def total(self) -> int:
+        """Everything but the processor's own reads."""
+        return self.requests.total() - self.gets
+
+
+class MeteredDynamoDB(MemoryDynamoDB):
+    """The store in memory, with units."""
+
+    def __init__(self, bill: Bill) -> None:
+        super().__init__()
+        self._bill = bill
+        self._times = 1
+
+    @override
+    def put_item(self, **request: Any) -> dict[str, Any]:
+        with self._write("PutItem", request["Item"], request["Item"]):
+            return super().put_item(**request)
+
+    @override
+    def update_item(self, **request: Any) -> dict[str, Any]:
+        with self._write("UpdateItem", request["Key"]):
+            return super().update_item(**request)
+
+    @override
+    def delete_item(self, **request: Any) -> dict[str, Any]:
+        with self._write("DeleteItem", request["Key"]):
+            return super().delete_item(**request)
+
+    @override
+    def transact_write_items(self, **request: Any) -> dict[str, Any]:
+        """Only the ledger's own element is counted: the others are the team's writes."""
+        self._bill.requests["dynamodb.TransactWriteItems"] += 1
+        self._bill.requests["dynamodb.UpdateItem"] -= 1  # the store carries the ledger's element out as one
+        self._times = 2
+        try:
+            return super().transact_write_items(**request)
+        finally:
+            self._times = 1
+
+    @override
+    def batch_execute_statement(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["dynamodb.BatchExecuteStatement"] += 1
+        items = [inserted(one) for one in request["Statements"]]
+        before = [self.items.get(_key(item)) for item in items]
+        answer = super().batch_execute_statement(**request)
+        self._bill.write_units += sum(units.write_units(*pair) for pair in zip(before, items, strict=True))
+        return answer
+
+    @override
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["dynamodb.GetItem"] += 1
+        answer = super().get_item(**request)
+        self._bill.read_units += units.read_units(answer.get("Item"))
+        return answer
+
+    @override
+    def batch_get_item(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["dynamodb.BatchGetItem"] += 1
+        [wanted] = request["RequestItems"].values()
+        self._bill.read_units += sum(units.read_units(self.items.get(_key(key))) for key in wanted["Keys"])
+        return super().batch_get_item(**request)
+
+    @contextmanager
+    def _write(self, operation: str, key: Item, proposed: Item | None = None) -> Iterator[None]:
+        """Count it whether it is carried out or refused."""
+        before = self.items.get(_key(key))
+        self._bill.requests[f"dynamodb.{operation}"] += 1
+        try:
+            yield
+        finally:
+            after = self.items.get(_key(key))
+            in_index = units.index_units(before, after, INDEX)
+            self._bill.write_units += self._times * (units.write_units(before, after, proposed) + in_index)
+
+
+class MeteredS3(MemoryS3):
+    """A bucket in memory that counts."""
+
+    def __init__(self, bill: Bill, *, clock: Callable[[], int]) -> None:
+        super().__init__(clock=clock)
+        self._bill = bill
+
+    @override
+    def head_object(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["s3.HeadObject"] += 1
+        return super().head_object(**request)
+
+    @override
+    def get_object(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["s3.GetObject"] += 1
+        return super().get_object(**request)
+
+
+class MeteredSQS(MemorySQS):
+    """A queue in memory that counts what the consumer itself asks of it."""
+
+    def __init__(self, bill: Bill, *, clock: Callable[[], int], visibility_seconds: float) -> None:
+        super().__init__(clock=clock, visibility_seconds=visibility_seconds)
+        self._bill = bill
+
+    @override
+    def change_message_visibility(self, **request: Any) -> None:
+        self._bill.requests["sqs.ChangeMessageVisibility"] += 1
+        super().change_message_visibility(**request)
+
+    @override
+    def send_message(self, **request: Any) -> None:
+        self._bill.requests["sqs.SendMessage"] += 1
+        super().send_message(**request)
+
+
+class MeteredPipeline(LocalPipeline):
+    """A pipeline in memory with a bill. `pace`, when given, is that of a worker that is warm: it claims in groups."""
+
+    def __init__(
+        self,
+        processor: Processor = lambda _: "done",
+        *,
+        pace: Pace | None = None,
+        batch_size: int = 1,
+        **options: Any,
+    ) -> None:
+        super().__init__(processor, **options)
+        self.bill = Bill()
+        self._s3 = MeteredS3(self.bill, clock=self._clock)
+        self._sqs = MeteredSQS(self.bill, clock=self._clock, visibility_seconds=self._visibility_seconds)
+        self._dynamodb = MeteredDynamoDB(self.bill)
+        self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
+        self._pace, self._batch_size = pace, batch_size
+        self.last = ""
+        """The message that was sent last."""
+
+    @override
+    def send(self, body: str) -> None:
+        self.last = body
+        super().send(body)
+
+    def resend(self) -> None:
+        """S3 sends once more what was sent last."""
+        super().send(self.last)
+
+    def deliver_once(self) -> None:
+        """One batch to one worker, now."""
+        self._invoke(self._sqs.receive(self._batch_size, lambda visible: visible))
+
+    def settle(self) -> None:
+        """Everything so far happened before; what comes is counted."""
+        self.run()
+        self.bill.clear()
+
+
+def _key(item: Item) -> Key:
+    return item["pk"]["S"], item["sk"]["S"]
+
+
+# -- what is counted -------------------------------------------------------------------------------------------------
+
+
+def new_key() -> Bill:
+    pipeline = MeteredPipeline()
+    pipeline.put(KEY, "1")
+    pipeline.run()
+    return pipeline.bill
+
+
+def new_key_with_transaction() -> Bill:
+    """The processor's own write is not counted: it would make it without the ledger, too."""
+    write = {"Put": {"TableName": "invoices", "Item": {"id": {"S": "1"}}}}
+    pipeline = MeteredPipeline(lambda _: Commit("done", transact=[write]))
+    pipeline.put(KEY, "1")
+    pipeline.run()
+    return pipeline.bill
+
+
+def grouped(size: int) -> Bill:
+    """As many new keys in one batch, by a worker that knows its pace."""
+    pipeline = MeteredPipeline(pace=Pace(1), batch_size=size)
+    for number in range(size):
+        pipeline.put(f"{KEY[:-4]}{number:04}", "1")
+    pipeline.run()
+    return pipeline.bill
+
+
+def duplicate() -> Bill:
+    pipeline = MeteredPipeline()
+    pipeline.put(KEY, "1")
+    pipeline.settle()
+    pipeline.resend()
+    pipeline.run()
+    return pipeline.bill
+
+
+def duplicate_in_flight() -> Bill:
+    """Once while the first one is being processed, and once more when its lease is over."""
+    counted: list[Bill] = []
+
+    def meanwhile(_: ObjectChange) -> str:
+        before = pipeline.bill.copy()
+        pipeline.resend()
+        pipeline.deliver_once()
+        counted.append(pipeline.bill.minus(before))
+        return "done"
+
+    pipeline = MeteredPipeline(meanwhile)
+    pipeline.put(KEY, "1")
+    pipeline.deliver_once()
+    before = pipeline.bill.copy()
+    pipeline.run()
+    [first], rest = counted, pipeline.bill.minus(before)
+    return Bill(
+        first.requests + rest.requests, first.write_units + rest.write_units, first.read_units + rest.read_units
+    )
+
+
+def overwrite() -> Bill:
+    pipeline = MeteredPipeline()
+    pipeline.put(KEY, "1")
+    pipeline.settle()
+    pipeline.put(KEY, "2")
+    pipeline.run()
+    return pipeline.bill
+
+
+def every_version() -> Bill:
+    """An overwrite where each version is on its own."""
+    pipeline = MeteredPipeline(ordering=Ordering.EVERY_VERSION)
+    pipeline.put(KEY, "1")
+    pipeline.settle()
+    pipeline.put(KEY, "2")
+    pipeline.run()
+    return pipeline.bill
+
+
+def stale() -> Bill:
+    """The first version's event, after the second version was processed."""
+    pipeline = MeteredPipeline()
+    pipeline.put(KEY, "1")
+    pipeline.lose()
+    late = pipeline.last
+    pipeline.put(KEY, "2")
+    pipeline.settle()
+    pipeline.send(late)
+    pipeline.run()
+    return pipeline.bill
+
+
+def failed_attempt() -> Bill:
+    pipeline = MeteredPipeline(_failing([1]))
+    pipeline.put(KEY, "1")
+    pipeline.deliver_once()
+    return pipeline.bill
+
+
+def retry_after_failure() -> Bill:
+    pipeline = MeteredPipeline(_failing([1]))
+    pipeline.put(KEY, "1")
+    pipeline.deliver_once()
+    pipeline.bill.clear()
+    pipeline.run()
+    return pipeline.bill
+
+
+def retry_after_crash() -> Bill:
+    pipeline = MeteredPipeline()
+    pipeline.put(KEY, "1")
+    pipeline.next(Fault.KILLED_BEFORE_EFFECT)
+    pipeline.deliver_once()
+    pipeline.bill.clear()
+    pipeline.run()
+    return pipeline.bill
+
+
+def rejected() -> Bill:
+    def refuse(_: ObjectChange) -> str:
+        raise Unprocessable("no invoice in it")
+
+    pipeline = MeteredPipeline(refuse)
+    pipeline.put(KEY, "1")
+    pipeline.run()
+    return pipeline.bill
+
+
+def removal(*, deletes: bool) -> Bill:
+    """`deletes`: the processor is told of it."""
+    pipeline = MeteredPipeline(deletes=deletes)
+    pipeline.put(KEY, "1")
+    pipeline.settle()
+    pipeline.delete(KEY)
+    pipeline.run()
+    return pipeline.bill
+
+
+def audit_resubmission() -> Bill:
+    """The consumer's part: a key whose event was lost, sent again by the audit."""
+    pipeline = MeteredPipeline()
+    pipeline.put(KEY, "1")
+    pipeline.lose()
+    pipeline.audit(KEY)
+    pipeline.run()
+    return pipeline.bill
+
+
+def reprocess() -> Bill:
+    pipeline = MeteredPipeline()
+    pipeline.put(KEY, "1")
+    pipeline.settle()
+    pipeline.reprocess(KEY)
+    pipeline.run()
+    return pipeline.bill
+
+
+def _failing(times: list[int]) -> Processor:
+    """A processor that fails so often, then succeeds."""
+
+    def process(_: ObjectChange) -> str:
+        if times[0]:
+            times[0] -= 1
+            raise ConnectionError("the downstream is out")
+        return "done"
+
+    return process
+
+
+CASES: dict[str, Callable[[], Bill]] = {
+    "new key": new_key,
+    "new key, with a transaction": new_key_with_transaction,
+    "duplicate": duplicate,
+    "duplicate in flight": duplicate_in_flight,
+    "overwrite": overwrite,
+    "overwrite, EVERY_VERSION": every_version,
+    "stale": stale,
+    "failed attempt": failed_attempt,
+    "retry after failure": retry_after_failure,
+    "retry after crash": retry_after_crash,
+    "rejected": rejected,
+    "removal": lambda: removal(deletes=True),
+    "removal, not told": lambda: removal(deletes=False),
+    "audit resubmission": audit_resubmission,
+    "reprocess": reprocess,
+}
+GROUPS = (10, 100)
+
+
+def count() -> dict[str, dict[str, float]]:
+    """Per change: requests by service, and units."""
+    bills = {name: (case(), 1) for name, case in CASES.items()}
+    bills |= {f"new key, batch of {size}": (grouped(size), size) for size in GROUPS}
+    return {
+        name: {
+            "dynamodb requests": bill.dynamodb / changes,
+            "write units": bill.write_units / changes,
+            "read units": bill.read_units / changes,
+            "HEAD": bill.heads / changes,
+            "sqs requests": bill.sqs / changes,
+            "all requests": bill.total / changes,
+            "the processor's GET": bill.gets / changes,
+        }
+        for name, (bill, changes) in bills.items()
+    }

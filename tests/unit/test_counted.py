@@ -1,0 +1,131 @@
+"""What a change may cost, in requests and units: counted over the real consumer, so that it cannot grow unseen."""
+
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+from benchmarks import counted, units
+
+from cdk_intake_ledger.testing.events import s3_notification
+from intake_ledger import rows
+from intake_ledger.changes import Change, parse_message
+from intake_ledger.rows import Ordering, Row
+from intake_ledger.table import _item
+
+KB = 1024
+
+
+@pytest.mark.parametrize("key", [counted.KEY, "a"])
+def test_a_new_key_costs_two_writes_and_nothing_else(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """One conditional write to claim, one to commit: no exactly-once decision can cost less."""
+    monkeypatch.setattr(counted, "KEY", key)
+    bill = counted.new_key()
+    assert bill.requests == Counter({"dynamodb.PutItem": 1, "dynamodb.UpdateItem": 1, "s3.GetObject": 1})
+    assert (bill.write_units, bill.read_units) == (2, 0)
+
+
+def test_a_duplicate_costs_one_refused_write() -> None:
+    bill = counted.duplicate()
+    assert bill.requests == Counter({"dynamodb.PutItem": 1})
+    assert (bill.write_units, bill.read_units) == (1, 0)
+
+
+def test_a_stale_event_costs_one_refused_write_and_one_look() -> None:
+    bill = counted.stale()
+    assert bill.requests == Counter({"dynamodb.PutItem": 1, "s3.HeadObject": 1})
+    assert bill.write_units == 1
+
+
+def test_an_overwrite_costs_three_writes_and_one_look() -> None:
+    bill = counted.overwrite()
+    assert (bill.dynamodb, bill.heads, bill.sqs, bill.gets) == (3, 1, 0, 1)
+    assert (bill.write_units, bill.read_units) == (3, 0)
+
+
+@pytest.mark.parametrize("case", counted.CASES)
+def test_nothing_costs_more_than_five_requests(case: str) -> None:
+    """The processor's own read of the object aside."""
+    bill = counted.CASES[case]()
+    assert 1 <= bill.total <= 5
+    assert bill.gets <= 1
+
+
+@pytest.mark.parametrize(("size", "groups"), [(10, 1), (100, 4)])
+def test_a_warm_worker_claims_new_keys_by_twenty_five(size: int, groups: int) -> None:
+    """The units stay what they are; the requests nearly halve."""
+    bill = counted.grouped(size)
+    assert bill.requests["dynamodb.BatchExecuteStatement"] == groups
+    assert bill.dynamodb == groups + size
+    assert bill.write_units == 2 * size
+
+
+def test_a_transaction_charges_the_commit_twice_and_asks_no_more() -> None:
+    bill = counted.new_key_with_transaction()
+    assert (bill.dynamodb, bill.write_units) == (2, 3)
+
+
+def test_a_failure_pays_for_its_place_in_the_index() -> None:
+    """One write into the index with the failure, one out of it with the next claim; what succeeds pays neither."""
+    assert counted.failed_attempt().write_units == 2 + 1
+    assert counted.retry_after_failure().write_units == 3 + 1
+    assert counted.retry_after_crash().write_units == 3
+
+
+def longest_row(key_bytes: int) -> tuple[Row, Row]:
+    """The longest rows that a key of this length can have on the way of a success, claimed and committed."""
+    bucket, key = "b" * 63, "k" * key_bytes
+    [change] = parse_message(
+        s3_notification(
+            bucket,
+            key,
+            event="ObjectCreated:CompleteMultipartUpload",
+            version_id="v" * 32,
+            etag=f"{'e' * 32}-10000",
+            size=5 * 1024**4,
+            sequencer="F" * 32,
+            time=datetime(2026, 11, 21, tzinfo=UTC),
+        )
+    )
+    assert isinstance(change, Change)
+    assert change.state is not None
+    now = 1_795_000_000_123
+    claimed = rows.claimed(None, change, change.state, owner="0" * 16, now=now, lease_until=now + 900_001)
+    return claimed, rows.committed(claimed, "c" * 64, now=now, retention_seconds=35 * 86_400)
+
+
+@pytest.mark.parametrize(("key_bytes", "expected"), [(256, 1), (1024, 2)])
+def test_a_row_fits_into_one_write_unit(key_bytes: int, expected: int) -> None:
+    """With the longest names of bucket and pipeline and a commit's identity of 64 bytes, for keys of up to 256."""
+    key = rows.row_key("p" * 64, Ordering.LATEST, "b" * 63, "k" * key_bytes, None)
+    assert [units.write_units(_item(key, row)) for row in longest_row(key_bytes)] == [expected] * 2
+
+
+class TestUnits:
+    """DynamoDB's documented rules."""
+
+    def test_sizes(self) -> None:
+        """Names and UTF-8 bytes; numbers by pairs of significant digits, leading and trailing zeros trimmed."""
+        assert units.item_size({"ab": {"S": "é"}}) == 4
+        assert units.item_size({"n": {"N": "1700000000"}}) == 1 + 1 + 1
+        assert units.item_size({"n": {"N": "1790000000001"}}) == 1 + 7 + 1
+        assert units.item_size({"n": {"N": "-12"}}) == 1 + 1 + 1 + 1
+        assert units.item_size(None) == 0
+
+    def test_a_write_is_charged_by_the_larger_item(self) -> None:
+        small, large = {"a": {"S": "x"}}, {"a": {"S": "x" * KB}}
+        assert units.write_units(small, large) == units.write_units(large, small) == 2
+        assert units.write_units(None) == 1
+
+    def test_a_read_of_nothing_is_charged(self) -> None:
+        assert units.read_units(None) == 1
+        assert units.read_units({"a": {"S": "x" * 4 * KB}}) == 2
+
+    def test_an_index_is_charged_when_its_entries_change(self) -> None:
+        """In, out, moved (out and in), and not for items that are not in it."""
+        out = {"pk": {"S": "1"}}
+        here, there = ({**out, "attention": {"S": "p"}, "updated_at": {"N": n}} for n in "12")
+        keys = counted.INDEX
+        assert units.index_units(out, here, keys) == units.index_units(here, out, keys) == 1
+        assert units.index_units(here, there, keys) == 2
+        assert units.index_units(out, out, keys) == units.index_units(here, here, keys) == 0
+        assert units.index_units(None, out, keys) == 0
