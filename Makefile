@@ -8,7 +8,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test lint types unit prove format lock clean
+.PHONY: help setup demo test lint types unit prove docs format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ unit: $(READY) ## all tests, the deployed stack on the local AWS included
 
 prove: $(READY) ## the whole proof of the protocol: every world explored, every seeded defect found (about half an hour)
 	@python -m tests.protocol.prove
+
+docs: $(READY) ## write docs/api anew from the docstrings
+	@python -m scripts.api_pages
 
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .

@@ -17,6 +17,13 @@ class IntakeConfigurationError(ValueError):
     """One line per problem."""
 
     def __init__(self, path: str, problems: Sequence[str]) -> None:
+        """Put the problems into words: one on the line of the path, several below it.
+
+        Args:
+            path: of the construct.
+            problems: at least one.
+
+        """
         self.path = path
         self.problems = tuple(problems)
         if len(self.problems) == 1:

@@ -40,15 +40,36 @@ class Processor:
         problems: Sequence[str] = (),
         function: lambda_.IFunction | None = None,
     ) -> None:
+        """What the three ways to make one have in common: use one of those.
+
+        Args:
+            make_code: gives the code, anew for each pipeline.
+            entrypoint: `module:function`.
+            memory_size: as for `from_asset`; 512 when omitted.
+            environment: as for `from_asset`; none when omitted.
+            runtime: as for `from_asset`; Python 3.13 when omitted.
+            architecture: as for `from_asset`; arm64 when omitted.
+            layers: as for `from_asset`; none when omitted.
+            problems: what is wrong with it already, for the pipeline to report; nothing when omitted.
+            function: an existing function to invoke; the code itself is the processor when omitted.
+
+        """
         self._make_code = make_code
         self._found = tuple(problems)
         self.entrypoint = entrypoint
+        """`module:function`; empty where an existing function is the processor."""
         self.function = function
+        """The existing function, if there is one."""
         self.memory_size = memory_size
+        """MiB of the consumer's function."""
         self.environment = dict(environment or {})
+        """The team's own variables."""
         self.runtime = runtime or lambda_.Runtime.PYTHON_3_13
+        """The consumer's."""
         self.architecture = architecture or lambda_.Architecture.ARM_64
+        """The consumer's."""
         self.layers = tuple(layers)
+        """The team's own, beside the pipeline's."""
 
     @classmethod
     def from_asset(
@@ -71,11 +92,12 @@ class Processor:
         Args:
             path: the directory, relative to where synthesis runs, or absolute.
             entrypoint: `module:function`, such as `invoices:process`.
-            memory_size: MiB, and CPU in proportion; 512 when omitted.
-            environment: variables of the function; names that begin with INTAKE_ are the pipeline's own.
+            memory_size: MiB, 128 to 10,240, and CPU in proportion; 512 when omitted.
+            environment: variables of the function; none when omitted. Names that begin with `INTAKE_` are the
+                pipeline's own. They are no place for secrets: whoever may look at the function sees them.
             runtime: Python 3.13 when omitted; 3.12 at least.
             architecture: arm64 when omitted.
-            layers: beside the pipeline's own; at most four.
+            layers: beside the pipeline's own, at most four (Lambda allows five); none when omitted.
 
         """
         directory = Path(path)
@@ -103,9 +125,17 @@ class Processor:
         layers: Sequence[lambda_.ILayerVersion] = (),
     ) -> "Processor":
         """Any code that Lambda can run Python from, bundled by the team as it likes; only the form of the entry point
-        is checked.
+        is checked. A container image is none: the runtime goes out as a layer.
 
-        The other options are those of `from_asset`.
+        Args:
+            code: one `lambda_.Code`, such as an asset with a bundling of its own; CDK ties it to the first stack.
+            entrypoint: `module:function`, as Lambda will find it in the code.
+            memory_size: MiB, 128 to 10,240, and CPU in proportion; 512 when omitted.
+            environment: as for `from_asset`; none when omitted.
+            runtime: Python 3.13 when omitted; 3.12 at least.
+            architecture: arm64 when omitted; compiled modules in the code have to fit.
+            layers: as for `from_asset`; none when omitted.
+
         """
         wrong = form_problem(entrypoint)
         return cls(

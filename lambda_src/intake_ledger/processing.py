@@ -21,11 +21,12 @@ class Commit:
     """
 
     identity: str | None = None
+    """A row's id, a transaction's number: something to find the effect by. Nothing is kept when omitted."""
     transact: Sequence[Mapping[str, Mapping[str, Any]]] = ()
-    """At most 99 writes to the team's own DynamoDB tables (same account and region) as boto3's client takes them:
-    `{"Put": ...}`, `{"Update": ...}`, `{"Delete": ...}`, `{"ConditionCheck": ...}`. They and the ledger's commit happen
-    together or not at all: exactly once, and not after a later claim. A condition that does not hold fails the attempt.
-    """
+    """At most 99 writes to the team's own DynamoDB tables (same account and region), 4 MB in all, as boto3's client
+    takes them: `{"Put": ...}`, `{"Update": ...}`, `{"Delete": ...}`, `{"ConditionCheck": ...}`; none when omitted.
+    They and the ledger's commit happen together or not at all: exactly once, and not after a later claim. A condition
+    that does not hold fails the attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +34,27 @@ class ObjectChange:
     """One state of one object, claimed for this call of the processor and for nobody else."""
 
     bucket: str
+    """The bucket's name."""
     key: str
+    """As it is, not percent-encoded."""
     kind: Literal["created", "removed", "deleted"]
     """`removed`: the key reads as not found now. `deleted` (in EVERY_VERSION only): this one version was deleted for
     good. In both cases there is nothing to open."""
     version_id: str | None
     """The version that was claimed (of a delete marker: the marker's). None in a bucket without versions."""
     etag: str | None
+    """Without quotes; None of what was removed. It is no checksum of uploads in parts."""
     size: int | None
-    """Bytes."""
+    """Bytes; None of what was removed."""
     event_name: str
     """Of the message that led here, such as `ObjectCreated:Put` or `IntakeLedger:Audit`: for logs only."""
     event_time: int | None
     """Epoch milliseconds, of the same message."""
     attempt: int
-    """1 for the first."""
+    """1 for the first at this state; it grows until the pipeline's `max_attempts`."""
     fence: int
-    """Grows with every claim on this key: a write downstream that is conditional on it cannot undo a later worker's."""
+    """Grows with every claim on this key: a write downstream that is conditional on it cannot undo a later worker's.
+    It begins near the time in milliseconds: more than 32 bits, less than 53."""
     idempotency_key: str
     """The same for every attempt at this state of the key; another when the state comes back, or is reprocessed."""
     _remaining_seconds: Callable[[], float]
@@ -94,10 +99,10 @@ class ObjectChange:
         """The rows of a CSV by column name, as they stream in. For other dialects, give `lines()` to `csv.reader`.
 
         Args:
-            encoding: as for `lines`.
+            encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
             delimiter: between fields; a comma when omitted.
             fieldnames: the columns of a file without a header; its first row names them when omitted.
-            max_line: as for `lines`.
+            max_line: characters that a line may have; 16 Mi when omitted.
 
         Raises:
             ObjectGone: As for `open`.
@@ -109,7 +114,11 @@ class ObjectChange:
         )
 
     def json_lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[Any]:
-        """The JSON value on each line, as they stream in. The arguments are those of `lines`.
+        """The JSON value on each line, as they stream in; empty lines are skipped.
+
+        Args:
+            encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
+            max_line: characters that a line may have; 16 Mi when omitted.
 
         Raises:
             ObjectGone: As for `open`.

@@ -11,10 +11,15 @@ class LambdaContext:
     """
 
     function_name = "function"
+    """As Lambda has it."""
     function_version = "$LATEST"
+    """As Lambda has it."""
     invoked_function_arn = "arn:aws:lambda:eu-central-1:111122223333:function:function"
+    """As Lambda has it."""
     memory_limit_in_mb = 512
+    """MiB."""
     aws_request_id = "52fdfc07-2182-154f-163f-5f0f9a621d72"
+    """As Lambda has it."""
 
     def __init__(self, seconds: float = 60, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Make a context of an invocation that begins now.

@@ -34,7 +34,7 @@ def s3_notification(
     Args:
         bucket: its name.
         key: as it is; it is form-encoded here, as S3 does.
-        event: `ObjectCreated:Put`, `ObjectRemoved:DeleteMarkerCreated`, `ObjectRemoved:Delete`,
+        event: `ObjectCreated:Put` when omitted; `ObjectRemoved:DeleteMarkerCreated`, `ObjectRemoved:Delete`,
             `LifecycleExpiration:Delete` and so on.
         version_id: left out when omitted, as by a bucket without versions.
         etag: without quotes; left out when omitted.
@@ -64,7 +64,12 @@ def s3_notification(
 
 
 def s3_test_event(bucket: str) -> str:
-    """What S3 sends once when it is told where to send."""
+    """What S3 sends once when it is told where to send.
+
+    Args:
+        bucket: its name.
+
+    """
     said = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": _iso(None, "milliseconds"), "Bucket": bucket}
     return json.dumps(said | {"RequestId": "5582815E1AEA5ADF", "HostId": "8cLeGAmw098X5cv4Zkwcmo8vvZa3eH3eKxsPzbB9"})
 
@@ -82,8 +87,17 @@ def eventbridge_event(
 ) -> str:
     """The same change as EventBridge tells it: the key is raw, the time has seconds only.
 
-    `event` is `ObjectCreated:<reason>`, `ObjectRemoved:Delete`, `ObjectRemoved:DeleteMarkerCreated` or one of
-    `LifecycleExpiration:` with the same two; the other arguments are those of `s3_notification`.
+    Args:
+        bucket: its name.
+        key: as it is.
+        event: `ObjectCreated:PutObject` when omitted; `ObjectCreated:<reason>`, `ObjectRemoved:Delete`,
+            `ObjectRemoved:DeleteMarkerCreated`, or one of `LifecycleExpiration:` with the same two.
+        version_id: left out when omitted, as by a bucket without versions.
+        etag: without quotes; left out when omitted.
+        size: in bytes; left out when omitted.
+        sequencer: left out when omitted, as by lifecycle events.
+        time: now when omitted.
+
     """
     family, _, what = event.partition(":")
     removed = family in _REMOVED
@@ -123,7 +137,17 @@ def audit_message(
     size: int | None = None,
     time: datetime | None = None,
 ) -> str:
-    """The audit's wake-up for a key that it takes for lost; without a version and an ETag, for one that is gone."""
+    """The audit's wake-up for a key that it takes for lost; without a version and an ETag, for one that is gone.
+
+    Args:
+        bucket: its name.
+        key: as it is.
+        version_id: of what the audit has seen; omitted, there is none.
+        etag: without quotes; omitted, there is none.
+        size: in bytes; unknown when omitted.
+        time: when it was uploaded; unknown when omitted.
+
+    """
     state = State(StateKind.OBJECT, version_id, etag, size, None if time is None else int(time.timestamp() * 1000))
     return own_message(Origin.AUDIT, bucket, key, state if version_id or etag else State(StateKind.ABSENT))
 
@@ -131,8 +155,12 @@ def audit_message(
 def reprocess_message(bucket: str, key: str, *, reprocess_id: str, version_id: str | None = None) -> str:
     """A person's request to process a key again.
 
-    `reprocess_id` is a ULID, or any text that grows from one request to the next: each runs once. `EVERY_VERSION`
-    needs the `version_id`.
+    Args:
+        bucket: its name.
+        key: as it is.
+        reprocess_id: a ULID, or any text that grows from one request to the next: each runs once.
+        version_id: which version; `EVERY_VERSION` needs it, and in `LATEST` it is the current one when omitted.
+
     """
     state = State(StateKind.OBJECT, version_id) if version_id else None
     return own_message(Origin.REPROCESS, bucket, key, state, reprocess_id=reprocess_id)
@@ -150,8 +178,9 @@ def sqs_record(
     Args:
         body: of the message.
         message_id: one that no other record has, when omitted.
-        receives: how often it has been received, this time included.
-        attributes: message attributes; those of a dead-letter queue's copy let it be processed again.
+        receives: how often it has been received, this time included; once when omitted.
+        attributes: message attributes; none when omitted. Those of a dead-letter queue's copy let it be processed
+            again.
 
     """
     name = message_id or f"message-{next(_MESSAGES)}"
@@ -171,7 +200,12 @@ def sqs_record(
 
 
 def sqs_event(*messages: str | Mapping[str, Any]) -> dict[str, Any]:
-    """A batch as Lambda is given it, of bodies or of records made by `sqs_record`."""
+    """A batch as Lambda is given it.
+
+    Args:
+        messages: bodies, or records made by `sqs_record`.
+
+    """
     return {"Records": [sqs_record(one) if isinstance(one, str) else dict(one) for one in messages]}
 
 

@@ -5,13 +5,13 @@
         aws.client("s3").put_object(Bucket=outputs["BucketName"], Key="a.json.gz", Body=...)
         aws.wait_until(lambda: aws.metrics(outputs["ConsumerFunction"])["Committed"] == 1, "the object is processed")
 
-It is `MiniStack <https://pypi.org/project/ministack/>`_, started as a process of its own and looked after: a free port
+It is [MiniStack](https://pypi.org/project/ministack/), started as a process of its own and looked after: a free port
 on the loopback interface, dummy credentials, no state outside a directory of its own, and nothing left running when
-the ``with`` block or the whole process ends, however it ends. MiniStack is a development dependency
-(``pip install ministack``) and is looked for when a :class:`LocalAws` is started, not when this module is imported.
+the `with` block or the whole process ends, however it ends. MiniStack is a development dependency
+(`pip install ministack`) and is looked for when a `LocalAws` is started, not when this module is imported.
 
 Where it is not AWS: IAM, key and queue policies are not enforced; metrics in logs (EMF) do not become metrics, hence
-:meth:`LocalAws.metrics`; CloudFormation leaves TTL off, hence :meth:`LocalAws.deploy` switches it on afterwards;
+`LocalAws.metrics`; CloudFormation leaves TTL off, hence `LocalAws.deploy` switches it on afterwards;
 EventBridge's S3 events lack the version id; handlers run in this Python interpreter, with its installed packages
 behind the layer's; a worker process is ended after any exception that its handler lets through.
 """
@@ -54,20 +54,26 @@ class LocalAwsError(RuntimeError):
 
 
 class LocalAws:
-    """A local AWS, running inside a ``with`` block (or between :meth:`start` and :meth:`stop`).
-
-    :param region: the region of every client and deployment; ``us-east-1`` when omitted.
-    :param directory: where state, logs and synthesised templates go. When omitted it is a temporary directory, removed
-        at the end; a directory that was given is kept, so that its logs can be read afterwards.
-    :param start_timeout: seconds until a start that shows no life is given up and reported.
-    """
+    """A local AWS, running inside a `with` block (or between `start` and `stop`)."""
 
     def __init__(
         self, *, region: str = "us-east-1", directory: Path | None = None, start_timeout: float = 60.0
     ) -> None:
+        """Prepare one; nothing runs yet.
+
+        Args:
+            region: of every client and deployment; `us-east-1` when omitted.
+            directory: where state, logs and synthesised templates go. When omitted it is a temporary directory, removed
+                at the end; a directory that was given is kept, so that its logs can be read afterwards.
+            start_timeout: seconds until a start that shows no life is given up and reported; 60 when omitted.
+
+        """
         self.region = region
+        """Of every client and deployment."""
         self.account = ACCOUNT
+        """Of every client and deployment."""
         self.endpoint_url = ""
+        """Where it answers; empty until it runs."""
         self._given_directory = directory
         self._start_timeout = start_timeout
         self._process: subprocess.Popen[bytes] | None = None
@@ -88,7 +94,9 @@ class LocalAws:
     def start(self) -> None:
         """Start and wait until it answers.
 
-        :raises LocalAwsError: when MiniStack is not installed or does not come up.
+        Raises:
+            LocalAwsError: MiniStack is not installed or does not come up, or this one is running already.
+
         """
         if self._process is not None:
             raise LocalAwsError("this LocalAws is running already")
@@ -178,7 +186,7 @@ class LocalAws:
 
     @property
     def directory(self) -> Path:
-        """Where state, logs and synthesised templates are."""
+        """Where state, logs and synthesised templates are. Without a start it raises `LocalAwsError`."""
         if self._directory is None:
             raise LocalAwsError("this LocalAws has not been started")
         return self._directory
@@ -189,7 +197,12 @@ class LocalAws:
         return self.directory / "ministack.log"
 
     def log_tail(self, lines: int = 30) -> str:
-        """The last lines of the server's own log."""
+        """The last lines of the server's own log.
+
+        Args:
+            lines: how many; 30 when omitted.
+
+        """
         if self._directory is None or not self.log_path.exists():
             return "(no log)"
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
@@ -216,7 +229,12 @@ class LocalAws:
         }
 
     def client(self, service: str) -> Any:
-        """The boto3 client of a service, made once. It retries, for a busy machine, and ignores proxies."""
+        """The boto3 client of a service, made once. It retries, for a busy machine, and ignores proxies.
+
+        Args:
+            service: as boto3 calls it, such as `s3`.
+
+        """
         if service not in self._clients:
             import boto3  # noqa: PLC0415 - a development dependency: only needed when one is used
             from botocore.config import Config  # noqa: PLC0415
@@ -243,9 +261,17 @@ class LocalAws:
     def wait_until[T](
         self, condition: Callable[[], T], what: str, *, timeout: float = 60.0, interval: float = 0.1
     ) -> T:
-        """Poll until `condition` returns something true, and return it.
+        """Poll until a condition returns something true, and return it.
 
-        :raises TimeoutError: after `timeout` seconds, naming `what` was waited for.
+        Args:
+            condition: is called again and again.
+            what: is waited for, for the error: "the object is processed".
+            timeout: seconds until it is given up; 60 when omitted.
+            interval: seconds between two calls; 0.1 when omitted.
+
+        Raises:
+            TimeoutError: The time is over; it names what was waited for.
+
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -269,13 +295,17 @@ class LocalAws:
 
         Bootstraps the first time, while the app is synthesised. `python` in the app command is this interpreter.
 
-        :param app: the command that synthesises, as in ``cdk --app``.
-        :param stacks: which stacks; all of them when omitted.
-        :param context: values for ``cdk --context``.
-        :param cwd: where the command runs, and where ``cdk.json`` and ``node_modules`` are looked for; the current
-            directory when omitted.
-        :param environment: variables for the app on top of :attr:`environment`.
-        :raises LocalAwsError: when the CDK CLI is missing or fails; the message ends with what it said.
+        Args:
+            app: the command that synthesises, as in `cdk --app`.
+            stacks: which stacks; all of them when omitted.
+            context: values for `cdk --context`; none when omitted.
+            cwd: where the command runs, and where `cdk.json` and `node_modules` are looked for; the current directory
+                when omitted.
+            environment: variables for the app on top of the property `environment`; none when omitted.
+
+        Raises:
+            LocalAwsError: The CDK CLI is missing or fails; the message ends with what it said.
+
         """
         cwd = (cwd or Path.cwd()).resolve()
         cdk = _cdk_cli(cwd)
@@ -303,7 +333,17 @@ class LocalAws:
         return json.loads(outputs.read_text()) if outputs.exists() else {}
 
     def destroy(self, app: str, *stacks: str, cwd: Path | None = None) -> None:
-        """Destroy stacks with the CDK CLI, without asking."""
+        """Destroy stacks with the CDK CLI, without asking.
+
+        Args:
+            app: as for `deploy`.
+            stacks: as for `deploy`.
+            cwd: as for `deploy`; the current directory when omitted.
+
+        Raises:
+            LocalAwsError: As for `deploy`.
+
+        """
         cwd = (cwd or Path.cwd()).resolve()
         command = [_cdk_cli(cwd), "destroy", "--app", app, "--force", *(stacks or ["--all"])]
         with _Command(command, self.environment, cwd) as running:
@@ -330,7 +370,13 @@ class LocalAws:
                     dynamodb.update_time_to_live(TableName=table, TimeToLiveSpecification=ttl)
 
     def physical_id(self, stack: str, logical_id: str) -> str | None:
-        """The physical id of a resource, or None where the stack or the resource is not deployed."""
+        """The physical id of a resource, or None where the stack or the resource is not deployed.
+
+        Args:
+            stack: its name.
+            logical_id: the resource's, as in the template.
+
+        """
         cloudformation = self.client("cloudformation")
         try:
             answer = cloudformation.describe_stack_resources(StackName=stack, LogicalResourceId=logical_id)
@@ -341,7 +387,12 @@ class LocalAws:
     # -- what a function said ----------------------------------------------------------------------------------------
 
     def logs(self, function: str) -> list[str]:
-        """Everything that a function wrote to its log group so far, line by line, oldest first."""
+        """Everything that a function wrote to its log group so far, line by line, oldest first.
+
+        Args:
+            function: its name.
+
+        """
         configuration = self.client("lambda").get_function_configuration(FunctionName=function)
         group = configuration.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{function}"
         # Stream by stream: MiniStack's FilterLogEvents stops after 10,000 events and gives no token to go on with.
@@ -369,11 +420,21 @@ class LocalAws:
             arguments["nextToken"] = page["nextForwardToken"]
 
     def records(self, function: str) -> list[dict[str, Any]]:
-        """The structured lines among a function's logs: those that are JSON objects, metrics (EMF) not among them."""
+        """The structured lines among a function's logs: those that are JSON objects, metrics (EMF) not among them.
+
+        Args:
+            function: its name.
+
+        """
         return [record for record in _json_objects(self.logs(function)) if "_aws" not in record]
 
     def metrics(self, function: str) -> Counter[str]:
-        """The sums of all metrics that a function wrote to its log in embedded metric format, by metric name."""
+        """The sums of all metrics that a function wrote to its log in embedded metric format, by metric name.
+
+        Args:
+            function: its name.
+
+        """
         sums: Counter[str] = Counter()
         for record in _json_objects(self.logs(function)):
             for directive in record.get("_aws", {}).get("CloudWatchMetrics", ()):

@@ -82,10 +82,10 @@ class LocalPipeline:
 
         Args:
             processor: the team's function.
-            ordering: as the construct's.
-            deletes: as the construct's.
-            versioned: whether the bucket keeps versions.
-            max_attempts: as in `RetryOptions`.
+            ordering: as the construct's; `LATEST` when omitted.
+            deletes: as the construct's; the processor is not called for removals when omitted.
+            versioned: whether the bucket keeps versions; it does when omitted.
+            max_attempts: as in `RetryOptions`; 12 when omitted.
             processing_timeout: in real seconds, a minute when omitted: a processor that hangs is interrupted then.
 
         """
@@ -131,13 +131,24 @@ class LocalPipeline:
     # What happens to the bucket.
 
     def put(self, key: str, content: bytes | str) -> str | None:
-        """Upload; the version's id, if the bucket keeps versions."""
+        """Upload; the version's id, if the bucket keeps versions.
+
+        Args:
+            key: of the object.
+            content: a text becomes UTF-8.
+
+        """
         version = self._s3.put(key, content.encode() if isinstance(content, str) else content)
         self._notify(key, "ObjectCreated:Put", version.version_id, version)
         return version.version_id
 
     def delete(self, key: str) -> str | None:
-        """Delete without naming a version; the delete marker's id, if the bucket keeps versions."""
+        """Delete without naming a version; the delete marker's id, if the bucket keeps versions.
+
+        Args:
+            key: of the object; one that is not there may be deleted too.
+
+        """
         marker = self._s3.delete(key)
         if marker is None:
             self._notify(key, "ObjectRemoved:Delete", None)
@@ -146,14 +157,25 @@ class LocalPipeline:
         return marker.version_id
 
     def delete_version(self, key: str, version_id: str) -> None:
-        """Delete one version for good, or take a delete marker away."""
+        """Delete one version for good, or take a delete marker away.
+
+        Args:
+            key: of the object.
+            version_id: as `put` or `delete` returned it.
+
+        """
         self._s3.delete_version(key, version_id)
         self._notify(key, "ObjectRemoved:Delete", version_id)
 
     # What happens to the messages.
 
     def send(self, body: str) -> None:
-        """Put any message into the queue: `cdk_intake_ledger.testing.events` builds them, and garbage is welcome."""
+        """Put any message into the queue.
+
+        Args:
+            body: `cdk_intake_ledger.testing.events` builds them, and garbage is welcome.
+
+        """
         self._sqs.send(body)
 
     def duplicate(self) -> None:
@@ -170,7 +192,12 @@ class LocalPipeline:
         self._sqs.messages.clear()
 
     def audit(self, key: str) -> None:
-        """The audit takes this key for lost and sends its wake-up."""
+        """The audit takes a key for lost and sends its wake-up.
+
+        Args:
+            key: one whose events were lost, or any other.
+
+        """
         shown = self._s3.current(key)
         if shown is None or shown.etag is None:
             self.send(events.audit_message(BUCKET, key))
@@ -178,7 +205,13 @@ class LocalPipeline:
             self.send(events.audit_message(BUCKET, key, version_id=shown.version_id, etag=shown.etag))
 
     def reprocess(self, key: str, version_id: str | None = None) -> None:
-        """A person asks for a key to be processed again."""
+        """A person asks for a key to be processed again.
+
+        Args:
+            key: of the object.
+            version_id: which version, in `EVERY_VERSION`; what is current when omitted.
+
+        """
         self._requests += 1
         name = f"{self._requests:026d}"
         self.send(events.reprocess_message(BUCKET, key, reprocess_id=name, version_id=version_id))
@@ -190,15 +223,21 @@ class LocalPipeline:
         self._sqs.dead_letters.clear()
 
     def next(self, *faults: Fault) -> None:
-        """How the next calls of the processor end, one after the other; those after them end as they end."""
+        """Say how the next calls of the processor end; those after them end as they end.
+
+        Args:
+            faults: one for each call.
+
+        """
         self._faults.extend(faults)
 
     def run(self, *, seed: int | None = None) -> None:
         """Deliver until nothing is left, however often a message has to come back.
 
         Args:
-            seed: when given, messages come in random order, one in four a second time later, and one call of the
-                processor in four ends in a random `Fault`. The same seed does the same again.
+            seed: messages come in random order, one in four a second time later, and one call of the processor in
+                four ends in a random `Fault`. The same seed does the same again. When omitted, messages come in the
+                order of the queue, once.
 
         """
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - it has to be repeatable
@@ -211,9 +250,12 @@ class LocalPipeline:
     # What came of it.
 
     def row(self, key: str, version_id: str | None = None) -> Row | None:
-        """The ledger's row: `status`, `attempts`, `reason`, `commit` and so on.
+        """The ledger's row: `status`, `attempts`, `reason`, `commit` and so on; None when there is none.
 
-        `EVERY_VERSION` has a row for each version; it is that of the current one when no id is given.
+        Args:
+            key: of the object.
+            version_id: in `EVERY_VERSION`, which has a row for each; that of the current one when omitted.
+
         """
         shown = self._s3.current(key)
         etag = shown.etag if shown else None

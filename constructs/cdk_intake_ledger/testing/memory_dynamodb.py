@@ -20,21 +20,31 @@ _TOKEN = re.compile(r"\s*(attribute_exists|attribute_not_exists|AND|OR|NOT|<>|<=
 
 
 class MemoryDynamoDB:
-    """One table, as much of boto3's client as `intake_ledger.table` calls."""
+    """One table: as much of boto3's client as `intake_ledger.table` calls, with the same requests and answers."""
 
     def __init__(self, items: Mapping[Key, Item] | None = None) -> None:
+        """Make a table.
+
+        Args:
+            items: by primary key; an empty table when omitted.
+
+        """
         self.items: dict[Key, Item] = dict(items or {})
+        """What is in it, by primary key."""
         self.requests: list[str] = []
+        """The operations that were asked for, in order."""
         self.transacted: list[Mapping[str, Any]] = []
         """What was written to other tables together with a row of this one; conditions of theirs are not evaluated."""
 
     def put_item(self, **request: Any) -> dict[str, Any]:
+        """On a condition, always."""
         item = request["Item"]
         self._check("PutItem", request, item)
         self.items[_key(item)] = dict(item)
         return {}
 
     def update_item(self, **request: Any) -> dict[str, Any]:
+        """SET and REMOVE, on a condition, always."""
         old = self._check("UpdateItem", request, request["Key"])
         new = dict(old if old is not None else request["Key"])
         names, values = request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})
@@ -63,6 +73,7 @@ class MemoryDynamoDB:
         return {}
 
     def delete_item(self, **request: Any) -> dict[str, Any]:
+        """On a condition, always."""
         self._check("DeleteItem", request, request["Key"])
         self.items.pop(_key(request["Key"]), None)
         return {}
@@ -84,12 +95,14 @@ class MemoryDynamoDB:
         return {"Responses": responses}
 
     def get_item(self, **request: Any) -> dict[str, Any]:
+        """Consistently: the ledger never decides on anything else."""
         assert request["ConsistentRead"], "the ledger never decides on an eventual read"
         self.requests.append("GetItem")
         item = self.items.get(_key(request["Key"]))
         return {} if item is None else {"Item": dict(item)}
 
     def batch_get_item(self, **request: Any) -> dict[str, Any]:
+        """Consistently, up to 100 keys."""
         self.requests.append("BatchGetItem")
         [(table, wanted)] = request["RequestItems"].items()
         assert wanted["ConsistentRead"]
@@ -100,6 +113,12 @@ class MemoryDynamoDB:
         return {"Responses": {table: found}, "UnprocessedKeys": {}}
 
     def get_paginator(self, operation: str) -> "_Scan":
+        """Pages of a scan.
+
+        Args:
+            operation: `scan`.
+
+        """
         assert operation == "scan"
         return _Scan(self)
 

@@ -18,8 +18,10 @@ class DeadLetter:
     """A message that a person has to look at."""
 
     body: str
+    """The message as it was first sent."""
     attributes: Mapping[str, str | int] = field(default_factory=dict)
-    """What the consumer says of it: `reason`, `key`, `version_id`, `attempts` and so on."""
+    """What the consumer says of it: `reason`, `key`, `version_id`, `attempts` and so on. Nothing when omitted,
+    as when SQS itself moved it."""
 
     @property
     def reason(self) -> str:

@@ -29,7 +29,14 @@ def stable_template(stack: "Stack") -> dict[str, Any]:
             assert stable_template(stack) == snapshot(extension_class=JSONSnapshotExtension)
 
     Left out are asset hashes, CDK's check of the bootstrap's version, its metadata, and the source of its own inline
-    handlers. A dependency cycle in the template raises CDK's own error.
+    handlers.
+
+    Args:
+        stack: of an app that may be synthesised now; nothing can be added to it afterwards.
+
+    Raises:
+        RuntimeError: CDK's own: the app cannot be synthesised, or the template has a dependency cycle.
+
     """
     from aws_cdk.assertions import Template  # noqa: PLC0415 - it starts Node.js, which other helpers do without
 
@@ -50,11 +57,19 @@ def stable_template(stack: "Stack") -> dict[str, Any]:
 
 
 def logical_ids(stack: "Stack", *types: str) -> dict[str, list[str]]:
-    """The logical ids of a stack's resources, by type: of these types, or of all that hold data (`STATEFUL`).
+    """The logical ids of a stack's resources, by type.
 
     A resource whose logical id changes is replaced at the next deployment, and what it holds stays behind:
 
         assert logical_ids(stack, "AWS::S3::Bucket") == {"AWS::S3::Bucket": ["InvoicesBucketC0FFEE42"]}
+
+    Args:
+        stack: as for `stable_template`.
+        types: which ones; when omitted, buckets, queues, tables, keys and log groups, which hold something.
+
+    Raises:
+        RuntimeError: As for `stable_template`.
+
     """
     found: dict[str, list[str]] = {}
     for name, resource in stable_template(stack)["Resources"].items():
