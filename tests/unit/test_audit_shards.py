@@ -1,7 +1,7 @@
 """How a bucket is cut into shards: every key in exactly one, and about as many in each."""
 
 import random
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +25,8 @@ class Bucket:
 
     def look(self, prefix: str, after: str) -> Sample:
         self.looks += 1
-        rest = [key for key in self.keys[self._place(after) :] if key.startswith(prefix)]
+        start = self._place(after) if after else bisect_left(self.keys, prefix.encode(), key=str.encode)
+        rest = [key for key in self.keys[start : start + self.page + 1] if key.startswith(prefix)]
         return Sample(rest[: self.page], len(rest) > self.page)
 
     def size(self, shard: Shard) -> int:

@@ -18,6 +18,8 @@ _TOP = "\U0010ffff"
 _BLOCKS = (*range(0x80, 0x3000, 0x80), *range(0x3000, 0xD800, 0x400), *range(0xE000, 0x110000, 0x2000))
 _ANY = {*string.printable, *map(chr, _BLOCKS), _TOP}
 """What keys may go on with where nothing was seen yet: ASCII, and a place in each block of Unicode."""
+_WORTH_A_LEAP = 4
+"""A folder whose name is longer by so many letters is passed at once, and not searched letter by letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,42 +73,58 @@ def cut(prefixes: Sequence[str], look: Look, *, shards: int, looks: int) -> list
 class _Part:
     """A shard with its first page. Nothing was there after `reach`, which is what is weighed; None is the end."""
 
-    def __init__(self, shard: Shard, reach: str | None, sample: Sample) -> None:
+    def __init__(self, shard: Shard, reach: str | None, sample: Sample, beyond: str | None = None) -> None:
         self.shard = shard
-        self._reach = reach
         self._keys = [key for key in sample.keys if reach is None or key <= reach]
         self._whole = len(self._keys) < len(sample.keys) or not sample.more
+        self._leap = _past(self._keys)
+        self._beyond = beyond
+        """The first key after all that begin like the first page; None is not known."""
+        if beyond is not None and reach is not None and reach < beyond:
+            reach = min(reach, self._leap)
+        self._end = shard.prefix + _TOP if reach is None else reach
 
     def weight(self) -> int:
         """About how many keys there are, if the rest is as dense as the first page."""
         if self._whole:
             return len(self._keys)
-        scale, end = self._scale()
-        first, last = scale.place(self._keys[0]), scale.place(self._keys[-1])
-        return len(self._keys) * (scale.place(end) - first) // max(last - first, 1)
+        scale = _Scale([*self._keys, self._end])
+        first, last, end = (scale.place(key) for key in (self._keys[0], self._keys[-1], self._end))
+        return len(self._keys) * (end - first) // max(last - first, 1)
 
     def middle(self) -> str | None:
         """A place between the first page and the reach, or None where there is none."""
         if self._whole:
             return None
-        scale, end = self._scale()
-        return scale.between(self._keys[-1], end)
-
-    def _scale(self) -> "tuple[_Scale, str]":
-        """The scale of what is not known yet, and its end."""
-        end = self.shard.prefix + _TOP if self._reach is None else self._reach
-        return _Scale([*self._keys, end]), end
+        gain = len(self._leap) - len(_common([self._leap, self._end]))
+        if self._beyond is None and self._leap < self._end and gain > _WORTH_A_LEAP:
+            return self._leap
+        return _Scale([*self._keys, self._end]).between(self._keys[-1], self._end)
 
     def cut(self, middle: str, sample: Sample) -> Iterator["_Part"]:
         """Two parts; or this one again, with a shorter reach, where nothing lies behind the middle."""
         prefix, own = self.shard.prefix, Sample(self._keys, more=True)
-        right = _Part(Shard(prefix, middle, self.shard.until), self._reach, sample)
-        if right._keys:
-            yield _Part(Shard(prefix, self.shard.after, middle), middle, own)
-            yield right
-        else:
+        right = _Part(Shard(prefix, middle, self.shard.until), self._end, sample)
+        if not right._keys:
             # What is uploaded there later belongs to the shard nevertheless.
-            yield _Part(self.shard, middle, own)
+            yield _Part(self.shard, middle, own, self._beyond)
+        elif middle == self._leap:
+            yield _Part(self.shard, self._end, own, right._keys[0])
+        else:
+            yield _Part(Shard(prefix, self.shard.after, middle), middle, own, self._beyond)
+            yield right
+
+
+def _common(keys: Sequence[str]) -> str:
+    return commonprefix(keys)  # noqa: RUF071 - of keys, which are no paths
+
+
+def _past(keys: Sequence[str]) -> str:
+    """A place after everything that begins like all of these."""
+    common = _common(keys)
+    while len((common + _TOP).encode()) > MAX_KEY_BYTES:
+        common = common[:-1]
+    return common + _TOP
 
 
 class _Scale:
@@ -115,7 +133,7 @@ class _Scale:
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
-        self._common = commonprefix(keys)  # noqa: RUF071 - of keys, which are no paths
+        self._common = _common(keys)
         rests = [key[len(self._common) :] for key in keys]
         seen = {character for rest in rests for character in rest}
         ends = {rest[:1] for rest in rests}
