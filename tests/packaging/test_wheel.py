@@ -28,21 +28,6 @@ print(json.dumps({"layers": layers, "code": code, "from": [cdk_intake_ledger.__f
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built without a network, by the backend that is installed here."""
-    out = tmp_path_factory.mktemp("dist")
-    done = subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = out.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Unpacked beside this environment, in front of the editable installation."""
     target = tmp_path_factory.mktemp("site")
