@@ -1,0 +1,237 @@
+"""S3 Inventory in place of a listing: manifests, gzipped CSV and Parquet, as S3 writes them."""
+
+import gzip
+import io
+import json
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
+
+import boto3
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from moto import mock_aws
+from pyarrow import parquet
+
+from intake_ledger.audit.inventory import Inventory, InventoryError, Location, Manifest, manifest_of
+from intake_ledger.audit.listing import Page, Place
+from intake_ledger.states import State, StateKind
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+SOURCE = "uploads"
+BEGUN = 1_763_000_000_000
+CSV_SCHEMA = "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size, LastModifiedDate, ETag, StorageClass"
+PARQUET_SCHEMA = (
+    "message s3.inventory {  required binary bucket (STRING);  required binary key (STRING);  optional binary "
+    "version_id (STRING);  optional boolean is_latest;  optional boolean is_delete_marker;  optional int64 size;  "
+    "optional int64 last_modified_date (TIMESTAMP(MILLIS,true));  optional binary e_tag (STRING);  optional binary "
+    "storage_class (STRING);}"
+)
+KEYS = ["a b+c%.csv", 'ä/日本 ,"x"\n.csv', "plain.csv"]
+_NUMBERS = count(1)
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    return {
+        "sourceBucket": SOURCE,
+        "destinationBucket": "arn:aws:s3:::reports",
+        "version": "2016-11-30",
+        "creationTimestamp": f"{BEGUN}",
+        "fileFormat": "CSV",
+        "fileSchema": CSV_SCHEMA,
+        "files": [{"key": "inv/uploads/all/data/1.csv.gz", "size": 1, "MD5checksum": "0"}],
+    } | changes
+
+
+def states() -> list[tuple[str, State, bool]]:
+    """Each key with a current version and an older one; one is deleted, one has no version id."""
+    created = BEGUN - 3_600_000
+    found = []
+    for n, key in enumerate(KEYS):
+        version = f"v{n}" if n else None
+        found.append((key, State(StateKind.OBJECT, version, f"etag{n}", 10 + n, created), True))
+        found.append((key, State(StateKind.OBJECT, f"old{n}", f"older{n}", 5, created - 1_000), False))
+    found.append(("gone.csv", State(StateKind.MARKER, "m1", created_at=created), True))
+    return found
+
+
+def as_csv(entries: list[tuple[str, State, bool]]) -> bytes:
+    lines = []
+    for key, state, latest in entries:
+        moment = datetime.fromtimestamp((state.created_at or 0) / 1000, UTC)
+        fields = [
+            SOURCE, quote_plus(key, safe="/"), state.version_id or "", str(latest).lower(), str(state.removed).lower(),
+            "" if state.size is None else str(state.size), f"{moment:%Y-%m-%dT%H:%M:%S}.000Z",
+            state.etag or "", "STANDARD",
+        ]  # fmt: skip
+        lines.append(",".join(f'"{field}"' for field in fields))
+    return gzip.compress("\n".join(lines).encode() + b"\n")
+
+
+def as_parquet(entries: list[tuple[str, State, bool]]) -> bytes:
+    table = pa.Table.from_pylist(
+        [
+            {
+                "bucket": SOURCE, "key": key, "version_id": state.version_id, "is_latest": latest,
+                "is_delete_marker": state.removed, "size": state.size,
+                "last_modified_date": datetime.fromtimestamp((state.created_at or 0) / 1000, UTC),
+                "e_tag": state.etag, "storage_class": "STANDARD",
+            }
+            for key, state, latest in entries
+        ],
+        schema=pa.schema(
+            [
+                ("bucket", pa.string()), ("key", pa.string()), ("version_id", pa.string()),
+                ("is_latest", pa.bool_()), ("is_delete_marker", pa.bool_()), ("size", pa.int64()),
+                ("last_modified_date", pa.timestamp("ms", "UTC")), ("e_tag", pa.string()),
+                ("storage_class", pa.string()),
+            ]
+        ),
+    )  # fmt: skip
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator["S3Client"]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with mock_aws():
+        yield boto3.client("s3", region_name="us-east-1")
+
+
+@pytest.fixture
+def bucket(s3: "S3Client") -> str:
+    name = f"reports-{next(_NUMBERS)}"
+    s3.create_bucket(Bucket=name)
+    return name
+
+
+def report(s3: "S3Client", bucket: str, content: dict[str, Any], at: str = "2026-11-20T01-00Z") -> Inventory:
+    s3.put_object(Bucket=bucket, Key=f"inv/uploads/all/{at}/manifest.json", Body=json.dumps(content).encode())
+    return Inventory(s3, Location(bucket, "inv/uploads/all/"), SOURCE)
+
+
+FORMATS = pytest.mark.parametrize(
+    ("changes", "write"),
+    [({}, as_csv), ({"fileFormat": "Parquet", "fileSchema": PARQUET_SCHEMA}, as_parquet)],
+    ids=["CSV", "Parquet"],
+)
+
+
+@FORMATS
+@pytest.mark.parametrize("every", [False, True])
+def test_f60_a_report_shows_what_a_listing_would(
+    s3: "S3Client", bucket: str, changes: dict[str, Any], write: Any, every: bool
+) -> None:
+    """F60: keys of any characters, current versions alone or all of them, delete markers, no version id."""
+    file = "inv/uploads/all/data/1"
+    s3.put_object(Bucket=bucket, Key=file, Body=write(states()))
+    inventory = report(s3, bucket, manifest(**changes, files=[{"key": file}]))
+    newest = inventory.newest(versioned=True)
+    (page,) = inventory.pages(newest, file, every=every, start=None)
+    assert page.states == [(key, state) for key, state, latest in states() if every or latest]
+    assert page.after is None
+    assert (newest.created_at, newest.files) == (BEGUN, (file,))
+
+
+@FORMATS
+def test_a_file_is_read_in_pages_and_from_any_page_on(
+    s3: "S3Client", bucket: str, changes: dict[str, Any], write: Any
+) -> None:
+    """A run that was stopped goes on where it was; the last page says that it is the last one."""
+    file = "data"
+    entries = [(f"{n:05d}", State(StateKind.OBJECT, f"v{n}", f"e{n}", n, BEGUN), True) for n in range(2_000)]
+    s3.put_object(Bucket=bucket, Key=file, Body=write(entries))
+    inventory = report(s3, bucket, manifest(**changes))
+    newest = inventory.newest(versioned=True)
+    first, last = inventory.pages(newest, file, every=False, start=None)
+    assert first.after == Place(file, "1000")
+    assert last.after is None
+    (again,) = inventory.pages(newest, file, every=False, start=first.after)
+    assert again == last
+    assert [key for key, _ in first.states + last.states] == [key for key, _, _ in entries]
+
+
+def test_an_empty_file(s3: "S3Client", bucket: str) -> None:
+    """An empty bucket has one."""
+    s3.put_object(Bucket=bucket, Key="data", Body=gzip.compress(b""))
+    inventory = report(s3, bucket, manifest())
+    pages = inventory.pages(inventory.newest(versioned=True), "data", every=False, start=None)
+    assert list(pages) == [Page([], None)]
+
+
+def test_the_newest_report_counts(s3: "S3Client", bucket: str) -> None:
+    """Whatever else lies beside it: data, Hive's folder, an older report."""
+    s3.put_object(Bucket=bucket, Key="inv/uploads/all/hive/dt=2026-11-21-01-00/symlink.txt", Body=b"")
+    report(s3, bucket, manifest(creationTimestamp="1"), at="2026-11-19T01-00Z")
+    inventory = report(s3, bucket, manifest(creationTimestamp="2"))
+    assert inventory.newest(versioned=True).created_at == 2
+
+
+def test_no_report_yet(s3: "S3Client", bucket: str) -> None:
+    """The error says where it looked, and that the first one takes its time."""
+    inventory = Inventory(s3, Location(bucket, "inv/uploads/all/"), SOURCE)
+    with pytest.raises(InventoryError, match=f"s3://{bucket}/inv/uploads/all/: the first one comes within two days"):
+        inventory.newest(versioned=True)
+
+
+def test_the_report_of_another_bucket_is_refused() -> None:
+    """Every object of it would be a loss."""
+    with pytest.raises(InventoryError, match="of the bucket others, and the pipeline's is uploads"):
+        manifest_of(manifest(sourceBucket="others"), source=SOURCE, versioned=True)
+
+
+def test_a_format_that_nobody_reads() -> None:
+    """With the two that are."""
+    with pytest.raises(InventoryError, match="ORC: choose CSV or Parquet"):
+        manifest_of(manifest(fileFormat="ORC"), source=SOURCE, versioned=True)
+
+
+@pytest.mark.parametrize(
+    ("schema", "versioned", "missing"),
+    [
+        ("Bucket, Key, Size, LastModifiedDate, ETag", True, "VersionId, IsLatest, IsDeleteMarker"),
+        ("Bucket, Key, VersionId, IsLatest, IsDeleteMarker", True, "Size, LastModifiedDate, ETag"),
+        ("Bucket, Key, Size, ETag", False, "LastModifiedDate"),
+    ],
+)
+def test_columns_that_are_missing_are_named(schema: str, versioned: bool, missing: str) -> None:
+    """With the optional fields to add."""
+    with pytest.raises(InventoryError, match=f"has no {missing}: add"):
+        manifest_of(manifest(fileSchema=schema), source=SOURCE, versioned=versioned)
+
+
+def test_a_bucket_without_versions_needs_no_columns_of_versions() -> None:
+    """An inventory of current objects is enough there."""
+    content = manifest(fileSchema="Bucket, Key, Size, LastModifiedDate, ETag")
+    assert manifest_of(content, source=SOURCE, versioned=False).columns == (
+        "bucket", "key", "size", "last_modified_date", "e_tag",
+    )  # fmt: skip
+
+
+def test_parquet_without_pyarrow_says_how_to_get_it(
+    s3: "S3Client", bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime carries boto3 and Powertools alone."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    inventory = Inventory(s3, Location(bucket, ""), SOURCE)
+    with pytest.raises(InventoryError, match=re.escape("give AuditScale.inventory(parquet_layer=...) a layer with it")):
+        list(inventory.pages(Manifest(1, parquet=True, columns=(), files=()), "data", every=False, start=None))
+
+
+def test_a_large_parquet_file_is_read_by_ranges(s3: "S3Client", bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never the whole file at once, however small the ranges."""
+    monkeypatch.setattr("intake_ledger.audit.inventory._RANGE_BYTES", 512)
+    entries = [(f"{n:05d}", State(StateKind.OBJECT, f"v{n}", f"e{n}", n, BEGUN), True) for n in range(1_500)]
+    s3.put_object(Bucket=bucket, Key="data", Body=as_parquet(entries))
+    inventory = report(s3, bucket, manifest(fileFormat="Parquet", fileSchema=PARQUET_SCHEMA))
+    pages = inventory.pages(inventory.newest(versioned=True), "data", every=False, start=None)
+    assert [one for page in pages for one in page.states] == [(key, state) for key, state, _ in entries]
