@@ -190,18 +190,6 @@ class LedgerTable:
         )
         _conditionally(self._client.update_item, arguments)
 
-    def scan(self, sort_key: str) -> Iterable[list[tuple[RowKey, dict[str, Any]]]]:
-        """All rows with this sort key, a page at a time."""
-        pages = self._client.get_paginator("scan").paginate(
-            TableName=self._name,
-            FilterExpression="#sk = :sk",
-            ExpressionAttributeNames={"#sk": "sk"},
-            ExpressionAttributeValues={":sk": {"S": sort_key}},
-        )
-        for page in pages:
-            contents = [plain(item) for item in page["Items"]]
-            yield [(RowKey(content["pk"], content["sk"]), content) for content in contents]
-
     def _arguments(
         self, condition: Condition, values: Mapping[str, Any], names: Iterable[str] = (), **arguments: Any
     ) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 
 from cdk_intake_ledger.testing import LocalAws
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger.table import LedgerTable
 from tests.protocol.equivalence import TABLE, Step, empty, plans, same_answers
 
 if TYPE_CHECKING:
@@ -28,4 +27,4 @@ def dynamodb(aws: LocalAws) -> "Iterator[DynamoDBClient]":
 @given(plan=plans("insert many"))
 def test_random_requests_are_answered_as_by_the_local_aws(dynamodb: "DynamoDBClient", plan: list[Step]) -> None:
     """Groups included: their INSERTs are refused by rows and by an audit's mark alone."""
-    same_answers(LedgerTable(cast("Any", MemoryDynamoDB()), "table"), empty(dynamodb), plan)
+    same_answers(cast("Any", MemoryDynamoDB()), empty(dynamodb), plan)

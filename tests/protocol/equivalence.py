@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from intake_ledger.rows import Row, RowKey, Status
+from intake_ledger.audit.table import AuditTable
+from intake_ledger.rows import Ordering, Row, RowKey, Status
 from intake_ledger.states import StateKind
 from intake_ledger.table import NO_ROW, LedgerTable, Refused, still_held, still_seen
 
@@ -69,29 +70,29 @@ def plans(*more: str) -> st.SearchStrategy[list[Step]]:
     return st.lists(step, max_size=12)
 
 
-def same_answers(ours: LedgerTable, theirs: LedgerTable, plan: list[Step]) -> None:
+def same_answers(ours: "DynamoDBClient", theirs: "DynamoDBClient", plan: list[Step]) -> None:
     """Assert that every answer, every refusal with its old row, and what stands there afterwards are the same."""
     for step in plan:
         assert answer(ours, step) == answer(theirs, step), step
-    assert ours.get_items(KEYS) == theirs.get_items(KEYS)
+    assert LedgerTable(ours, "table").get_items(KEYS) == LedgerTable(theirs, "table").get_items(KEYS)
 
 
-def empty(client: "DynamoDBClient") -> LedgerTable:
-    """The client's table without the rows of these tests."""
+def empty(client: "DynamoDBClient") -> "DynamoDBClient":
+    """The client, its table without the rows of these tests."""
     for key in KEYS:
         client.delete_item(TableName="table", Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}})
-    return LedgerTable(client, "table")
+    return client
 
 
-def answer(table: LedgerTable, step: Step) -> object:
+def answer(client: "DynamoDBClient", step: Step) -> object:
     """What the store says to it: a value, or the row that refused it."""
     try:
-        return _answer(table, step)
+        return _answer(LedgerTable(client, "table"), AuditTable(client, "table"), step)
     except Refused as refused:
         return "refused", refused.row
 
 
-def _answer(table: LedgerTable, step: Step) -> object:
+def _answer(table: LedgerTable, audit: AuditTable, step: Step) -> object:
     marks = {"audit_mark": "v#1", "audit_marked_at": step.now}
     match step.kind:
         case "insert":
@@ -115,5 +116,10 @@ def _answer(table: LedgerTable, step: Step) -> object:
         case "get many":
             return sorted(table.get_items(KEYS).items(), key=lambda one: one[0].pk)
         case "scan":
-            return [found for page in table.scan(step.key.sk) for found in page]
+            pages = [audit.committed("p", ordering) for ordering in Ordering]
+            found = [[row for page in one for row in page.rows] for one in pages]
+            half_done = [row for page in audit.unsettled("p") for row in page.rows]
+            return [sorted(one, key=lambda row: row[0].pk) for one in found], sorted(
+                half_done, key=lambda row: row[0].pk
+            )
     return table.get(step.key)

@@ -193,6 +193,27 @@ MUTANTS = (
         "tests/unit/test_audit_diff.py",
     ),
     Mutant(
+        "the audit takes every row for settled that it has read",
+        "audit/compare.py",
+        "return known.agrees(one.row_key, one.state.identity) or",
+        "return True or",
+        "losses",
+    ),
+    Mutant(
+        "the audit takes a state for settled that was committed once",
+        "audit/table.py",
+        'if item["status"]["S"] == Status.PROCESSED and "committed_version" in item',
+        'if "committed_version" in item',
+        "tests/unit/test_audit_known.py -k settled",
+    ),
+    Mutant(
+        "the audit believes that a key has no row because it was read before",
+        "audit/compare.py",
+        "return find(None, one.state, window, now=self._clock(), deletes=self._settings.deletes) is None",
+        "return True",
+        "losses",
+    ),
+    Mutant(
         "an audit's mark is taken for a row",
         "table.py",
         '"attribute_not_exists(#status)", ("status",)',

@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 from intake_ledger import ledger
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.diff import Window
+from intake_ledger.audit.known import Known
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Report
@@ -309,7 +310,7 @@ def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request |
     )
     try:
         audit.run(
-            Progress(Report("run", port.now()), Shown(b"")),
+            Progress(Report("run", port.now()), Known(b""), Shown(b"")),
             Window(settled_before=port.now(), known_since=port.now() - RETENTION * 1000),
             resubmit=True,
             remaining_ms=lambda: 10**9,

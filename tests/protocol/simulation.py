@@ -25,6 +25,7 @@ from botocore.exceptions import ClientError
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.diff import Window
+from intake_ledger.audit.known import Known
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Report
@@ -291,7 +292,7 @@ class Simulation:
         )
         report = Report("run", self.clock)
         audit.run(
-            Progress(report, Shown(b"")),
+            Progress(report, Known(b""), Shown(b"")),
             Window(settled_before=self.clock - HOUR, known_since=self.clock - 14 * DAY),
             resubmit=True,
             remaining_ms=lambda: 10**9,

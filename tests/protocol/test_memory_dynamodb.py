@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from moto import mock_aws
 
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger.table import LedgerTable
 from tests.protocol.equivalence import TABLE, Step, empty, plans, same_answers
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def moto() -> "Iterator[DynamoDBClient]":
 @given(plan=plans("end with"))
 def test_random_requests_are_answered_as_by_moto(moto: "DynamoDBClient", plan: list[Step]) -> None:
     """A proof on this store rests on moto's idea of DynamoDB; moto has none of PartiQL's INSERT with parameters."""
-    same_answers(LedgerTable(cast("Any", MemoryDynamoDB()), "table"), empty(moto), plan)
+    same_answers(cast("Any", MemoryDynamoDB()), empty(moto), plan)
 
 
 def test_an_expression_that_it_does_not_know_is_refused() -> None:

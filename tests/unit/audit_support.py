@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.diff import Window
+from intake_ledger.audit.known import Known
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Report
@@ -189,7 +190,7 @@ class AuditWorld:
         self.ledger.insert(self.row_key(key, state), row)
 
     def fresh(self) -> Progress:
-        return Progress(Report("run", self.clock()), Shown(b"salt"))
+        return Progress(Report("run", self.clock()), Known(b"salt"), Shown(b"salt"))
 
     def window(self) -> Window:
         return Window(self.clock() - self.settled_ms, self.clock() - self.known_ms)

@@ -9,10 +9,12 @@ import pytest
 
 from intake_ledger.audit.diff import Finding
 from intake_ledger.audit.listing import Place
+from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Report
 from intake_ledger.audit.runs import CHECKPOINT_MS, KEPT_FINDINGS, AuditRuns, Held, LostRun, NotNow
+from intake_ledger.audit.shown import Shown
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.rows import Row, RowKey, Status
+from intake_ledger.rows import Ordering, Row, RowKey, Status
 from intake_ledger.states import ABSENT, StateKind
 from intake_ledger.table import LedgerTable
 from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, PIPELINE, START, Clock, create_table
@@ -61,11 +63,16 @@ def take(runs: AuditRuns, *, only_if_due: bool = False) -> Held:
     return runs.take(lease_ms=LEASE, only_if_due=only_if_due)
 
 
+def filters(progress: Progress) -> tuple[Shown, Shown, Shown]:
+    return progress.known.rows, progress.known.settled, progress.shown
+
+
 def advance(runs: AuditRuns, held: Held, *, place: str) -> None:
     """As a page does."""
     held.progress.listing = Place("in/", place, "1")
     held.progress.report.listed += 1_000
-    held.progress.shown.add(RowKey(place, "p@latest"))
+    for one in filters(held.progress):
+        one.add(RowKey(place, "p@latest"))
     runs.done(held.progress)
 
 
@@ -129,8 +136,9 @@ class TestContinuing:
         again = take(make("b"), only_if_due=True).progress
         assert again.listing == Place("in/", "in/a", "1")
         assert (again.report.run_id, again.report.listed) == (held.progress.report.run_id, 1_000)
-        assert RowKey("in/a", "p@latest") in again.shown
-        assert RowKey("in/b", "p@latest") not in again.shown
+        for one in filters(again):
+            assert one.has(RowKey("in/a", "p@latest"))
+            assert not one.has(RowKey("in/b", "p@latest"))
 
     def test_f42_a_run_killed_half_way_is_finished_by_the_next(self, make: Make, clock: Clock) -> None:
         """F42: from its last checkpoint on, which is at most two minutes old."""
@@ -144,7 +152,7 @@ class TestContinuing:
         clock.advance(LEASE)
         again = take(make("b")).progress
         assert again.listing == Place("in/", "in/b", "1")
-        assert RowKey("in/a", "p@latest") in again.shown
+        assert again.shown.has(RowKey("in/a", "p@latest"))
 
     def test_after_an_error_the_last_checkpoint_stands(self, make: Make, clock: Clock) -> None:
         """And nobody waits for the lease."""
@@ -166,7 +174,7 @@ class TestContinuing:
         second.finish(due_at=0)
         again = take(make("c")).progress
         assert (again.listing, again.listed, again.scanned, again.report.listed) == (None, False, None, 0)
-        assert RowKey("in/a", "p@latest") not in again.shown, "another salt's parts are not taken over"
+        assert not again.shown.has(RowKey("in/a", "p@latest")), "another salt's parts are not taken over"
 
     def test_what_an_earlier_run_was_shown_is_not_taken_over(self, make: Make) -> None:
         """Its parts still lie there; a key that was removed since then would count as shown."""
@@ -179,11 +187,11 @@ class TestContinuing:
         second.finish(due_at=0)
         third = make("c")
         third.stop(take(third).progress, due_at=0, anew=False)
-        old = held.progress.shown
-        again = take(make("d")).progress.shown
-        again.salt = old.salt
-        assert RowKey("in/a", "p@latest") in old
-        assert RowKey("in/a", "p@latest") not in again
+        again = take(make("d")).progress
+        for old, now in zip(filters(held.progress), filters(again), strict=True):
+            assert old.has(RowKey("in/a", "p@latest"))
+            assert old.salt != now.salt
+            assert list(now.parts()) == []
 
     def test_findings_of_a_page_that_was_not_finished_are_found_again(self, make: Make) -> None:
         """A checkpoint says what was done by then, not what the report went on to say."""
@@ -204,11 +212,34 @@ class TestContinuing:
         again = take(make("b"), only_if_due=True).progress
         assert again.listing == Place("in/", "in/a", "1")
         assert again.report == Report(str(clock()), clock())
+        assert again.shown.has(RowKey("in/a", "p@latest"))
+        assert not again.known.complete
+        assert not again.known.has(RowKey("in/a", "p@latest")), "what the ledger has committed is read anew"
+
+    def test_rows_that_were_read_are_not_read_again(self, make: Make, clock: Clock) -> None:
+        """Nor stored again, once they are complete."""
+        first = make("a")
+        held = take(first)
+        known = held.progress.known
+        for number in range(3):
+            known.add(RowKey(f"uploads/{number}", "p@latest"), "v#1" if number else None)
+        known.after, known.complete = RowKey("uploads/2", "p@latest"), True
+        first.done(held.progress)
+        clock.advance(CHECKPOINT_MS)
+        first.done(held.progress)
+        known.add(RowKey("uploads/later", "p@latest"), None)
+        first.stop(held.progress, due_at=0, anew=False)
+        again = take(make("b")).progress.known
+        assert (again.count, again.after, again.complete) == (3, known.after, True)
+        assert again.agrees(RowKey("uploads/1", "p@latest"), "v#1")
+        assert again.has(RowKey("uploads/0", "p@latest"))
+        assert not again.agrees(RowKey("uploads/0", "p@latest"), "v#1")
+        assert not again.has(RowKey("uploads/later", "p@latest"))
 
     def test_a_part_of_the_filter_that_is_gone_costs_heads_and_no_more(
         self, make: Make, dynamodb: "DynamoDBClient", table: str
     ) -> None:
-        """TTL may have taken it."""
+        """TTL may have taken it. Rows are asked for one by one then."""
         first = make("a")
         held = take(first)
         advance(first, held, place="in/a")
@@ -218,7 +249,7 @@ class TestContinuing:
                 dynamodb.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
         again = take(make("b")).progress
         assert again.listing == Place("in/", "in/a", "1")
-        assert RowKey("in/a", "p@latest") not in again.shown
+        assert not any(one.has(RowKey("in/a", "p@latest")) for one in filters(again))
 
 
 class TestDue:
@@ -273,13 +304,21 @@ class TestTable:
 
     def test_rows_of_one_sort_key(self, ledger: AuditTable) -> None:
         """As LATEST has them; from any row on."""
-        (page,) = ledger.rows(f"{PIPELINE}@latest")
+        (page,) = ledger.committed(PIPELINE, Ordering.LATEST)
         assert {key.pk for key, _ in page.rows} == {f"{BUCKET}/{number}" for number in range(4)}
-        assert {row.committed_version for _, row in page.rows} == {"v#0"}
+        settled = list(Status).index(Status.PROCESSED)
+        committed = {f"{BUCKET}/{number}": "v#0" if number == settled else None for number in range(4)}
+        assert {key.pk: identity for key, identity in page.rows} == committed
         assert page.after is None
         first = page.rows[0][0]
-        (rest,) = ledger.rows(f"{PIPELINE}@latest", first)
+        (rest,) = ledger.committed(PIPELINE, Ordering.LATEST, first)
         assert [key for key, _ in rest.rows] == [key for key, _ in page.rows[1:]]
+
+    def test_rows_of_every_version(self, ledger: AuditTable) -> None:
+        """All of this pipeline's, and no item of a run; a version that was given up has committed nothing."""
+        (page,) = ledger.committed(PIPELINE, Ordering.EVERY_VERSION)
+        assert {key.sk for key, _ in page.rows} == {f"{PIPELINE}@latest", f"{PIPELINE}@v#1"}
+        assert {identity for key, identity in page.rows if key.sk.endswith("v#1")} == {None}
 
     def test_half_done_rows_of_a_pipeline(self, ledger: AuditTable) -> None:
         """As EVERY_VERSION has them: the run's own items and another pipeline's rows are left out."""

@@ -1205,15 +1205,6 @@ def test_the_batch_read_finds_rows_and_marks_alike(world: World) -> None:
     assert rows.from_attributes(found[world.key(change)]) == world.known(change)
 
 
-def test_the_scan_yields_one_pipelines_rows(world: World) -> None:
-    """Two pipelines may share a table."""
-    change = created(world.s3.put(KEY, "1"))
-    world.process(change)
-    world.table.insert(RowKey("uploads/x", "Other@latest"), Row(Status.PROCESSED, 1))
-    pages = list(world.table.scan(world.key(change).sk))
-    assert [key for page in pages for key, _ in page] == [world.key(change)]
-
-
 def test_the_conditions_of_a_swap_and_of_an_outcome_on_a_missing_row_are_refused(world: World) -> None:
     """There is nothing to compare with, and the refusal says so."""
     row = Row(Status.PROCESSING, 7, owner="me")

@@ -1,19 +1,20 @@
 """One pass of the audit: what S3 holds against what the ledger has committed, and a message for every key that differs.
 
-First what the listing shows is compared with the ledger's rows; then S3 is asked about the rows that it has not shown.
+First the ledger's rows are read, then the bucket is listed. Where the listing shows what no row has committed, the row
+is read again, consistently, and judged; at last S3 is asked about the rows that the listing has not shown.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger import rows
-from intake_ledger.audit.diff import Mark, Window, find, is_marked
+from intake_ledger.audit.diff import Mark, Window, find, is_marked, too_early
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Stopped
-from intake_ledger.audit.table import AuditTable
+from intake_ledger.audit.table import AuditTable, RowPage
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.rows import Ordering, Row, RowKey
@@ -82,6 +83,8 @@ class Audit:
         """
         work = _Work(progress, window, resubmit, remaining_ms)
         try:
+            if not progress.known.complete:
+                self._read(work, saved)
             if not progress.listed:
                 self._list(work, saved)
             self._scan(work, saved)
@@ -90,13 +93,26 @@ class Audit:
             return
         progress.report.complete = True
 
+    def _read(self, work: "_Work", saved: Callable[[], None]) -> None:
+        known, settings = work.progress.known, self._settings
+        for page in self._table.committed(settings.pipeline, settings.ordering, known.after):
+            work.go_on()
+            for row_key, committed in page.rows:
+                known.add(row_key, committed)
+            known.after = page.after
+            known.complete = page.after is None
+            saved()
+
     def _list(self, work: "_Work", saved: Callable[[], None]) -> None:
         progress = work.progress
         for page in self._listing.pages(progress.listing):
+            work.go_on()
             wanted = [self._seen(key, state) for key, state in page.states if self._settings.wants(key)]
             for one in wanted:
                 progress.shown.add(one.row_key)
-            for few in batched(wanted, BATCH_GET_KEYS):
+            open_ = [one for one in wanted if not self._agrees(one, work)]
+            progress.report.checked += len(wanted) - len(open_)
+            for few in batched(open_, BATCH_GET_KEYS):
                 self._compare(few, work)
             progress.report.listed += len(page.states)
             progress.listing = page.after
@@ -108,29 +124,36 @@ class Audit:
         before their row was settled.
         """
         progress, settings = work.progress, self._settings
-        every = settings.ordering is Ordering.EVERY_VERSION
-        any_key = rows.row_key(settings.pipeline, settings.ordering, settings.bucket, "", None)
-        if every:
+        pages: Iterator[RowPage[Row]] | Iterator[RowPage[str | None]]
+        if settings.ordering is Ordering.EVERY_VERSION:
             pages = self._table.unsettled(settings.pipeline, progress.scanned)
         else:
-            pages = self._table.rows(any_key.sk, progress.scanned)
+            pages = self._table.committed(settings.pipeline, settings.ordering, progress.scanned)
         for page in pages:
-            for few in batched(page.rows, BATCH_GET_KEYS):
-                gone = []
-                for row_key, row in few:
-                    key = row_key.pk.removeprefix(any_key.pk)
-                    ours = row_key.pk.startswith(any_key.pk) and settings.wants(key)
-                    if not ours or row_key in progress.shown:
-                        continue
-                    if every:
-                        gone.append(Seen(key, State(row.kind, row.version_id, row.etag, row.size), row_key))
-                    elif not row.has_committed("absent"):
-                        work.go_on()
-                        gone.append(Seen(key, self._bucket.look(key), row_key))
-                if gone:
-                    self._compare(gone, work)
+            unshown = [one for one in page.rows if one[1] != "absent" and self._unshown(one[0], progress)]
+            for few in batched(unshown, BATCH_GET_KEYS):
+                self._compare([self._gone(row_key, row, work) for row_key, row in few], work)
             progress.scanned = page.after
             saved()
+
+    def _unshown(self, row_key: RowKey, progress: Progress) -> bool:
+        name, _, key = row_key.pk.partition("/")
+        return name == self._settings.bucket and self._settings.wants(key) and not progress.shown.has(row_key)
+
+    def _gone(self, row_key: RowKey, row: Row | str | None, work: "_Work") -> Seen:
+        """What became of a row that no listing shows. A version's row says which one it was; for a key, S3 is asked."""
+        key = row_key.pk.partition("/")[2]
+        if isinstance(row, Row):
+            return Seen(key, State(row.kind, row.version_id, row.etag, row.size), row_key)
+        work.go_on()
+        return Seen(key, self._bucket.look(key), row_key)
+
+    def _agrees(self, one: Seen, work: "_Work") -> bool:
+        """Whether nothing can be found on this state, as far as can be told without its row."""
+        known, window = work.progress.known, work.window
+        if known.has(one.row_key):
+            return known.agrees(one.row_key, one.state.identity) or too_early(one.state, window)
+        return find(None, one.state, window, now=self._clock(), deletes=self._settings.deletes) is None
 
     def _seen(self, key: str, state: State) -> Seen:
         settings = self._settings

@@ -45,13 +45,18 @@ class Mark:
     at: int
 
 
+def too_early(state: State, window: Window) -> bool:
+    """Whether the state's own message may still be on its way, whatever the row says."""
+    if state.created_at is None:
+        return not window.undated
+    return state.created_at > window.settled_before
+
+
 def find(  # noqa: PLR0911 - one return per line of the rule
     row: Row | None, state: State, window: Window, *, now: int, deletes: bool
 ) -> Finding | None:
     """The finding on a key whose current state is this one, if there is any."""
-    if state.created_at is not None and state.created_at > window.settled_before:
-        return None
-    if state.created_at is None and not window.undated:
+    if too_early(state, window):
         return None
     if row is None:
         if state.removed and not deletes:

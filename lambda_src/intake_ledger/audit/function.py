@@ -20,6 +20,7 @@ from botocore.config import Config
 from intake_ledger.audit import backlog as backlogs
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.delivery import DeliveryCheck
+from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import AuditRuns, Held, NotNow
@@ -50,6 +51,8 @@ class AuditFunction:
         self._cloudwatch = lambda: _client("cloudwatch", brief)
         self._sqs = boto3.client("sqs", config=config)
         s3, dynamodb = boto3.client("s3", config=config), boto3.client("dynamodb", config=config)
+        lean_listings(s3)
+        lean_scans(dynamodb)
         self._delivery = DeliveryCheck(
             settings, s3=s3, sqs=self._sqs, dynamodb=dynamodb, make_client=lambda name: _client(name, brief)
         )

@@ -4,8 +4,8 @@
       ▲                 └───► free, without               complete: the next run is due after the interval
       └── the lease of an invocation that died runs out, its last checkpoint stands
 
-The item's partition key is the bucket alone, which no object's row can have. The filter of what the listing has shown
-lies beside it, in parts.
+The item's partition key is the bucket alone, which no object's row can have. The filters of what was read and listed
+lie beside it, in parts.
 """
 
 import copy
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from intake_ledger.audit.known import Known
 from intake_ledger.audit.progress import Progress, progress_of
 from intake_ledger.audit.report import Report, report_of
 from intake_ledger.audit.shown import PARTS, Shown
@@ -70,11 +71,12 @@ class AuditRuns:
         self._new_salt = new_salt
         self._saved_at = 0
         self._done: dict[str, Any] = {}
+        self._known_is_stored = False
 
     def fresh(self) -> Progress:
         """A run that has not begun, and that nobody else knows of."""
         now = self._clock()
-        return Progress(Report(str(now), now), Shown(self._new_salt()))
+        return Progress(Report(str(now), now), Known(self._new_salt()), Shown(self._new_salt()))
 
     def since(self) -> int:
         """When this pipeline's first run began, in epoch milliseconds; now, if there was none yet."""
@@ -118,7 +120,7 @@ class AuditRuns:
         """Note that everything up to here is done, and store it every two minutes."""
         self._done = self._snapshot(progress)
         if self._clock() - self._saved_at >= CHECKPOINT_MS:
-            self._store(progress.shown)
+            self._store(progress)
 
     def keep(self, report: Report) -> None:
         """Leave the report of this invocation in the item, for whoever asks how the last one went."""
@@ -130,7 +132,7 @@ class AuditRuns:
         """Give the run back where it is. `due_at` is when it is to be continued; None leaves that as it was. `anew`: a
         report, and a budget, of its own.
         """
-        self._store(progress.shown, anew=anew)
+        self._store(progress, anew=anew)
         self._give_back(due_at)
 
     def finish(self, *, due_at: int | None) -> None:
@@ -152,35 +154,54 @@ class AuditRuns:
         else:
             self._write(f"SET #due_at = :due_at {gone}", {":due_at": due_at})
 
-    def _store(self, shown: Shown, *, anew: bool = False) -> None:
-        now = self._clock()
-        # The filter first: it may know more than the checkpoint, never less.
-        for number, part in shown.parts():
+    def _store(self, progress: Progress, *, anew: bool = False) -> None:
+        # The filters first: they may know more than the checkpoint, never less.
+        if not self._known_is_stored:
+            self._store_filter("rows", progress.known.rows)
+            self._store_filter("settled", progress.known.settled)
+            # Once all rows are read, it stays as it is.
+            self._known_is_stored = progress.known.complete
+        self._store_filter("shown", progress.shown)
+        self._write("SET #progress = :progress", {":progress": json.dumps(self._done | {"anew": anew})})
+        self._saved_at = self._clock()
+
+    def _store_filter(self, name: str, content: Shown) -> None:
+        expires_at = self._clock() // 1000 + _KEPT_SECONDS
+        for number, part in content.parts():
             self._client.put_item(
                 TableName=self._table,
                 Item={
-                    **self._key(f"#{number}"),
-                    "salt": {"S": shown.salt.hex()},
+                    **self._key(f"#{name}#{number}"),
+                    "salt": {"S": content.salt.hex()},
                     "part": {"B": part},
-                    "expires_at": {"N": str(now // 1000 + _KEPT_SECONDS)},
+                    "expires_at": {"N": str(expires_at)},
                 },
             )
-        self._write("SET #progress = :progress", {":progress": json.dumps(self._done | {"anew": anew})})
-        self._saved_at = now
 
     def _resumed(self, content: Mapping[str, Any]) -> Progress | None:
         """The run that was stopped, if there is one."""
         if "progress" not in content:
             return None
         stored = json.loads(content["progress"])
-        progress = progress_of(stored, self.fresh().report if stored["anew"] else report_of(stored["report"]))
+        fresh = self.fresh()
+        progress = progress_of(stored, fresh.report if stored["anew"] else report_of(stored["report"]))
+        self._restore("shown", progress.shown)
+        if stored["anew"]:
+            # It may be an interval later: what the ledger has committed is read anew.
+            progress.known = fresh.known
+        else:
+            self._restore("rows", progress.known.rows)
+            self._restore("settled", progress.known.settled)
+            self._known_is_stored = progress.known.complete
+        return progress
+
+    def _restore(self, name: str, content: Shown) -> None:
         for number in range(PARTS):
-            key = self._key(f"#{number}")
+            key = self._key(f"#{name}#{number}")
             item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item", {})
             # Another salt is another run's: this one had nothing there.
-            if item.get("salt", {}).get("S") == stored["salt"]:
-                progress.shown.restore(number, bytes(item["part"]["B"]))
-        return progress
+            if item.get("salt", {}).get("S") == content.salt.hex():
+                content.restore(number, bytes(item["part"]["B"]))
 
     def _write(self, expression: str, values: Mapping[str, int | str]) -> None:
         names = ("progress", "held_until", "owner", "due_at", "last")

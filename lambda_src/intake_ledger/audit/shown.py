@@ -1,4 +1,4 @@
-"""Which rows the listing has shown, in memory that does not grow with the bucket: a Bloom filter.
+"""What the audit was shown, in memory that does not grow with the bucket: a Bloom filter of rows.
 
 The audit asks S3 about a row of the ledger only when the listing has not shown its key: one HEAD per lost removal, in
 place of one per live key. A filter may say that it was shown a row that it was not. Then a lost removal stays unnoticed
@@ -9,6 +9,7 @@ import hashlib
 import mmap
 import zlib
 from collections.abc import Iterator
+from struct import Struct
 
 from intake_ledger.rows import RowKey
 
@@ -18,8 +19,9 @@ FILTER_BYTES = 2**_INDEX_BITS // 8
 PART_BYTES = 2**18
 """A part, packed or not, fits into an item of DynamoDB, which has at most 400 KB."""
 PARTS = FILTER_BYTES // PART_BYTES
-_MASK = 2**_INDEX_BITS - 1
-_DIGEST_BYTES = 16
+_INDICES = Struct("<4I")
+"""Four indices of 28 bits each: the upper 25 name the byte, the next three the bit."""
+_BYTE, _BIT = 32 - _INDEX_BITS + 3, 32 - _INDEX_BITS
 SALT_BYTES = 8
 
 
@@ -31,20 +33,25 @@ class Shown:
         self.salt = salt
         # Only the pages that are written take memory.
         self._bits = mmap.mmap(-1, FILTER_BYTES)
+        # A copy of a salted hash takes half as long as a new one.
+        self._hash = hashlib.blake2b(digest_size=_INDICES.size, salt=salt)
 
-    def add(self, key: RowKey) -> None:
+    def add(self, key: RowKey, identity: str = "") -> None:
+        """Add the row, or the row in one state."""
         bits = self._bits
-        for index in self._indices(key):
-            bits[index >> 3] |= 1 << (index & 7)
+        for index in self._indices(key, identity):
+            bits[index >> _BYTE] |= 1 << (index >> _BIT & 7)
 
-    def __contains__(self, key: RowKey) -> bool:
-        return all(self._bits[index >> 3] >> (index & 7) & 1 for index in self._indices(key))
+    def has(self, key: RowKey, identity: str = "") -> bool:
+        """Whether this was added; see above for how sure that is."""
+        bits = self._bits
+        return all(bits[index >> _BYTE] >> (index >> _BIT & 7) & 1 for index in self._indices(key, identity))
 
-    def _indices(self, key: RowKey) -> tuple[int, ...]:
+    def _indices(self, key: RowKey, identity: str) -> tuple[int, ...]:
         # The sort key is the same for all rows of a pipeline in LATEST, and says which one it is in EVERY_VERSION.
-        text = f"{key.pk}\n{key.sk}".encode()
-        digest = int.from_bytes(hashlib.blake2b(text, digest_size=_DIGEST_BYTES, salt=self.salt).digest())
-        return digest & _MASK, digest >> 28 & _MASK, digest >> 56 & _MASK, digest >> 84 & _MASK
+        salted = self._hash.copy()
+        salted.update(f"{key.pk}\n{key.sk}\n{identity}".encode())
+        return _INDICES.unpack(salted.digest())
 
     def parts(self) -> Iterator[tuple[int, bytes]]:
         """What is not empty of the filter, as numbered parts, each packed on its own, to be given to `restore`."""

@@ -5,22 +5,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger import rows
-from intake_ledger.rows import Row, RowKey, Status
+from intake_ledger.rows import Ordering, Row, RowKey, Status
 from intake_ledger.table import plain
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-# Each attribute costs the client about as much time as a whole key of S3's listing.
-_OF_SETTLED = ("pk", "sk", "status", "committed_version")
+_OF_COMMITTED = ("pk", "sk", "status", "committed_version")
 _OF_UNSETTLED = ("pk", "sk", "status", "kind", "version_id", "etag", "size")
+
+_OF_PIPELINE = "#sk >= :least AND #sk < :most"
 
 
 @dataclass(frozen=True, slots=True)
-class RowPage:
+class RowPage[Content]:
     """Some rows, as far as the audit needs them. `after` is where the next page begins, None on the last one."""
 
-    rows: list[tuple[RowKey, Row]]
+    rows: list[tuple[RowKey, Content]]
     after: RowKey | None
 
 
@@ -31,19 +32,41 @@ class AuditTable:
         self._client = client
         self._name = name
 
-    def rows(self, sort_key: str, start: RowKey | None = None) -> Iterator[RowPage]:
-        """All rows with this sort key, from `start` on, not read consistently: what follows from them is read again."""
-        yield from self._scan("#sk = :sk", {":sk": sort_key}, _OF_SETTLED, start)
+    def committed(
+        self, pipeline: str, ordering: Ordering, start: RowKey | None = None
+    ) -> Iterator[RowPage[str | None]]:
+        """All rows of the pipeline in this ordering, from `start` on, each with the identity of the state that it has
+        committed, or None if it is not settled. Not read consistently: what follows from them is read again.
+        """
+        # The sort keys of EVERY_VERSION go on after the `@`; those of LATEST are all the same.
+        exact = ordering is Ordering.LATEST
+        values = {":sk": rows.row_key(pipeline, ordering, "", "", "").sk} if exact else _of(pipeline)
+        filter_ = "#sk = :sk" if exact else _OF_PIPELINE
+        for items, after in self._scan(f"{filter_} AND attribute_exists(#status)", values, _OF_COMMITTED, start):
+            yield RowPage(
+                [
+                    (
+                        RowKey(item["pk"]["S"], item["sk"]["S"]),
+                        item["committed_version"]["S"]
+                        if item["status"]["S"] == Status.PROCESSED and "committed_version" in item
+                        else None,
+                    )
+                    for item in items
+                ],
+                after,
+            )
 
-    def unsettled(self, pipeline: str, start: RowKey | None = None) -> Iterator[RowPage]:
+    def unsettled(self, pipeline: str, start: RowKey | None = None) -> Iterator[RowPage[Row]]:
         """All rows of the pipeline, whatever their sort key, that an attempt may have left half done."""
-        values = {":least": f"{pipeline}@", ":most": f"{pipeline}A", ":processing": Status.PROCESSING}
-        filter_ = "#sk >= :least AND #sk < :most AND (#status = :processing OR #status = :failed)"
-        yield from self._scan(filter_, {**values, ":failed": Status.FAILED}, _OF_UNSETTLED, start)
+        values = {**_of(pipeline), ":processing": Status.PROCESSING, ":failed": Status.FAILED}
+        filter_ = f"{_OF_PIPELINE} AND (#status = :processing OR #status = :failed)"
+        for items, after in self._scan(filter_, values, _OF_UNSETTLED, start):
+            found = [(RowKey(item["pk"]["S"], item["sk"]["S"]), rows.from_attributes(plain(item))) for item in items]
+            yield RowPage([(key, row) for key, row in found if row is not None], after)
 
     def _scan(
         self, filter_: str, values: dict[str, str], needed: tuple[str, ...], start: RowKey | None
-    ) -> Iterator[RowPage]:
+    ) -> Iterator[tuple[list[dict[str, Any]], RowKey | None]]:
         request: dict[str, Any] = {
             "TableName": self._name,
             "FilterExpression": filter_,
@@ -54,11 +77,10 @@ class AuditTable:
         if start is not None:
             request["ExclusiveStartKey"] = {"pk": {"S": start.pk}, "sk": {"S": start.sk}}
         for page in self._client.get_paginator("scan").paginate(**request):
-            found = []
-            for item in page["Items"]:
-                content = plain(item)
-                row = rows.from_attributes(content)
-                if row is not None:
-                    found.append((RowKey(content["pk"], content["sk"]), row))
-            last = plain(page["LastEvaluatedKey"]) if "LastEvaluatedKey" in page else None
-            yield RowPage(found, RowKey(last["pk"], last["sk"]) if last else None)
+            items: Any = page["Items"]
+            last: Any = page.get("LastEvaluatedKey")
+            yield items, RowKey(last["pk"]["S"], last["sk"]["S"]) if last else None
+
+
+def _of(pipeline: str) -> dict[str, str]:
+    return {":least": f"{pipeline}@", ":most": f"{pipeline}A"}

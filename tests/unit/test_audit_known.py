@@ -1,0 +1,132 @@
+"""What the audit reads of the ledger before it lists: it saves requests, and decides nothing that it should not."""
+
+import pytest
+
+from intake_ledger.audit import known
+from intake_ledger.audit.known import Known
+from intake_ledger.rows import Ordering, RowKey, Status
+from tests.unit.audit_support import AuditWorld
+from tests.unit.support import DAY, HOUR
+
+ROW = RowKey("uploads/key", "p@latest")
+
+
+@pytest.fixture(params=list(Ordering))
+def world(request: pytest.FixtureRequest) -> AuditWorld:
+    return AuditWorld(request.param)
+
+
+class TestRequests:
+    """A request for each row would cost more than all the rest."""
+
+    def test_no_row_of_a_healthy_bucket_is_asked_for(self, world: AuditWorld) -> None:
+        """All of it is in two scans."""
+        for number in range(300):
+            key = f"key-{number}"
+            world.commit(key, world.s3.put(key))
+        world.store.requests.clear()
+        report = world.run()
+        assert (report.checked, report.complete, dict(report.counts)) == (300, True, {})
+        assert set(world.store.requests) == {"Scan"}
+
+    def test_f38_nor_of_an_old_object_without_a_row(self, world: AuditWorld) -> None:
+        """F38: most of a large bucket is older than the retention."""
+        world.s3.put("old", age=60 * DAY)
+        world.run()
+        assert set(world.store.requests) == {"Scan"}
+
+    def test_f31_nor_of_a_fresh_one(self, world: AuditWorld) -> None:
+        """F31: it is not judged anyway, whether it has a row or not."""
+        world.s3.put("new", age=0)
+        world.insert("begun", world.s3.put("begun", age=0), Status.FAILED)
+        world.store.requests.clear()
+        world.run()
+        assert set(world.store.requests) == {"Scan"}
+
+    def test_only_what_differs_is(self, world: AuditWorld) -> None:
+        """Once, with its neighbours."""
+        for number in range(150):
+            key = f"key-{number}"
+            world.commit(key, world.s3.put(key))
+        for number in range(20):
+            world.s3.put(f"lost-{number}")
+        world.store.requests.clear()
+        assert world.run(resubmit=False).counts == {"missing": 20}
+        assert world.store.requests.count("BatchGetItem") == 1
+
+
+class TestTruth:
+    """What was read is older than what is listed."""
+
+    def test_a_row_that_was_committed_since_is_no_finding(self, world: AuditWorld) -> None:
+        """It is read again before it is judged."""
+        state, once = world.s3.put("key"), iter([True])
+
+        def saved() -> None:
+            if next(once, False):
+                world.commit("key", state)
+
+        assert not world.run(saved=saved).counts
+
+    def test_f74_another_state_than_the_one_that_was_read_is_found(self, world: AuditWorld) -> None:
+        """F74: the key is known, and its state is not."""
+        world.commit("key", world.s3.put("key"))
+        done: list[str] = []
+
+        def saved() -> None:
+            if not done:
+                done.append(world.s3.put("key").identity)
+
+        report = world.run(saved=saved)
+        assert [one["state"] for one in report.findings] == done
+
+    def test_an_old_state_is_judged_where_there_is_a_row(self, world: AuditWorld) -> None:
+        """A rollback shows an old state: the row says that another one was processed last."""
+        first = world.s3.put("key", age=60 * DAY)
+        world.insert("key", first, Status.FAILED)
+        assert world.run().counts == {"unsettled": 1}
+
+    @pytest.mark.parametrize("status", [one for one in Status if one is not Status.PROCESSED])
+    def test_a_row_that_is_not_settled_has_committed_nothing(self, world: AuditWorld, status: Status) -> None:
+        """Whatever it committed before: its downstream may be half done."""
+        state = world.s3.put("key")
+        world.insert("key", state, status, committed_version=state.identity)
+        assert world.run().checked == 1
+        assert "BatchGetItem" in world.store.requests
+
+    def test_with_too_many_rows_each_is_asked_for(self, world: AuditWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The filters would be too full to be trusted."""
+        monkeypatch.setattr(known, "MOST_ROWS", 1)
+        for key in ("a", "b"):
+            world.commit(key, world.s3.put(key))
+        assert not world.run().counts
+        assert "BatchGetItem" in world.store.requests
+
+    def test_f42_time_is_looked_at_between_pages_of_rows(self, world: AuditWorld) -> None:
+        """F42: a large ledger takes minutes to read."""
+        world.s3.put("key")
+        progress = world.fresh()
+        world.run(progress, remaining_ms=lambda: 0)
+        assert not progress.known.complete
+        world.run(progress)
+        assert world.sent == ["key"]
+
+
+def test_a_row_without_a_commit_is_known_and_agrees_with_nothing() -> None:
+    """Failed, rejected or at work."""
+    read = Known(b"salt")
+    read.add(ROW, None)
+    assert read.has(ROW)
+    assert not read.agrees(ROW, "v#1")
+    read.add(ROW, "v#1")
+    assert read.agrees(ROW, "v#1")
+    assert not read.agrees(ROW, "v#2")
+
+
+def test_old_fresh_and_unknown_ages(world: AuditWorld) -> None:
+    """No date: only where nothing waits in the queue; the window is the caller's."""
+    world.s3.put("fresh", age=HOUR // 2)
+    world.s3.put("due", age=2 * HOUR)
+    world.s3.put("old", age=30 * DAY)
+    world.run()
+    assert world.sent == ["due"]

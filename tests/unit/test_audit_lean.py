@@ -1,0 +1,130 @@
+"""Large answers of AWS are read as botocore reads them."""
+
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.exceptions import ClientError
+
+from intake_ledger.audit.lean import lean_listings, lean_scans
+from intake_ledger.rows import Row, RowKey, Status
+from intake_ledger.table import LedgerTable
+from tests.unit.support import create_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+KEYS = ("plain", "a+b %2B &lt;.csv", "ä/ü 💧", "trailing ", "#?=")
+
+
+@pytest.fixture
+def bucket(dynamodb: "DynamoDBClient", request: pytest.FixtureRequest) -> str:
+    """One with versions, an overwritten key, a removed one, and names that need escaping."""
+    del dynamodb
+    name = f"lean-{abs(hash(request.node.name)) % 10**8}"
+    s3 = boto3.client("s3")
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    for key in KEYS:
+        s3.put_object(Bucket=name, Key=key, Body=b"one")
+    s3.put_object(Bucket=name, Key=KEYS[0], Body=b"three")
+    s3.delete_object(Bucket=name, Key=KEYS[1])
+    return name
+
+
+def entries(page: Any, *names: str) -> list[Any]:
+    used = ("Key", "VersionId", "IsLatest", "LastModified", "ETag", "Size")
+    return [
+        (name, [{one: entry[one] for one in used if one in entry} for entry in page[name]])
+        for name in names
+        if name in page
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_listing(bucket: str, size: int) -> None:
+    """Page by page, with the keys as they are and the markers that lead to the next page."""
+    usual, lean = boto3.client("s3"), boto3.client("s3")
+    lean_listings(lean)
+
+    def pages(client: Any) -> list[Any]:
+        paginator = client.get_paginator("list_object_versions")
+        return list(paginator.paginate(Bucket=bucket, PaginationConfig={"PageSize": size}))
+
+    ours, theirs = pages(lean), pages(usual)
+    for our, their in zip(ours, theirs, strict=True):
+        assert entries(our, "Versions", "DeleteMarkers") == entries(their, "Versions", "DeleteMarkers")
+        for name in ("IsTruncated", "NextKeyMarker", "NextVersionIdMarker"):
+            assert our.get(name) == their.get(name)
+    listed = {entry["Key"] for page in ours for entry in page.get("Versions", ())}
+    assert listed == set(KEYS)
+
+
+PAGE = b"""<?xml version="1.0" encoding="UTF-8"?>
+<ListVersionsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
+  <Name>uploads</Name><Prefix/><KeyMarker/><VersionIdMarker/><MaxKeys>1000</MaxKeys><EncodingType>url</EncodingType>
+  <IsTruncated>true</IsTruncated><NextKeyMarker>a%01%0A%2B+b</NextKeyMarker><NextVersionIdMarker>null</NextVersionIdMarker>
+  <Version><Key>a%01%0A%2B+b</Key><VersionId>null</VersionId><IsLatest>false</IsLatest>
+    <LastModified>2026-11-21T20:17:13.000Z</LastModified><ETag>&quot;d41d8&quot;</ETag><Size>5497558138880</Size>
+    <Owner><ID>1</ID><DisplayName>x</DisplayName></Owner><StorageClass>STANDARD</StorageClass></Version>
+  <DeleteMarker><Key>a%01%0A%2B+b</Key><VersionId>2</VersionId><IsLatest>true</IsLatest>
+    <LastModified>2026-11-21T20:17:14Z</LastModified><Owner><ID>1</ID></Owner></DeleteMarker>
+  <CommonPrefixes><Prefix>in/</Prefix></CommonPrefixes>
+</ListVersionsResult>"""
+
+
+def test_a_listing_as_s3_writes_it(dynamodb: "DynamoDBClient") -> None:
+    """Characters that XML cannot have are encoded, elements that nobody reads lie between; moto has neither."""
+    del dynamodb
+
+    def answer(**_: Any) -> Any:
+        response: Any = AWSResponse("https://s3", 200, HTTPHeaders(), None)
+        response._content = PAGE
+        return response
+
+    pages = []
+    for reads in (lean_listings, lambda _: None):
+        client = boto3.client("s3")
+        client.meta.events.register_first("before-send.s3", answer)
+        reads(client)
+        pages.append(client.list_object_versions(Bucket="uploads"))
+    ours, theirs = pages
+    assert entries(ours, "Versions", "DeleteMarkers") == entries(theirs, "Versions", "DeleteMarkers")
+    assert ours["NextKeyMarker"] == theirs["NextKeyMarker"] == ours["Versions"][0]["Key"]
+    assert (ours["NextVersionIdMarker"], ours["IsTruncated"]) == ("null", True)
+
+
+def test_an_empty_listing(bucket: str) -> None:
+    """No page has anything."""
+    lean = boto3.client("s3")
+    lean_listings(lean)
+    page = lean.list_object_versions(Bucket=bucket, Prefix="none")
+    assert page["IsTruncated"] is False
+    assert "Versions" not in page
+
+
+def test_a_refused_listing(bucket: str) -> None:
+    """The error is botocore's."""
+    lean = boto3.client("s3")
+    lean_listings(lean)
+    with pytest.raises(ClientError, match="NoSuchBucket"):
+        lean.list_object_versions(Bucket=f"{bucket}-none")
+
+
+def test_a_scan(dynamodb: "DynamoDBClient") -> None:
+    """Texts, numbers and the place where the next page begins."""
+    create_table(dynamodb, "lean")
+    lean = boto3.client("dynamodb")
+    lean_scans(lean)
+    table = LedgerTable(dynamodb, "lean")
+    for number, key in enumerate(KEYS):
+        row = Row(Status.FAILED, number, reason='"quoted" ä\\', retry_at=2**60)
+        table.insert(RowKey(f"uploads/{key}", "p@latest"), row)
+    ours, theirs = lean.scan(TableName="lean", Limit=4), dynamodb.scan(TableName="lean", Limit=4)
+    assert ours["Items"] == theirs["Items"]
+    assert len(ours["Items"]) == 4
+    assert ours["LastEvaluatedKey"] == theirs["LastEvaluatedKey"]
+    with pytest.raises(dynamodb.exceptions.ResourceNotFoundException):
+        lean.scan(TableName="none")
