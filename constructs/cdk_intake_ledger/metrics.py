@@ -75,6 +75,10 @@ class IntakeMetrics:
         """Workers that outlived their lease and whose commit was refused."""
         return self.metric("Fenced", **options)
 
+    def metric_breaker_open(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Messages that were given back untried, since the downstream seemed to be out."""
+        return self.metric("BreakerOpen", **options)
+
     def metric_unparseable(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages that were none of S3's or the pipeline's own; they are in the dead-letter queue."""
         return self.metric("Unparseable", **options)

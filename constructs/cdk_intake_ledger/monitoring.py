@@ -23,9 +23,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
     """The alarms of one pipeline, each for something that nobody would notice otherwise and that a person can mend.
 
     `DeadLetters`: a message is in the dead-letter queue. `OldestMessage`: one has waited for longer than the audit's
-    settle time. `Rejected`: a change was given up. `Fenced`: a worker outlived its lease. `AuditFindings`: S3 and the
-    ledger disagreed. `AuditMissing`: no audit came to its end in two intervals. docs/monitoring.md has thresholds,
-    reasons, and what to do.
+    settle time. `Rejected`: a change was given up. `Fenced`: a worker outlived its lease. `DownstreamOut`: messages
+    have been given back untried for hours. `AuditFindings`: S3 and the ledger disagreed. `AuditMissing`: no audit came
+    to its end in two intervals. docs/monitoring.md has thresholds, reasons, and what to do.
     """
 
     def __init__(
@@ -78,6 +78,17 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             ),
             "Rejected": self._once("Rejected", self.metric_rejected(), "changes were given up"),
             "Fenced": self._once("Fenced", self.metric_fenced(), "a worker outlived its lease"),
+            "DownstreamOut": self.metric_breaker_open(period=Duration.hours(1)).create_alarm(
+                self,
+                "DownstreamOut",
+                threshold=1,
+                # The longer it lasts the less often a message comes: not in every hour.
+                evaluation_periods=4,
+                datapoints_to_alarm=2,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+                alarm_description=f"{pipeline_name}: the downstream has been out for hours, messages wait untried",
+            ),
             "AuditFindings": self._once(
                 "AuditFindings", self.metric_audit_findings(), "the audit found what S3 had told nobody about"
             ),
@@ -99,7 +110,13 @@ class IntakeMonitoring(Construct, IntakeMetrics):
 
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:
         """Three rows for a dashboard of the team's own: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
-        trouble = [self.metric_failed(), self.metric_rejected(), self.metric_fenced(), self.metric_unparseable()]
+        trouble = [
+            self.metric_failed(),
+            self.metric_rejected(),
+            self.metric_fenced(),
+            self.metric_breaker_open(),
+            self.metric_unparseable(),
+        ]
         messages = [
             self._queue.metric_approximate_number_of_messages_visible(label="waiting"),
             self._queue.metric_approximate_number_of_messages_not_visible(label="in work or set back"),

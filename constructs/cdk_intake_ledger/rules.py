@@ -29,8 +29,13 @@ ABORT_MULTIPART_DAYS = 7
 NONCURRENT_EXPIRY_DAYS = 30
 """How long an overwritten version of the pipeline's own bucket can still be read."""
 
-MAX_RECEIVES = 100
-"""The queue's own limit, a backstop only: the retry budget is the ledger's, and a busy key costs receives as well."""
+MAX_RECEIVES = 300
+"""The queue's own limit, a backstop only: the retry budget is the ledger's. An outage downstream of fourteen days costs
+200 receives (`intake_ledger.breaker`), a busy key a few; and a message on which every worker dies before it can count
+an attempt still reaches the dead-letter queue within four days, the queue's retention, with the default timeouts."""
+
+MAX_ATTEMPTS = 50
+"""What the queue's own limit leaves room for, since busy keys and neighbours cost receives as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +95,7 @@ class Plan:
         """How long a message can be on its way until its budget is used up, when every worker dies."""
         waits = (
             min(self.min_backoff * 2.0**n, self.max_backoff)
-            for n in range(int(min(self.max_attempts, MAX_RECEIVES)) - 1)
+            for n in range(int(min(self.max_attempts, MAX_ATTEMPTS)) - 1)
         )
         return sum(waits) + self.max_attempts * self.visibility
 
@@ -180,7 +185,7 @@ RULES: tuple[Rule, ...] = (
     _between(
         "max_attempts",
         2,
-        MAX_RECEIVES / 2,
+        MAX_ATTEMPTS,
         "since one try may be wasted by a batch that a neighbour brought down",
         _count,
     ),

@@ -64,6 +64,18 @@ class Telemetry:
         self._count("Troubled")
         self._logger.error(what, exc_info=error, extra={"message_id": message_id})
 
+    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+        """The breaker has opened: so many different keys have failed in a row."""
+        self._logger.error("downstream out", extra={"why": why, "pause_ms": pause_ms})
+
+    def downstream_back(self) -> None:
+        """The breaker has closed."""
+        self._logger.info("downstream back")
+
+    def held_back(self) -> None:
+        """The breaker had a message given back."""
+        self._count("BreakerOpen")
+
     def flush(self) -> None:
         """Write the metrics of this invocation."""
         if self._metrics.metric_set:

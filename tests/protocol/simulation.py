@@ -89,6 +89,7 @@ class Tally:
     resubmitted: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
+    breaker: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     """What must not be: changes lost, processed twice or stale."""
@@ -134,6 +135,7 @@ class Simulation:
         self._order = 0
         self._numbers = 0
         self._uploads_left = 0
+        self.workers = workers
         self._idle = [_Worker(self, f"w{number}") for number in range(workers)]
         self._outage = (START + 50 * HOUR, START + 50 * HOUR + int(misfortune.outage_hours * HOUR))
         if measured.hours < 60:
@@ -534,6 +536,15 @@ class _Counting(Telemetry):
 
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
         self._tally.wrong.append(f"{what}: {error!r}")
+
+    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+        self._tally.breaker["opened"] += 1
+
+    def downstream_back(self) -> None:
+        self._tally.breaker["closed"] += 1
+
+    def held_back(self) -> None:
+        self._tally.breaker["given back"] += 1
 
     def flush(self) -> None: ...
 

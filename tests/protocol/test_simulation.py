@@ -1,7 +1,10 @@
 """The short form of the replay: one production bucket's measured reality, scaled down; `make prove` runs it whole."""
 
+import math
+
 import pytest
 
+from intake_ledger.breaker import THRESHOLD
 from tests.protocol.simulation import Measured, Misfortune, Simulation
 
 
@@ -25,10 +28,15 @@ def test_the_misfortune_was_real(run: Simulation) -> None:
     assert run.tally.lost > 5
     assert run.tally.resubmitted >= run.tally.lost // 2
     assert run.tally.deaths > 5
-    assert run.tally.outcomes["Failed"] > 100
+    assert run.tally.breaker["given back"] > 1_000
     assert run.tally.verdicts["DUPLICATE"] >= 30
 
 
-def test_f23_an_hour_of_outage_dead_letters_nobody(run: Simulation) -> None:
-    """Twelve attempts with growing waits outlast the hour, duplicates or not."""
+def test_f23_an_hour_of_outage_dead_letters_nobody_and_costs_few_attempts(run: Simulation) -> None:
+    """Each worker learns for five attempts and probes once for each of the hour's pauses, however long the backlog is;
+    without the breaker thousands were spent.
+    """
     assert run.tally.dead_lettered == 0
+    probes = math.ceil(math.log2(3600 / 15))
+    assert run.tally.breaker["opened"] >= 1
+    assert THRESHOLD <= run.tally.outcomes["Failed"] <= run.workers * (THRESHOLD + probes)

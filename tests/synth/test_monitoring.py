@@ -15,7 +15,7 @@ from intake_ledger.verdicts import Verdict
 from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warnings
 
 ROOT = Path(__file__).parents[2]
-NAMES = ["DeadLetters", "OldestMessage", "Rejected", "Fenced", "AuditFindings", "AuditMissing"]
+NAMES = ["DeadLetters", "OldestMessage", "Rejected", "Fenced", "DownstreamOut", "AuditFindings", "AuditMissing"]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def alarm(template: Json, name: str) -> Json:
 
 
 def test_the_alarms_are_the_ones_that_are_documented(template: Json) -> None:
-    """Six for each pipeline; `docs/monitoring.md` has a row for each."""
+    """Seven for each pipeline; `docs/monitoring.md` has a row for each."""
     assert len(resources(template, "AWS::CloudWatch::Alarm", "OrdersMonitoring")) == len(NAMES)
     documented = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE)
     assert documented[: len(NAMES)] == NAMES
@@ -128,8 +128,15 @@ def test_metrics_are_the_ones_that_the_functions_write() -> None:
     named = {str(getattr(pipeline, name)().to_metric_config().metric_stat.metric_name) for name in methods}
     source = "".join(path.read_text() for path in (ROOT / "lambda_src" / "intake_ledger").rglob("*.py"))
     written = {verdict.title() for verdict in Verdict} | {outcome.value for outcome in Outcome}
-    assert len(named) == len(methods) == 12
+    assert len(named) == len(methods) == 13
     assert {name for name in named if name not in written and f'"{name}"' not in source} == set()
+
+
+def test_f23_an_outage_of_hours_calls_somebody(template: Json) -> None:
+    """F23: the breaker dead-letters nothing, so nobody would hear of it; one that ends by itself wakes nobody."""
+    found = alarm(template, "DownstreamOut")
+    assert (found["MetricName"], found["Period"], found["TreatMissingData"]) == ("BreakerOpen", 3600, "notBreaching")
+    assert (found["DatapointsToAlarm"], found["EvaluationPeriods"], found["Threshold"]) == (2, 4, 1)
 
 
 def test_a_metric_takes_cdks_options(template: Json) -> None:

@@ -155,7 +155,7 @@ def test_f67_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -
     queue = only(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     assert queue["MessageRetentionPeriod"] == 4 * 86_400
     assert only(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")["MessageRetentionPeriod"] == 14 * 86_400
-    assert queue["RedrivePolicy"]["maxReceiveCount"] == 100
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 300
 
 
 def test_f21_partial_batch_responses_are_on(template: Json) -> None:

@@ -14,10 +14,11 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.changes import Change, Origin, own_message
-from intake_ledger.consumer import BUSY_JITTER_SECONDS, PATIENCE, Consumer
+from intake_ledger.consumer import BUSY_JITTER_SECONDS, Consumer
 from intake_ledger.deadlines import Overrun
 from intake_ledger.errors import ObjectGone
 from intake_ledger.ledger import Answer, Claim
+from intake_ledger.messages import PATIENCE
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row, Status
 from intake_ledger.settings import ConsumerSettings
@@ -98,6 +99,8 @@ class FakeTelemetry:
     unparsed: list[str] = field(default_factory=list)
     ignored_: list[str] = field(default_factory=list)
     troubles: list[Exception] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """What the breaker did."""
     flushed: int = 0
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
@@ -117,6 +120,15 @@ class FakeTelemetry:
 
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
         self.troubles.append(error)
+
+    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+        self.said.append("out")
+
+    def downstream_back(self) -> None:
+        self.said.append("back")
+
+    def held_back(self) -> None:
+        self.said.append("held back")
 
     def flush(self) -> None:
         self.flushed += 1

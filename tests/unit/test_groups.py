@@ -6,13 +6,27 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger.breaker import THRESHOLD, Breaker
 from intake_ledger.consumer import Consumer
 from intake_ledger.pace import Pace
 from intake_ledger.rows import Ordering, Status
 from intake_ledger.table import NO_ROW, LedgerTable
+from intake_ledger.telemetry import Outcome
 from intake_ledger.verdicts import Verdict
-from tests.unit.support import LATE_AFTER, LEASE, Clock, FakeS3, Wire, World, created, notification, record
-from tests.unit.test_consumer import Bench, Context, message
+from tests.unit.support import (
+    LATE_AFTER,
+    LEASE,
+    MINUTE,
+    SECOND,
+    Clock,
+    FakeS3,
+    Wire,
+    World,
+    created,
+    notification,
+    record,
+)
+from tests.unit.test_consumer import Bench, Context, message, raising
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -29,7 +43,13 @@ def world() -> World:
     return World(clock, FakeS3(clock, versioned=True), wire, table, "ledger", Ordering.LATEST, late_after=LATE_AFTER)
 
 
-def handle(bench: Bench, pace: Pace, *messages: dict[str, Any], remaining: int | None = None) -> list[str]:
+def handle(
+    bench: Bench,
+    pace: Pace,
+    *messages: dict[str, Any],
+    remaining: int | None = None,
+    breaker: Breaker | None = None,
+) -> list[str]:
     """What is given back by a consumer that knows its pace."""
     consumer = Consumer(
         bench.settings(),
@@ -41,6 +61,7 @@ def handle(bench: Bench, pace: Pace, *messages: dict[str, Any], remaining: int |
         clock=bench.world.clock,
         jitter=lambda: 0.0,
         pace=pace,
+        breaker=breaker,
     )
     left = bench.full_time if remaining is None else remaining
     answer = consumer.handle({"Records": messages}, Context(bench.world.clock, bench.world.clock() + left))
@@ -182,6 +203,46 @@ class TestConsumer:
         bodies = uploads(world, "a", "b")
         assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert len(bench.seen) == 2
+
+
+class TestBreaker:
+    def test_f23_a_group_claim_that_was_not_begun_is_released_uncounted(self, world: World) -> None:
+        """F23: all were claimed together, then the downstream went out."""
+        bench = Bench(world)
+        bodies = uploads(world, *"abcdefgh")
+        bench.acts = [raising(ConnectionError("out"))] * 8
+        given_back = handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        assert len(given_back) == 8
+        assert len(bench.seen) == THRESHOLD
+        assert [world.row(created(world.s3.look(key), key=key)) for key in "fgh"] == [None] * 3
+
+    def test_f23_nothing_is_claimed_in_advance_while_it_is_open(self, world: World) -> None:
+        """F23: each of those claims would have to be given back."""
+        bench, breaker = Bench(world), Breaker(MINUTE, MINUTE, lambda: 0.0)
+        for n in range(THRESHOLD):
+            breaker.failed(f"before {n}", world.clock())
+        bodies = uploads(world, "a", "b")
+        messages = [message(body, f"m{n}") for n, body in enumerate(bodies)]
+        assert handle(bench, Pace(10), *messages, breaker=breaker) == ["m0", "m1"]
+        assert world.wire.requests == []
+
+
+class TestFenced:
+    def test_f04_an_unstarted_claim_that_somebody_took_is_fenced(self, world: World) -> None:
+        """F04: the first of a group outlived the lease of the second, whose release is refused."""
+        bench = Bench(world)
+        bodies = uploads(world, "slow", "next")
+        following = created(world.s3.look("next"), key="next")
+
+        def outlive(_: object) -> None:
+            world.clock.advance(bench.full_time + 120 * SECOND)
+            world.accept(following)
+
+        bench.acts = [outlive]
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == ["m1"]
+        assert bench.telemetry.outcomes[-1] is Outcome.FENCED
+        assert bench.telemetry.troubles == []
+        assert world.known(following).status is Status.PROCESSING
 
 
 class TestPace:

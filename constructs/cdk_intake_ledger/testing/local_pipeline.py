@@ -405,4 +405,13 @@ class _Record(Telemetry):
             raise error
 
     @override
+    def downstream_out(self, why: str | None, *, pause_ms: int) -> None: ...
+
+    @override
+    def downstream_back(self) -> None: ...
+
+    @override
+    def held_back(self) -> None: ...
+
+    @override
     def flush(self) -> None: ...

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from cdk_intake_ledger.testing.events import sqs_record
 
 QUEUE_URL, DEAD_LETTER_URL = "memory://queue", "memory://dead-letters"
-MAX_RECEIVES = 100
+MAX_RECEIVES = 300
 """As the construct sets it: what comes more often is moved to the dead-letter queue by SQS itself."""
 
 
