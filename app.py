@@ -39,6 +39,9 @@ class CatalogueStack(Stack):
             "Catalogue",
             partition_key=dynamodb.Attribute(name="service", type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
             removal_policy=removal_policy,
         )
         self.models = IntakePipeline(

@@ -9,10 +9,19 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from cdk_intake_ledger.accepted import (
+    AUDIT_DEAD_LETTERS,
+    AUDIT_DESTINATION,
+    METRICS,
+    RULES_BY_TARGET,
+    accept,
+    accept_wildcard,
+)
 from cdk_intake_ledger.delivery import in_stack_of, owned_resource
 from cdk_intake_ledger.filters import KeyFilter
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
 from cdk_intake_ledger.options import AuditOptions
+from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 
 TICK_MINUTES = 15
 """How often the function looks whether there is something to go on with: a run that outlasts one call is continued at
@@ -43,7 +52,7 @@ class IntakeAudit(Construct):
             description=f"Intake ledger, audit of {wiring.name}",
             code=lambda_.Code.from_inline(CODE),
             handler="index.handler",
-            runtime=lambda_.Runtime.PYTHON_3_13,
+            runtime=TESTED_RUNTIME,
             architecture=lambda_.Architecture.ARM_64,
             memory_size=512,
             timeout=Duration.minutes(15),
@@ -74,6 +83,7 @@ class IntakeAudit(Construct):
         )
         # CloudWatch knows no resources for reading metrics.
         self.role.add_to_policy(iam.PolicyStatement(actions=["cloudwatch:GetMetricStatistics"], resources=["*"]))
+        accept_wildcard(self.role, "*", METRICS)
         key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
         # A key that is the table's too may be described already.
         if key is not None and (tables is None or tables.node.path != key.node.path):
@@ -88,6 +98,7 @@ class IntakeAudit(Construct):
         rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
         self.role.add_to_policy(iam.PolicyStatement(actions=finding, resources=["*"]))
         self.role.add_to_policy(iam.PolicyStatement(actions=["events:DescribeRule"], resources=[rules]))
+        accept_wildcard(self.role, rules, RULES_BY_TARGET)
 
     def _schedule(self, interval: Duration) -> None:
         role = iam.Role(
@@ -117,6 +128,8 @@ class IntakeAudit(Construct):
         schedule.node.add_dependency(role)
         # Lambda's own repetition of an asynchronous call that failed, for the same reason.
         self.function.configure_async_invoke(retry_attempts=0)
+        accept(self.function, AUDIT_DEAD_LETTERS)
+        accept(self.function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)
 
 
 def _by_event_bridge(scope: Construct, wiring: Wiring) -> bool:

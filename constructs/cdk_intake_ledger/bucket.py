@@ -5,6 +5,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.accepted import ACCESS_LOGS, accept
 from cdk_intake_ledger.rules import ABORT_MULTIPART_DAYS, NONCURRENT_EXPIRY_DAYS
 
 
@@ -17,7 +18,7 @@ def intake_bucket(
     queue. Unfinished multipart uploads are removed after seven days, which is what bounds the age of a finished one's
     date. A bucket that is not empty is kept whatever the removal policy says: CloudFormation does not delete it.
     """
-    return s3.Bucket(
+    made = s3.Bucket(
         scope,
         id,
         versioned=True,
@@ -37,3 +38,5 @@ def intake_bucket(
         ],
         removal_policy=removal_policy,
     )
+    accept(made, ACCESS_LOGS)
+    return made

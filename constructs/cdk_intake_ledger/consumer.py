@@ -5,6 +5,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from cdk_intake_ledger.accepted import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, accept
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
 from cdk_intake_ledger.options import RetryOptions
 from cdk_intake_ledger.processor import Processor
@@ -76,7 +77,7 @@ class IntakeConsumer(Construct):
             self.role.add_to_policy(
                 iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[processor.function.function_arn])
             )
-        lambda_.EventSourceMapping(
+        source = lambda_.EventSourceMapping(
             self,
             "Source",
             target=self.function,
@@ -87,3 +88,5 @@ class IntakeConsumer(Construct):
             # Without it Lambda takes whatever the consumer answers for success, and deletes the messages.
             report_batch_item_failures=True,
         )
+        accept(self.function, CONSUMER_DEAD_LETTERS)
+        accept(source, SOURCE_DESTINATION)

@@ -20,6 +20,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
+from cdk_intake_ledger.accepted import NOTIFICATIONS_HANDLER, accept
 from cdk_intake_ledger.filters import KeyFilter, overlap
 from cdk_intake_ledger.queue import IntakeQueue, Missing
 from cdk_intake_ledger.resources import properties_of
@@ -37,6 +38,11 @@ DETAIL_TYPES = ["Object Created", "Object Deleted"]
 
 # CDK's id for the construct that holds a bucket's notifications, and replaces the bucket's whole configuration by them.
 CDK_NOTIFICATIONS = "Notifications"
+
+CDK_HANDLER = "BucketNotificationsHandler050a0587b7544547bf325f094a3db834"
+"""CDK's id for the function behind them, one for a stack."""
+LOGS_POLICY = "arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+"""What CDK gives that function, as cdk-nag names it."""
 
 
 def owned_resource(bucket: s3.IBucket) -> s3.CfnBucket | None:
@@ -136,10 +142,15 @@ def _notify_by_cdk(
 ) -> None:
     _allow_s3(scope, bucket, queue, conditions)
     destination = _QueueDestination(queue)
+    stack = Stack.of(bucket)
+    handler_is_theirs = stack.node.try_find_child(CDK_HANDLER) is not None
     for item in filters:
         keys = [s3.NotificationKeyFilter(**dict(item.encoded().parts()))] if list(item.parts()) else []
         for event in EVENTS:
             bucket.add_event_notification(event, destination, *keys)
+    handler = stack.node.try_find_child(CDK_HANDLER)
+    if handler is not None and not handler_is_theirs:
+        accept(handler.node.find_child("Role"), NOTIFICATIONS_HANDLER, f"[Policy::{LOGS_POLICY}]")
 
 
 @jsii.implements(s3.IBucketNotificationDestination)

@@ -13,10 +13,12 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.accepted import INTERFACES, OBJECTS, RUNTIME, TRACING, accept, accept_wildcard
 from cdk_intake_ledger.ledger import IntakeLedger
 from cdk_intake_ledger.metrics import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Ordering
 from cdk_intake_ledger.queue import IntakeQueue
+from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 
 # What a function in a VPC does to have a network interface there; EC2 knows no resources for the describing ones.
 INTERFACE_ACTIONS = (
@@ -92,13 +94,15 @@ class Wiring:
 
     def allow(self, role: iam.Role, *, bucket: Sequence[str], table: Sequence[str], queue: Sequence[str]) -> None:
         """Give a role exactly these actions, reading of the objects, and the keys behind all of it."""
+        objects = self.bucket.arn_for_objects("*")
         for actions, resource in (
             (bucket, self.bucket.bucket_arn),
-            (("s3:GetObject", "s3:GetObjectVersion"), self.bucket.arn_for_objects("*")),
+            (("s3:GetObject", "s3:GetObjectVersion"), objects),
             (table, self.table.table_arn),
             (queue, self.queue.queue.queue_arn),
         ):
             role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[resource]))
+        accept_wildcard(role, objects, OBJECTS)
         keys = (
             (self.bucket.encryption_key, BUCKET_KEY_ACTIONS),
             (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
@@ -138,7 +142,10 @@ def intake_function(
     role = iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
     if placement.vpc:
-        role.add_to_policy(iam.PolicyStatement(actions=list(INTERFACE_ACTIONS), resources=["*"]))
+        # Not among what is granted to the role, so that accepting this asterisk accepts no other one. A function waits
+        # for all of its role.
+        interfaces = iam.PolicyStatement(actions=list(INTERFACE_ACTIONS), resources=["*"])
+        accept(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, "[Resource::*]")
     function = lambda_.Function(
         scope,
         "Function",
@@ -158,6 +165,9 @@ def intake_function(
         vpc_subnets=placement.vpc_subnets,
         security_groups=list(placement.security_groups) if placement.security_groups else None,
     )
+    accept(function, TRACING)
+    if runtime.name == TESTED_RUNTIME.name:
+        accept(function, RUNTIME)
     return function, role
 
 

@@ -7,6 +7,7 @@ from aws_cdk import Duration, IgnoreMode, Token
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.entrypoint import entrypoint_problems, form_problem
+from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 
 LEAST_PYTHON = (3, 12)
 
@@ -64,7 +65,7 @@ class Processor:
         """MiB of the consumer's function."""
         self.environment = dict(environment or {})
         """The team's own variables."""
-        self.runtime = runtime or lambda_.Runtime.PYTHON_3_13
+        self.runtime = runtime or TESTED_RUNTIME
         """The consumer's."""
         self.architecture = architecture or lambda_.Architecture.ARM_64
         """The consumer's."""

@@ -10,6 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.accepted import DEAD_LETTERS, accept
 from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.rules import MAX_RECEIVES, span
 from cdk_intake_ledger.topics import TOPIC
@@ -105,6 +106,7 @@ class IntakeQueue(Construct):
             encryption_master_key=encryption_key,
             enforce_ssl=True,
         )
+        accept(self._dead_letter_queue, DEAD_LETTERS)
         self._queue = sqs.Queue(
             self,
             "Messages",

@@ -1,0 +1,159 @@
+"""What cdk-nag finds in a pipeline and what is accepted, each with its reason, said at the resource itself.
+
+cdk-nag 3 reads acknowledgements from the construct tree's metadata, where CDK's `Validations.of(...).acknowledge(...)`
+writes them. They are written there directly, since that function is younger than the oldest CDK that is supported;
+nothing of cdk-nag is imported, and no template changes. `docs/security.md` shows the same table.
+"""
+
+from typing import Any, NamedTuple
+
+import jsii
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from constructs import IConstruct, IValidation
+
+ACKNOWLEDGED_RULES = "aws:cdk:acknowledged-rules"
+"""The metadata's type, as `aws_cdk.Validations.ACKNOWLEDGED_RULES_METADATA_KEY` has it."""
+
+
+class Accepted(NamedTuple):
+    """One finding, or several for the same reason."""
+
+    rules: tuple[str, ...]
+    where: str
+    reason: str
+
+
+ACCESS_LOGS = Accepted(
+    ("AwsSolutions-S1",),
+    "the pipeline's bucket",
+    "Where access logs go is the account's choice: bring a bucket that has them, or CloudTrail's data events. What was "
+    "read and why is in the consumer's log and in the ledger.",
+)
+DEAD_LETTERS = Accepted(
+    ("Serverless-SQSRedrivePolicy",),
+    "the dead-letter queue",
+    "It is the end of the line; an alarm tells of the first message in it.",
+)
+RUNTIME = Accepted(
+    ("AwsSolutions-L1", "Serverless-LambdaLatestVersion"),
+    "both functions, while they run on the default runtime",
+    "The runtime's tests run on Python 3.13, which Lambda supports; a processor may choose another one.",
+)
+TRACING = Accepted(
+    ("Serverless-LambdaTracing",),
+    "both functions",
+    "Each decision is a log line with key, version, fence and lag. X-Ray costs by the trace and follows no message "
+    "through S3; a team that traces sets `TracingConfig` on the function.",
+)
+CONSUMER_DEAD_LETTERS = Accepted(
+    ("Serverless-LambdaDLQ",),
+    "the consumer's function",
+    "That setting is for asynchronous calls; this function is called by its queue, which has a dead-letter queue.",
+)
+SOURCE_DESTINATION = Accepted(
+    ("Serverless-LambdaEventSourceMappingDestination",),
+    "the consumer's event source",
+    "A destination is for streams; what a queue's consumer fails at goes to the dead-letter queue, with its reason.",
+)
+AUDIT_DEAD_LETTERS = Accepted(
+    ("Serverless-LambdaDLQ",),
+    "the audit's function",
+    "A run that fails leaves nothing behind to be done later: the next one finds what it missed.",
+)
+AUDIT_DESTINATION = Accepted(
+    ("Serverless-LambdaAsyncFailureDestination",),
+    "how the audit's function is invoked",
+    "The same; an alarm tells when no run comes to its end any more.",
+)
+OBJECTS = Accepted(
+    ("AwsSolutions-IAM5",),
+    "both roles, `<bucket>/*`",
+    "Reading the objects of the one bucket, by two named actions: their keys are known when they arrive.",
+)
+METRICS = Accepted(
+    ("AwsSolutions-IAM5",),
+    "the audit's role, `*`",
+    "Reading the age of the queue's oldest message, and finding EventBridge rules by their target: neither service "
+    "knows a resource for it.",
+)
+RULES_BY_TARGET = Accepted(
+    ("AwsSolutions-IAM5",),
+    "the audit's role, `rule/*`, where EventBridge delivers",
+    "One reading action: naming the rule would tie rule, queue and role in a circle.",
+)
+INTERFACES = Accepted(
+    ("AwsSolutions-IAM5",),
+    "both roles in a VPC, `*`, in a policy of its own",
+    "A network interface of a function has no name before it is there, and EC2 knows no resource for describing them.",
+)
+NOTIFICATIONS_HANDLER = Accepted(
+    ("AwsSolutions-IAM4",),
+    "CDK's own function for the notifications of imported buckets, where the pipeline brought it in",
+    "CDK gives its custom resource AWS's policy for writing logs; one's own bucket needs no such function.",
+)
+
+ACCEPTED = (
+    ACCESS_LOGS,
+    DEAD_LETTERS,
+    RUNTIME,
+    TRACING,
+    CONSUMER_DEAD_LETTERS,
+    SOURCE_DESTINATION,
+    AUDIT_DEAD_LETTERS,
+    AUDIT_DESTINATION,
+    OBJECTS,
+    METRICS,
+    RULES_BY_TARGET,
+    INTERFACES,
+    NOTIFICATIONS_HANDLER,
+)
+"""All of them."""
+
+
+def accept(construct: IConstruct, finding: Accepted, of: str = "") -> None:
+    """Acknowledge a finding at the construct's own resource; `of` is what cdk-nag adds to its name, if anything."""
+    resource = construct.node.default_child or construct
+    for rule in finding.rules:
+        resource.node.add_metadata(ACKNOWLEDGED_RULES, {f"Annotation::{rule}{of}": finding.reason})
+
+
+def accept_wildcard(policy_of: iam.Role, resource: str, finding: Accepted) -> None:
+    """Acknowledge that a role's own policy names this resource, which has an asterisk."""
+    policy_of.node.add_validation(_Wildcard(policy_of, resource, finding))
+
+
+@jsii.implements(IValidation)
+class _Wildcard:
+    """Acknowledges when CDK validates the tree: the finding is named after the resource as the template will spell it,
+    and how it refers to another stack's is known only then.
+    """
+
+    def __init__(self, role: iam.Role, resource: str, finding: Accepted) -> None:
+        self._role = role
+        self._resource = resource
+        self._finding = finding
+        self._done = False
+
+    def validate(self) -> list[str]:
+        """No problems; a second synthesis adds nothing."""
+        policy = self._role.node.try_find_child("DefaultPolicy")
+        if policy is not None and not self._done:
+            self._done = True
+            spelt = _spelt(Stack.of(self._role).resolve(self._resource))
+            accept(policy, self._finding, f"[Resource::{spelt}]")
+        return []
+
+
+def _spelt(resolved: Any) -> str:
+    """A resource as cdk-nag writes it into a finding's name."""
+    match resolved:
+        case {"Fn::Join": [str(between), list(parts)]}:
+            return between.join(map(_spelt, parts))
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"<{_spelt(name)}.{_spelt(attribute)}>"
+        case {"Fn::ImportValue": name}:
+            return _spelt(name)
+        case {"Ref": name}:
+            return f"<{name}>"
+    return str(resolved)

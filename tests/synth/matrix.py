@@ -1,0 +1,332 @@
+"""What a team may bring, and where it may put a pipeline: one app with a stack for each row.
+
+Synthesised once (`conftest.py`) and looked at by several tests: the matrix itself, cdk-nag, cfn-lint and checkov. What
+belongs to the team is made here as a careful team would make it, so that a finding is one of the library's.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from app import CatalogueStack
+from aws_cdk import App, Duration, Environment, NestedStack, Stack, Stage, pipelines
+from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from cdk_intake_ledger import IntakeLedger, IntakePipeline, IntakeQueue, Processor
+from tests.synth.build import Json, processor
+
+CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
+"""As `cdk init` sets it: without it access logs need ACLs."""
+
+FIXED = Environment(account="111122223333", region="eu-central-1")
+
+
+def orders(scope: Construct, id: str = "Orders", **options: Any) -> IntakePipeline:
+    return IntakePipeline(scope, id, **({"processor": processor()} | options))
+
+
+def bucket(scope: Construct, id: str = "Theirs", **options: Any) -> s3.Bucket:
+    access_logs = s3.Bucket(scope, f"{id}AccessLogs", enforce_ssl=True)
+    careful: Json = {"versioned": True, "enforce_ssl": True, "server_access_logs_bucket": access_logs}
+    return s3.Bucket(scope, id, **(careful | options))
+
+
+def key(scope: Construct) -> kms.Key:
+    return kms.Key(scope, "Key", enable_key_rotation=True)
+
+
+def network(scope: Construct) -> dict[str, Any]:
+    vpc = ec2.Vpc(scope, "Vpc", nat_gateways=0, restrict_default_security_group=False)
+    vpc.add_flow_log("Flow")
+    return {"vpc": vpc, "vpc_subnets": ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)}
+
+
+def queues(scope: Construct, **options: Any) -> IntakeQueue:
+    dead = sqs.Queue(scope, "Dead", retention_period=Duration.days(14), enforce_ssl=True, **options)
+    live = sqs.Queue(
+        scope,
+        "Live",
+        visibility_timeout=Duration.minutes(20),
+        enforce_ssl=True,
+        dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=100),
+        **options,
+    )
+    return IntakeQueue(scope, "TheirQueue", queue=live, dead_letter_queue=dead)
+
+
+def table(scope: Construct, **options: Any) -> dynamodb.Table:
+    made = dynamodb.Table(
+        scope,
+        "Rows",
+        partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
+        sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
+        time_to_live_attribute="expires_at",
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True
+        ),
+        **options,
+    )
+    made.add_global_secondary_index(
+        index_name="attention",
+        partition_key=dynamodb.Attribute(name="attention", type=dynamodb.AttributeType.STRING),
+        sort_key=dynamodb.Attribute(name="updated_at", type=dynamodb.AttributeType.NUMBER),
+    )
+    return made
+
+
+def topic(scope: Construct) -> cloudwatch_actions.SnsAction:
+    return cloudwatch_actions.SnsAction(sns.Topic(scope, "Pager", enforce_ssl=True, master_key=key(scope)))
+
+
+def default(app: App) -> Stack:
+    stack = Stack(app, "Default")
+    orders(stack)
+    return stack
+
+
+def fixed_environment(app: App) -> Stack:
+    stack = Stack(app, "FixedEnvironment", env=FIXED)
+    orders(stack)
+    return stack
+
+
+def own_bucket(app: App) -> Stack:
+    stack = Stack(app, "OwnBucket")
+    orders(stack, bucket=bucket(stack))
+    return stack
+
+
+def unversioned_bucket(app: App) -> Stack:
+    stack = Stack(app, "UnversionedBucket")
+    orders(stack, bucket=bucket(stack, versioned=False))
+    return stack
+
+
+def sibling_bucket(app: App) -> Stack:
+    theirs, ours = Stack(app, "SiblingBucketHost"), Stack(app, "SiblingBucket")
+    orders(ours, bucket=bucket(theirs), filters=[s3.NotificationKeyFilter(prefix="in/", suffix=".csv")])
+    return ours
+
+
+def imported_bucket(app: App) -> Stack:
+    stack = Stack(app, "ImportedBucket")
+    orders(stack, bucket=s3.Bucket.from_bucket_name(stack, "Inbox", "partner-inbox"))
+    return stack
+
+
+def bucket_with_notifications(app: App) -> Stack:
+    stack = Stack(app, "BucketWithNotifications")
+    theirs = bucket(stack)
+    theirs.enable_event_bridge_notification()
+    orders(stack, bucket=theirs)
+    return stack
+
+
+def own_key(app: App) -> Stack:
+    stack = Stack(app, "OwnKey")
+    orders(stack, encryption_key=key(stack))
+    return stack
+
+
+def imported_key(app: App) -> Stack:
+    stack = Stack(app, "ImportedKey")
+    arn = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    orders(stack, encryption_key=kms.Key.from_key_arn(stack, "Key", arn))
+    return stack
+
+
+def own_queue(app: App) -> Stack:
+    stack = Stack(app, "OwnQueue")
+    orders(stack, queue=queues(stack))
+    return stack
+
+
+def sibling_queue(app: App) -> Stack:
+    theirs, ours = Stack(app, "SiblingQueueHost"), Stack(app, "SiblingQueue")
+    orders(ours, queue=queues(theirs))
+    return ours
+
+
+def imported_queue(app: App) -> Stack:
+    stack = Stack(app, "ImportedQueue")
+    live, dead = (
+        sqs.Queue.from_queue_arn(stack, name, f"arn:aws:sqs:eu-central-1:111122223333:{name}")
+        for name in ("Live", "Dead")
+    )
+    queue = IntakeQueue(stack, "Queue", queue=live, dead_letter_queue=dead, visibility_timeout=Duration.minutes(20))
+    orders(stack, queue=queue)
+    return stack
+
+
+def own_table(app: App) -> Stack:
+    stack = Stack(app, "OwnTable")
+    orders(stack, ledger=IntakeLedger(stack, "Ledger", table=table(stack)))
+    return stack
+
+
+def imported_table(app: App) -> Stack:
+    stack = Stack(app, "ImportedTable")
+    rows = dynamodb.Table.from_table_name(stack, "Rows", "ledger-of-all")
+    orders(stack, ledger=IntakeLedger(stack, "Ledger", table=rows))
+    return stack
+
+
+def shared_ledger(app: App) -> Stack:
+    stack = Stack(app, "SharedLedger")
+    ledger = IntakeLedger(stack, "Ledger")
+    for name in ("Orders", "Returns"):
+        orders(stack, name, ledger=ledger)
+    return stack
+
+
+def in_a_vpc(app: App) -> Stack:
+    stack = Stack(app, "InVpc")
+    orders(stack, **network(stack))
+    return stack
+
+
+def own_log_group(app: App) -> Stack:
+    stack = Stack(app, "OwnLogGroup")
+    orders(stack, log_group=logs.LogGroup(stack, "Log", retention=logs.RetentionDays.ONE_YEAR))
+    return stack
+
+
+def alarm_topic(app: App) -> Stack:
+    stack = Stack(app, "AlarmTopic")
+    orders(stack, alarm_actions=[topic(stack)])
+    return stack
+
+
+def filters(app: App) -> Stack:
+    stack = Stack(app, "Filters")
+    wanted = [
+        s3.NotificationKeyFilter(prefix="in/", suffix=".csv"),
+        s3.NotificationKeyFilter(prefix="in/", suffix=".json"),
+    ]
+    orders(stack, filters=wanted)
+    return stack
+
+
+def deletes(app: App) -> Stack:
+    stack = Stack(app, "Deletes")
+    orders(stack, deletes=True)
+    return stack
+
+
+def two_pipelines_on_a_bucket(app: App) -> Stack:
+    stack = Stack(app, "TwoPipelines")
+    theirs = bucket(stack)
+    for name in ("Orders", "Returns"):
+        orders(stack, name, bucket=theirs, filters=[s3.NotificationKeyFilter(prefix=f"{name.lower()}/")])
+    return stack
+
+
+def existing_function(app: App) -> Stack:
+    stack = Stack(app, "ExistingFunction")
+    function = lambda_.Function.from_function_attributes(
+        stack,
+        "Fn",
+        function_arn="arn:aws:lambda:eu-central-1:111122223333:function:book",
+        same_environment=True,
+    )
+    orders(stack, processor=Processor.from_function(function))
+    return stack
+
+
+def nested_stack(app: App) -> Stack:
+    stack = NestedStack(Stack(app, "NestedHost"), "Nested")
+    orders(stack)
+    return stack
+
+
+def nested_beside_its_bucket(app: App) -> Stack:
+    """The bucket is the parent's, the pipeline the child's: two stacks, one deployment."""
+    host = Stack(app, "NestedBeside")
+    stack = NestedStack(host, "Nested")
+    orders(stack, bucket=bucket(host))
+    return stack
+
+
+def stages_of_a_cdk_pipeline(app: App) -> Stack:
+    """One pipeline of ours in each stage of theirs."""
+    delivery = Stack(app, "Delivery", env=FIXED)
+    source = pipelines.CodePipelineSource.s3(s3.Bucket.from_bucket_name(delivery, "Source", "source"), "app.zip")
+    synth = pipelines.ShellStep("Synth", input=source, commands=["npx cdk synth"])
+    made = pipelines.CodePipeline(delivery, "Pipeline", synth=synth)
+    stacks = []
+    for name in ("Test", "Production"):
+        stage = Stage(app, name, env=FIXED)
+        stacks.append(Stack(stage, "Intake"))
+        orders(stacks[-1])
+        made.add_stage(stage)
+    return stacks[-1]
+
+
+def everything(app: App) -> Stack:
+    """All options at once, as far as one does not rule out another."""
+    theirs, ours = Stack(app, "EverythingHost", env=FIXED), Stack(app, "Everything", env=FIXED)
+    ours_only = key(ours)
+    orders(
+        ours,
+        bucket=bucket(theirs),
+        filters=[s3.NotificationKeyFilter(prefix="in/", suffix=".csv")],
+        deletes=True,
+        queue=queues(ours, encryption_master_key=ours_only),
+        ledger=IntakeLedger(
+            ours,
+            "Ledger",
+            table=table(ours, encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED, encryption_key=ours_only),
+        ),
+        max_concurrency=5,
+        batch_size=100,
+        max_batching_window=Duration.seconds(5),
+        log_group=logs.LogGroup(ours, "Log", retention=logs.RetentionDays.ONE_YEAR),
+        alarm_actions=[cloudwatch_actions.SnsAction(sns.Topic(ours, "Pager", enforce_ssl=True, master_key=ours_only))],
+        **network(ours),
+    )
+    return ours
+
+
+def example(app: App) -> Stack:
+    return CatalogueStack(app, "Catalogue")
+
+
+ROWS: tuple[Callable[[App], Stack], ...] = (
+    default,
+    fixed_environment,
+    own_bucket,
+    unversioned_bucket,
+    sibling_bucket,
+    imported_bucket,
+    bucket_with_notifications,
+    own_key,
+    imported_key,
+    own_queue,
+    sibling_queue,
+    imported_queue,
+    own_table,
+    imported_table,
+    shared_ledger,
+    in_a_vpc,
+    own_log_group,
+    alarm_topic,
+    filters,
+    deletes,
+    two_pipelines_on_a_bucket,
+    existing_function,
+    nested_stack,
+    nested_beside_its_bucket,
+    stages_of_a_cdk_pipeline,
+    everything,
+    example,
+)
+"""Every row of the matrix; its name says what is brought."""

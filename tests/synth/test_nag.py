@@ -1,0 +1,111 @@
+"""cdk-nag over every row of the matrix, as a team runs it over its own app."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Validations
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+
+import cdk_intake_ledger
+from cdk_intake_ledger import IntakePipeline, accepted
+from tests.synth import matrix as rows
+from tests.synth.build import new_app, new_stack, processor
+from tests.synth.conftest import Matrix
+
+PACKS = (AwsSolutionsChecks, ServerlessChecks)
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+
+THEIRS = {
+    r"Delivery/.*": "CDK's own pipeline for apps of the CDK",
+    r".*/Dead/Resource": "the dead-letter queue that the team brings",
+    r"BucketWithNotifications/BucketNotificationsHandler.*": "the team itself has asked CDK for notifications there",
+}
+"""What is found in the matrix and is not the library's."""
+
+Finding = tuple[str, str]
+"""Its name, and the path of the resource."""
+
+
+def findings(app: App) -> Iterator[Finding]:
+    """What both packs find in a synthesised app, less what is the team's own."""
+    for pack in PACKS:
+        for violation in pack(app).validate_scope(app).violations:
+            for resource in violation.violating_resources:
+                path = str(resource.construct_path)
+                if not any(re.fullmatch(theirs, path) for theirs in THEIRS):
+                    yield violation.rule_name, path
+
+
+def test_no_finding_of_ours_is_left(matrix: Matrix) -> None:
+    """Each is mended, or acknowledged where it is."""
+    assert list(findings(matrix.app)) == []
+
+
+def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With acknowledgements that cdk-nag cannot see, it finds what they are about: none too many, none too broad."""
+    monkeypatch.setattr(accepted, "ACKNOWLEDGED_RULES", "unseen")
+    app = new_app(context=rows.CONTEXT)
+    for row in (rows.default, rows.imported_bucket, rows.in_a_vpc, rows.everything, rows.example):
+        row(app)
+    app.synth()
+    found = set(findings(app))
+    acknowledged = [
+        (re.sub("^Annotation::", "", rule), construct.node.path, reason)
+        for construct in app.node.find_all()
+        for entry in construct.node.metadata
+        if entry.type == "unseen"
+        for rule, reason in dict(entry.data).items()
+    ]
+    assert {(rule, path) for rule, path, _ in acknowledged} == found
+    assert len(acknowledged) == len(found), "an acknowledgement is said once"
+    assert {reason for *_, reason in acknowledged} == {one.reason for one in accepted.ACCEPTED}
+
+
+def test_a_team_with_both_packs_can_synthesise() -> None:
+    """The packs as plugins of the app, where a finding ends the synthesis."""
+    app = new_app()
+    IntakePipeline(Stack(app, "Stack"), "Orders", processor=processor())
+    Validations.of(app).add_plugins(*(pack(app) for pack in PACKS))
+    assert [stack.stack_name for stack in app.synth().stacks] == ["Stack"]
+
+
+def test_a_wildcard_of_the_teams_is_still_found() -> None:
+    """In a VPC too, where a wildcard of ours is accepted."""
+    app = new_app()
+    stack = Stack(app, "Stack")
+    pipeline = rows.orders(stack, **rows.network(stack))
+    everything = iam.PolicyStatement(actions=["ssm:GetParameter"], resources=["*"])
+    pipeline.grant_principal.add_to_principal_policy(everything)
+    app.synth()
+    expected = ("AwsSolutions-IAM5[Resource::*]", "Stack/Orders/Consumer/Role/DefaultPolicy/Resource")
+    assert list(findings(app)) == [expected]
+
+
+def test_a_runtime_of_the_teams_is_still_found() -> None:
+    """The processor's own choice is nothing that we could have a reason for."""
+    stack = new_stack()
+    old = processor(runtime=lambda_.Runtime.PYTHON_3_12)
+    IntakePipeline(stack, "Orders", processor=old)
+    app: Any = stack.node.root
+    app.synth()
+    assert {path for _, path in findings(app)} == {"Stack/Orders/Consumer/Function/Resource"}
+
+
+def test_the_page_shows_what_is_accepted() -> None:
+    """Each row with its reason, word for word."""
+    documented = re.findall(
+        r"^\| (`(?:AwsSolutions|Serverless)-.+?) \| (.+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE
+    )
+    told = [(", ".join(f"`{rule}`" for rule in one.rules), one.where, one.reason) for one in accepted.ACCEPTED]
+    assert documented == told
+
+
+def test_cdk_nag_is_none_of_the_librarys_dependencies() -> None:
+    """It is named in prose, and imported nowhere."""
+    for path in Path(cdk_intake_ledger.__file__).parent.rglob("*.py"):
+        assert not re.search(r"^\s*(import|from) cdk_nag", path.read_text(), re.MULTILINE), path
