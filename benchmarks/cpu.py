@@ -1,0 +1,285 @@
+"""What the consumer's CPU is spent on: new changes through the deployed handler, beside the floor and Powertools.
+
+    python -m benchmarks.cpu [--changes N] [--rounds N] [--profile ROW]
+
+All rows run in this process against one stub that answers at once (`benchmarks.stub`); what is counted is this
+process's CPU time. The floor is two bare calls of boto3's client per change, a default one, with the very payloads
+that the consumer sends. The processor does nothing, and no row reads the object unless its name says so: that read is
+the processor's own.
+"""
+
+import argparse
+import cProfile
+import io
+import json
+import os
+import pstats
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from itertools import batched
+from typing import Any, cast
+from unittest import mock
+
+import boto3
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.idempotency import (
+    DynamoDBPersistenceLayer,
+    IdempotencyConfig,
+    idempotent_function,
+)
+from benchmarks.measure import side_by_side, table
+from benchmarks.stub import stub
+from botocore.client import BaseClient
+
+from cdk_intake_ledger.testing.context import LambdaContext
+from cdk_intake_ledger.testing.events import s3_notification, sqs_event
+from intake_ledger import consumer as runtime
+from intake_ledger.bucket import Bucket
+from intake_ledger.consumer import Consumer
+from intake_ledger.pace import Pace
+from intake_ledger.processing import ObjectChange
+
+BUCKET, TABLE = "invoices-bucket-1a2b3c4d5e6f", "Invoices-Ledger-1A2B3C4D5E6F"
+FLOOR = "two bare calls"
+PIECE = 100
+"""Changes that all rows go through before the next ones."""
+Event = dict[str, Any]
+Call = tuple[str, dict[str, Any]]
+
+
+def process(change: ObjectChange) -> str:
+    """The processor: nothing."""
+    return change.key
+
+
+class OpensNothing(Bucket):
+    """S3 without requests: the read of the object is the processor's own."""
+
+    def __init__(self) -> None:
+        super().__init__(_no_client, BUCKET)
+
+    def open(self, *_: object) -> Any:
+        return io.BytesIO()
+
+
+def _no_client() -> Any:
+    raise AssertionError("nothing is asked of S3 for a new change")
+
+
+class Payloads:
+    """Notifications about so many new keys, a hundred to the piece."""
+
+    def __init__(self, changes: int) -> None:
+        now = datetime.now(UTC)
+        bodies = (
+            s3_notification(
+                BUCKET,
+                f"incoming/2026/11/21/invoice-{number:08}.json",
+                version_id=f"{number:032x}",
+                etag=f"{number:032x}",
+                size=48_213,
+                sequencer=f"{number:018X}",
+                time=now,
+            )
+            for number in range(changes)
+        )
+        self._pieces = list(batched(bodies, PIECE))
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def batches(self, size: int) -> list[list[Event]]:
+        """The batches of each piece."""
+        return [[sqs_event(*few) for few in batched(piece, size)] for piece in self._pieces]
+
+
+def consumer(*, groups: bool, reads: bool = False) -> Consumer:
+    """The one that Lambda's handler makes, with its own clients; `groups`: warm, so that it claims in groups."""
+    with ExitStack() as patches:
+        pace = partial(Pace, 0.1) if groups else _NeverSure
+        patches.enter_context(mock.patch.object(runtime, "Pace", pace))
+        if not reads:
+            patches.enter_context(mock.patch.object(runtime, "Bucket", return_value=OpensNothing()))
+        made: Consumer = runtime._consumer.__wrapped__()  # noqa: SLF001 - the handler's own, anew
+    return made
+
+
+class _NeverSure(Pace):
+    """One claim at a time, as a cold worker's."""
+
+    def fits(self, window_ms: float) -> int:  # noqa: ARG002
+        return 0
+
+
+def recorded(payloads: Payloads) -> list[list[Call]]:
+    """The consumer's own calls, in order, for each piece."""
+    calls: list[Call] = []
+    real = BaseClient._make_api_call  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def record(self: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+        calls.append((operation, arguments))
+        return real(self, operation, arguments)
+
+    with mock.patch.object(BaseClient, "_make_api_call", record):
+        made = consumer(groups=False)
+        for events in payloads.batches(10):
+            handle(made, events)
+    assert len(calls) == 2 * PIECE * len(payloads), len(calls)
+    return [list(few) for few in batched(calls, 2 * PIECE)]
+
+
+def bare(client: Any, calls: Sequence[Call], *, get: Any = None) -> None:
+    """The floor."""
+    methods = {"PutItem": client.put_item, "UpdateItem": client.update_item}
+    for operation, arguments in calls:
+        methods[operation](**arguments)
+        if get is not None and operation == "PutItem":
+            get(Bucket=BUCKET, Key="key", VersionId="v")["Body"].close()
+
+
+def handle(made: Consumer, events: Sequence[Event]) -> None:
+    """Every batch has to end well."""
+    for event in events:
+        answer = made.handle(event, LambdaContext(130))
+        assert answer == {"batchItemFailures": []}, answer
+
+
+class Powertools:
+    """The batch and the idempotency utility, put together as their documentation does it."""
+
+    def __init__(self, client: Any) -> None:
+        store = DynamoDBPersistenceLayer(table_name=TABLE, boto3_client=client)
+        self._config = IdempotencyConfig(expires_after_seconds=36 * 86_400)
+        self._processor = BatchProcessor(event_type=EventType.SQS)
+
+        # Powertools types its decorator loosely.
+        @idempotent_function(  # type: ignore[untyped-decorator]
+            data_keyword_argument="change", config=self._config, persistence_store=store
+        )
+        def process(change: Mapping[str, str]) -> str:
+            return change["key"]
+
+        def record_handler(record: SQSRecord) -> None:
+            for one in json.loads(record.body)["Records"]:
+                item = one["s3"]["object"]
+                bucket = one["s3"]["bucket"]["name"]
+                process(change={"bucket": bucket, "key": item["key"], "version": item["versionId"]})
+
+        self._record_handler = record_handler
+
+    def handle(self, events: Sequence[Event]) -> None:
+        for event in events:
+            context: Any = LambdaContext(130)
+            self._config.register_lambda_context(context)
+            answer = process_partial_response(
+                event=event, record_handler=self._record_handler, processor=self._processor, context=context
+            )
+            assert answer == {"batchItemFailures": []}, answer
+
+
+def rows(payloads: Payloads) -> dict[str, Callable[[int], None]]:
+    """What is measured, by name: each is told which piece to do."""
+    calls = recorded(payloads)
+    default, s3 = boto3.client("dynamodb"), boto3.client("s3")
+    tens, hundreds = payloads.batches(10), payloads.batches(100)
+    single, grouped, reading = consumer(groups=False), consumer(groups=True), consumer(groups=True, reads=True)
+    powertools = Powertools(default)
+    return {
+        FLOOR: lambda piece: bare(default, calls[piece]),
+        "each claimed alone, batches of 10": lambda piece: handle(single, tens[piece]),
+        "group claims, batches of 10": lambda piece: handle(grouped, tens[piece]),
+        "group claims, batches of 100": lambda piece: handle(grouped, hundreds[piece]),
+        "Powertools, batches of 10": lambda piece: powertools.handle(tens[piece]),
+        "Powertools, batches of 100": lambda piece: powertools.handle(hundreds[piece]),
+        "two bare calls and a GET": lambda piece: bare(default, calls[piece], get=s3.get_object),
+        "group claims and a GET, batches of 10": lambda piece: handle(reading, tens[piece]),
+    }
+
+
+@contextmanager
+def environment(endpoint: str) -> Iterator[None]:
+    """What Lambda and the construct tell the function."""
+    variables = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "AWS_ACCESS_KEY_ID": "benchmark",
+        "AWS_SECRET_ACCESS_KEY": "benchmark",
+        "INTAKE_PIPELINE": "Invoices-Pipeline-1A2B3C4D",
+        "INTAKE_BUCKET": BUCKET,
+        "INTAKE_TABLE": TABLE,
+        "INTAKE_QUEUE_URL": f"{endpoint}/queue",
+        "INTAKE_DLQ_URL": f"{endpoint}/dead-letters",
+        "INTAKE_ORDERING": "LATEST",
+        "INTAKE_DELETES": "false",
+        "INTAKE_RETENTION_SECONDS": str(35 * 86_400),
+        "INTAKE_CLOCK_SKEW_SECONDS": "120",
+        "INTAKE_PROCESSOR": "benchmarks.cpu:process",
+        "INTAKE_PROCESSING_TIMEOUT_SECONDS": "60",
+        "INTAKE_MAX_ATTEMPTS": "12",
+        "INTAKE_MIN_BACKOFF_SECONDS": "15",
+        "INTAKE_MAX_BACKOFF_SECONDS": "1800",
+        "INTAKE_LATE_AFTER_SECONDS": "21600",
+        "POWERTOOLS_SERVICE_NAME": "Invoices-Pipeline-1A2B3C4D",
+        "POWERTOOLS_METRICS_NAMESPACE": "IntakeLedger",
+        "POWERTOOLS_LOG_LEVEL": "INFO",
+    }
+    with mock.patch.dict(os.environ, variables):
+        yield
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Log lines are formatted and written, but nowhere."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, mock.patch.object(sys, "stdout", nowhere):  # noqa: PTH123
+        yield
+
+
+def cpu_ms(run: Callable[[int], None], piece: int) -> float:
+    """CPU milliseconds of this process for each change of the piece."""
+    before = time.process_time()
+    run(piece)
+    return (time.process_time() - before) * 1000 / PIECE
+
+
+def measure(*, changes: int = 2_000, rounds: int = 5) -> dict[str, Any]:
+    """CPU milliseconds per change, and ratios to the floor."""
+    with stub() as endpoint, environment(endpoint), silence():
+        payloads = Payloads(changes)
+        runs = {name: partial(cpu_ms, run) for name, run in rows(payloads).items()}
+        return cast("dict[str, Any]", side_by_side(runs, floor=FLOOR, rounds=rounds, pieces=len(payloads)))
+
+
+def profile(name: str, *, changes: int = 2_000) -> str:
+    """Where the time of one row goes: the functions with the most time of their own, and with what they call."""
+    with stub() as endpoint, environment(endpoint), silence():
+        payloads = Payloads(changes)
+        run = rows(payloads)[name]
+        run(0)
+        profiler = cProfile.Profile()
+        for piece in range(len(payloads)):
+            profiler.runcall(run, piece)
+        text = io.StringIO()
+        pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(40)
+        pstats.Stats(profiler, stream=text).sort_stats("cumtime").print_stats(80)
+    return text.getvalue()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", type=int, default=2_000, help="a multiple of 100")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--profile", metavar="ROW")
+    arguments = parser.parse_args()
+    if arguments.profile:
+        print(profile(arguments.profile, changes=arguments.changes))
+        return
+    print(table("CPU ms per change", measure(changes=arguments.changes, rounds=arguments.rounds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""How figures are taken and shown: several rounds side by side, medians with their spread, ratios within each round."""
+
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured thing."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Figure":
+        return cls(statistics.median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        return f"{_short(self.median)} ({_short(self.least)} to {_short(self.most)})"
+
+
+def side_by_side(
+    runs: Mapping[str, Callable[[int], float]], *, floor: str, rounds: int, pieces: int = 1
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Each run's figure and its ratio to the floor's of the same round. A round before the first is not counted.
+
+    A round is cut into pieces, and all runs take their turn in each: a machine whose speed drifts, or that is shared,
+    is the same to all of them. A run is given the piece's number; its figure is the mean of its pieces.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        sums = dict.fromkeys(runs, 0.0)
+        for piece in range(pieces):
+            # In turn forwards and backwards: none is always measured after the same neighbour.
+            for name in list(runs)[:: 1 if piece % 2 else -1]:
+                sums[name] += runs[name](piece)
+        if number:
+            for name, value in sums.items():
+                taken[name].append(value / pieces)
+    return {
+        name: {
+            "value": asdict(Figure.of(values)),
+            "ratio": asdict(Figure.of([mine / its for mine, its in zip(values, taken[floor], strict=True)])),
+        }
+        for name, values in taken.items()
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Where it was measured, and with what."""
+    names = ("boto3", "botocore", "aws-lambda-powertools", "aws-cdk-lib", "ministack", "urllib3")
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "processor": _processor(),
+        "versions": {name: version(name) for name in names},
+    }
+
+
+def _processor() -> str:
+    if sys.platform == "linux":
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - it has no size to be read whole by
+            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return platform.processor()
+
+
+def table(title: str, rows: Mapping[str, Row]) -> str:
+    """Rows of named figures as text."""
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = [["", *columns], *([name, *(_shown(row.get(column)) for column in columns)] for name, row in rows.items())]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(columns) + 1)]
+    text = [
+        "  ".join(cell.ljust(width) if n == 0 else cell.rjust(width) for n, (cell, width) in enumerate(pairs)).rstrip()
+        for pairs in (list(zip(line, widths, strict=True)) for line in lines)
+    ]
+    return "\n".join([title, *text, ""])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return str(Figure(**value))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "" if value is None else str(value)
+    return _short(value)
+
+
+def _short(value: float) -> str:
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,0 +1,68 @@
+"""The hot path's clients: leaner than boto3's own, and as strict where the team's data comes in."""
+
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.exceptions import ParamValidationError
+
+from intake_ledger import clients
+
+
+@pytest.fixture(autouse=True)
+def region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the machine has set is left out of it."""
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+
+def answered(client: Any) -> list[Any]:
+    """The requests that the client sends from here on; each is answered with nothing at all."""
+    sent: list[Any] = []
+
+    def answer(request: Any, **_: Any) -> Any:
+        sent.append(request)
+        headers = HTTPHeaders.from_dict({"Content-Type": "application/x-amz-json-1.0"})
+        response: Any = AWSResponse("https://nowhere", 200, headers, None)
+        response._content = b"{}"
+        return response
+
+    client.meta.events.register("before-send", answer)
+    return sent
+
+
+def test_a_transaction_that_is_not_dynamodbs_typed_form_is_refused_before_it_is_sent() -> None:
+    """The team's mistake gets a reason of its own, whatever is left out for speed."""
+    client = clients.ledger_client()
+    sent = answered(client)
+    wrong: Any = [{"Put": {"TableName": "invoices", "Item": {"id": 7}}}]
+    with pytest.raises(ParamValidationError, match="id"):
+        client.transact_write_items(TransactItems=wrong)
+    assert sent == []
+
+
+def test_a_transaction_that_is_right_is_sent() -> None:
+    client = clients.ledger_client()
+    sent = answered(client)
+    client.transact_write_items(TransactItems=[{"Put": {"TableName": "invoices", "Item": {"id": {"S": "7"}}}}])
+    assert len(sent) == 1
+
+
+def test_the_ledgers_own_requests_are_not_checked_again() -> None:
+    """A text that is no text would be refused by boto3's check."""
+    client: Any = clients.ledger_client()
+    sent = answered(client)
+    client.get_item(TableName="ledger", Key={"pk": {"S": 1}})
+    assert len(sent) == 1
+
+
+@pytest.mark.parametrize("make", [clients.ledger_client, clients.bucket_client])
+def test_the_user_agent_is_given(make: Any) -> None:
+    """Or boto3 would put it together twice for each request."""
+    client = make()
+    assert client.meta.config.user_agent.startswith(clients.USER_AGENT)
+    assert client.meta.config.retries == {"mode": "standard", "total_max_attempts": 4}
