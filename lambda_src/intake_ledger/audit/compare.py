@@ -4,13 +4,14 @@ First the ledger's rows are read, then the bucket is listed. Where the listing s
 is read again, consistently, and judged; at last S3 is asked about the rows that the listing has not shown.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger import rows
-from intake_ledger.audit.diff import Mark, Window, find, is_marked, too_early
+from intake_ledger.audit.diff import Finding, Mark, Window, find, is_marked, too_early
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Stopped
@@ -39,6 +40,17 @@ class Seen:
     row_key: RowKey
 
 
+class Phase(StrEnum):
+    """What a run goes through, one after the other."""
+
+    READ = "read"
+    """The ledger's rows."""
+    LIST = "list"
+    """What S3 shows."""
+    SCAN = "scan"
+    """The rows again, for those that S3 has not shown."""
+
+
 class _Stop(Exception):  # noqa: N818 - not an error: the run goes on another time
     def __init__(self, why: Stopped) -> None:
         super().__init__(why)
@@ -46,7 +58,9 @@ class _Stop(Exception):  # noqa: N818 - not an error: the run goes on another ti
 
 
 class Audit:
-    """Compares and resubmits. `clock` gives epoch milliseconds."""
+    """Compares and resubmits. `clock` gives epoch milliseconds; `listed_long_ago` says that S3 has to be asked before a
+    difference from the listing counts.
+    """
 
     def __init__(
         self,
@@ -58,6 +72,7 @@ class Audit:
         *,
         sqs: "SQSClient",
         clock: Callable[[], int],
+        listed_long_ago: bool = False,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -66,6 +81,7 @@ class Audit:
         self._bucket = bucket
         self._sqs = sqs
         self._clock = clock
+        self._listed_long_ago = listed_long_ago
 
     def run(
         self,
@@ -75,23 +91,30 @@ class Audit:
         resubmit: bool,
         remaining_ms: Callable[[], int],
         saved: Callable[[], None] = lambda: None,
+        phases: Collection[Phase] = tuple(Phase),
+        allow: Callable[[int], int] | None = None,
     ) -> None:
         """Go on with the run until it is complete, or until time or the budget runs out.
 
         `saved` is called whenever everything up to `progress` is done. What was done beyond it is done again after a
-        death, and the marks keep it from being resubmitted twice.
+        death, and the marks keep it from being resubmitted twice. `phases` are those that this part of a run is for.
+        `allow` says how many of so many messages may be sent; when omitted, the budget is this run's own.
         """
-        work = _Work(progress, window, resubmit, remaining_ms)
+        work = _Work(progress, window, resubmit, remaining_ms, allow or self._own_budget(progress))
         try:
-            if not progress.known.complete:
+            if Phase.READ in phases and not progress.known.complete:
                 self._read(work, saved)
-            if not progress.listed:
+            if Phase.LIST in phases and not progress.listed:
                 self._list(work, saved)
-            self._scan(work, saved)
+            if Phase.SCAN in phases:
+                self._scan(work, saved)
         except _Stop as stop:
             progress.report.stopped = stop.why
             return
         progress.report.complete = True
+
+    def _own_budget(self, progress: Progress) -> Callable[[int], int]:
+        return lambda wanted: min(wanted, self._settings.budget - progress.report.resubmitted)
 
     def _read(self, work: "_Work", saved: Callable[[], None]) -> None:
         known, settings = work.progress.known, self._settings
@@ -108,9 +131,14 @@ class Audit:
         for page in self._listing.pages(progress.listing):
             work.go_on()
             wanted = [self._seen(key, state) for key, state in page.states if self._settings.wants(key)]
+            open_ = []
             for one in wanted:
-                progress.shown.add(one.row_key)
-            open_ = [one for one in wanted if not self._agrees(one, work)]
+                has_row = progress.known.has(one.row_key)
+                if has_row:
+                    # Nobody asks about the others, and the filter is for the rows that there are.
+                    progress.shown.add(one.row_key)
+                if not self._agrees(one, work, has_row=has_row):
+                    open_.append(one)
             progress.report.checked += len(wanted) - len(open_)
             for few in batched(open_, BATCH_GET_KEYS):
                 self._compare(few, work)
@@ -148,12 +176,12 @@ class Audit:
         work.go_on()
         return Seen(key, self._bucket.look(key), row_key)
 
-    def _agrees(self, one: Seen, work: "_Work") -> bool:
+    def _agrees(self, one: Seen, work: "_Work", *, has_row: bool) -> bool:
         """Whether nothing can be found on this state, as far as can be told without its row."""
         known, window = work.progress.known, work.window
-        if known.has(one.row_key):
+        if has_row:
             return known.agrees(one.row_key, one.state.identity) or too_early(one.state, window)
-        return find(None, one.state, window, now=self._clock(), deletes=self._settings.deletes) is None
+        return self._find(None, one.state, work) is None
 
     def _seen(self, key: str, state: State) -> Seen:
         settings = self._settings
@@ -170,19 +198,33 @@ class Audit:
             content = found.get(one.row_key, {})
             row = rows.from_attributes(content)
             report.checked += 1
-            finding = find(row, one.state, work.window, now=self._clock(), deletes=self._settings.deletes)
+            finding = self._find(row, one.state, work)
+            if finding is not None and self._listed_long_ago:
+                one = self._look_again(one)  # noqa: PLW2901 - it is this one, as it is now
+                finding = self._find(row, one.state, work)
             if finding is None:
                 continue
             report.found(one.key, finding, one.state)
             if not is_marked(_mark(content), one.state, work.window):
                 due.append((one, row))
-        if work.resubmit:
-            left = self._settings.budget - report.resubmitted
-            marked = [one for one, row in due[:left] if self._mark(one, row)]
+        if work.resubmit and due:
+            allowed = work.allow(len(due))
+            marked = [one for one, row in due[:allowed] if self._mark(one, row)]
             self._send(marked)
             report.resubmitted += len(marked)
-            if len(due) > left:
+            if len(due) > allowed:
                 raise _Stop(Stopped.BUDGET)
+
+    def _find(self, row: Row | None, state: State, work: "_Work") -> Finding | None:
+        return find(row, state, work.window, now=self._clock(), deletes=self._settings.deletes)
+
+    def _look_again(self, one: Seen) -> Seen:
+        """What S3 shows now for a key; a version is what it was, and the consumer finds out if it is gone."""
+        if self._settings.ordering is Ordering.EVERY_VERSION:
+            return one
+        now = self._bucket.look(one.key)
+        # A HEAD does not give the date of a delete marker.
+        return one if now.identity == one.state.identity else replace(one, state=now)
 
     def _mark(self, one: Seen, row: Row | None) -> bool:
         """Keep another run from resubmitting the same; written before the send, so that a death in between is mended by
@@ -223,6 +265,7 @@ class _Work:
     window: Window
     resubmit: bool
     remaining_ms: Callable[[], int]
+    allow: Callable[[int], int]
 
     def go_on(self) -> None:
         if self.remaining_ms() < STOP_BEFORE_MS:

@@ -84,20 +84,22 @@ class AuditRuns:
         return int(plain(answer.get("Item", {})).get("since", self._clock()))
 
     def take(self, *, lease_ms: int, only_if_due: bool) -> Held:
-        """Hold the run for `lease_ms` milliseconds: the one that was stopped, or else a fresh one.
+        """Hold the run for `lease_ms` milliseconds: the one that was stopped, or else a fresh one. Whoever asks again
+        under the same name holds it already.
 
         Raises:
             NotNow: Another invocation holds it, or, with `only_if_due`, no run is due yet.
 
         """
         now = self._clock()
+        free = "attribute_not_exists(#held_until) OR #held_until <= :now OR #owner = :owner"
         due = " AND (attribute_not_exists(#due_at) OR #due_at <= :now)" if only_if_due else ""
         try:
             answer = self._client.update_item(
                 TableName=self._table,
                 Key=self._key(),
                 UpdateExpression="SET #held_until = :until, #owner = :owner, #since = if_not_exists(#since, :now)",
-                ConditionExpression=f"(attribute_not_exists(#held_until) OR #held_until <= :now){due}",
+                ConditionExpression=f"({free}){due}",
                 ExpressionAttributeNames={"#held_until": "held_until", "#owner": "owner", "#since": "since"}
                 | ({"#due_at": "due_at"} if due else {}),
                 ExpressionAttributeValues={

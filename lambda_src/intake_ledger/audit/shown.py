@@ -61,8 +61,9 @@ class Shown:
                 yield number, zlib.compress(part, 1)
 
     def restore(self, number: int, part: bytes) -> None:
-        """Take over a part of what another filter with the same salt was shown. One that is missing costs a HEAD for
-        each of its rows, and no more.
+        """Add a part of what another filter with the same salt was shown. One that is missing costs a HEAD for each of
+        its rows, and no more.
         """
         start = number * PART_BYTES
-        self._bits[start : start + PART_BYTES] = zlib.decompress(part)
+        both = int.from_bytes(self._bits[start : start + PART_BYTES]) | int.from_bytes(zlib.decompress(part))
+        self._bits[start : start + PART_BYTES] = both.to_bytes(PART_BYTES)

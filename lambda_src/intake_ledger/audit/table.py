@@ -26,11 +26,12 @@ class RowPage[Content]:
 
 
 class AuditTable:
-    """The same table as `LedgerTable`'s."""
+    """The same table as `LedgerTable`'s; all of it, or the n-th of so many segments that DynamoDB divides it into."""
 
-    def __init__(self, client: "DynamoDBClient", name: str) -> None:
+    def __init__(self, client: "DynamoDBClient", name: str, segment: tuple[int, int] | None = None) -> None:
         self._client = client
         self._name = name
+        self._segment = segment
 
     def committed(
         self, pipeline: str, ordering: Ordering, start: RowKey | None = None
@@ -76,6 +77,8 @@ class AuditTable:
         }
         if start is not None:
             request["ExclusiveStartKey"] = {"pk": {"S": start.pk}, "sk": {"S": start.sk}}
+        if self._segment is not None:
+            request["Segment"], request["TotalSegments"] = self._segment
         for page in self._client.get_paginator("scan").paginate(**request):
             items: Any = page["Items"]
             last: Any = page.get("LastEvaluatedKey")
