@@ -40,6 +40,7 @@ from cdk_intake_ledger.testing.context import LambdaContext
 from cdk_intake_ledger.testing.events import s3_notification, sqs_event
 from intake_ledger import consumer as runtime
 from intake_ledger.bucket import Bucket
+from intake_ledger.clients import ledger_client
 from intake_ledger.consumer import Consumer
 from intake_ledger.pace import Pace
 from intake_ledger.processing import ObjectChange
@@ -54,6 +55,12 @@ Call = tuple[str, dict[str, Any]]
 
 def process(change: ObjectChange) -> str:
     """The processor: nothing."""
+    return change.key
+
+
+def read(change: ObjectChange) -> str:
+    """The processor that reads its object."""
+    change.open().read()
     return change.key
 
 
@@ -103,7 +110,9 @@ def consumer(*, groups: bool, reads: bool = False) -> Consumer:
     with ExitStack() as patches:
         pace = partial(Pace, 0.1) if groups else _NeverSure
         patches.enter_context(mock.patch.object(runtime, "Pace", pace))
-        if not reads:
+        if reads:
+            patches.enter_context(mock.patch.dict(os.environ, {"INTAKE_PROCESSOR": "benchmarks.cpu:read"}))
+        else:
             patches.enter_context(mock.patch.object(runtime, "Bucket", return_value=OpensNothing()))
         made: Consumer = runtime._consumer.__wrapped__()  # noqa: SLF001 - the handler's own, anew
     return made
@@ -139,7 +148,7 @@ def bare(client: Any, calls: Sequence[Call], *, get: Any = None) -> None:
     for operation, arguments in calls:
         methods[operation](**arguments)
         if get is not None and operation == "PutItem":
-            get(Bucket=BUCKET, Key="key", VersionId="v")["Body"].close()
+            get(Bucket=BUCKET, Key="key", VersionId="v")["Body"].read()
 
 
 def handle(made: Consumer, events: Sequence[Event]) -> None:
@@ -185,12 +194,13 @@ class Powertools:
 def rows(payloads: Payloads) -> dict[str, Callable[[int], None]]:
     """What is measured, by name: each is told which piece to do."""
     calls = recorded(payloads)
-    default, s3 = boto3.client("dynamodb"), boto3.client("s3")
+    default, lean, s3 = boto3.client("dynamodb"), ledger_client(), boto3.client("s3")
     tens, hundreds = payloads.batches(10), payloads.batches(100)
     single, grouped, reading = consumer(groups=False), consumer(groups=True), consumer(groups=True, reads=True)
     powertools = Powertools(default)
     return {
         FLOOR: lambda piece: bare(default, calls[piece]),
+        "two bare calls, the ledger's client": lambda piece: bare(lean, calls[piece]),
         "each claimed alone, batches of 10": lambda piece: handle(single, tens[piece]),
         "group claims, batches of 10": lambda piece: handle(grouped, tens[piece]),
         "group claims, batches of 100": lambda piece: handle(grouped, hundreds[piece]),
