@@ -82,6 +82,11 @@ RULES_BY_TARGET = Accepted(
     "the audit's role, `rule/*`, where EventBridge delivers",
     "One reading action: naming the rule would tie rule, queue and role in a circle.",
 )
+REPORTS = Accepted(
+    ("AwsSolutions-IAM5",),
+    "the audit's role, `<prefix><pipeline>/*`, where reports are wanted",
+    "Writing the reports of this pipeline, by one named action: each has the day and the run in its key.",
+)
 INTERFACES = Accepted(
     ("AwsSolutions-IAM5",),
     "both roles in a VPC, `*`, in a policy of its own",
@@ -105,6 +110,7 @@ ACCEPTED = (
     OBJECTS,
     METRICS,
     RULES_BY_TARGET,
+    REPORTS,
     INTERFACES,
     NOTIFICATIONS_HANDLER,
 )

@@ -17,6 +17,7 @@ from cdk_intake_ledger.accepted import (
     accept,
     accept_wildcard,
 )
+from cdk_intake_ledger.audit_reports import allow_reports
 from cdk_intake_ledger.delivery import in_stack_of, owned_resource
 from cdk_intake_ledger.filters import KeyFilter
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
@@ -81,6 +82,8 @@ class IntakeAudit(Construct):
             ],
             queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
         )
+        for name, value in allow_reports(self.role, wiring, options).items():
+            self.function.add_environment(name, value)
         # CloudWatch knows no resources for reading metrics.
         self.role.add_to_policy(iam.PolicyStatement(actions=["cloudwatch:GetMetricStatistics"], resources=["*"]))
         accept_wildcard(self.role, "*", METRICS)

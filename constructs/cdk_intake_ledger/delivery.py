@@ -51,6 +51,13 @@ def owned_resource(bucket: s3.IBucket) -> s3.CfnBucket | None:
     return resource if isinstance(resource, s3.CfnBucket) and Resource.is_owned_resource(bucket) else None
 
 
+def owner_of(bucket: s3.IBucket, scope: IConstruct) -> str | None:
+    """The account that owns the bucket, where that is certain: an imported bucket claims to be the stack's own."""
+    ours = Stack.of(scope).account
+    theirs = bucket.env.account
+    return theirs if owned_resource(bucket) is not None or theirs != ours else None
+
+
 def in_stack_of(bucket: s3.IBucket, scope: IConstruct) -> bool:
     """Whether both belong to one stack."""
     return Stack.of(bucket).node.addr == Stack.of(scope).node.addr

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from aws_cdk import Duration
+from aws_cdk import aws_s3 as s3
 
 from intake_ledger.rows import Ordering
 
@@ -47,3 +48,11 @@ class AuditOptions:
 
     budget: int = 10_000
     """The number of messages that one run may send; what is left over waits for the next run; 10,000 when omitted."""
+
+    report_bucket: s3.IBucket | None = None
+    """Where the report of each run is written, as JSON with the run's day and id in its key. When omitted, reports are
+    only logged and returned; with a `report_prefix` alone, they go into the intake bucket."""
+
+    report_prefix: str | None = None
+    """What the reports' keys begin with, before the pipeline's name; `audit/` when omitted. In the intake bucket it
+    must be outside of what the filters take in, or each report would be processed."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import jsii
-from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Stack, Token
+from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
@@ -17,9 +17,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.audit import IntakeAudit
+from cdk_intake_ledger.audit_reports import report_problems
 from cdk_intake_ledger.bucket import intake_bucket
 from cdk_intake_ledger.consumer import IntakeConsumer
-from cdk_intake_ledger.delivery import bucket_problems, deliver, owned_resource
+from cdk_intake_ledger.delivery import bucket_problems, deliver, owner_of
 from cdk_intake_ledger.errors import IntakeConfigurationError
 from cdk_intake_ledger.filters import filter_problems, key_filters, looks_encoded
 from cdk_intake_ledger.function import Placement, Wiring
@@ -150,6 +151,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             *(bucket_problems(bucket, self, keys) if bucket else ()),
             *(queue.problems(plan.max_attempts) if queue else ()),
             *(ledger.problems() if ledger else ()),
+            *report_problems(audit, bucket, keys),
         ]
         if found:
             raise IntakeConfigurationError(self.node.path, found)
@@ -341,10 +343,3 @@ def _needed_at_synthesis(plan: Plan) -> list[str]:
         for name in names
         if math.isnan(getattr(plan, name))
     ]
-
-
-def _owner_of(bucket: s3.IBucket, scope: Construct) -> str | None:
-    """The account that owns the bucket, where that is certain: an imported bucket claims to be the stack's own."""
-    ours = Stack.of(scope).account
-    theirs = bucket.env.account
-    return theirs if owned_resource(bucket) is not None or theirs != ours else None

@@ -58,6 +58,15 @@ class Delivery(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Reports:
+    """Where the report of each run is written."""
+
+    bucket: str
+    prefix: str
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AuditSettings(Settings):
     settle_seconds: int
     look_back_seconds: int
@@ -66,6 +75,7 @@ class AuditSettings(Settings):
     baseline: bool = False
     """Whether what was in the bucket before the first audit is left alone, unless it has a row."""
     delivery: Delivery = Delivery.S3
+    reports: Reports | None = None
 
     def wants(self, key: str) -> bool:
         """Whether the key passes the pipeline's filters."""
@@ -103,6 +113,7 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
 
     """
     read = _Reader(environment)
+    reports = read.text("INTAKE_REPORT_BUCKET", "")
     return AuditSettings(
         **_common(read),
         settle_seconds=read.whole("INTAKE_SETTLE_SECONDS", 0),
@@ -111,6 +122,11 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         filters=read.filters("INTAKE_FILTERS"),
         baseline=read.choice("INTAKE_AUDIT_BASELINE", ("true", "false"), "false") == "true",
         delivery=Delivery(read.choice("INTAKE_AUDIT_DELIVERY", tuple(Delivery), Delivery.S3)),
+        reports=Reports(
+            reports, read.text("INTAKE_REPORT_PREFIX", ""), read.text("INTAKE_REPORT_BUCKET_OWNER", "") or None
+        )
+        if reports
+        else None,
     )
 
 

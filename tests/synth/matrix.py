@@ -20,7 +20,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger import IntakeLedger, IntakePipeline, IntakeQueue, Processor
+from cdk_intake_ledger import AuditOptions, IntakeLedger, IntakePipeline, IntakeQueue, Processor
 from tests.synth.build import Json, processor
 
 CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
@@ -287,6 +287,7 @@ def everything(app: App) -> Stack:
             table=table(ours, encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED, encryption_key=ours_only),
         ),
         max_concurrency=5,
+        audit=AuditOptions(report_bucket=bucket(ours, "Reports")),
         batch_size=100,
         max_batching_window=Duration.seconds(5),
         log_group=logs.LogGroup(ours, "Log", retention=logs.RetentionDays.ONE_YEAR),

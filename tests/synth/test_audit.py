@@ -1,11 +1,14 @@
 """What the audit is told of the delivery, and what it may look at."""
 
+from typing import Any
+
+import pytest
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import IntakePipeline, IntakeQueue
-from intake_ledger.settings import Delivery, audit_settings
-from tests.synth.build import actions, new_app, new_stack, processor, statements, template_of, variables
+from cdk_intake_ledger import AuditOptions, IntakeConfigurationError, IntakePipeline, IntakeQueue
+from intake_ledger.settings import Delivery, Reports, audit_settings
+from tests.synth.build import actions, new_app, new_stack, processor, resources, statements, template_of, variables
 
 
 def test_f46_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
@@ -29,3 +32,86 @@ def test_f46_the_audit_may_see_whether_the_queues_key_is_enabled() -> None:
     given = {action for one in statements(template, "OrdersAuditRole") for action in actions(one)}
     assert given >= {"kms:DescribeKey", "s3:GetBucketNotification"}
     assert not [action for action in given if action.startswith("events:")]
+
+
+class TestReports:
+    """A report of each run, where the team wants it."""
+
+    @pytest.mark.parametrize(
+        ("options", "key"),
+        [
+            ({}, "/audit/StackOrders*"),
+            ({"report_prefix": ""}, "/StackOrders*"),
+            ({"report_prefix": "intake?/$"}, "/intake${?}/${$}StackOrders*"),
+        ],
+    )
+    def test_the_audit_may_write_them_and_nothing_beside(self, options: dict[str, Any], key: str) -> None:
+        """One action, on the keys of this pipeline's reports alone."""
+        stack = new_stack()
+        bucket = s3.Bucket(stack, "Reports", encryption_key=kms.Key(stack, "Key"))
+        pipeline = IntakePipeline(
+            stack, "Orders", processor=processor(), audit=AuditOptions(report_bucket=bucket, **options)
+        )
+        template = template_of(stack)
+        (writing,) = [one for one in statements(template, "OrdersAuditRole") if actions(one) == ["s3:PutObject"]]
+        (reports,) = resources(template, "AWS::S3::Bucket", "Reports")
+        expected = key.replace("StackOrders", f"{pipeline.pipeline_name}/")
+        assert writing["Resource"] == {"Fn::Join": ["", [{"Fn::GetAtt": [reports, "Arn"]}, expected]]}
+        assert ["kms:GenerateDataKey"] in [actions(one) for one in statements(template, "OrdersAuditRole")]
+        told = audit_settings(variables(template, "OrdersAudit")).reports
+        assert told == Reports("reference", options.get("report_prefix", "audit/"), "reference")
+
+    def test_without_a_wish_there_are_none(self) -> None:
+        """Nor the permission."""
+        stack = new_stack()
+        IntakePipeline(stack, "Orders", processor=processor())
+        template = template_of(stack)
+        assert audit_settings(variables(template, "OrdersAudit")).reports is None
+        assert not [one for one in statements(template, "OrdersAuditRole") if "s3:PutObject" in actions(one)]
+
+    @pytest.mark.parametrize(
+        ("prefix", "wanted"),
+        [("audit/", {"prefix": "in/"}), ("", {"suffix": ".csv"}), ("in/reports/", {"prefix": "in/", "suffix": ".csv"})],
+    )
+    def test_f71_beside_the_intake_they_may_lie_in_its_bucket(self, prefix: str, wanted: dict[str, Any]) -> None:
+        """F71: by prefix, or by suffix."""
+        stack = new_stack()
+        pipeline = IntakePipeline(
+            stack, "Orders", processor=processor(), filters=[wanted], audit=AuditOptions(report_prefix=prefix)
+        )
+        template = template_of(stack)
+        (bucket,) = resources(template, "AWS::S3::Bucket", "Orders")
+        (writing,) = [one for one in statements(template, "OrdersAuditRole") if actions(one) == ["s3:PutObject"]]
+        key = f"/{prefix}{pipeline.pipeline_name}/*"
+        assert writing["Resource"] == {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, key]]}
+
+    @pytest.mark.parametrize(
+        ("prefix", "wanted"),
+        [("audit/", None), ("in/reports/", {"prefix": "in/"}), ("", {"suffix": ".json"}), ("", {"prefix": "in/"})],
+    )
+    def test_f71_inside_it_they_are_refused(self, prefix: str, wanted: dict[str, Any] | None) -> None:
+        """F71: each report would be processed."""
+        with pytest.raises(IntakeConfigurationError, match=r"the audit's reports.*report_bucket of its own"):
+            IntakePipeline(
+                new_stack(),
+                "Orders",
+                processor=processor(),
+                filters=[wanted] if wanted else None,
+                audit=AuditOptions(report_prefix=prefix),
+            )
+
+    def test_f71_nor_under_another_name_of_the_same_bucket(self) -> None:
+        """F71: the bucket itself, or the same one imported once more."""
+        stack = new_stack()
+        theirs = s3.Bucket(stack, "Theirs", versioned=True)
+        for number, (intake, reports) in enumerate(
+            [
+                (theirs, theirs),
+                (s3.Bucket.from_bucket_name(stack, "In", "inbox"), s3.Bucket.from_bucket_name(stack, "Out", "inbox")),
+            ]
+        ):
+            options: dict[str, Any] = {"processor": processor(), "bucket": intake}
+            with pytest.raises(IntakeConfigurationError, match="reports"):
+                IntakePipeline(stack, f"Orders{number}", audit=AuditOptions(report_bucket=reports), **options)
+        other = s3.Bucket.from_bucket_name(stack, "Else", "reports")
+        IntakePipeline(stack, "Fine", audit=AuditOptions(report_bucket=other), **options)

@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto.core.utils import utcnow
 
 from intake_ledger.audit import function as audit
@@ -254,3 +255,52 @@ class TestBaseline:
 
 def _later() -> Any:
     return lambda: utcnow() + timedelta(minutes=5)
+
+
+class TestReports:
+    """A report of each run in a bucket."""
+
+    @pytest.fixture
+    def reports(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> str:
+        del deployed
+        name = f"reports-{next(_NUMBERS)}"
+        boto3.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        monkeypatch.setenv("INTAKE_REPORT_BUCKET", name)
+        monkeypatch.setenv("INTAKE_REPORT_PREFIX", "audits/")
+        return name
+
+    def test_when_a_run_ends_its_report_is_written(self, deployed: Deployed, reports: str) -> None:
+        """With the day and the run in its key."""
+        deployed.upload("in/ä")
+        returned = deployed.audit()
+        s3 = boto3.client("s3")
+        (written,) = s3.list_objects_v2(Bucket=reports)["Contents"]
+        day = datetime.fromtimestamp(returned["startedAt"] / 1000, UTC).date()
+        assert written["Key"] == f"audits/p/{day}/{returned['runId']}.json"
+        content = json.load(s3.get_object(Bucket=reports, Key=written["Key"])["Body"])
+        assert (content.pop("pipeline"), content.pop("bucket")) == ("p", deployed.bucket)
+        assert content.pop("endedAt") >= content["startedAt"]
+        assert content.pop("summary").startswith("1 of 1 objects never reached the ledger")
+        assert content == {name: value for name, value in returned.items() if name != "summary"}
+
+    def test_a_run_that_goes_on_and_one_that_only_looks_write_none(self, deployed: Deployed, reports: str) -> None:
+        """The report comes once, with all of it."""
+        deployed.upload("in/a")
+        assert deployed.audit(remaining=0)["stopped"]
+        deployed.audit(dryRun=True)
+        assert boto3.client("s3").list_objects_v2(Bucket=reports)["KeyCount"] == 0
+        deployed.audit()
+        assert boto3.client("s3").list_objects_v2(Bucket=reports)["KeyCount"] == 1
+
+    def test_a_bucket_that_refuses_it_stops_nothing_else(
+        self, deployed: Deployed, reports: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The run is over and told of; the invocation fails, so that somebody mends it."""
+        monkeypatch.setenv("INTAKE_REPORT_BUCKET", f"{reports}-gone")
+        deployed.upload("in/a")
+        with pytest.raises(ClientError, match="NoSuchBucket"):
+            deployed.audit()
+        assert metrics(capsys.readouterr().out)["AuditRuns"] == 1
+        assert deployed.receive() == ["in/a"]
+        monkeypatch.setenv("INTAKE_REPORT_BUCKET", reports)
+        assert deployed.audit()["complete"], "nobody holds the run any more"

@@ -6,7 +6,14 @@ import pytest
 
 from intake_ledger.errors import SettingsError
 from intake_ledger.rows import Ordering
-from intake_ledger.settings import AuditSettings, ConsumerSettings, KeyFilter, audit_settings, consumer_settings
+from intake_ledger.settings import (
+    AuditSettings,
+    ConsumerSettings,
+    KeyFilter,
+    Reports,
+    audit_settings,
+    consumer_settings,
+)
 
 COMMON = {
     "INTAKE_PIPELINE": "Stack-Invoices",
@@ -58,6 +65,12 @@ def test_the_consumers_settings() -> None:
     )
 
 
+def test_concurrency_is_one_unless_given() -> None:
+    """A consumer that was deployed before the option goes on as it did."""
+    assert consumer_settings(CONSUMER).concurrency == 1
+    assert consumer_settings(CONSUMER | {"INTAKE_CONCURRENCY": "4"}).concurrency == 4
+
+
 def test_the_audits_settings() -> None:
     """Likewise."""
     assert audit_settings(AUDIT) == AuditSettings(
@@ -75,6 +88,15 @@ def test_the_audits_settings() -> None:
         budget=10_000,
         filters=(KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
     )
+
+
+def test_where_the_audits_reports_go() -> None:
+    """Nowhere, unless somebody wants them."""
+    assert audit_settings(AUDIT).reports is None
+    wanted = {"INTAKE_REPORT_BUCKET": "reports", "INTAKE_REPORT_PREFIX": "a/"}
+    assert audit_settings(AUDIT | wanted).reports == Reports("reports", "a/")
+    owned = wanted | {"INTAKE_REPORT_BUCKET_OWNER": "111122223333"}
+    assert audit_settings(AUDIT | owned).reports == Reports("reports", "a/", "111122223333")
 
 
 @pytest.mark.parametrize("name", sorted(set(CONSUMER) - {"INTAKE_BUCKET_OWNER"}))

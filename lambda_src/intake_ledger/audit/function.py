@@ -22,6 +22,7 @@ from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.delivery import DeliveryCheck
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import AuditRuns, Held, NotNow
 from intake_ledger.audit.shown import SALT_BYTES
@@ -53,6 +54,7 @@ class AuditFunction:
         s3, dynamodb = boto3.client("s3", config=config), boto3.client("dynamodb", config=config)
         lean_listings(s3)
         lean_scans(dynamodb)
+        self._s3 = s3
         self._delivery = DeliveryCheck(
             settings, s3=s3, sqs=self._sqs, dynamodb=dynamodb, make_client=lambda name: _client(name, brief)
         )
@@ -109,6 +111,12 @@ class AuditFunction:
             self._runs.stop(held.progress, due_at=next_at if anew else 0, anew=anew)
         return report
 
+    def publish(self, report: Report) -> str | None:
+        """Write the report where the team wants it, once the run is over; None where nobody does, or it is not over."""
+        if report.dry_run or report.stopped is Stopped.TIME:
+            return None
+        return publish(self._s3, self._settings, report, now=_now())
+
     def _go_on(self, held: Held, context: LambdaContext) -> None:
         settings, now, report = self._settings, _now(), held.progress.report
         report.delivery = self._delivery.problems()
@@ -152,6 +160,9 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
         logger.info("not now", extra={"why": str(nothing)})
         return {"skipped": str(nothing)}
     _tell(logger, report)
+    # Last, so that a bucket that refuses it keeps nobody from hearing of the run.
+    if key := function.publish(report):
+        logger.info("report", extra={"key": key})
     return report.as_json(_now())
 
 
