@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from intake_ledger import rows
 from intake_ledger.audit.diff import Finding, Mark, Window, find, is_marked, too_early
-from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.listing import Page, Place
 from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Stopped
 from intake_ledger.audit.table import AuditTable, RowPage
@@ -51,6 +51,13 @@ class Phase(StrEnum):
     """The rows again, for those that S3 has not shown."""
 
 
+class Source(Protocol):
+    """What shows the states of the bucket, or of a part of it."""
+
+    def pages(self, start: Place | None = None) -> Iterator[Page]:
+        """The states from `start` on, or from the beginning; at least one page, and the last one says so."""
+
+
 class _Stop(Exception):  # noqa: N818 - not an error: the run goes on another time
     def __init__(self, why: Stopped) -> None:
         super().__init__(why)
@@ -67,7 +74,7 @@ class Audit:
         settings: AuditSettings,
         ledger: LedgerTable,
         table: AuditTable,
-        listing: Listing,
+        listing: Source,
         bucket: Bucket,
         *,
         sqs: "SQSClient",

@@ -37,29 +37,32 @@ class Listing:
     def __init__(self, client: "S3Client", settings: AuditSettings) -> None:
         self._client = client
         self._settings = settings
-        self._common: dict[str, Any] = {"Bucket": settings.bucket}
+        self.common: dict[str, Any] = {"Bucket": settings.bucket}
+        """What all requests for this bucket have in common."""
         if settings.bucket_owner:
-            self._common["ExpectedBucketOwner"] = settings.bucket_owner
+            self.common["ExpectedBucketOwner"] = settings.bucket_owner
+
+    def versioned(self) -> bool:
+        """Whether the bucket has versions, or had them once."""
+        return self._client.get_bucket_versioning(**self.common).get("Status") is not None
 
     def pages(self, start: Place | None = None) -> Iterator[Page]:
         """The current state of each key, or of each version that there is; from `start` on, or from the beginning."""
-        versioned = self._client.get_bucket_versioning(**self._common).get("Status") is not None
-        prefixes = [one for one in self._prefixes() if start is None or one >= start.prefix]
+        versioned = self.versioned()
+        prefixes = [one for one in self.prefixes() if start is None or one >= start.prefix]
         for number, prefix in enumerate(prefixes):
             place = start if start is not None and start.prefix == prefix else Place(prefix)
             following = Place(prefixes[number + 1]) if number + 1 < len(prefixes) else None
             yield from self._versions(place, following) if versioned else self._objects(place, following)
 
-    def _prefixes(self) -> list[str]:
+    def prefixes(self) -> list[str]:
         """The prefixes of the filters, without those that another covers."""
         wanted = sorted({one.prefix for one in self._settings.filters} or {""})
         return [one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)]
 
     def _objects(self, place: Place, following: Place | None) -> Iterator[Page]:
         start: dict[str, Any] = {"StartAfter": place.key} if place.key else {}
-        for page in self._client.get_paginator("list_objects_v2").paginate(
-            **self._common, Prefix=place.prefix, **start
-        ):
+        for page in self._client.get_paginator("list_objects_v2").paginate(**self.common, Prefix=place.prefix, **start):
             states = [
                 (
                     item["Key"],
@@ -74,7 +77,7 @@ class Listing:
         markers = {"KeyMarker": place.key, "VersionIdMarker": place.version}
         start: dict[str, Any] = {name: marker for name, marker in markers.items() if marker}
         for page in self._client.get_paginator("list_object_versions").paginate(
-            **self._common, Prefix=place.prefix, **start
+            **self.common, Prefix=place.prefix, **start
         ):
             states = [
                 (

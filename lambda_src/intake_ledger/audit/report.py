@@ -1,7 +1,7 @@
 """What an audit run found: for the next invocation, for machines, and in one line for people. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -19,6 +19,7 @@ class Stopped(StrEnum):
 
     TIME = "out of time, to be continued"
     BUDGET = "the budget is used up, the rest is left for the next run"
+    PARTS = "not all of it was audited, since parts of the run failed"
 
 
 @dataclass(slots=True)
@@ -39,6 +40,8 @@ class Report:
     """The date of the oldest state that was found to differ."""
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[dict[str, str]] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    """Which parts of a run in parts failed, in words."""
     delivery: list[str] = field(default_factory=list)
     """What is wrong with the way from S3 to the queue, each with the fix in words."""
 
@@ -64,6 +67,9 @@ class Report:
             parts.append(self._sent())
         if self.stopped:
             parts.append(self.stopped.value)
+        if self.unfinished:
+            more = len(self.unfinished) - 1
+            parts.append(self.unfinished[0] + (f" and {more:,} more" if more else ""))
         if self.held:
             parts.append(self.held)
         parts += self.delivery
@@ -91,6 +97,7 @@ class Report:
             "complete": self.complete,
             "stopped": self.stopped.value if self.stopped else "",
             "held": self.held,
+            "unfinished": self.unfinished[:NAMED_FINDINGS],
             "oldestAt": self.oldest_at,
             "delivery": self.delivery,
             "findings": self.findings,
@@ -109,6 +116,22 @@ def report_of(content: Mapping[str, Any]) -> Report:
         counts=Counter(content["counts"]),
         findings=list(content["findings"]),
     )
+
+
+def summed(report: Report, parts: Iterable[Mapping[str, Any]]) -> None:
+    """Add to a report what those of its parts say, as `as_json` wrote them."""
+    for content in parts:
+        one = report_of(content)
+        report.listed += one.listed
+        report.checked += one.checked
+        report.resubmitted += one.resubmitted
+        report.counts.update(one.counts)
+        report.findings += one.findings[: NAMED_FINDINGS - len(report.findings)]
+        dates = [date for date in (report.oldest_at, one.oldest_at) if date is not None]
+        report.oldest_at = min(dates, default=None)
+        report.held = report.held or content["held"]
+        if content["stopped"] == Stopped.BUDGET:
+            report.stopped = Stopped.BUDGET
 
 
 _WORDS = {

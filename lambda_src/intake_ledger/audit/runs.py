@@ -32,6 +32,15 @@ KEPT_FINDINGS = 20
 _KEPT_SECONDS = 40 * 86_400
 
 
+_EARLY_SECONDS = 60
+"""A schedule does not tick to the second: a run is due this much before its time."""
+
+
+def next_at(started_at: int, every_seconds: int) -> int:
+    """When the run after the one that started then is due, in epoch milliseconds."""
+    return started_at + (every_seconds - _EARLY_SECONDS) * 1000
+
+
 class NotNow(Exception):  # noqa: N818 - an answer, not an error
     """There is nothing to do for this invocation; the text says why."""
 

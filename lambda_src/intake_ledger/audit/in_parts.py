@@ -1,0 +1,276 @@
+"""The audit in parts, for buckets beyond one function: each step of the state machine is one call of this.
+
+    plan ──► read segment 0..n of the table ──► list shard 0..m of the bucket ──► scan segment 0..n ──► finish
+             what the ledger has committed      what S3 shows, compared           rows that S3       one report,
+             in filters that add up             with all of that                  has not shown      the metrics
+
+It is the audit itself (`intake_ledger.audit.compare`) that works in each part; here is only what divides and sums up.
+A step begins when the one before has been tried; it does nothing if a part of that is missing, and the run says so.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.audit.compare import Audit, Phase, Source
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.inventory import Inventory, Location, Manifest
+from intake_ledger.audit.known import Known
+from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.parts import Part, Parts
+from intake_ledger.audit.progress import Progress, progress_of
+from intake_ledger.audit.report import Report, Stopped, report_of, summed
+from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, next_at
+from intake_ledger.audit.shards import Shard, cut
+from intake_ledger.audit.shown import Shown
+from intake_ledger.audit.sources import FileListing, Looks, ShardListing
+from intake_ledger.audit.table import AuditTable
+from intake_ledger.bucket import Bucket
+from intake_ledger.rows import Ordering
+from intake_ledger.settings import AuditSettings
+from intake_ledger.table import LedgerTable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+
+LOOKS_FOR_A_SHARD = 14
+MOST_LOOKS = 3_000
+"""Each takes some 0.15 s: half of the time that the planner has."""
+_BEFORE = {Phase.LIST: Phase.READ, Phase.SCAN: Phase.LIST}
+_NOTHING_JUDGED = Window(settled_before=0, known_since=0)
+_RANDOM = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What may be judged now, whether anything may be sent, and why not, in words."""
+
+    window: Window
+    resubmit: bool
+    held: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What an invocation has. `clock` gives epoch milliseconds; `judge` takes the time of the pipeline's first run."""
+
+    settings: AuditSettings
+    s3: "S3Client"
+    sqs: "SQSClient"
+    dynamodb: "DynamoDBClient"
+    clock: Callable[[], int]
+    new_salt: Callable[[], bytes]
+    judge: Callable[[int], Judgement]
+    delivery: Callable[[], list[str]]
+
+
+class AuditInParts:
+    """One run, under the name that the state machine gives to it."""
+
+    def __init__(self, tools: Tools, run: str) -> None:
+        settings = tools.settings
+        self._tools = tools
+        self._settings = settings
+        self._run = run
+        self._listing = Listing(tools.s3, settings)
+        names = {"bucket": settings.bucket, "pipeline": settings.pipeline}
+        self._parts = Parts(tools.dynamodb, settings.table, **names, run=run, clock=tools.clock)
+        self._runs = AuditRuns(
+            tools.dynamodb, settings.table, **names, clock=tools.clock, owner=run, new_salt=tools.new_salt
+        )
+
+    def plan(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a run and divide it; the numbers of what there is to do come back.
+
+        Raises:
+            NotNow: There is nothing to do.
+            InventoryError: There is no report that can be used.
+
+        """
+        asked, now = event["input"], self._tools.clock()
+        report = Report(str(now), now, dry_run=bool(asked.get("dryRun")))
+        every = asked.get("everySeconds")
+        if report.dry_run:
+            since = self._runs.since()
+        else:
+            since = self._runs.take(lease_ms=event["leaseSeconds"] * 1000, only_if_due=every is not None).since
+        try:
+            report.delivery = self._tools.delivery()
+            manifest, shares = self._divide(event)
+            segments = list(range(event["segments"]))
+            about = {
+                "report": report.as_json(now),
+                "since": since,
+                "everySeconds": every,
+                "salts": [self._tools.new_salt().hex() for _ in range(2)],
+                "segments": len(segments),
+                "inventory": event.get("inventory"),
+                "manifest": asdict(manifest) if manifest else None,
+            }
+            rows: list[dict[str, Any]] = [{"segment": number} for number in segments]
+            self._parts.begin(about, {Phase.READ: rows, Phase.LIST: shares, Phase.SCAN: rows})
+        except Exception:
+            if not report.dry_run:
+                self._runs.give_back()
+            raise
+        numbers = list(range(len(shares)))
+        # Whoever comes late may find the budget used up: not the same one in every run.
+        _RANDOM.shuffle(numbers)
+        return {"run": self._run, "parts": numbers, "segments": segments}
+
+    def work(self, step: Phase, number: int, remaining_ms: Callable[[], int]) -> bool:
+        """Go on with one part of a step; False when there is more of it to do."""
+        about, part = self._parts.about(), self._parts.part(step, number)
+        if part.done or not self._can_begin(step):
+            return True
+        progress = self._progress(about, step, part)
+        judged = self._judge(about, step)
+        progress.report.held = judged.held
+        saved_at, done = self._tools.clock(), json.dumps(progress.as_json(self._tools.clock()))
+
+        def keep() -> None:
+            self._keep_filters(step, number, progress)
+            part.work = json.loads(done)
+            self._parts.save(step, part)
+
+        def saved() -> None:
+            nonlocal saved_at, done
+            now = self._tools.clock()
+            done = json.dumps(progress.as_json(now))
+            if now - saved_at >= CHECKPOINT_MS:
+                keep()
+                saved_at = now
+
+        self._audit(about, step, part).run(
+            progress,
+            judged.window,
+            resubmit=judged.resubmit and not about["report"]["dryRun"],
+            remaining_ms=remaining_ms,
+            saved=saved,
+            phases=(step,),
+            allow=lambda wanted: self._parts.allow(wanted, self._settings.budget),
+        )
+        part.done = progress.report.complete
+        if progress.report.stopped is Stopped.BUDGET:
+            # Nobody goes on here.
+            done = json.dumps(progress.as_json(self._tools.clock()))
+        keep()
+        return progress.report.stopped is not Stopped.TIME
+
+    def finish(self) -> Report:
+        """Sum up, and give the run back."""
+        about = self._parts.about()
+        report = report_of(about["report"])
+        report.dry_run, report.delivery = about["report"]["dryRun"], about["report"]["delivery"]
+        steps = [(phase, self._parts.all(phase)) for phase in Phase]
+        works = [part.work["report"] for _, parts in steps for part in parts if part.work]
+        summed(report, works)
+        if report.stopped is not Stopped.BUDGET:
+            # Where one step has a gap, the next was left out as a whole.
+            gaps = (["".join(_words(phase, part.what)) for part in parts if not part.done] for phase, parts in steps)
+            report.unfinished = next((gap for gap in gaps if gap), [])
+            report.stopped = Stopped.PARTS if report.unfinished else None
+        report.complete = report.stopped is None
+        if not report.dry_run:
+            self._runs.keep(report)
+            every = about["everySeconds"]
+            self._runs.finish(due_at=None if every is None else next_at(report.started_at, every))
+        return report
+
+    def _divide(self, event: Mapping[str, Any]) -> tuple[Manifest | None, list[dict[str, Any]]]:
+        """The inventory's report, if it goes by one, and each part's share of the bucket."""
+        versioned = self._listing.versioned()
+        if "inventory" in event:
+            manifest = self._inventory(event["inventory"]).newest(versioned=versioned)
+            return manifest, [{"file": file} for file in manifest.files]
+        looks = Looks(self._tools.s3, self._listing.common, versioned=versioned)
+        most = min(LOOKS_FOR_A_SHARD * event["parts"], MOST_LOOKS)
+        return None, [asdict(one) for one in cut(self._listing.prefixes(), looks, shards=event["parts"], looks=most)]
+
+    def _inventory(self, where: Mapping[str, Any]) -> Inventory:
+        return Inventory(self._tools.s3, Location(**where), self._settings.bucket)
+
+    def _can_begin(self, step: Phase) -> bool:
+        return step not in _BEFORE or all(part.done for part in self._parts.all(_BEFORE[step]))
+
+    def _progress(self, about: Mapping[str, Any], step: Phase, part: Part) -> Progress:
+        """How far the part has come, with the filters that its step needs."""
+        rows, shown = (bytes.fromhex(salt) for salt in about["salts"])
+        if part.work is None:
+            now = self._tools.clock()
+            progress = Progress(Report(about["report"]["runId"], now), Known(rows), Shown(shown))
+        else:
+            progress = progress_of(part.work, report_of(part.work["report"]))
+        known, parts = progress.known, self._parts
+        segments = range(about["segments"])
+        own = [part.number] if part.work is not None else []
+        if step is not Phase.SCAN:
+            of = own if step is Phase.READ else segments
+            parts.merge("rows", of, known.rows)
+            parts.merge("settled", of, known.settled)
+        if step is Phase.LIST:
+            works = [one.work for one in parts.all(Phase.READ) if one.work]
+            known.count, known.complete = sum(work["known"]["count"] for work in works), True
+            parts.merge("shown", own, progress.shown)
+        if step is Phase.SCAN:
+            parts.merge("shown", (one.number for one in parts.all(Phase.LIST)), progress.shown)
+        return progress
+
+    def _keep_filters(self, step: Phase, number: int, progress: Progress) -> None:
+        if step is Phase.READ:
+            self._parts.keep("rows", number, progress.known.rows)
+            self._parts.keep("settled", number, progress.known.settled)
+        elif step is Phase.LIST:
+            self._parts.keep("shown", number, progress.shown)
+
+    def _judge(self, about: Mapping[str, Any], step: Phase) -> Judgement:
+        if step is Phase.READ:
+            return Judgement(_NOTHING_JUDGED, resubmit=False, held="")
+        judged, manifest = self._tools.judge(about["since"]), about["manifest"]
+        if manifest is None:
+            return judged
+        # What came after the report, or a moment before it, is not in it yet.
+        reported = manifest["created_at"] - self._settings.settle_seconds * 1000
+        window = judged.window
+        window = Window(min(window.settled_before, reported), window.known_since, window.undated)
+        return Judgement(window, judged.resubmit, judged.held)
+
+    def _audit(self, about: Mapping[str, Any], step: Phase, part: Part) -> Audit:
+        tools, settings = self._tools, self._settings
+        segment = None if step is Phase.LIST else (part.what["segment"], about["segments"])
+        return Audit(
+            settings,
+            LedgerTable(tools.dynamodb, settings.table),
+            AuditTable(tools.dynamodb, settings.table, segment),
+            self._source(about, part) if step is Phase.LIST else self._listing,
+            Bucket(lambda: tools.s3, settings.bucket, settings.bucket_owner),
+            sqs=tools.sqs,
+            clock=tools.clock,
+            listed_long_ago=step is Phase.LIST and about["manifest"] is not None,
+        )
+
+    def _source(self, about: Mapping[str, Any], part: Part) -> Source:
+        if about["manifest"] is None:
+            return ShardListing(self._listing, Shard(**part.what))
+        stored = about["manifest"]
+        manifest = Manifest(**(stored | {name: tuple(stored[name]) for name in ("columns", "files")}))
+        every = self._settings.ordering is Ordering.EVERY_VERSION
+        return FileListing(self._inventory(about["inventory"]), manifest, part.what["file"], every=every)
+
+
+def _words(phase: Phase, what: Mapping[str, Any]) -> Iterator[str]:
+    """A part in words, for a person who wants to know what was left out."""
+    if "segment" in what:
+        verb = "read" if phase is Phase.READ else "looked through for keys that are gone"
+        yield f"segment {what['segment']} of the ledger's rows was not {verb}"
+    elif "file" in what:
+        yield f"the inventory's file {what['file']}"
+    else:
+        shard = Shard(**what)
+        yield f"keys with the prefix {shard.prefix!r}" if shard.prefix else "keys"
+        yield f" after {shard.after!r}" if shard.after else " from the beginning"
+        yield f" up to {shard.until!r}" if shard.until is not None else " to the end"

@@ -1,0 +1,76 @@
+"""What a part of a run goes through in place of the whole bucket: a shard of its keys, or a file of its inventory."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.audit.inventory import Inventory, Manifest
+from intake_ledger.audit.listing import Listing, Page, Place
+from intake_ledger.audit.shards import Sample, Shard
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+class ShardListing:
+    """The listing of one shard."""
+
+    def __init__(self, listing: Listing, shard: Shard) -> None:
+        self._listing = listing
+        self._shard = shard
+
+    def pages(self, start: Place | None = None) -> Iterator[Page]:
+        """As the listing's own, from `start` on, or from the shard's beginning; never beyond its end."""
+        shard = self._shard
+        for page in self._listing.pages(start or Place(shard.prefix, shard.after)):
+            inside = [(key, state) for key, state in page.states if shard.until is None or key <= shard.until]
+            after = page.after
+            if len(inside) < len(page.states) or (after is not None and not _goes_on(shard, after)):
+                after = None
+            yield Page(inside, after)
+            if after is None:
+                return
+
+
+def _goes_on(shard: Shard, after: Place) -> bool:
+    # At the shard's last key: others of its versions may follow.
+    return after.prefix == shard.prefix and (shard.until is None or after.key <= shard.until)
+
+
+class FileListing:
+    """One data file of an inventory report."""
+
+    def __init__(self, inventory: Inventory, manifest: Manifest, file: str, *, every: bool) -> None:
+        self._inventory = inventory
+        self._manifest = manifest
+        self._file = file
+        self._every = every
+
+    def pages(self, start: Place | None = None) -> Iterator[Page]:
+        """The file's states, from `start` on, or from its beginning."""
+        return self._inventory.pages(self._manifest, self._file, every=self._every, start=start)
+
+
+class Looks:
+    """The looks at a bucket by which it is cut into shards: pages of keys, as the listing itself will see them."""
+
+    def __init__(self, client: "S3Client", common: dict[str, Any], *, versioned: bool) -> None:
+        """Look at the bucket that `common`, what all requests have in common, names."""
+        self._client = client
+        self._common = common
+        self._versioned = versioned
+
+    def __call__(self, prefix: str, after: str) -> Sample:
+        """The page of keys with this prefix that comes after a place."""
+        if self._versioned:
+            start: dict[str, Any] = {"KeyMarker": after} if after else {}
+            versions = self._client.list_object_versions(**self._common, Prefix=prefix, **start)
+            keys = {one["Key"] for name in ("Versions", "DeleteMarkers") for one in _entries(versions, name)}
+            return Sample(sorted(keys), versions["IsTruncated"])
+        start = {"StartAfter": after} if after else {}
+        objects = self._client.list_objects_v2(**self._common, Prefix=prefix, **start)
+        return Sample([one["Key"] for one in objects.get("Contents", ())], objects["IsTruncated"])
+
+
+def _entries(page: Any, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = page.get(name, [])
+    return found
