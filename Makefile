@@ -3,12 +3,14 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# checkov needs other releases of what the checkout needs too.
+CHECKOV := build/checkov
 # jsii warns on every start that Node 20 has reached its end of life; the CDK still supports it.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test lint types unit prove docs format lock clean
+.PHONY: help setup demo test lint types unit prove faults docs format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,6 +19,11 @@ setup: $(READY) ## Python environment and CDK CLI (done by every other target)
 
 $(READY): requirements.txt pyproject.toml package-lock.json scripts/setup.sh
 	@scripts/setup.sh $(VENV)
+	@touch $@
+
+$(CHECKOV)/.ready: scripts/checkov-requirements.txt | $(READY)
+	@$(BIN)/python -m venv --clear $(CHECKOV)
+	@$(CHECKOV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
 	@touch $@
 
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
@@ -32,7 +39,7 @@ types: $(READY) ## mypy, strict
 	@mypy
 	@mypy app.py examples tests
 
-unit: $(READY) ## all tests, the deployed stack on the local AWS included
+unit: $(READY) $(CHECKOV)/.ready ## all tests, the deployed stack on the local AWS included
 	@pytest
 
 prove: $(READY) ## the whole proof of the protocol: every world explored, every seeded defect found (about half an hour)
@@ -40,6 +47,9 @@ prove: $(READY) ## the whole proof of the protocol: every world explored, every 
 
 docs: $(READY) ## write docs/api anew from the docstrings
 	@python -m scripts.api_pages
+
+faults: $(READY) ## deployed pipelines under fire, in full (some minutes); TIMES=10 in a row, DEFECTS=1 to see each one found
+	@python -m tests.local.faults $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
 
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .

@@ -2,11 +2,15 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
+from tests.local.faults import STACK
+from tests.local.faults.scenarios import LINES, SHORT, Outcome, run
+from tests.local.faults.world import Sources
 from tests.local.support import Catalogue, Pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,9 +24,16 @@ def aws() -> Iterator[LocalAws]:
 
 
 @pytest.fixture(scope="session")
-def outputs(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+def sources(aws: LocalAws) -> Sources:
+    """Where the faults come from that the deployed pipelines are to survive."""
+    return Sources(aws)
+
+
+@pytest.fixture(scope="session")
+def outputs(aws: LocalAws, sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outputs]:
     code = tmp_path_factory.mktemp("processors")
-    return aws.deploy(f"{sys.executable} -m tests.local.stacks", context={"code": str(code)}, cwd=ROOT)
+    with sources.running() as context:
+        yield aws.deploy(f"{sys.executable} -m tests.local.stacks", context={"code": str(code), **context}, cwd=ROOT)
 
 
 @pytest.fixture(scope="session")
@@ -37,8 +48,19 @@ def pipeline(aws: LocalAws, outputs: Outputs) -> Callable[[str, str], Pipeline]:
 
 
 @pytest.fixture(scope="session")
-def catalogue(aws: LocalAws, outputs: Outputs, dying_worker: object) -> Catalogue:
-    """The example. The worker that dies is started first: its message takes more than a minute to come back."""
+def faults(sources: Sources, outputs: Outputs) -> "Iterator[dict[str, Future[list[Outcome]]]]":
+    """The short form of the fault runs, by pipeline: in the background, since all that they do for most of the time is
+    wait for messages to come back.
+    """
+    pool = ThreadPoolExecutor(len(LINES))
+    yield {name: pool.submit(run, sources, outputs[STACK], SHORT, [name]) for name in LINES}
+    # Who wants no outcome does not wait; what still runs then ends with the local AWS.
+    pool.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture(scope="session")
+def catalogue(aws: LocalAws, outputs: Outputs, dying_worker: object, faults: object) -> Catalogue:
+    """The example. What takes minutes is begun before it: a worker that dies, and the fault runs."""
     found = outputs["Local"]
     return Catalogue(
         aws,

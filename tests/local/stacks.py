@@ -1,6 +1,7 @@
 """What the tests deploy: the catalogue example with short times, and pipelines on buckets that were there before.
 
-Synthesised by `python -m tests.local.stacks`, with the folder for the processors' code as the context value `code`.
+Synthesised by `python -m tests.local.stacks`, with the folder for the processors' code as the context value `code`, and
+with those of the fault runs (`tests.local.faults.stack`), which are deployed beside them.
 """
 
 import shutil
@@ -15,6 +16,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
+from tests.local.faults import stack as faults
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES: dict[str, Any] = {
@@ -118,6 +120,7 @@ def main() -> None:
     shutil.copy(ROOT / "tests" / "local" / "processors" / "recording.py", code)
     LocalStack(app, "Local", code=code)
     GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
+    faults.from_context(app)
     app.synth()
 
 

@@ -1,0 +1,103 @@
+"""Defects of the runtime, each of which the fault runs have to find: a check that cannot fail checks nothing."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import intake_ledger
+
+
+class Defect(NamedTuple):
+    """One change of the runtime's source, wherever the text stands, and the pipeline whose run finds it."""
+
+    name: str
+    old: str
+    new: str
+    line: str
+
+
+DEFECTS = (
+    Defect(
+        "the message of a busy key is acknowledged",
+        "return Later(self._until_free(answer.row))",
+        "return None",
+        "Killed",
+    ),
+    Defect(
+        "what was committed is processed again",
+        "return self.settled and identity is not None and self.committed_version == identity",
+        "return False",
+        "Killed",
+    ),
+    Defect(
+        "an attempt that did not come back is not counted",
+        "if row.unsettled and row.attempts >= policy.max_attempts and not untold:",
+        "if False:",
+        "Killed",
+    ),
+    Defect(
+        "a busy key is asked for all the time",
+        "return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS",
+        "return 0.0",
+        "Wired",
+    ),
+    Defect(
+        "a message is acknowledged when DynamoDB does not answer",
+        "return Later(self._attempts.backoff(message.receives))",
+        "return None",
+        "Wired",
+    ),
+    Defect(
+        "S3's trouble is the object's fault, for good",
+        "if not begun and not _is_refusal(error):",
+        "if not begun:\n                return self._reject(claim, str(error))\n            if False:",
+        "Wired",
+    ),
+    Defect(
+        "no copy goes to the dead-letter queue",
+        "self._dead_letter(claim.change, claim.row, reason)",
+        "pass",
+        "Plain",
+    ),
+    Defect(
+        "a dead letter that is moved back is taken for a late duplicate",
+        "if change.rejected_fence is not None and change.rejected_fence == row.rejected_fence:",
+        "if False:",
+        "Plain",
+    ),
+    Defect(
+        "a failed attempt is acknowledged",
+        "return Ending(Outcome.FAILED, reason, Later(delay), healthy=False)",
+        "return Ending(Outcome.FAILED, reason, None, healthy=False)",
+        "Outage",
+    ),
+    Defect(
+        "a failure is for good",
+        "if counted and claim.row.attempts >= self._settings.max_attempts:",
+        "if counted:",
+        "Outage",
+    ),
+)
+
+
+@contextmanager
+def seeded(defect: Defect) -> Iterator[Path]:
+    """A folder with a copy of the runtime that has the defect, to stand first on the path of a synthesis.
+
+    Raises:
+        LookupError: The source has changed; the defect has to be written anew.
+
+    """
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "intake_ledger"
+        shutil.copytree(Path(intake_ledger.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        sources = {path: path.read_text() for path in copy.rglob("*.py")}
+        found = sum(source.count(defect.old) for source in sources.values())
+        if found != 1:
+            raise LookupError(f"{defect.name}: the runtime has the text {found} times, mend the defect")
+        for path, source in sources.items():
+            path.write_text(source.replace(defect.old, defect.new))
+        yield Path(folder)

@@ -1,0 +1,102 @@
+"""The system that the processor delivers to: its own record of what it was given, and its own moods.
+
+It lives outside of the pipeline, in the test's process: what it says does not depend on the word of the consumer.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from threading import Lock
+
+from tests.local.faults.servers import Server, cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What one call of the processor brought."""
+
+    key: str
+    version: str
+    content: str
+    """MD5 of the bytes that it read."""
+    attempt: int
+    fence: int
+    idempotency_key: str
+    pid: int
+    """Of the Lambda worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """What the system does with a delivery."""
+
+    status: int = 200
+    text: str = ""
+    taken: bool = True
+    """Whether it has its effect."""
+    kill: bool = False
+    """Whether the worker gets SIGKILL in place of an answer."""
+    seconds: float = 0
+    """How long it takes."""
+
+
+TAKEN = Reaction()
+Mood = Callable[[Delivery], Reaction]
+
+
+@dataclass
+class Downstream:
+    """`moods` are by the first part of the key, the scenario's name."""
+
+    effects: list[Delivery] = field(default_factory=list)
+    tried: list[Delivery] = field(default_factory=list)
+    """Every call, whatever came of it."""
+    moods: dict[str, Mood] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def server(self) -> Server:
+        """To be entered for as long as it is needed."""
+        return Server(type("DownstreamHandler", (_Handler,), {"downstream": self}))
+
+    def deliver(self, delivery: Delivery) -> Reaction:
+        """Take it, or not, as the mood is."""
+        mood = self.moods.get(delivery.key.partition("/")[0])
+        reaction = mood(delivery) if mood else TAKEN
+        if reaction.seconds:
+            time.sleep(reaction.seconds)
+        with self._lock:
+            self.tried.append(delivery)
+            if reaction.taken:
+                self.effects.append(delivery)
+        return reaction
+
+    def effects_of(self, prefix: str) -> list[Delivery]:
+        """In the order in which they happened."""
+        return [effect for effect in tuple(self.effects) if effect.key.startswith(prefix)]
+
+    def tried_of(self, prefix: str) -> list[Delivery]:
+        """In the order in which they came."""
+        return [delivery for delivery in tuple(self.tried) if delivery.key.startswith(prefix)]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    downstream: Downstream
+
+    def do_POST(self) -> None:
+        delivery = Delivery(**json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        reaction = self.downstream.deliver(delivery)
+        if reaction.kill:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(delivery.pid, signal.SIGKILL)
+            cut(self)
+            return
+        content = reaction.text.encode()
+        self.send_response_only(reaction.status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)

@@ -1,0 +1,169 @@
+"""What became of everything that was sent, by the word of S3, the ledger's table, the dead-letter queue and the
+downstream. The consumer's own logs are asked for counts alone.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.local.faults.downstream import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of an object, as S3 lists it."""
+
+    key: str
+    version: str
+    etag: str
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the ledger's table says of a key."""
+
+    status: str
+    committed: str
+    reason: str = ""
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message in the dead-letter queue; `reason` is empty when nobody gave one."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What was found once all is quiet. `versions` are from the oldest of a key to its newest."""
+
+    versions: Sequence[Version]
+    rows: Mapping[str, Row]
+    letters: Sequence[Letter]
+    effects: Sequence[Delivery]
+    verdicts: Mapping[str, int] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What has to be so."""
+
+    poison: Mapping[str, str] = field(default_factory=dict)
+    """The keys that must end in the dead-letter queue, with a text that must be in the reason."""
+    rounds: int = 0
+    """How often a rejected key was tried anew."""
+    repeats: int = 0
+    """How many effects may have happened twice: one for each worker that could not commit what it had done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One line of the table."""
+
+    sent: int
+    processed: int
+    repeated: int
+    duplicates: int
+    stale: int
+    busy: int
+    rejected: int
+    lost: int
+    innocents: int
+    problems: tuple[str, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        """Whether all is as it has to be."""
+        return not self.problems
+
+
+def judge(facts: Facts, expected: Expected) -> Report:
+    """Compare what was sent with what became of it."""
+    effects: dict[str, list[Delivery]] = defaultdict(list)
+    for effect in facts.effects:
+        effects[effect.key].append(effect)
+    versions: dict[str, list[Version]] = defaultdict(list)
+    for version in facts.versions:
+        versions[version.key].append(version)
+    lost = {
+        key: problem
+        for key, shown in versions.items()
+        if key not in expected.poison and (problem := _lost(shown, facts.rows.get(key), effects[key]))
+    }
+    innocents = [letter for letter in facts.letters if letter.key not in expected.poison]
+    by_state = Counter(effect.idempotency_key for effect in facts.effects)
+    repeated = sum(times - 1 for times in by_state.values())
+    problems = [f"{key}: {problem}" for key, problem in lost.items()]
+    problems += [f"{letter.key}: a dead letter, {letter.reason!r}" for letter in innocents]
+    problems += _of_poison(facts, expected, effects)
+    for key, done in effects.items():
+        problems += [f"{key}: {problem}" for problem in _out_of_order(done, versions[key])]
+    if repeated > expected.repeats:
+        problems.append(f"{repeated} effects were repeated, {expected.repeats} workers could have had to")
+    return Report(
+        sent=len(facts.versions),
+        processed=len(by_state),
+        repeated=repeated,
+        duplicates=facts.verdicts.get("DUPLICATE", 0),
+        stale=facts.verdicts.get("STALE", 0),
+        busy=facts.verdicts.get("BUSY", 0),
+        rejected=sum(row.status == "REJECTED" for row in facts.rows.values()),
+        lost=len(lost),
+        innocents=len(innocents),
+        problems=tuple(problems),
+    )
+
+
+def _lost(shown: Sequence[Version], row: Row | None, effects: Sequence[Delivery]) -> str | None:
+    """Why the downstream does not reflect what S3 shows, or the ledger does not know of it."""
+    current = next(version for version in shown if version.current)
+    if row is None:
+        return "no row"
+    if (row.status, row.committed) != ("PROCESSED", current.version):
+        return f"{row.status} at {row.committed!r}, S3 shows {current.version!r}"
+    if not effects:
+        return "no effect"
+    if effects[-1].version != current.version:
+        return f"the last effect was {effects[-1].version!r}, S3 shows {current.version!r}"
+    return None
+
+
+def _of_poison(facts: Facts, expected: Expected, effects: Mapping[str, Sequence[Delivery]]) -> Iterator[str]:
+    """What is wrong with those that had to be rejected."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for letter in facts.letters:
+        reasons[letter.key].append(letter.reason)
+    for key, why in expected.poison.items():
+        row = facts.rows.get(key)
+        if row is None or row.status != "REJECTED":
+            yield f"{key}: poison, and the ledger says {row.status if row else 'nothing'}"
+        elif why not in row.reason or row.rounds != expected.rounds:
+            yield f"{key}: rejected in round {row.rounds} for {row.reason!r}"
+        if len(reasons[key]) != 1 or why not in reasons[key][0]:
+            yield f"{key}: poison, and its dead letters are {reasons[key]}"
+        if effects.get(key):
+            yield f"{key}: poison, and yet it had an effect"
+
+
+def _out_of_order(effects: Sequence[Delivery], shown: Sequence[Version]) -> Iterator[str]:
+    """What contradicts the ledger's promises: forward only, one idempotency key a state, exactly its bytes."""
+    place = {version.version: number for number, version in enumerate(shown)}
+    etags = {version.version: version.etag for version in shown}
+    names: dict[str, set[str]] = defaultdict(set)
+    for effect in effects:
+        names[effect.version].add(effect.idempotency_key)
+        if etags.get(effect.version) != effect.content:
+            yield f"the effect of {effect.version!r} had other bytes than S3"
+    for version, keys in names.items():
+        if len(keys) > 1:
+            yield f"{version!r} had {len(keys)} idempotency keys"
+    for before, after in pairwise(effects):
+        if place.get(after.version, -1) < place.get(before.version, -1):
+            yield f"{after.version!r} took effect after the newer {before.version!r}"
+        if after.fence <= before.fence:
+            yield f"the fence went from {before.fence} to {after.fence}"

@@ -1,0 +1,200 @@
+"""Between the deployed functions and the local AWS: answers chosen requests as a troubled AWS would.
+
+The functions are told its address by `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_S3`, as any SDK may be. Nothing
+in them knows of it.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler
+from threading import Lock
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from tests.local.faults.servers import Server, cut
+
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"})
+_JSON = "application/x-amz-json-1.0"
+
+
+class Trouble(StrEnum):
+    """What may become of a request."""
+
+    THROTTLED = "throttled"
+    """Refused for want of throughput, whole."""
+    EACH_THROTTLED = "each throttled"
+    """A group of statements is answered, and every statement in it was throttled."""
+    INTERNAL_ERROR = "internal error"
+    CUT = "cut off"
+    """The connection ends before the request is carried out."""
+    ANSWER_LOST = "answer lost"
+    """It is carried out, and the connection ends before the answer."""
+    HALF_AN_ANSWER = "half an answer"
+    """It is carried out, and the connection ends in the middle of the answer's body."""
+    SLOW = "slow"
+
+
+@dataclass
+class Fault:
+    """The next `times` requests of these operations that have `word` in them get this trouble."""
+
+    trouble: Trouble
+    times: int
+    operations: tuple[str, ...] = ()
+    """DynamoDB's names, or S3's methods; all of them when empty."""
+    seconds: float = 0
+    """How long it takes, of SLOW."""
+    struck: int = 0
+
+
+@dataclass
+class Outbreak:
+    """Faults, one after another, for requests that have `word` in them."""
+
+    word: str
+    faults: tuple[Fault, ...]
+
+    @property
+    def over(self) -> bool:
+        """Whether each has struck as often as it was to."""
+        return all(fault.struck == fault.times for fault in self.faults)
+
+
+class Asked(NamedTuple):
+    """A request: DynamoDB's operation and the body, or S3's method and the path."""
+
+    operation: str
+    text: str
+
+
+@dataclass
+class Proxy:
+    """Forwards to `target` (of the local AWS, known once it runs), and keeps what was asked."""
+
+    target: Callable[[], str]
+    asked: list[Asked] = field(default_factory=list)
+    _outbreaks: list[Outbreak] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
+
+    def server(self) -> Server:
+        """To be entered for as long as it is needed."""
+        return Server(type("ProxyHandler", (_Handler,), {"proxy": self}))
+
+    def break_out(self, word: str, *faults: Fault) -> Outbreak:
+        """From now on the requests with `word` in them are in trouble, in this order of faults."""
+        outbreak = Outbreak(word, faults)
+        with self._lock:
+            self._outbreaks.append(outbreak)
+        return outbreak
+
+    def requests(self, word: str) -> Counter[str]:
+        """How often which operation was asked for with `word` in it."""
+        return Counter(one.operation for one in tuple(self.asked) if word in one.text)
+
+    def take(self, asked: Asked) -> Fault | None:
+        """The trouble that is due for the request."""
+        with self._lock:
+            self.asked.append(asked)
+            for outbreak in self._outbreaks:
+                if outbreak.word not in asked.text:
+                    continue
+                for fault in outbreak.faults:
+                    if fault.struck < fault.times:
+                        if not fault.operations or asked.operation in fault.operations:
+                            fault.struck += 1
+                            return fault
+                        break  # this one's turn, and it is about others
+        return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    proxy: Proxy
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        target = self.headers.get("X-Amz-Target")
+        asked = Asked(target.rpartition(".")[2], body.decode()) if target else Asked(self.command, unquote(self.path))
+        fault = self.proxy.take(asked)
+        match fault and fault.trouble:
+            case Trouble.CUT:
+                cut(self)
+                return
+            case Trouble.THROTTLED | Trouble.EACH_THROTTLED | Trouble.INTERNAL_ERROR as trouble:
+                self._answer(*(_dynamodb_error(trouble, body) if target else _s3_error(trouble)))
+                return
+            case Trouble.SLOW:
+                assert fault is not None
+                time.sleep(fault.seconds)
+        status, headers, content = self._forward(body)
+        if fault and fault.trouble is Trouble.ANSWER_LOST:
+            cut(self)
+            return
+        half = fault is not None and fault.trouble is Trouble.HALF_AN_ANSWER
+        self._answer(status, headers, content, shown=len(content) // 2 if half else None)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - http.server's names
+
+    def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        target = urlsplit(self.proxy.target())
+        connection = HTTPConnection(str(target.hostname), target.port, timeout=60)
+        try:
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+            connection.request(self.command, self.path, body or None, headers | {"Content-Length": str(len(body))})
+            response = connection.getresponse()
+            content = response.read()
+            kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
+            length = response.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
+            return response.status, kept | {"Content-Length": length or "0"}, content
+        finally:
+            connection.close()
+
+    def _answer(self, status: int, headers: dict[str, str], content: bytes, *, shown: int | None = None) -> None:
+        self.send_response_only(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content[:shown])
+        if shown is not None:
+            cut(self)
+
+
+def _dynamodb_error(trouble: Trouble, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    """As DynamoDB answers: error types of its API reference, and of a table on demand."""
+    status, answer = 400, {
+        "__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
+        "message": "The level of configured provisioned throughput for the table was exceeded. Consider increasing "
+        "your provisioning level with the UpdateTable API.",
+    }  # fmt: skip
+    if trouble is Trouble.INTERNAL_ERROR:
+        status, answer = 500, {
+            "__type": "com.amazonaws.dynamodb.v20120810#InternalServerError",
+            "message": "The request processing has failed because of an unknown error, exception or failure.",
+        }  # fmt: skip
+    statements = json.loads(body).get("Statements") if trouble is Trouble.EACH_THROTTLED else None
+    if statements is not None:
+        refused = {"Code": "ThrottlingError", "Message": "Throughput exceeds the current capacity of your table"}
+        return _as_json(200, {"Responses": [{"Error": refused} for _ in statements]})
+    return _as_json(status, answer)
+
+
+def _as_json(status: int, answer: object) -> tuple[int, dict[str, str], bytes]:
+    content = json.dumps(answer).encode()
+    return status, {"Content-Type": _JSON, "Content-Length": str(len(content))}, content
+
+
+def _s3_error(trouble: Trouble) -> tuple[int, dict[str, str], bytes]:
+    """As S3 answers, by its list of error responses; a HEAD's goes out without the body."""
+    code, message = "SlowDown", "Please reduce your request rate."
+    if trouble is Trouble.INTERNAL_ERROR:
+        code, message = "InternalError", "We encountered an internal error. Please try again."
+    content = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>'
+    status = 500 if trouble is Trouble.INTERNAL_ERROR else 503
+    return status, {"Content-Type": "application/xml", "Content-Length": str(len(content))}, content.encode()

@@ -1,0 +1,270 @@
+"""The fault runs: what is done to the pipelines, and what has to be true afterwards.
+
+Each scenario has the first part of its keys for itself, and runs at the same time as the others.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import NamedTuple
+
+from tests.local.faults import HOUR
+from tests.local.faults.downstream import TAKEN, Delivery, Mood, Reaction
+from tests.local.faults.judge import Expected, Report
+from tests.local.faults.proxy import Fault, Outbreak, Trouble
+from tests.local.faults.world import Line, Sources
+
+FAST_FORWARD = 17
+"""Seconds for which a queue hides a message where workers die: just more than the lease of a processing timeout of two
+seconds (a function timeout of 14, a skew of 1). What the construct sets, six function timeouts, only takes longer."""
+TABLE = ("BatchExecuteStatement", "BatchGetItem", "DeleteItem", "GetItem", "PutItem", "UpdateItem")
+REQUESTS_PER_OVERWRITE = 8
+"""A message that finds the key busy asks once, and once more when the lease is over: an insert each, and then a HEAD.
+The rest is for those that process, and for repetitions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much of everything."""
+
+    deaths: int
+    """Workers killed, and as many again after their effect."""
+    always: int
+    """Objects whose worker dies every time."""
+    neighbours: int
+    twice: int
+    table: int
+    """Objects while DynamoDB is in trouble, and requests that are refused."""
+    bucket: int
+    """The same of S3."""
+    overwrites: int
+    objects: int
+    poison: int
+    outage: int
+    """Objects; and for how many seconds the downstream is out."""
+    outage_seconds: float
+    timeout: float
+    """Seconds until a scenario is given up."""
+
+
+SHORT = Sizes(
+    deaths=2, always=0, neighbours=40, twice=10, table=60, bucket=30, overwrites=60, objects=300, poison=4,
+    outage=80, outage_seconds=10, timeout=400,
+)  # fmt: skip
+FULL = Sizes(
+    deaths=10, always=2, neighbours=400, twice=50, table=600, bucket=300, overwrites=1000, objects=5000, poison=50,
+    outage=1000, outage_seconds=HOUR, timeout=1200,
+)  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    """What a scenario reports."""
+
+    name: str
+    report: Report
+    seconds: float
+    """From the start of its line to its end."""
+    told: str
+    """What was done to it."""
+
+
+def killed(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
+    """Workers get SIGKILL in the middle of a batch; and one message is delivered to several workers at once."""
+    started = time.monotonic()
+    # As if SQS delivered whatever it has to everybody who asks.
+    line.hide_for(0)
+    world.downstream.moods["twice"] = _dies_on_first("twice/dies/", seconds=0.3)
+    dying = [f"twice/dies/{n}" for n in range(sizes.twice)]
+    living = [f"twice/lives/{n}" for n in range(sizes.twice)]
+    for key in _mixed(dying, living):
+        line.announce(key, line.put(key), copies=2)
+    line.aws.wait_until(
+        lambda: {one.key for one in world.downstream.tried_of("twice/")} == {*dying, *living},
+        "all were begun",
+        timeout=sizes.timeout,
+    )
+    line.hide_for(FAST_FORWARD)
+
+    world.downstream.moods["killed"] = _dies_on_first("killed/before/", "killed/after/", "killed/always/")
+    before, after, innocent = (
+        [f"killed/{kind}/{n}" for n in range(count)]
+        for kind, count in (("before", sizes.deaths), ("after", sizes.deaths), ("innocent", sizes.neighbours))
+    )
+    always = {f"killed/always/{n}": "the worker died" for n in range(sizes.always)}
+    line.put_all(_mixed(before, after, list(always), innocent))
+
+    report = line.settled("twice/", Expected(), timeout=sizes.timeout)
+    busy = [] if report.busy else ["no message met another worker"]
+    told = f"{len(dying)} holders killed, {2 * len(dying + living)} copies"
+    yield _outcome("the same message to several at once", started, report, told, busy)
+    expected = Expected(poison=always, repeats=len(after))
+    report = line.settled("killed/", expected, timeout=sizes.timeout)
+    deaths = sum(one.attempt == 1 or one.key in always for one in _of(line, "killed/", before, after, list(always)))
+    repeated = [] if report.repeated == len(after) else [f"{len(after)} effects had to be repeated"]
+    yield _outcome("workers killed in mid-batch", started, report, f"{deaths} workers killed", repeated)
+
+
+def wired(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
+    """DynamoDB and S3 are in trouble, and one key is overwritten all the time, while a dead worker holds it."""
+    started = time.monotonic()
+    line.hide_for(FAST_FORWARD)
+    # Workers that know their pace claim in groups.
+    warm = [f"warm/{n}" for n in range(30)]
+    line.put_all(warm)
+    line.aws.wait_until(lambda: len(world.downstream.effects_of("warm/")) == len(warm), "warm", timeout=sizes.timeout)
+
+    table = world.proxy.break_out(f"{line.bucket}/table/", *_of_dynamodb(sizes.table))
+    bucket = world.proxy.break_out(f"{line.bucket}/bucket/", *_of_s3(sizes.bucket))
+    world.downstream.moods["hot"] = _dies_on_first("hot/")
+    line.put("hot/key")
+    line.aws.wait_until(lambda: world.downstream.tried_of("hot/"), "the hot key is held", timeout=sizes.timeout)
+    line.put_all(["hot/key"] * sizes.overwrites)
+    line.put_all(f"table/{n}" for n in range(sizes.table))
+    for _ in range(2):
+        line.put_all(f"bucket/{n}" for n in range(sizes.bucket))
+
+    report = line.settled("bucket/", Expected(), timeout=sizes.timeout)
+    yield _outcome("S3 slow and failing", started, report, _told(bucket), _not_over(bucket))
+    # Each commit that was not heard may have cost an effect.
+    expected = Expected(repeats=sum(fault.struck for fault in table.faults))
+    report = line.settled("table/", expected, timeout=sizes.timeout)
+    yield _outcome("DynamoDB throttling and failing", started, report, _told(table), _not_over(table))
+    report = line.settled("hot/", Expected(), timeout=sizes.timeout)
+    requests = world.proxy.requests(f"{line.bucket}/hot/key").total()
+    allowed = REQUESTS_PER_OVERWRITE * report.sent
+    many = [f"{requests} requests for {report.sent} versions"] if requests > allowed else []
+    told = f"{requests / report.sent:.1f} requests a version"
+    yield _outcome("one key overwritten while it is held", started, report, told, many)
+
+
+def plain(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
+    """Poison among many; then the dead letters are moved back, and a part of them has become good."""
+    started = time.monotonic()
+    refused = {f"bulk/unprocessable/{n}": "no invoice in it" for n in range(sizes.poison // 2)}
+    raising = {f"bulk/raises/{n}": "HTTP Error 500" for n in range(sizes.poison - len(refused))}
+    world.downstream.moods["bulk"] = _poisoned(refused, raising)
+    innocent = [f"bulk/innocent/{n}" for n in range(sizes.objects - sizes.poison)]
+    line.put_all(_mixed(list(refused), list(raising), innocent))
+    poison = refused | raising
+    report = line.settled("bulk/", Expected(poison=poison), timeout=sizes.timeout)
+    yield _outcome("poison among many", started, report, f"{len(poison)} of {sizes.objects} are poison")
+
+    started = time.monotonic()
+    world.downstream.moods["bulk"] = _poisoned(refused, {})
+    moved = line.redrive()
+    report = line.settled("bulk/", Expected(poison=refused, rounds=1), timeout=sizes.timeout)
+    few = [] if moved == len(poison) else [f"{moved} messages were moved, {len(poison)} should have been there"]
+    yield _outcome("moved back from the dead letters", started, report, f"{len(raising)} of {moved} were healed", few)
+
+
+def outage(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
+    """The downstream is out, for everything, and comes back."""
+    started, out = time.monotonic(), Event()
+    out.set()
+    world.downstream.moods["outage"] = lambda _: Reaction(503, taken=False) if out.is_set() else TAKEN
+    line.put_all(f"outage/{n}" for n in range(sizes.outage))
+    Event().wait(sizes.outage_seconds)
+    tried = Counter(one.key for one in world.downstream.tried_of("outage/"))
+    out.clear()
+    report = line.settled("outage/", Expected(), timeout=sizes.timeout)
+    told = (
+        f"out for {sizes.outage_seconds:.0f} s, {tried.total()} attempts, {max(tried.values(), default=0)} at one key"
+    )
+    yield _outcome("the downstream is out", started, report, told, [] if tried else ["nobody noticed the outage"])
+
+
+LINES: dict[str, Callable[[Line, Sources, Sizes], Iterator[Outcome]]] = {
+    "Killed": killed,
+    "Wired": wired,
+    "Plain": plain,
+    "Outage": outage,
+}
+
+
+def run(world: Sources, outputs: Mapping[str, str], sizes: Sizes, lines: Sequence[str] = ()) -> list[Outcome]:
+    """Everything on these pipelines (on all, when none is named), each beside the others."""
+
+    def one(name: str) -> list[Outcome]:
+        return list(LINES[name](Line.of(world, outputs, name), world, sizes))
+
+    with ThreadPoolExecutor(len(LINES)) as pool:
+        return [outcome for outcomes in pool.map(one, lines or LINES) for outcome in outcomes]
+
+
+def _dies_on_first(*prefixes: str, seconds: float = 0) -> Mood:
+    """The worker is killed at its first attempt at a key; after the effect where the key says so."""
+
+    def mood(delivery: Delivery) -> Reaction:
+        if delivery.key.startswith(prefixes) and (delivery.attempt == 1 or "/always/" in delivery.key):
+            return Reaction(kill=True, taken="/after/" in delivery.key, seconds=seconds)
+        return Reaction(seconds=seconds)
+
+    return mood
+
+
+def _poisoned(refused: Mapping[str, str], raising: Mapping[str, str]) -> Mood:
+    def mood(delivery: Delivery) -> Reaction:
+        if why := refused.get(delivery.key):
+            return Reaction(422, why, taken=False)
+        return Reaction(500, taken=False) if delivery.key in raising else TAKEN
+
+    return mood
+
+
+def _of_dynamodb(times: int) -> tuple[Fault, ...]:
+    """As many requests in trouble as there are objects."""
+    claims = ("BatchExecuteStatement", "PutItem")
+    return (
+        Fault(Trouble.EACH_THROTTLED, 1, ("BatchExecuteStatement",)),
+        Fault(Trouble.ANSWER_LOST, 2, claims),
+        Fault(Trouble.THROTTLED, times // 2, TABLE),
+        Fault(Trouble.INTERNAL_ERROR, times // 6, TABLE),
+        Fault(Trouble.CUT, times // 6, TABLE),
+        Fault(Trouble.ANSWER_LOST, times // 6, ("UpdateItem",)),
+        Fault(Trouble.SLOW, 1, ("UpdateItem",), seconds=5.5),  # the consumer's own limit is five
+    )
+
+
+def _of_s3(times: int) -> tuple[Fault, ...]:
+    """The same; a version is opened with GET, the current one looked up with HEAD."""
+    return (
+        Fault(Trouble.THROTTLED, times // 4, ("HEAD",)),
+        Fault(Trouble.THROTTLED, times // 4, ("GET",)),
+        Fault(Trouble.INTERNAL_ERROR, times // 6, ("GET", "HEAD")),
+        Fault(Trouble.CUT, times // 6, ("GET", "HEAD")),
+        Fault(Trouble.HALF_AN_ANSWER, times // 6, ("GET",)),
+        Fault(Trouble.SLOW, 2, ("GET", "HEAD"), seconds=1),
+        Fault(Trouble.SLOW, 2, ("GET",), seconds=3),  # the processor's whole time is two
+    )
+
+
+def _told(outbreak: Outbreak) -> str:
+    struck = Counter[str]()
+    for fault in outbreak.faults:
+        struck[fault.trouble] += fault.struck
+    return ", ".join(f"{times} {trouble}" for trouble, times in struck.items())
+
+
+def _not_over(outbreak: Outbreak) -> list[str]:
+    """A run in which the trouble did not come about has shown nothing."""
+    return [] if outbreak.over else [f"the trouble did not come about: {outbreak.faults}"]
+
+
+def _mixed(*lists: list[str]) -> list[str]:
+    """All of them, each list spread evenly over the whole."""
+    places = [((n + 0.5) / len(some), key) for some in lists for n, key in enumerate(some)]
+    return [key for _, key in sorted(places)]
+
+
+def _of(line: Line, prefix: str, *keys: list[str]) -> list[Delivery]:
+    wanted = {key for some in keys for key in some}
+    return [one for one in line.downstream.tried_of(prefix) if one.key in wanted]
+
+
+def _outcome(name: str, started: float, report: Report, told: str, problems: Sequence[str] = ()) -> Outcome:
+    if problems:
+        report = replace(report, problems=(*report.problems, *problems))
+    return Outcome(name, report, time.monotonic() - started, told)

@@ -1,0 +1,83 @@
+"""Pipelines for the fault runs: the construct as it is, with short times, and the addresses that the faults come from.
+
+`python -m tests.local.faults.stack` synthesises them alone. Where the proxy and the downstream listen comes as CDK
+context.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from cdk_intake_ledger import IntakePipeline, Processor, RetryOptions
+from tests.local.faults import HOUR, STACK
+
+PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
+
+
+def seconds(number: int) -> cdk.Duration:
+    return cdk.Duration.seconds(number)
+
+
+# The default (12 attempts, 15 s to 30 min apart) in fast-forward; the first wait cannot be less than a second.
+LIKE_THE_DEFAULT = RetryOptions(min_backoff=seconds(1), max_backoff=seconds(HOUR // 2))
+SOON = RetryOptions(min_backoff=seconds(1), max_backoff=seconds(4))
+SOON_GIVEN_UP = RetryOptions(max_attempts=4, min_backoff=seconds(1), max_backoff=seconds(3))
+# Two seconds for an object, so that the lease of a dead worker, and with it the message's return, come soon.
+PIPELINES: dict[str, dict[str, Any]] = {
+    "Killed": {"processing_timeout": seconds(2), "retry": SOON_GIVEN_UP},
+    "Wired": {"processing_timeout": seconds(2), "retry": SOON},
+    "Plain": {"processing_timeout": seconds(10), "retry": SOON_GIVEN_UP},
+    "Outage": {"processing_timeout": seconds(10), "retry": LIKE_THE_DEFAULT},
+}
+
+
+class FaultsStack(cdk.Stack):
+    """One pipeline for each kind of fault that would be in another's way."""
+
+    def __init__(self, scope: Construct, id: str, *, downstream: str, proxy: str) -> None:
+        super().__init__(scope, id)
+        for name, options in PIPELINES.items():
+            pipeline = IntakePipeline(
+                self,
+                name,
+                processor=Processor.from_asset(
+                    PROCESSORS,
+                    entrypoint="delivering:process",
+                    environment={"DOWNSTREAM_URL": downstream} | (_through(proxy) if name == "Wired" else {}),
+                ),
+                clock_skew=seconds(1),
+                # Enough for workers to meet; each more would take from the others of this machine.
+                max_concurrency=2,
+                removal_policy=cdk.RemovalPolicy.DESTROY,
+                **options,
+            )
+            for what, value in {
+                "Bucket": pipeline.bucket.bucket_name,
+                "QueueUrl": pipeline.queue.queue_url,
+                "DeadLetterQueueUrl": pipeline.dead_letter_queue.queue_url,
+                "Table": pipeline.table.table_name,
+                "Function": pipeline.consumer_function.function_name,
+            }.items():
+                cdk.CfnOutput(self, f"{name}{what}", value=value)
+
+
+def _through(proxy: str) -> dict[str, str]:
+    return {f"AWS_ENDPOINT_URL_{service}": proxy for service in ("DYNAMODB", "S3")}
+
+
+def from_context(app: cdk.App) -> FaultsStack:
+    """The stack, told by the context where the faults come from."""
+    told = {name: app.node.get_context(name) for name in ("downstream", "proxy")}
+    return FaultsStack(app, STACK, **told)
+
+
+def main() -> None:
+    app = cdk.App()
+    from_context(app)
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()

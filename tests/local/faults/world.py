@@ -1,0 +1,211 @@
+"""The deployed pipelines, and what S3, the ledger, the queues and the downstream say of them."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Self
+from urllib.parse import unquote
+
+from boto3.dynamodb.types import TypeDeserializer
+
+from cdk_intake_ledger.testing import LocalAws
+from cdk_intake_ledger.testing.events import s3_notification
+from intake_ledger.changes import Change, parse_message
+from tests.local.faults.downstream import Downstream
+from tests.local.faults.judge import Expected, Facts, Letter, Report, Row, Version, judge
+from tests.local.faults.proxy import Proxy
+
+GRACE_SECONDS = 20.0
+"""How long an empty queue may disagree with S3 before that is a loss: a notification may be on its way."""
+_read = TypeDeserializer().deserialize
+
+
+@dataclass
+class Sources:
+    """Where the faults come from, while a `with` block lasts."""
+
+    aws: LocalAws
+    downstream: Downstream = field(default_factory=Downstream)
+    proxy: Proxy = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.proxy = Proxy(lambda: self.aws.endpoint_url)
+
+    @contextmanager
+    def running(self) -> Iterator[dict[str, str]]:
+        """Both servers; gives the CDK context that the stack wants."""
+        with self.downstream.server() as downstream, self.proxy.server() as proxy:
+            yield {"downstream": downstream.url, "proxy": proxy.url}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One deployed pipeline."""
+
+    aws: LocalAws
+    downstream: Downstream
+    bucket: str
+    queue: str
+    dead_letters: str
+    table: str
+    function: str
+    _looking: Lock = field(default_factory=Lock, compare=False)
+
+    @classmethod
+    def of(cls, sources: Sources, outputs: Mapping[str, str], name: str) -> Self:
+        """By the names of the stack's outputs."""
+        return cls(
+            aws=sources.aws,
+            downstream=sources.downstream,
+            bucket=outputs[f"{name}Bucket"],
+            queue=outputs[f"{name}QueueUrl"],
+            dead_letters=outputs[f"{name}DeadLetterQueueUrl"],
+            table=outputs[f"{name}Table"],
+            function=outputs[f"{name}Function"],
+        )
+
+    # -- acting --
+
+    def put(self, key: str) -> str:
+        """Upload something that no other version has; its version id."""
+        body = f"{key} {time.monotonic_ns()}".encode()
+        version: str = self.aws.client("s3").put_object(Bucket=self.bucket, Key=key, Body=body)["VersionId"]
+        return version
+
+    def put_all(self, keys: Iterable[str]) -> None:
+        """Upload several, some at the same time."""
+        with ThreadPoolExecutor(4) as pool:
+            for _ in pool.map(self.put, keys):
+                pass
+
+    def announce(self, key: str, version: str, *, copies: int) -> None:
+        """Send S3's message about a version so many times more."""
+        body = s3_notification(self.bucket, key, version_id=version)
+        entries = [{"Id": str(n), "MessageBody": body} for n in range(copies)]
+        self.aws.client("sqs").send_message_batch(QueueUrl=self.queue, Entries=entries)
+
+    def hide_for(self, seconds: int) -> None:
+        """Set how long the queue hides a message that was received."""
+        attributes = {"VisibilityTimeout": str(seconds)}
+        self.aws.client("sqs").set_queue_attributes(QueueUrl=self.queue, Attributes=attributes)
+
+    def redrive(self) -> int:
+        """Move every dead letter back to the queue, with its attributes; how many there were."""
+        sqs, moved = self.aws.client("sqs"), 0
+        for message in self._received(hidden=True):
+            sqs.send_message(
+                QueueUrl=self.queue,
+                MessageBody=message["Body"],
+                MessageAttributes={
+                    name: {part: value for part, value in attribute.items() if part in {"DataType", "StringValue"}}
+                    for name, attribute in message.get("MessageAttributes", {}).items()
+                },
+            )
+            sqs.delete_message(QueueUrl=self.dead_letters, ReceiptHandle=message["ReceiptHandle"])
+            moved += 1
+        return moved
+
+    # -- asking --
+
+    def quiet(self) -> bool:
+        """Whether the queue holds nothing, hidden messages included."""
+        names = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed")]
+        answer = self.aws.client("sqs").get_queue_attributes(QueueUrl=self.queue, AttributeNames=names)
+        return not any(int(answer["Attributes"][name]) for name in names)
+
+    def settled(self, prefix: str, expected: Expected, *, timeout: float) -> Report:
+        """The report once all has come to its end, or once the queue is empty and it is still wrong."""
+
+        quiet_since: float | None = None
+
+        def ended() -> bool:
+            nonlocal quiet_since
+            if not self.quiet():
+                quiet_since = None
+                return False
+            quiet_since = quiet_since or time.monotonic()
+            right = judge(self.facts(prefix), expected).right
+            return right or time.monotonic() - quiet_since > GRACE_SECONDS
+
+        try:
+            self.aws.wait_until(ended, f"{prefix} is done with", timeout=timeout, interval=0.5)
+        except TimeoutError:
+            print(f"{prefix} was not done with after {timeout:.0f} s")
+        return judge(self.facts(prefix, counted=True), expected)
+
+    def facts(self, prefix: str, *, counted: bool = False) -> Facts:
+        """What is known of the keys under `prefix`; `counted`: with the verdicts in the logs."""
+        return Facts(
+            versions=self.versions(prefix),
+            rows=self.rows(prefix),
+            letters=[letter for letter in self.letters() if letter.key.startswith(prefix) or not letter.key],
+            effects=self.downstream.effects_of(prefix),
+            verdicts=self.verdicts(prefix) if counted else {},
+        )
+
+    def versions(self, prefix: str) -> list[Version]:
+        """S3 lists the newest of a key first; here it comes last."""
+        pages = self.aws.client("s3").get_paginator("list_object_versions").paginate(Bucket=self.bucket, Prefix=prefix)
+        found = [
+            Version(one["Key"], one["VersionId"], one["ETag"].strip('"'), one["IsLatest"])
+            for page in pages
+            for one in page.get("Versions", ())
+        ]
+        return found[::-1]
+
+    def rows(self, prefix: str) -> dict[str, Row]:
+        """By key."""
+        pages = self.aws.client("dynamodb").get_paginator("scan").paginate(
+            TableName=self.table,
+            ConsistentRead=True,
+            FilterExpression="begins_with(pk, :start)",
+            ExpressionAttributeValues={":start": {"S": f"{self.bucket}/{prefix}"}},
+        )  # fmt: skip
+        items = [{name: _read(value) for name, value in item.items()} for page in pages for item in page["Items"]]
+        return {
+            item["pk"].partition("/")[2]: Row(
+                item["status"],
+                item.get("committed_version", "").removeprefix("v#"),
+                item.get("reason", ""),
+                int(item.get("rounds", 0)),
+            )
+            for item in items
+        }
+
+    def letters(self) -> list[Letter]:
+        """The dead letters, which stay where they are."""
+        return [_letter(message) for message in self._received(hidden=False)]
+
+    def verdicts(self, prefix: str) -> Counter[str]:
+        """What the consumer says that it decided, by verdict."""
+        records = self.aws.records(self.function)
+        return Counter(str(one["verdict"]) for one in records if "verdict" in one and one["key"].startswith(prefix))
+
+    def _received(self, *, hidden: bool) -> list[dict[str, Any]]:
+        """Every message of the dead-letter queue; unless `hidden`, others see them again at once."""
+        sqs = self.aws.client("sqs")
+        found: list[dict[str, Any]] = []
+        with self._looking:
+            while messages := sqs.receive_message(
+                QueueUrl=self.dead_letters, MaxNumberOfMessages=10, MessageAttributeNames=["All"], VisibilityTimeout=600
+            ).get("Messages"):
+                found += messages
+            for message in () if hidden else found:
+                sqs.change_message_visibility(
+                    QueueUrl=self.dead_letters, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+                )
+        return found
+
+
+def _letter(message: Mapping[str, Any]) -> Letter:
+    attributes = {name: value.get("StringValue", "") for name, value in message.get("MessageAttributes", {}).items()}
+    if "key" in attributes:
+        return Letter(unquote(attributes["key"]), attributes.get("reason", ""))
+    # Nobody but the queue itself put it here: it was received too often.
+    changes = [one for one in parse_message(message["Body"]) if isinstance(one, Change)]
+    return Letter(changes[0].key if changes else "", json.dumps(attributes) if attributes else "")

@@ -1,0 +1,24 @@
+"""The short form of the fault runs (`make faults` runs the full one). Named so that it comes last: they take minutes in
+the background, most of it in waiting for messages to come back.
+"""
+
+from concurrent.futures import Future
+
+import pytest
+
+from tests.local.faults.scenarios import LINES, SHORT, Outcome
+
+LIMIT = 2 * SHORT.timeout
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_f16_f18_f19_f20_f23_f63_f64_nothing_is_lost_and_no_innocent_is_dead_lettered(
+    faults: dict[str, Future[list[Outcome]]], line: str
+) -> None:
+    """Workers killed in mid-batch and while others were given the same message (Killed: F18, F19, F20); DynamoDB and S3
+    failing, a hot key (Wired: F16); poison, and dead letters moved back (Plain: F63, F64); an outage (Outage: F23).
+    """
+    outcomes = faults[line].result(timeout=LIMIT)
+
+    assert [(one.name, one.report) for one in outcomes if not one.report.right] == []
+    assert all(one.report.sent and one.report.processed for one in outcomes)
