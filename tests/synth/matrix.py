@@ -34,9 +34,13 @@ def orders(scope: Construct, id: str = "Orders", **options: Any) -> IntakePipeli
 
 
 def bucket(scope: Construct, id: str = "Theirs", **options: Any) -> s3.Bucket:
-    access_logs = s3.Bucket(scope, f"{id}AccessLogs", enforce_ssl=True)
-    careful: Json = {"versioned": True, "enforce_ssl": True, "server_access_logs_bucket": access_logs}
-    return s3.Bucket(scope, id, **(careful | options))
+    careful: Json = {
+        "versioned": True,
+        "enforce_ssl": True,
+        "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
+    }
+    access_logs = s3.Bucket(scope, f"{id}AccessLogs", **careful)
+    return s3.Bucket(scope, id, **(careful | {"server_access_logs_bucket": access_logs} | options))
 
 
 def key(scope: Construct) -> kms.Key:

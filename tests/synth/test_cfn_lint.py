@@ -1,0 +1,42 @@
+"""cfn-lint over the templates of the matrix's richest rows, for two regions."""
+
+import re
+from pathlib import Path
+
+import pytest
+from cfnlint.api import ManualArgs, lint  # type: ignore[import-untyped]
+
+from tests.synth.conftest import Matrix
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+REGIONS = ["us-east-1", "eu-central-1"]
+TEMPLATES = ["Default", "OwnKey", "ImportedBucket", "Everything", "Catalogue"]
+
+ACCEPTED = {
+    "W3005": "CDK names a role in `DependsOn` so that its policies are waited for too, not the role alone.",
+}
+"""What is found and left, and why."""
+
+THEIRS = ("Vpc",)
+"""How logical ids of the team's own begin: a VPC of CDK names availability zones in a fixed environment."""
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_no_error_and_no_warning(matrix: Matrix, name: str) -> None:
+    """But those with a reason."""
+    template = (matrix.directory / f"{name}.template.json").read_text()
+    found = lint(template, config=ManualArgs(regions=REGIONS))
+    ours = [one for one in found if not str(one.path[1]).startswith(THEIRS)]
+    assert [f"{one.rule.id} {one.message}" for one in ours if one.rule.id not in ACCEPTED] == []
+    assert {one.rule.id for one in ours} == set(ACCEPTED), "what is not found any more needs no reason"
+
+
+def test_an_error_is_found() -> None:
+    """The linter does read what it is given."""
+    wrong = '{"Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"Nonsense": true}}}}'
+    assert [one.rule.id for one in lint(wrong, config=ManualArgs(regions=REGIONS))] == ["E3002"]
+
+
+def test_the_page_shows_what_is_accepted() -> None:
+    """Each row with its reason, word for word."""
+    assert dict(re.findall(r"^\| `([EW]\d{4})` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)) == ACCEPTED
