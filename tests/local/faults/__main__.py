@@ -53,7 +53,8 @@ def seed_all(defects: Sequence[Defect]) -> bool:
     found = 0
     for defect in defects:
         with seeded(defect) as folder:
-            outcomes = deploy_and_run(TO_FIND_DEFECTS, [defect.line], {"PYTHONPATH": str(folder)})
+            path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+            outcomes = deploy_and_run(TO_FIND_DEFECTS, [defect.line], {"PYTHONPATH": path})
         problems = [(one.name, problem) for one in outcomes for problem in one.report.problems]
         found += bool(problems)
         told = f"{len(problems)} problems, the first: {': '.join(problems[0])}" if problems else "NOT FOUND"
