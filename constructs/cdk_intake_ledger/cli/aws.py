@@ -1,0 +1,59 @@
+"""The AWS clients of one call of the command, each made when it is first needed."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+
+LONGEST_INVOCATION_SECONDS = 900  # Lambda's limit
+
+
+class Aws:
+    """Credentials, region and endpoint come from where every AWS tool takes them, unless they are given."""
+
+    def __init__(self, *, region: str | None = None, profile: str | None = None) -> None:
+        self._session = boto3.Session(region_name=region, profile_name=profile)
+        self._config = Config(connect_timeout=5, retries={"mode": "standard", "total_max_attempts": 5})
+
+    @property
+    def region(self) -> str:
+        """The region's name; empty when none is known."""
+        return self._session.region_name or ""
+
+    @cached_property
+    def cloudformation(self) -> "CloudFormationClient":
+        return self._session.client("cloudformation", config=self._config)
+
+    @cached_property
+    def cloudwatch(self) -> Any:
+        # Its stubs are not among the development dependencies.
+        session: Any = self._session
+        return session.client("cloudwatch", config=self._config)
+
+    @cached_property
+    def dynamodb(self) -> "DynamoDBClient":
+        return self._session.client("dynamodb", config=self._config)
+
+    @cached_property
+    def functions(self) -> "LambdaClient":
+        # A synchronous call lasts as long as its function, and to send it twice would start two.
+        patient = Config(
+            connect_timeout=5, read_timeout=LONGEST_INVOCATION_SECONDS + 10, retries={"total_max_attempts": 1}
+        )
+        return self._session.client("lambda", config=self._config.merge(patient))
+
+    @cached_property
+    def s3(self) -> "S3Client":
+        return self._session.client("s3", config=self._config)
+
+    @cached_property
+    def sqs(self) -> "SQSClient":
+        return self._session.client("sqs", config=self._config)

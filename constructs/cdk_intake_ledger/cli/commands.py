@@ -1,0 +1,296 @@
+"""The commands, with their options. What they do is in the modules beside this one."""
+
+import json
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import RenderableType
+from rich.live import Live
+
+from cdk_intake_ledger.cli import audits, documents, reading, reprocess, screen, status
+from cdk_intake_ledger.cli.aws import Aws
+from cdk_intake_ledger.cli.deployed import Deployed, find
+from cdk_intake_ledger.cli.documents import Document
+from cdk_intake_ledger.cli.errors import CliError, denied_action, in_words
+from cdk_intake_ledger.cli.inspection import compare
+from cdk_intake_ledger.cli.letters import Wanted
+from cdk_intake_ledger.cli.pace import Rate
+from cdk_intake_ledger.cli.redrive import Redrive
+from cdk_intake_ledger.cli.ulid import RANDOM_BITS, is_ulid, ulid
+from intake_ledger.rows import Status
+
+app = typer.Typer(
+    help="Look at a deployed intake pipeline, and act on it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Stack = Annotated[str, typer.Option(help="The CloudFormation stack that the pipeline is in.", show_default=False)]
+Pipeline = Annotated[
+    str | None, typer.Option(help="Its name, or its construct's id, where the stack has several.", show_default=False)
+]
+Region = Annotated[str | None, typer.Option(help="As for every AWS tool.", show_default=False)]
+Profile = Annotated[str | None, typer.Option(help="As for every AWS tool.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.", show_default=False)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.", show_default=False)]
+PerSecond = Annotated[
+    float | None, typer.Option("--rate", help="Messages a second; as fast as SQS takes them when omitted.", min=0.1)
+]
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Do what the arguments (the process's own when omitted) say; the exit code."""
+    try:
+        app(args=None if arguments is None else list(arguments))
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except (CliError, BotoCoreError, ClientError) as error:
+        screen.console(stderr=True).print(screen.safe(f"intake-ledger: {in_words(error)}"))
+        return 1
+    return 0
+
+
+@app.command("status")
+def status_command(
+    *,
+    stack: Stack,
+    pipeline: Pipeline = None,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """How the pipeline stands: queue, dead letters, failed and rejected objects, last audit, alarms."""
+    aws, deployed = _open(stack, pipeline, region, profile)
+    found, now = status.look(aws, deployed), _now()
+    _say(documents.standing(deployed, found, now), screen.standing(deployed, found, now), as_json)
+
+
+@app.command()
+def watch(
+    *,
+    stack: Stack,
+    pipeline: Pipeline = None,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1)] = 3,
+) -> None:
+    """The same, again and again, until Ctrl-C. With --json, one line for each look."""
+    aws, deployed = _open(stack, pipeline, region, profile)
+
+    def look() -> tuple[Document, RenderableType]:
+        found, now = status.look(aws, deployed), _now()
+        return documents.standing(deployed, found, now), screen.standing(deployed, found, now)
+
+    try:
+        if as_json:
+            while True:
+                sys.stdout.write(json.dumps(look()[0]) + "\n")
+                sys.stdout.flush()
+                time.sleep(interval)
+        with Live(look()[1], console=screen.console(), auto_refresh=False) as live:
+            while True:
+                time.sleep(interval)
+                live.update(look()[1], refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+@app.command("list")
+def list_command(
+    *,
+    stack: Stack,
+    pipeline: Pipeline = None,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+    only: Annotated[str, typer.Option("--status", help="FAILED or REJECTED; both when omitted.")] = "",
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 50,
+    after: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
+) -> None:
+    """Objects that failed or were rejected, with the reasons; those that have waited longest come first."""
+    wanted = _attention_status(only)
+    aws, deployed = _open(stack, pipeline, region, profile)
+    found = reading.some_needing_attention(aws.dynamodb, deployed, wanted, limit=limit, after=after)
+    _say(documents.listed(found), screen.listed(found, _now()), as_json)
+
+
+@app.command()
+def inspect(
+    key: Annotated[str, typer.Argument(help="The object's key, as it is.", show_default=False)],
+    *,
+    stack: Stack,
+    pipeline: Pipeline = None,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the ledger says of an object, what S3 shows, and whether they agree."""
+    aws, deployed = _open(stack, pipeline, region, profile)
+    # The row first: what happens in between makes it look behind, which is no lie.
+    entries, denied = reading.rows_of(aws.dynamodb, deployed, key), None
+    try:
+        versions = reading.versions_of(aws.s3, deployed, key)
+    except ClientError as error:
+        if (denied := denied_action(error)) is None:
+            raise
+        versions = None
+    now = _now()
+    found = compare(entries, versions, deployed, now)
+    document = documents.inspected(deployed, key, found, denied)
+    _say(document, screen.inspected(deployed, key, found, denied, now), as_json)
+
+
+@app.command()
+def redrive(
+    *,
+    stack: Stack,
+    pipeline: Pipeline = None,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+    key: Annotated[
+        str | None, typer.Option(help="Only of this object; with * at its end, of all keys that begin so.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Only with this in the reason, whatever the case.")] = None,
+    limit: Annotated[int | None, typer.Option(help="How many at most; all when omitted.", min=1)] = None,
+    rate: PerSecond = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Move messages from the dead-letter queue back to the queue: each rejected object gets another round."""
+    aws, deployed = _open(stack, pipeline, region, profile)
+    wanted = Wanted(key, reason)
+    moving = Redrive(aws.sqs, deployed, wanted, rate=_rate(rate), limit=limit, dry_run=dry_run)
+    try:
+        with screen.console(stderr=True).status("going through the dead-letter queue"):
+            moving.run()
+    finally:
+        done = moving.outcome
+        _say(documents.redriven(done, dry_run=dry_run), screen.redriven(done, dry_run=dry_run), as_json)
+    if done.failed:
+        raise typer.Exit(1)
+
+
+@app.command("reprocess")
+def reprocess_command(
+    keys: Annotated[list[str] | None, typer.Argument(help="Objects' keys, as they are.", show_default=False)] = None,
+    *,
+    stack: Stack,
+    pipeline: Pipeline = None,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+    prefix: Annotated[
+        str | None, typer.Option(help="Everything under this prefix that S3 has now; '' is the whole bucket.")
+    ] = None,
+    rejected: Annotated[bool, typer.Option("--rejected", help="All that was rejected.")] = False,
+    reason: Annotated[str | None, typer.Option(help="With --rejected: only with this in the reason.")] = None,
+    version_id: Annotated[str | None, typer.Option(help="In EVERY_VERSION: only this version of the key.")] = None,
+    request_id: Annotated[
+        str | None, typer.Option("--id", help="Repeat the call that had this id: nothing is served twice.")
+    ] = None,
+    rate: PerSecond = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Have objects processed again, though they were committed or rejected; and fill the ledger from a full bucket."""
+    _one_way(keys, prefix, rejected, reason, version_id)
+    if request_id is not None and not is_ulid(request_id):
+        raise CliError(f"--id {request_id} is no ULID: give the one that was printed, or leave it out")
+    aws, deployed = _open(stack, pipeline, region, profile)
+    asked = reprocess.Asked(request_id or ulid(_now(), secrets.randbits(RANDOM_BITS)))
+    if keys:
+        # All are checked before any is sent.
+        targets = iter(list(reprocess.by_keys(aws.s3, deployed, dict.fromkeys(keys), version_id, asked)))
+    elif prefix is not None:
+        targets = reprocess.by_prefix(aws.s3, deployed, prefix, asked)
+    else:
+        targets = reprocess.by_rejection(aws.dynamodb, deployed, reason)
+    notes = screen.console(stderr=True)
+    if not dry_run:
+        notes.print(f"reprocess id {asked.id}")
+    try:
+        with notes.status("asking"):
+            if dry_run:
+                asked.sent = sum(1 for _ in targets)
+            else:
+                reprocess.ask(aws.sqs, deployed, targets, asked, _rate(rate))
+    finally:
+        _say(documents.asked(asked, dry_run=dry_run), screen.asked(asked, dry_run=dry_run), as_json)
+    if asked.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def audit(
+    *,
+    stack: Stack,
+    pipeline: Pipeline = None,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Compare bucket and ledger now, and resubmit what differs. It may take minutes."""
+    aws, deployed = _open(stack, pipeline, region, profile)
+    with screen.console(stderr=True).status("the audit is at work"):
+        found = audits.run(aws.functions, deployed, dry_run=dry_run)
+    _say(found, screen.report(found, _now()), as_json)
+
+
+@app.command()
+def report(
+    *,
+    stack: Stack,
+    pipeline: Pipeline = None,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the last audit found."""
+    aws, deployed = _open(stack, pipeline, region, profile)
+    found = audits.last(aws.dynamodb, deployed)
+    _say(found, screen.report(found, _now()), as_json)
+
+
+def _open(stack: str, pipeline: str | None, region: str | None, profile: str | None) -> tuple[Aws, Deployed]:
+    aws = Aws(region=region, profile=profile)
+    return aws, find(aws, stack, pipeline)
+
+
+def _say(document: Document, shown: RenderableType, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        screen.console().print(shown)
+
+
+def _one_way(
+    keys: list[str] | None, prefix: str | None, rejected: bool, reason: str | None, version_id: str | None
+) -> None:
+    if sum((bool(keys), prefix is not None, rejected)) != 1:
+        raise CliError("say what to reprocess: keys, or --prefix, or --rejected, and one of the three only")
+    if reason is not None and not rejected:
+        raise CliError("--reason goes with --rejected: nothing else has one")
+    if version_id is not None and len(keys or ()) != 1:
+        raise CliError("--version-id goes with one key")
+
+
+def _attention_status(name: str) -> Status | None:
+    allowed = {"": None, "FAILED": Status.FAILED, "REJECTED": Status.REJECTED}
+    if name.upper() not in allowed:
+        raise CliError(f"--status {name}: the index holds FAILED and REJECTED rows, say one of them or neither")
+    return allowed[name.upper()]
+
+
+def _rate(per_second: float | None) -> Rate:
+    return Rate(per_second, clock=time.monotonic, sleep=time.sleep)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

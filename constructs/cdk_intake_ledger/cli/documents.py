@@ -1,0 +1,113 @@
+"""What `--json` prints: for programs, so names and units stay as they are. Times are epoch milliseconds. Pure."""
+
+from typing import TYPE_CHECKING, Any
+
+from cdk_intake_ledger.cli.reading import AuditItem, Entry, Listed
+from cdk_intake_ledger.cli.redrive import Redriven
+from cdk_intake_ledger.cli.reprocess import Asked
+from cdk_intake_ledger.cli.status import Denied, Depth, Standing
+from intake_ledger.rows import Status, attributes
+from intake_ledger.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdk_intake_ledger.cli.deployed import Deployed
+    from cdk_intake_ledger.cli.inspection import Compared
+
+Document = dict[str, Any]
+
+
+def standing(deployed: "Deployed", found: Standing, now: int) -> Document:
+    attention = found.attention
+    return {
+        "pipeline": deployed.name,
+        "bucket": deployed.bucket,
+        "at": now,
+        "consumer": _denied(found.source) if isinstance(found.source, Denied) else found.source,
+        "queue": _depth(found.queue),
+        "deadLetters": _depth(found.dead_letters),
+        "failed": _denied(attention) if isinstance(attention, Denied) else attention[Status.FAILED],
+        "rejected": _denied(attention) if isinstance(attention, Denied) else attention[Status.REJECTED],
+        "audit": _denied(found.audit) if isinstance(found.audit, Denied) else _audit(found.audit, now),
+        "alarms": _denied(found.alarms)
+        if isinstance(found.alarms, Denied)
+        else [{"name": one.name, "state": one.state, "why": one.why} for one in found.alarms],
+    }
+
+
+def listed(found: Listed) -> Document:
+    return {"rows": [_entry(one) for one in found.entries], "after": found.after}
+
+
+def inspected(deployed: "Deployed", key: str, found: "Sequence[Compared]", denied: str | None) -> Document:
+    return {
+        "pipeline": deployed.name,
+        "bucket": deployed.bucket,
+        "key": key,
+        "wanted": deployed.wants(key),
+        "denied": denied,
+        "states": [
+            {
+                "row": None if one.row is None else attributes(one.row),
+                "s3": None if one.state is None else _state(one.state),
+                "agree": one.agree,
+                "why": one.why,
+            }
+            for one in found
+        ],
+    }
+
+
+def redriven(found: Redriven, *, dry_run: bool) -> Document:
+    letters = [{"id": one.id, "keys": one.keys, "reason": one.reason} for one in found.letters]
+    return {
+        "dryRun": dry_run,
+        "matched": found.matched,
+        "moved": found.moved,
+        "left": found.left,
+        "arrivedMeanwhile": found.arrived_meanwhile,
+        "hiddenByOthers": found.hidden_by_others,
+        "undeleted": found.undeleted,
+        "overfull": found.overfull,
+        "reasons": dict(found.reasons.most_common()),
+        "failed": [{"id": one.id, "keys": one.keys, "why": why} for one, why in found.failed],
+    } | ({"letters": letters} if dry_run else {})
+
+
+def asked(found: Asked, *, dry_run: bool) -> Document:
+    return {
+        "dryRun": dry_run,
+        "reprocessId": found.id,
+        "sent": found.sent,
+        "skipped": found.skipped,
+        "absent": found.absent,
+        "failed": [{"key": one.key, "why": why} for one, why in found.failed],
+    }
+
+
+def _entry(entry: Entry) -> Document:
+    return {"key": entry.key, **attributes(entry.row)}
+
+
+def _state(state: State) -> Document:
+    return {
+        "kind": state.kind.value,
+        "versionId": state.version_id,
+        "etag": state.etag,
+        "size": state.size,
+        "createdAt": state.created_at,
+    }
+
+
+def _depth(depth: Depth | Denied) -> Document:
+    return _denied(depth) if isinstance(depth, Denied) else {"waiting": depth.waiting, "hidden": depth.hidden}
+
+
+def _audit(item: AuditItem, now: int) -> Document:
+    running = item.held_until is not None and item.held_until > now
+    return {"last": item.last, "running": running, "dueAt": item.due_at}
+
+
+def _denied(denied: Denied) -> Document:
+    return {"denied": denied.action}

@@ -1,0 +1,56 @@
+"""What the ledger says of a key beside what S3 shows, and whether they agree. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdk_intake_ledger.cli.reading import Entry, Shown
+from cdk_intake_ledger.cli.words import agreement
+from intake_ledger.rows import Ordering, Row
+from intake_ledger.states import ABSENT, State, StateKind
+
+if TYPE_CHECKING:
+    from cdk_intake_ledger.cli.deployed import Deployed
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A row and a state that belong together; either may be missing."""
+
+    row: Row | None
+    state: State | None
+    """None: S3 was not asked, or has the row's version no more."""
+    agree: bool | None
+    """None: it cannot be said."""
+    why: str
+
+
+def compare(
+    entries: Sequence[Entry], versions: Sequence[Shown] | None, deployed: "Deployed", now: int
+) -> list[Compared]:
+    """The key's one row with its current state; in EVERY_VERSION each version with its row, the newest first.
+    `versions` is None when S3 could not be asked.
+    """
+    rows = [entry.row for entry in entries]
+    if versions is None:
+        return [Compared(row, None, None, "S3 could not be asked") for row in rows]
+    if deployed.ordering is Ordering.LATEST:
+        current = next((one.state for one in versions if one.current), ABSENT)
+        row = rows[0] if rows else None
+        return [Compared(row, current, *agreement(row, current, deployed, now))]
+    by_identity = {row.identity: row for row in rows}
+    found = []
+    for one in versions:
+        row = by_identity.pop(one.state.identity, None)
+        found.append(Compared(row, one.state, *agreement(row, one.state, deployed, now)))
+    return found + [_alone(row, deployed, now) for row in by_identity.values()]
+
+
+def _alone(row: Row, deployed: "Deployed", now: int) -> Compared:
+    """A row of EVERY_VERSION that no version of the listing belongs to."""
+    if row.kind is StateKind.DELETED:
+        state = State(StateKind.DELETED, row.version_id)
+        return Compared(row, None, *agreement(row, state, deployed, now))
+    if row.settled:
+        return Compared(row, None, True, "S3 has this version no more, and it was settled")
+    return Compared(row, None, False, "S3 has this version no more: it can only be settled, without being processed")

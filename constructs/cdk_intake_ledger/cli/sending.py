@@ -1,0 +1,54 @@
+"""Messages into the pipeline's queue, ten at a time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+_TOO_MUCH = frozenset({"BatchRequestTooLong", "InvalidParameterValue", "InvalidMessageContents", "InvalidParameter"})
+"""What is wrong with one message only, or with all of them together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to be sent."""
+
+    body: str
+    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def send(client: "SQSClient", queue_url: str, messages: Sequence[Outgoing]) -> list[str | None]:
+    """Send at most ten: for each, None when it was sent, or why it was not.
+
+    Raises:
+        ClientError: None of them can be sent, for a reason that is not theirs.
+
+    """
+    entries: Any = [
+        {
+            "Id": str(place),
+            "MessageBody": one.body,
+            "MessageAttributes": {name: _typed(value) for name, value in one.attributes.items()},
+        }
+        for place, one in enumerate(messages)
+    ]
+    try:
+        answer = client.send_message_batch(QueueUrl=queue_url, Entries=entries)
+    except ClientError as error:
+        code = error.response["Error"].get("Code", "").removeprefix("AWS.SimpleQueueService.")
+        if code not in _TOO_MUCH:
+            raise
+        if len(messages) == 1:
+            return [error.response["Error"].get("Message", code)]
+        return [why for one in messages for why in send(client, queue_url, [one])]
+    failed = {one["Id"]: one.get("Message") or one["Code"] for one in answer.get("Failed", ())}
+    return [failed.get(str(place)) for place in range(len(messages))]
+
+
+def _typed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A message attribute as it is sent: what a receive adds to it is left out."""
+    return {name: value[name] for name in ("DataType", "StringValue", "BinaryValue") if name in value}

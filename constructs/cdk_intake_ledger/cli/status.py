@@ -1,0 +1,112 @@
+"""How a pipeline stands right now. What this person may not see is said, not hidden, and keeps nothing else away."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import batched
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.cli import reading
+from cdk_intake_ledger.cli.errors import denied_action
+from cdk_intake_ledger.cli.reading import AuditItem
+from intake_ledger.rows import Status
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs.literals import QueueAttributeNameType
+
+    from cdk_intake_ledger.cli.aws import Aws
+    from cdk_intake_ledger.cli.deployed import Deployed
+
+_ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
+_WAITING: "QueueAttributeNameType" = "ApproximateNumberOfMessages"
+_HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A queue, by SQS's approximate figures."""
+
+    waiting: int
+    hidden: int
+    """In work, or set back for a later attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One of the pipeline's alarms; `state` is CloudWatch's word."""
+
+    name: str
+    state: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Something that this person may not see."""
+
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Everything at a glance."""
+
+    queue: Depth | Denied
+    dead_letters: Depth | Denied
+    attention: Counter[Status] | Denied
+    audit: AuditItem | Denied
+    source: str | Denied
+    """Whether Lambda takes messages: its word for the state of the event source mapping."""
+    alarms: list[Alarm] | Denied
+
+
+def look(aws: "Aws", deployed: "Deployed") -> Standing:
+    """Ask everything once.
+
+    Raises:
+        ClientError: AWS fails with anything but a refusal.
+
+    """
+    return Standing(
+        queue=_allowed(lambda: _depth(aws, deployed.queue_url)),
+        dead_letters=_allowed(lambda: _depth(aws, deployed.dead_letter_url)),
+        attention=_allowed(lambda: reading.counted(aws.dynamodb, deployed)),
+        audit=_allowed(lambda: reading.audit_item(aws.dynamodb, deployed)),
+        source=_allowed(lambda: _source(aws, deployed)),
+        alarms=_allowed(lambda: _alarms(aws, deployed)),
+    )
+
+
+def _allowed[T](ask: Callable[[], T]) -> T | Denied:
+    try:
+        return ask()
+    except ClientError as error:
+        if (action := denied_action(error)) is None:
+            raise
+        return Denied(action)
+
+
+def _depth(aws: "Aws", url: str) -> Depth:
+    told: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN])["Attributes"]
+    return Depth(int(told[_WAITING]), int(told[_HIDDEN]))
+
+
+def _source(aws: "Aws", deployed: "Deployed") -> str:
+    mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
+    return ", ".join(one["State"] for one in mappings) or "Missing"
+
+
+def _alarms(aws: "Aws", deployed: "Deployed") -> list[Alarm]:
+    """Those of the stack's alarms that watch this pipeline's metrics or queues; what is wrong comes first."""
+    own = {deployed.name, deployed.queue_url.rsplit("/", 1)[-1], deployed.dead_letter_url.rsplit("/", 1)[-1]}
+    found: list[Alarm] = []
+    for names in batched(deployed.alarms, _ALARMS_TOGETHER):
+        answer = aws.cloudwatch.describe_alarms(AlarmNames=list(names), MaxRecords=_ALARMS_TOGETHER)
+        found += [
+            Alarm(one["AlarmName"], one["StateValue"], one.get("AlarmDescription", ""))
+            for one in answer["MetricAlarms"]
+            if own & {dimension["Value"] for dimension in one.get("Dimensions", ())}
+        ]
+    return sorted(found, key=lambda one: (one.state != "ALARM", one.state == "OK", one.name))

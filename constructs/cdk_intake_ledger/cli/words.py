@@ -1,0 +1,121 @@
+"""What rows and states mean, in words. Pure; times are epoch milliseconds."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from intake_ledger.rows import Row, Status
+from intake_ledger.states import State, StateKind
+
+if TYPE_CHECKING:
+    from cdk_intake_ledger.cli.deployed import Deployed
+
+_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+
+
+def span(milliseconds: int) -> str:
+    """A length of time in its largest unit: "3 hours"."""
+    for unit, size in _UNITS:
+        if milliseconds >= size:
+            number = milliseconds // size
+            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+    return "less than a second"
+
+
+def when(then: int, now: int) -> str:
+    """A time, and how far away it is: "2026-11-21 20:01:02 UTC, 3 minutes ago"."""
+    distance = f"in {span(then - now)}" if then > now else f"{span(now - then)} ago"
+    return f"{moment(then)}, {distance}"
+
+
+def moment(then: int) -> str:
+    return f"{datetime.fromtimestamp(then / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def state(shown: State, now: int) -> str:
+    """What S3 shows."""
+    since = f", since {when(shown.created_at, now)}" if shown.created_at is not None else ""
+    version = f"version {shown.version_id}" if shown.version_id else f"ETag {shown.etag}"
+    match shown.kind:
+        case StateKind.OBJECT:
+            size = f"{shown.size:,} bytes, " if shown.size is not None else ""
+            return f"an object, {size}{version}{since}"
+        case StateKind.MARKER:
+            return f"removed: a delete marker{f', {version}' if shown.version_id else ''}{since}"
+        case StateKind.DELETED:
+            return f"{version} was deleted for good{since}"
+        case StateKind.ABSENT:
+            return "nothing"
+
+
+def standing(row: Row, now: int) -> list[tuple[str, str]]:
+    """A row, as pairs of a label and its text; the first is the status."""
+    if row.is_live(now):
+        status = f"PROCESSING: attempt {row.attempts} is at work, until {when(row.lease_until or now, now)} at most"
+    elif row.status is Status.PROCESSING:
+        status = f"PROCESSING: attempt {row.attempts} died or timed out, its lease is over"
+    elif row.status is Status.FAILED:
+        due = f", the next one is due {when(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
+        status = f"FAILED: attempt {row.attempts} failed and there will be another{due}"
+    elif row.status is Status.REJECTED:
+        status = f"REJECTED after {_times(row.attempts, 'attempt')}, until a person asks for it"
+    else:
+        status = f"PROCESSED after {_times(row.attempts, 'attempt')}" if row.attempts else "PROCESSED: only recorded"
+    said = [
+        ("status", status),
+        ("reason", row.reason or ""),
+        ("state", state(State(row.kind, row.version_id, row.etag, row.size), now)),
+        ("committed", _committed(row)),
+        ("rounds", f"taken up again {_times(row.rounds, 'time')} after a rejection" if row.rounds else ""),
+        ("fence", str(row.fence)),
+        ("first seen", when(row.first_seen_at, now) if row.first_seen_at else ""),
+        ("last change", when(row.updated_at, now) if row.updated_at else ""),
+        (
+            "event",
+            f"{row.event_name}{f', sequencer {row.sequencer}' if row.sequencer else ''}" if row.event_name else "",
+        ),
+        ("reprocess", row.reprocess_id or row.reprocessed_id or ""),
+        ("expires", when(row.expires_at * 1000, now) if row.expires_at else ""),
+    ]
+    return [(label, text) for label, text in said if text]
+
+
+def agreement(  # noqa: PLR0911 - one return per line of the rule
+    row: Row | None, shown: State, deployed: "Deployed", now: int
+) -> tuple[bool, str]:
+    """Whether the ledger and S3 agree about a state, and what follows from it."""
+    untold = shown.removed and not deployed.deletes
+    if row is None:
+        return _without_row(shown, deployed, now, untold=untold)
+    if row.is_live(now):
+        return True, "it is being worked on"
+    if row.has_committed(shown.identity):
+        return True, "what S3 shows is what was committed"
+    if row.identity != shown.identity or row.settled:
+        what = "it is gone from S3" if shown.removed else "S3 shows another state than the ledger's last"
+        return False, f"{what}: its event is on its way, or lost, and then the audit finds it"
+    if row.status is Status.REJECTED:
+        return True, "S3 shows what was rejected: mend the cause, then redrive or reprocess it"
+    if row.status is Status.FAILED:
+        return False, "S3 shows what failed: its message comes again, or is lost, and then the audit finds it"
+    return False, "its worker died: the message comes again, or the audit finds it"
+
+
+def _without_row(shown: State, deployed: "Deployed", now: int, *, untold: bool) -> tuple[bool, str]:
+    if untold or shown.kind is StateKind.ABSENT:
+        return True, "there is nothing, and the ledger knows of nothing"
+    if shown.created_at is not None and shown.created_at < now - deployed.retention_seconds * 1000:
+        kept = span(deployed.retention_seconds * 1000)
+        return True, f"it is older than the ledger remembers ({kept}): settled long ago, or from before the pipeline"
+    return False, "the ledger has never heard of it: its event is on its way, or lost, and then the audit finds it"
+
+
+def _committed(row: Row) -> str:
+    if row.committed_version is None:
+        return ""
+    name = row.committed_version
+    said = "this state" if name == row.identity else name
+    return f"{said}{f', as {row.commit!r}' if row.commit else ''}, fence {row.committed_fence}"
+
+
+def _times(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,193 @@
+"""What the tests of the command share: a pipeline whose bucket, queues and table are in moto."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from typing import Any
+
+import boto3
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.cli.deployed import Deployed
+from cdk_intake_ledger.cli.pace import Rate
+from intake_ledger.changes import Change
+from intake_ledger.rows import Ordering, Row, Status, attributes, row_key
+from intake_ledger.settings import KeyFilter
+from intake_ledger.states import identity_of
+from tests.unit.support import RETENTION, START, create_table, one_change
+
+STACK = "Intake"
+NAME = "Intake-Invoices-0A1B2C3D"
+_SITES = count(1)
+UNLIMITED = Rate(None, clock=lambda: 0.0, sleep=lambda _: None)
+
+
+@cache
+def client(service: Any) -> Any:
+    """Made once: to read a service's model takes as long as a whole test."""
+    return boto3.client(service)
+
+
+@dataclass
+class Site:
+    """One pipeline's AWS."""
+
+    deployed: Deployed
+
+    def put(self, *keys: str) -> list[str]:
+        """Upload; the version ids."""
+        s3 = client("s3")
+        return [s3.put_object(Bucket=self.deployed.bucket, Key=key, Body=b"x")["VersionId"] for key in keys]
+
+    def dead_letter(self, body: str, **attributes_: str | int) -> None:
+        """A message in the dead-letter queue; without attributes, as SQS itself moves it there."""
+        typed: Any = {
+            name: {"DataType": "Number" if isinstance(value, int) else "String", "StringValue": str(value)}
+            for name, value in attributes_.items()
+        }
+        client("sqs").send_message(QueueUrl=self.deployed.dead_letter_url, MessageBody=body, MessageAttributes=typed)
+
+    def visible(self, url: str) -> int:
+        """How many messages could be received now."""
+        told = client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return int(told["ApproximateNumberOfMessages"])
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What is in the queue, which is empty then: bodies with their attributes."""
+        sqs, found = client("sqs"), []
+        url = self.deployed.queue_url
+        while batch := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]).get(
+            "Messages"
+        ):
+            for one in batch:
+                said = one.get("MessageAttributes", {})
+                found.append({"body": one["Body"], **{name: value["StringValue"] for name, value in said.items()}})
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
+        return found
+
+    def changes(self) -> list[Change]:
+        """What the consumer would read in the queue."""
+        return [one_change(message["body"]) for message in self.messages()]
+
+    def row(self, key: str, row: Row) -> None:
+        """Write a row as the runtime would."""
+        deployed = self.deployed
+        identity = identity_of(row.kind, row.version_id, row.etag)
+        place = row_key(deployed.name, deployed.ordering, deployed.bucket, key, identity)
+        item: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
+        for name, value in attributes(row).items():
+            item[name] = {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
+        client("dynamodb").put_item(TableName=deployed.table, Item=item)
+
+    def reject(self, key: str, reason: str, *, version: str = "v1", at: int = START) -> None:
+        """A rejected row."""
+        self.row(
+            key,
+            Row(Status.REJECTED, at, version_id=version, reason=reason, updated_at=at, attention=self.deployed.name),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """What the construct tells the consumer."""
+        deployed = self.deployed
+        return {
+            "INTAKE_PIPELINE": deployed.name,
+            "INTAKE_BUCKET": deployed.bucket,
+            "INTAKE_TABLE": deployed.table,
+            "INTAKE_QUEUE_URL": deployed.queue_url,
+            "INTAKE_DLQ_URL": deployed.dead_letter_url,
+            "INTAKE_ORDERING": deployed.ordering.value,
+            "INTAKE_DELETES": "true" if deployed.deletes else "false",
+            "INTAKE_RETENTION_SECONDS": str(deployed.retention_seconds),
+        }
+
+    def audit_environment(self) -> dict[str, str]:
+        """What it tells the audit."""
+        filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in self.deployed.filters]
+        said = self.environment() | {"INTAKE_SETTLE_SECONDS": "3600", "INTAKE_FILTERS": json.dumps(filters)}
+        del said["INTAKE_DLQ_URL"]
+        return said
+
+
+def make_site(
+    ordering: Ordering = Ordering.LATEST, *, deletes: bool = False, filters: tuple[KeyFilter, ...] = ()
+) -> Site:
+    number = next(_SITES)
+    bucket, table = f"cli-uploads-{number}", f"cli-ledger-{number}"
+    create_table(client("dynamodb"), table)
+    s3 = client("s3")
+    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    sqs = client("sqs")
+    return Site(
+        Deployed(
+            name=NAME,
+            bucket=bucket,
+            bucket_owner=None,
+            table=table,
+            queue_url=sqs.create_queue(QueueName=f"cli-messages-{number}")["QueueUrl"],
+            dead_letter_url=sqs.create_queue(QueueName=f"cli-dead-letters-{number}")["QueueUrl"],
+            ordering=ordering,
+            deletes=deletes,
+            retention_seconds=RETENTION // 1000,
+            consumer_function="consumer",
+            audit_function="audit",
+            filters=filters,
+            alarms=(),
+        )
+    )
+
+
+@dataclass
+class FakeCloudFormation:
+    """Stacks with their resources, two to a page."""
+
+    stacks: dict[str, list[tuple[str, str]]]
+
+    def get_paginator(self, operation: str) -> "FakeCloudFormation":
+        assert operation == "list_stack_resources"
+        return self
+
+    def paginate(self, **request: str) -> Iterator[dict[str, Any]]:
+        stack = request["StackName"]
+        if stack not in self.stacks:
+            said: Any = {"Code": "ValidationError", "Message": f"Stack with id {stack} does not exist"}
+            raise ClientError({"Error": said}, "ListStackResources")
+        found = [
+            {"ResourceType": type_, "PhysicalResourceId": name, "ResourceStatus": "CREATE_COMPLETE"}
+            for type_, name in self.stacks[stack]
+        ]
+        found.append({"ResourceType": "AWS::Lambda::Function", "ResourceStatus": "CREATE_FAILED"})
+        for start in range(0, len(found), 2):
+            yield {"StackResourceSummaries": found[start : start + 2]}
+
+
+@dataclass
+class FakeLambda:
+    """Functions with their environments; a function that is not known may not be seen."""
+
+    environments: dict[str, dict[str, str]]
+    source: str = "Enabled"
+    answer: dict[str, Any] = field(default_factory=dict)
+    invoked: list[dict[str, Any]] = field(default_factory=list)
+
+    def get_function_configuration(self, **request: str) -> dict[str, Any]:
+        function = request["FunctionName"]
+        if function not in self.environments:
+            raise denied("lambda:GetFunctionConfiguration", "GetFunctionConfiguration")
+        return {"Environment": {"Variables": self.environments[function]}}
+
+    def list_event_source_mappings(self, **request: str) -> dict[str, Any]:
+        assert request["FunctionName"] in self.environments
+        return {"EventSourceMappings": [{"State": self.source}]}
+
+    def invoke(self, **request: Any) -> dict[str, Any]:
+        self.invoked.append({"function": request["FunctionName"], **json.loads(request["Payload"])})
+        return self.answer
+
+
+def denied(action: str, operation: str) -> ClientError:
+    """As most services put it."""
+    text = f"User: arn:aws:iam::111122223333:user/me is not authorized to perform: {action} on resource: arn:aws:x"
+    return ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, operation)

@@ -1,0 +1,431 @@
+"""The commands as they are typed: what they print, for people and for programs, and how they end."""
+
+import io
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+
+from cdk_intake_ledger.cli import commands, reading, redrive
+from cdk_intake_ledger.cli.aws import Aws
+from cdk_intake_ledger.cli.sending import send
+from intake_ledger.audit.report import Report
+from intake_ledger.rows import Row, Status
+from intake_ledger.settings import KeyFilter
+from intake_ledger.states import State, StateKind
+from tests.cli_actions import NEEDED, action_of
+from tests.unit.cli_support import NAME, STACK, FakeCloudFormation, FakeLambda, Site, client, denied, make_site
+from tests.unit.support import START, notification, record
+
+pytestmark = pytest.mark.usefixtures("dynamodb")
+FUNCTION, ALARM, NESTED = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
+
+
+class Person:
+    """Somebody at a terminal that is none: colours and widths are left out."""
+
+    def __init__(self, site: Site, functions: FakeLambda, capsys: pytest.CaptureFixture[str]) -> None:
+        self.site = site
+        self.functions = functions
+        self._capsys = capsys
+        self.complaint = ""
+
+    def types(self, *arguments: str, ends: int = 0) -> str:
+        assert commands.run([*arguments, "--stack", STACK]) == ends
+        captured = self._capsys.readouterr()
+        self.complaint = captured.err
+        return captured.out
+
+    def reads(self, *arguments: str, ends: int = 0) -> Any:
+        return json.loads(self.types(*arguments, "--json", ends=ends))
+
+
+@pytest.fixture
+def sit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Person]:
+    """A person with a pipeline in front of them; the stack has a function that they may not see."""
+
+    def with_site(site: Site, *more: tuple[str, str], audit: bool = True, **environments: dict[str, str]) -> Person:
+        known = {"consumer": site.environment(), "other": {}} | environments
+        if audit:
+            known["audit"] = site.audit_environment()
+        resources = [(FUNCTION, name) for name in (*known, "secret")]
+        functions = FakeLambda(known)
+        stacks = {STACK: [("AWS::S3::Bucket", site.deployed.bucket), *more, (NESTED, "inner")], "inner": resources}
+        monkeypatch.setattr(Aws, "cloudformation", FakeCloudFormation(stacks))
+        monkeypatch.setattr(Aws, "functions", functions)
+        for name in ("cloudwatch", "dynamodb", "s3", "sqs"):
+            monkeypatch.setattr(Aws, name, client(name))
+        monkeypatch.setattr(redrive, "WAIT_SECONDS", 0)
+        return Person(site, functions, capsys)
+
+    return with_site
+
+
+@pytest.fixture
+def person(sit: Callable[..., Person]) -> Person:
+    return sit(make_site(filters=(KeyFilter("in/"),)))
+
+
+def leave_report(site: Site, **changed: Any) -> dict[str, Any]:
+    """What a run of the audit leaves in the ledger's table."""
+    report = Report("1", START, listed=4, checked=3, complete=True, counts=Counter(missing=1))
+    report.findings.append({"key": "in/lost", "why": "missing", "state": "v#1"})
+    content = report.as_json(START) | changed
+    item: Any = {
+        "pk": {"S": site.deployed.bucket},
+        "sk": {"S": f"{NAME}@audit"},
+        "last": {"S": json.dumps(content)},
+        "due_at": {"N": str(START)},
+    }
+    client("dynamodb").put_item(TableName=site.deployed.table, Item=item)
+    return content
+
+
+class TestFinding:
+    def test_of_several_pipelines_one_has_to_be_named(self, sit: Callable[..., Person]) -> None:
+        """By the whole name or by the construct's id."""
+        site = make_site()
+        other = site.environment() | {"INTAKE_PIPELINE": "Intake-Orders-99AA88BB"}
+        person = sit(site, second=other)
+        person.types("status", ends=1)
+        assert (
+            "several pipelines, name one with --pipeline: Intake-Invoices-0A1B2C3D, Intake-Orders" in person.complaint
+        )
+        for name in ("Orders", "Intake-Orders", "Intake-Orders-99AA88BB"):
+            assert person.reads("status", "--pipeline", name)["pipeline"] == "Intake-Orders-99AA88BB"
+        person.types("status", "--pipeline", "rders", ends=1)
+        assert "has no pipeline 'rders', it has: " in person.complaint
+
+    def test_a_name_that_fits_two_is_refused(self, sit: Callable[..., Person]) -> None:
+        """The end of a path may not be unique."""
+        site = make_site()
+        twins = {name: site.environment() | {"INTAKE_PIPELINE": f"{name}-In-99AA88BB"} for name in ("A", "B")}
+        person = sit(site, **twins)
+        person.types("status", "--pipeline", "In", ends=1)
+        assert "may be each of A-In-99AA88BB, B-In-99AA88BB" in person.complaint
+
+    def test_a_stack_that_is_not_there(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Aws, "cloudformation", FakeCloudFormation({}))
+        person.types("status", ends=1)
+        assert person.complaint.startswith(f"intake-ledger: there is no stack {STACK} in eu-central-1")
+
+    def test_a_stack_without_a_pipeline(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is not the same as one whose functions may not be seen."""
+        stack = [(FUNCTION, "other")]
+        monkeypatch.setattr(Aws, "cloudformation", FakeCloudFormation({STACK: stack}))
+        person.types("status", ends=1)
+        assert "has no intake pipeline among its 1 functions" in person.complaint
+        monkeypatch.setattr(Aws, "cloudformation", FakeCloudFormation({STACK: [*stack, (FUNCTION, "secret")]}))
+        person.types("status", ends=1)
+        assert "not allowed: lambda:GetFunctionConfiguration" in person.complaint
+
+    def test_a_profile_that_is_not_there(self, person: Person) -> None:
+        person.types("status", "--profile", "nobody", ends=1)
+        assert "name one of `aws configure list-profiles` with --profile" in person.complaint
+
+
+class TestStatus:
+    def test_everything_at_a_glance(self, sit: Callable[..., Person]) -> None:
+        """The stack's alarms that are another pipeline's do not count."""
+        site = make_site()
+        client("sqs").send_message(QueueUrl=site.deployed.queue_url, MessageBody="{}")
+        site.dead_letter("x", reason="y")
+        site.reject("in/a", "no invoice")
+        site.row("in/b", Row(Status.FAILED, 1, updated_at=START, attention=NAME))
+        site.row("in/c", Row(Status.FAILED, 1, updated_at=START, attention=NAME))
+        leave_report(site)
+        cloudwatch: Any = client("cloudwatch")
+        for name, dimension in (("Mine", NAME), ("Theirs", "other"), ("Letters", site.deployed.dead_letter_url)):
+            cloudwatch.put_metric_alarm(
+                AlarmName=name, AlarmDescription=f"{NAME}: it burns", Namespace="n", MetricName="m", Statistic="Sum",
+                Period=60, EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanThreshold",
+                Dimensions=[{"Name": "service", "Value": dimension.rsplit("/", 1)[-1]}],
+            )  # fmt: skip
+        cloudwatch.set_alarm_state(AlarmName="Mine", StateValue="ALARM", StateReason="r")
+        cloudwatch.set_alarm_state(AlarmName="Theirs", StateValue="ALARM", StateReason="r")
+        person = sit(site, (ALARM, "Mine"), (ALARM, "Theirs"), (ALARM, "Letters"))
+        said = person.reads("status")
+        assert said["queue"] == {"waiting": 1, "hidden": 0}
+        assert said["deadLetters"] == {"waiting": 1, "hidden": 0}
+        assert (said["failed"], said["rejected"], said["consumer"]) == (2, 1, "Enabled")
+        assert said["audit"]["last"]["counts"]["missing"] == 1
+        assert [(one["name"], one["state"]) for one in said["alarms"]] == [("Mine", "ALARM"), ("Letters", "OK")]
+        shown = person.types("status")
+        assert "1 of 2: it burns" in shown
+        assert "1 of 3 objects never reached the ledger" in shown
+        assert "wait for a person: list --status REJECTED" in shown
+
+    def test_what_may_not_be_seen_keeps_nothing_else_away(
+        self, person: Person, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each line says which action is missing."""
+
+        def refuse(**_: Any) -> Any:
+            raise denied("lambda:ListEventSourceMappings", "ListEventSourceMappings")
+
+        monkeypatch.setattr(person.functions, "list_event_source_mappings", refuse, raising=False)
+        said = person.reads("status")
+        assert said["consumer"] == {"denied": "lambda:ListEventSourceMappings"}
+        assert said["failed"] == 0
+        assert "not allowed: lambda:ListEventSourceMappings" in person.types("status")
+
+    def test_a_consumer_that_takes_nothing_is_told(self, person: Person) -> None:
+        person.functions.source = "Disabled"
+        assert "takes no messages: its event source is Disabled" in person.types("status")
+
+    def test_watch_looks_again_and_again(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Until Ctrl-C, which is no error; for programs, a line for each look."""
+        waits = iter([3.0, 3.0])
+
+        def sleep(seconds: float) -> None:
+            if next(waits, None) is None:
+                raise KeyboardInterrupt
+            assert seconds == 3
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        lines = person.types("watch", "--json").splitlines()
+        assert [json.loads(line)["pipeline"] for line in lines] == [NAME] * 3
+
+
+class TestLooking:
+    def test_a_list_is_paged_oldest_first(self, person: Person) -> None:
+        """`--after` goes on where the list ended, and the last page says that it is the last."""
+        for number in range(5):
+            person.site.reject(f"in/{number}", f"reason {number}", at=START + number)
+        first = person.reads("list", "--limit", "3")
+        assert [row["key"] for row in first["rows"]] == ["in/0", "in/1", "in/2"]
+        assert first["rows"][0]["reason"] == "reason 0"
+        second = person.reads("list", "--limit", "3", "--after", first["after"])
+        assert [row["key"] for row in second["rows"]] == ["in/3", "in/4"]
+        assert second["after"] is None
+        assert f"--after {first['after']}" in person.types("list", "--limit", "3")
+        person.types("list", "--after", "nonsense", ends=1)
+        assert "copy it as it was printed" in person.complaint
+
+    def test_a_list_is_of_one_status_or_of_both(self, person: Person) -> None:
+        person.site.reject("in/a", "x")
+        person.site.row("in/b", Row(Status.FAILED, 1, updated_at=START + 1, attention=NAME))
+        for status, keys in (("failed", ["in/b"]), ("REJECTED", ["in/a"])):
+            assert [row["key"] for row in person.reads("list", "--status", status)["rows"]] == keys
+        assert len(person.reads("list")["rows"]) == 2
+        person.types("list", "--status", "PROCESSED", ends=1)
+        assert "the index holds FAILED and REJECTED rows" in person.complaint
+
+    def test_nothing_to_list_is_said(self, person: Person) -> None:
+        assert person.types("list").strip() == "none"
+
+    def test_an_object_that_agrees_and_one_that_does_not(self, person: Person) -> None:
+        """The row, what S3 shows, and whether they agree."""
+        old, new = person.site.put("in/a", "in/a")
+        row = Row(Status.PROCESSED, 7, version_id=old, committed_version=f"v#{old}", commit="inv-7", updated_at=START)
+        person.site.row("in/a", row)
+        [said] = person.reads("inspect", "in/a")["states"]
+        assert (said["agree"], said["s3"]["versionId"]) == (False, new)
+        assert said["row"]["commit"] == "inv-7"
+        shown = person.types("inspect", "in/a")
+        assert "PROCESSED after 1 attempt" in shown
+        assert "no: S3 shows another state than the ledger's last" in shown
+        person.site.row("in/a", Row(Status.PROCESSED, 7, version_id=new, committed_version=f"v#{new}"))
+        assert "yes: what S3 shows is what was committed" in person.types("inspect", "in/a")
+
+    def test_an_object_that_is_a_prefix_of_another_is_not_taken_for_it(self, person: Person) -> None:
+        """S3 lists by prefix."""
+        person.site.put("in/ab")
+        [said] = person.reads("inspect", "in/a")["states"]
+        assert (said["row"], said["s3"]["kind"], said["agree"]) == (None, "absent", True)
+
+    def test_a_removed_object_is_shown_with_its_marker(self, person: Person) -> None:
+        """Not with the version before."""
+        person.site.put("in/a")
+        marker = client("s3").delete_object(Bucket=person.site.deployed.bucket, Key="in/a")["VersionId"]
+        [said] = person.reads("inspect", "in/a")["states"]
+        assert (said["s3"]["kind"], said["s3"]["versionId"]) == ("marker", marker)
+
+    def test_a_key_beside_the_filters_is_told(self, person: Person) -> None:
+        assert "passes none of the pipeline's filters" in person.types("inspect", "out/a")
+
+    def test_without_access_to_s3_the_row_is_shown_all_the_same(
+        self, person: Person, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        person.site.reject("in/a", "no invoice in it")
+
+        def refuse(*_: Any) -> Any:
+            raise denied("s3:ListBucketVersions", "ListObjectVersions")
+
+        monkeypatch.setattr(reading, "versions_of", refuse)
+        said = person.reads("inspect", "in/a")
+        assert (said["denied"], said["states"][0]["agree"]) == ("s3:ListBucketVersions", None)
+        shown = person.types("inspect", "in/a")
+        assert "no invoice in it" in shown
+        assert "not allowed: s3:ListBucketVersions" in shown
+
+
+class TestActing:
+    def test_redrive_tells_what_it_moved(self, person: Person) -> None:
+        person.site.dead_letter(notification(record("in/a", State(StateKind.OBJECT, "v1", "e"))), reason="no invoice")
+        assert "in/a" in person.types("redrive", "--dry-run")
+        said = person.reads("redrive", "--reason", "invoice")
+        assert (said["moved"], said["reasons"]) == (1, {"no invoice": 1})
+        assert len(person.site.messages()) == 1
+
+    def test_redrive_ends_badly_when_a_message_stays(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A script has to notice."""
+        person.site.dead_letter("x", reason="y")
+        monkeypatch.setattr(redrive, "send", lambda *_: ["not today"])
+        assert "not moved: " in person.types("redrive", ends=1)
+
+    def test_redrive_that_is_interrupted_tells_how_far_it_came(
+        self, person: Person, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What was moved by then was moved."""
+        for number in range(11):
+            person.site.dead_letter(f"{number}", reason="y")
+        calls = iter(range(9))
+
+        def interrupted(*arguments: Any) -> Any:
+            if next(calls):
+                raise KeyboardInterrupt
+            return send(*arguments)
+
+        monkeypatch.setattr(redrive, "send", interrupted)
+        assert "10 moved back to the queue" in person.types("redrive", ends=130)
+        assert person.site.visible(person.site.deployed.dead_letter_url) == 1
+
+    def test_reprocess_prints_its_id_and_takes_it_again(self, person: Person) -> None:
+        """The same id, the same request."""
+        person.site.put("in/a")
+        said = person.reads("reprocess", "in/a", "in/a")
+        assert said["sent"] == 1
+        assert person.complaint.strip() == f"reprocess id {said['reprocessId']}"
+        [first] = person.site.messages()
+        person.types("reprocess", "in/a", "--id", said["reprocessId"])
+        assert person.site.messages() == [first]
+        person.types("reprocess", "in/a", "--id", "yesterday", ends=1)
+        assert "no ULID" in person.complaint
+
+    def test_a_wrong_key_among_several_stops_all(self, person: Person) -> None:
+        person.site.put("in/a")
+        person.types("reprocess", "in/a", "in/b", ends=1)
+        assert "S3 has no object in/b" in person.complaint
+        assert person.site.messages() == []
+
+    def test_a_prefix_and_what_was_rejected(self, person: Person) -> None:
+        """A dry run counts and sends nothing."""
+        person.site.put("in/a", "in/b", "out/c")
+        person.site.reject("in/x", "no invoice")
+        dry = person.reads("reprocess", "--prefix", "", "--dry-run")
+        assert (dry["sent"], dry["skipped"], person.site.messages()) == (2, 1, [])
+        assert "would be asked for" in person.types("reprocess", "--rejected", "--dry-run")
+        assert person.reads("reprocess", "--rejected", "--reason", "INVOICE")["sent"] == 1
+        assert [change.key for change in person.site.changes()] == ["in/x"]
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            (),
+            ("in/a", "--rejected"),
+            ("--prefix", "in/", "--rejected"),
+            ("in/a", "--reason", "x"),
+            ("in/a", "in/b", "--version-id", "v"),
+        ],
+    )
+    def test_a_request_that_means_nothing_is_refused(self, person: Person, arguments: tuple[str, ...]) -> None:
+        person.types("reprocess", *arguments, ends=1)
+        assert any(word in person.complaint for word in ("one of the three only", "goes with"))
+
+    def test_wrong_usage_has_its_own_exit_code(self, person: Person) -> None:
+        person.types("inspect", ends=2)
+
+
+class TestAudit:
+    @pytest.mark.parametrize(("flags", "sent"), [((), {}), (("--dry-run",), {"dryRun": True})])
+    def test_a_run_by_hand_shows_its_report(self, person: Person, flags: tuple[str, ...], sent: dict[str, Any]) -> None:
+        report = leave_report(person.site)
+        person.functions.answer = {"Payload": io.BytesIO(json.dumps(report).encode())}
+        shown = person.types("audit", *flags)
+        assert person.functions.invoked == [{"function": "audit", **sent}]
+        assert "1 of 3 objects never reached the ledger" in shown
+        assert "missing    in/lost" in shown
+
+    @pytest.mark.parametrize(
+        ("answer", "payload", "said"),
+        [
+            ({}, {"skipped": "another run is at work, or none is due yet"}, "not now: another run is at work"),
+            ({"FunctionError": "Unhandled"}, {"errorMessage": "Task timed out"}, "the audit failed: Task timed out"),
+        ],
+    )
+    def test_a_run_that_does_not_come_to_a_report(
+        self, person: Person, answer: dict[str, Any], payload: dict[str, Any], said: str
+    ) -> None:
+        person.functions.answer = {**answer, "Payload": io.BytesIO(json.dumps(payload).encode())}
+        person.types("audit", ends=1)
+        assert said in person.complaint
+
+    def test_a_pipeline_without_an_audit(self, sit: Callable[..., Person]) -> None:
+        person = sit(make_site(), audit=False)
+        person.types("audit", ends=1)
+        assert "has no audit function" in person.complaint
+
+    def test_the_last_report(self, person: Person) -> None:
+        """Until there is one, that is said."""
+        person.types("report", ends=1)
+        assert "`intake-ledger audit` runs one now" in person.complaint
+        report = leave_report(
+            person.site, delivery=["the key is Disabled: enable it"], stopped="out of time", complete=False
+        )
+        assert person.reads("report") == report
+        shown = person.types("report")
+        assert "the key is Disabled: enable it" in shown
+        assert "out of time" in shown
+
+
+@pytest.mark.parametrize("command", list(NEEDED))
+def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """The same table is held against the template: nobody needs more than the pipeline's grants."""
+    used: set[str] = set()
+    call = vars(BaseClient)["_make_api_call"]
+
+    def noted(caller: Any, operation: str, arguments: Any) -> Any:
+        used.add(action_of(caller.meta.service_model.service_name, operation))
+        return call(caller, operation, arguments)
+
+    person.site.put("in/a")
+    person.site.reject("in/x", "no invoice")
+    person.site.dead_letter("x", reason="no invoice")
+    person.site.dead_letter("x", reason="other")
+    leave_report(person.site)
+    monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+    for arguments in {
+        "inspect": (("in/a",),),
+        "list": ((),),
+        "report": ((),),
+        "redrive": (("--reason", "invoice"),),
+        "reprocess": (("in/a",), ("--prefix", "in/")),
+        "status": ((),),
+    }[command]:
+        person.types(command, *arguments)
+    assert used == NEEDED[command]
+
+
+def test_it_needs_no_cdk_to_start() -> None:
+    """The CDK takes seconds, and a Node.js process."""
+    code = "import sys, cdk_intake_ledger.cli.commands as c; print({'jsii', 'aws_cdk'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich", "boto3"])
+def test_without_its_extra_it_says_which_one_to_install(missing: str) -> None:
+    """One line, no traceback."""
+    code = f"import sys; sys.modules['{missing}'] = None\nfrom cdk_intake_ledger.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert missing in line
+    assert line.endswith("pip install 'cdk-intake-ledger[cli]'")

@@ -1,0 +1,256 @@
+"""Messages from the dead-letter queue back to the queue, on SQS in moto."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.cli import redrive as redrive_module
+from cdk_intake_ledger.cli.letters import NO_REASON, Wanted
+from cdk_intake_ledger.cli.redrive import Redrive, Redriven
+from intake_ledger.changes import parse_message
+from intake_ledger.states import State, StateKind
+from tests.unit.cli_support import UNLIMITED, Site, client, denied, make_site
+from tests.unit.support import KEY, notification, record
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_sqs import SQSClient
+
+
+@pytest.fixture
+def site(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(redrive_module, "WAIT_SECONDS", 0)
+    return make_site()
+
+
+EVERYTHING = Wanted()
+
+
+class Through:
+    """SQS's client with some calls replaced."""
+
+    def __init__(self, **replaced: Callable[..., Any]) -> None:
+        self._real = client("sqs")
+        self._replaced = replaced
+
+    def __getattr__(self, name: str) -> Any:
+        return self._replaced.get(name) or getattr(self._real, name)
+
+
+def redrive(
+    site: Site, sqs: Any = None, *, limit: int | None = None, dry_run: bool = False, wanted: Wanted = EVERYTHING
+) -> Redriven:
+    return Redrive(
+        cast("SQSClient", sqs or client("sqs")),
+        site.deployed,
+        wanted,
+        rate=UNLIMITED,
+        limit=limit,
+        dry_run=dry_run,
+    ).run()
+
+
+def event(key: str) -> str:
+    return notification(record(key, State(StateKind.OBJECT, "v1", "e1", 1), bucket="b"))
+
+
+def rejected(site: Site, key: str, reason: str = "no invoice in it", fence: int = 7) -> None:
+    """As the consumer sets it aside: the key is percent-encoded."""
+    site.dead_letter(event(key), reason=reason, key=key.replace(" ", "%20"), attempts=3, rejected_fence=fence)
+
+
+def test_f63_a_message_comes_back_with_its_mark(site: Site) -> None:
+    """F63: body and attributes stay as they were, so that the ledger opens another round."""
+    rejected(site, KEY)
+    assert redrive(site).moved == 1
+    [message] = site.messages()
+    assert message == {
+        "body": event(KEY), "reason": "no invoice in it", "key": KEY.replace(" ", "%20"), "attempts": "3",
+        "rejected_fence": "7",
+    }  # fmt: skip
+    [change] = parse_message(message["body"], rejected_fence=int(message["rejected_fence"]))
+    assert getattr(change, "asked_for", False)
+    assert site.visible(site.deployed.dead_letter_url) == 0
+
+
+def test_what_sqs_gave_up_is_moved_too(site: Site) -> None:
+    """It has no attributes; neither has what is no JSON at all a key."""
+    site.dead_letter(event("in/a"))
+    site.dead_letter("garbage")
+    done = redrive(site)
+    assert (done.moved, done.reasons) == (2, {NO_REASON: 2})
+    assert sorted(message["body"] for message in site.messages()) == sorted([event("in/a"), "garbage"])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "moved"),
+    [
+        (Wanted(reason="INVOICE"), {"in/a 1", "in/b"}),
+        (Wanted(reason="KeyError"), {"in/c"}),
+        (Wanted(reason=NO_REASON), {"in/d"}),
+        (Wanted(key="in/a 1"), {"in/a 1"}),
+        (Wanted(key="in/d"), {"in/d"}),
+        (Wanted(key="in/*"), {"in/a 1", "in/b", "in/c", "in/d"}),
+        (Wanted(key="in/a"), set[str]()),
+        (Wanted("in/*", "keyerror"), {"in/c"}),
+    ],
+)
+def test_a_filter_moves_what_fits_and_gives_the_rest_back(site: Site, wanted: Wanted, moved: set[str]) -> None:
+    """By a part of the reason, by the key of the attribute or else of the body; the rest is there for the next call."""
+    rejected(site, "in/a 1")
+    rejected(site, "in/b")
+    rejected(site, "in/c", "KeyError: 'total'")
+    site.dead_letter(event("in/d"))
+    site.dead_letter("garbage", reason="not JSON")
+    done = redrive(site, wanted=wanted)
+    assert {change.key for change in site.changes()} == moved
+    assert (done.moved, done.left) == (len(moved), 5 - len(moved))
+    assert site.visible(site.deployed.dead_letter_url) == 5 - len(moved)
+
+
+def test_what_does_not_fit_is_received_once(site: Site) -> None:
+    """Given back while the rest is looked through, it would come again and again."""
+    for number in range(25):
+        rejected(site, f"in/{number}")
+    received: list[str] = []
+
+    def receive(**request: Any) -> Any:
+        answer = client("sqs").receive_message(**request)
+        received.extend(one["MessageId"] for one in answer.get("Messages", ()))
+        assert len(received) < 100, "it goes round"
+        return answer
+
+    done = redrive(site, Through(receive_message=receive), wanted=Wanted("in/3"))
+    assert (done.moved, done.left, len(received)) == (1, 24, 25)
+
+
+def test_a_limit_holds_and_the_rest_stays(site: Site) -> None:
+    """Also within the ten that one receive brings."""
+    for number in range(12):
+        rejected(site, f"in/{number}")
+    assert redrive(site, limit=3).moved == 3
+    assert len(site.messages()) == 3
+    assert site.visible(site.deployed.dead_letter_url) == 9
+
+
+def test_a_dry_run_moves_nothing_and_hides_nothing(site: Site) -> None:
+    """It says what would be moved."""
+    rejected(site, "in/a")
+    rejected(site, "in/b", "KeyError")
+    done = redrive(site, dry_run=True, wanted=Wanted(reason="invoice"))
+    assert [letter.keys for letter in done.letters] == [("in/a",)]
+    assert (done.matched, done.moved, done.left) == (1, 0, 1)
+    assert site.messages() == []
+    assert site.visible(site.deployed.dead_letter_url) == 2
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_death_between_send_and_delete_leaves_two_copies_never_none(site: Site, kept: int) -> None:
+    """F85's rule for this tool: the message is sent first."""
+    rejected(site, "in/a")
+
+    def dies(**_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    call = ("send_message_batch", "delete_message_batch")[kept]
+    with pytest.raises(KeyboardInterrupt):
+        redrive(site, Through(**{call: dies}))
+    assert len(site.messages()) == kept
+    assert site.visible(site.deployed.dead_letter_url) == 1
+
+
+def test_a_message_that_cannot_be_sent_stays(site: Site) -> None:
+    """Its neighbours are moved; the reason is told."""
+    for key in ("in/a", "in/b", "in/c"):
+        rejected(site, key)
+
+    def send(**request: Any) -> Any:
+        bad = [one for one in request["Entries"] if "in%2Fb" in one["MessageBody"]]
+        request["Entries"] = [one for one in request["Entries"] if one not in bad]
+        answer = client("sqs").send_message_batch(**request)
+        return {**answer, "Failed": [{"Id": one["Id"], "Code": "X", "Message": "not today"} for one in bad]}
+
+    done = redrive(site, Through(send_message_batch=send))
+    assert [(letter.keys, why) for letter, why in done.failed] == [(("in/b",), "not today")]
+    assert {change.key for change in site.changes()} == {"in/a", "in/c"}
+    assert site.visible(site.deployed.dead_letter_url) == 1
+
+
+def test_what_is_too_much_together_goes_one_by_one(site: Site) -> None:
+    """Ten long messages pass SQS's limit of a batch."""
+    for key in ("in/a", "in/b", "in/c"):
+        rejected(site, key)
+
+    def send(**request: Any) -> Any:
+        if len(request["Entries"]) > 1:
+            error: Any = {"Error": {"Code": "AWS.SimpleQueueService.BatchRequestTooLong", "Message": "too long"}}
+            raise ClientError(error, "SendMessageBatch")
+        return client("sqs").send_message_batch(**request)
+
+    assert redrive(site, Through(send_message_batch=send)).moved == 3
+    assert len(site.messages()) == 3
+
+
+def test_a_refusal_ends_it_and_everything_is_given_back(site: Site) -> None:
+    """Whoever may not send loses nothing."""
+    rejected(site, "in/a")
+
+    def refuses(**_: Any) -> Any:
+        raise denied("sqs:SendMessage", "SendMessageBatch")
+
+    with pytest.raises(ClientError):
+        redrive(site, Through(send_message_batch=refuses))
+    assert site.visible(site.deployed.dead_letter_url) == 1
+
+
+def test_what_fails_again_does_not_go_round(site: Site) -> None:
+    """A consumer that rejects at once sends a fresh copy of each while this is at work: it waits for the next call."""
+    rounds = iter(range(50))
+
+    def send(**request: Any) -> Any:
+        next(rounds)
+        answer = client("sqs").send_message_batch(**request)
+        for entry in request["Entries"]:
+            site.dead_letter(entry["MessageBody"], reason="no invoice in it", rejected_fence=8)
+        return answer
+
+    for number in range(15):
+        rejected(site, f"in/{number}")
+    done = redrive(site, Through(send_message_batch=send))
+    assert (done.moved, done.arrived_meanwhile) == (15, 15)
+    assert site.visible(site.deployed.dead_letter_url) == 15
+
+
+def test_what_others_look_at_is_told(site: Site) -> None:
+    """Else a redrive that was killed would make the queue look empty for a quarter of an hour."""
+    rejected(site, "in/a")
+    client("sqs").receive_message(QueueUrl=site.deployed.dead_letter_url, VisibilityTimeout=60)
+    done = redrive(site)
+    assert (done.moved, done.hidden_by_others) == (0, 1)
+
+
+def test_a_queue_that_hides_no_more_ends_it(site: Site) -> None:
+    """SQS has a limit of messages in flight: what was found by then is given back, and the outcome says so."""
+    rejected(site, "in/a")
+    calls: Iterator[int] = iter(range(9))
+
+    def receive(**request: Any) -> Any:
+        if next(calls) == 0:
+            return client("sqs").receive_message(**request)
+        error: Any = {"Error": {"Code": "OverLimit", "Message": "too many"}}
+        raise ClientError(error, "ReceiveMessage")
+
+    done = redrive(site, Through(receive_message=receive), wanted=Wanted("other"))
+    assert (done.overfull, done.left) == (True, 1)
+    assert site.visible(site.deployed.dead_letter_url) == 1
+
+
+def test_one_body_with_several_records_fits_by_any_of_them(site: Site) -> None:
+    """It is one message: all of it goes."""
+    state = State(StateKind.OBJECT, "v1", "e1", 1)
+    site.dead_letter(notification(record("in/a", state), record("in/b", state)))
+    site.dead_letter(json.dumps({"Records": []}))
+    assert redrive(site, wanted=Wanted("in/b")).moved == 1

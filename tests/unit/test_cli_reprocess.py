@@ -1,0 +1,172 @@
+"""Requests to process again, on SQS, S3 and DynamoDB in moto."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from cdk_intake_ledger.cli import reprocess
+from cdk_intake_ledger.cli.errors import CliError
+from cdk_intake_ledger.cli.reprocess import Asked, Target, ask, by_keys, by_prefix, by_rejection
+from intake_ledger.rows import Ordering, Row, Status
+from intake_ledger.settings import KeyFilter
+from intake_ledger.states import State, StateKind
+from tests.unit.cli_support import UNLIMITED, Site, client, make_site
+from tests.unit.support import START
+
+ID = "01KAPX3RGT3AD491WZZFYQT0R6"
+
+pytestmark = pytest.mark.usefixtures("dynamodb")
+
+
+def keys(site: Site, *names: str, version: str | None = None, asked: Asked | None = None) -> list[Target]:
+    return list(by_keys(client("s3"), site.deployed, names, version, asked or Asked(ID)))
+
+
+def prefix(site: Site, name: str, asked: Asked) -> list[Target]:
+    return list(by_prefix(client("s3"), site.deployed, name, asked))
+
+
+def send(site: Site, targets: Iterable[Target], sqs: Any = None) -> Asked:
+    asked = Asked(ID)
+    ask(sqs or client("sqs"), site.deployed, targets, asked, UNLIMITED)
+    return asked
+
+
+def test_a_key_is_asked_for_as_the_consumer_understands_it() -> None:
+    """In LATEST it only wakes: what is current then is what is processed."""
+    site = make_site()
+    site.put("in/a b.csv")
+    assert send(site, keys(site, "in/a b.csv")).sent == 1
+    [change] = site.changes()
+    assert (change.bucket, change.key, change.reprocess_id) == (site.deployed.bucket, "in/a b.csv", ID)
+    assert change.state is None
+
+
+def test_a_key_that_s3_never_had_is_a_typing_error() -> None:
+    """Nothing is sent for it; one that was removed is none either, unless the processor hears of removals."""
+    site = make_site()
+    site.put("in/a", "in/abc")
+    client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
+    for key in ("in/ab", "in/a"):
+        with pytest.raises(CliError, match=f"no object {key} in"):
+            keys(site, key)
+
+
+def test_a_removed_key_is_asked_for_where_the_processor_hears_of_removals() -> None:
+    """What S3 knows nothing of is told: it may be a typing error."""
+    site, asked = make_site(deletes=True), Asked(ID)
+    site.put("in/a")
+    client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
+    assert keys(site, "in/a", "in/b", asked=asked) == [Target("in/a"), Target("in/b")]
+    assert asked.absent == ["in/b"]
+
+
+def test_a_key_beside_the_filters_is_refused() -> None:
+    """The pipeline never processes it."""
+    site = make_site(filters=(KeyFilter("in/", ".csv"), KeyFilter("b/")))
+    site.put("in/a.txt")
+    with pytest.raises(CliError, match=r"in/a.txt is none of the pipeline's keys: its filters are in/\*.csv, b/\*"):
+        keys(site, "in/a.txt")
+
+
+def test_a_version_of_a_pipeline_that_knows_the_latest_alone_is_refused() -> None:
+    """It would bring about what S3 shows, whatever the version said."""
+    site = make_site()
+    [version] = site.put("in/a")
+    with pytest.raises(CliError, match="LATEST"):
+        keys(site, "in/a", version=version)
+
+
+def test_in_every_version_each_is_asked_for_or_the_one_that_is_named() -> None:
+    """The consumer refuses a request without a version there."""
+    site = make_site(Ordering.EVERY_VERSION)
+    versions = site.put("in/a", "in/a", "in/ab")[:2]
+    send(site, keys(site, "in/a"))
+    changes = site.changes()
+    assert sorted(change.identity or "" for change in changes) == sorted(f"v#{version}" for version in versions)
+    [target] = keys(site, "in/a", version=versions[0])
+    assert target.state is not None
+    assert target.state.version_id == versions[0]
+    with pytest.raises(CliError, match="no version gone of in/a"):
+        keys(site, "in/a", version="gone")
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_in_every_version_a_delete_marker_counts_where_removals_do(deletes: bool) -> None:
+    """It is a change of its own."""
+    site = make_site(Ordering.EVERY_VERSION, deletes=deletes)
+    site.put("in/a")
+    client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
+    kinds = [target.state.kind for target in prefix(site, "", Asked(ID)) if target.state]
+    assert kinds == ([StateKind.MARKER] if deletes else []) + [StateKind.OBJECT]
+
+
+@pytest.mark.parametrize("ordering", list(Ordering))
+def test_a_prefix_is_what_s3_has_now_as_far_as_the_filters_reach(ordering: Ordering) -> None:
+    """What they leave out is counted."""
+    site, asked = make_site(ordering, filters=(KeyFilter(suffix=".csv"),)), Asked(ID)
+    site.put("in/a.csv", "in/b.txt", "in/c.csv", "out/d.csv")
+    client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/c.csv")
+    found = [target.key for target in prefix(site, "in/", asked)]
+    # A version stays behind its delete marker.
+    assert found == (["in/a.csv"] if ordering is Ordering.LATEST else ["in/a.csv", "in/c.csv"])
+    assert asked.skipped == 1
+
+
+def test_what_was_rejected_is_asked_for_oldest_first() -> None:
+    """Not what failed and will be tried again; with a reason, only what has it."""
+    site = make_site()
+    site.reject("in/b", "no invoice in it", at=START + 1)
+    site.reject("in/a", "KeyError: 'total'", at=START)
+    site.row("in/c", Row(Status.FAILED, 1, reason="no invoice", updated_at=START, attention=site.deployed.name))
+    assert list(by_rejection(client("dynamodb"), site.deployed, None)) == [Target("in/a"), Target("in/b")]
+    assert list(by_rejection(client("dynamodb"), site.deployed, "INVOICE")) == [Target("in/b")]
+
+
+def test_in_every_version_the_rejected_version_itself_is_asked_for() -> None:
+    """Whatever S3 shows by now."""
+    site = make_site(Ordering.EVERY_VERSION)
+    site.reject("in/a", "no invoice in it", version="v7")
+    [target] = by_rejection(client("dynamodb"), site.deployed, None)
+    assert target == Target("in/a", State(StateKind.OBJECT, "v7"))
+    send(site, [target])
+    [change] = site.changes()
+    assert change.identity == "v#v7"
+
+
+def test_the_same_id_sends_the_same_messages() -> None:
+    """F78: the ledger serves an id once, so that a call that broke off can be repeated as a whole."""
+    site = make_site()
+    targets = [Target(f"in/{number}") for number in range(23)]
+    send(site, targets)
+    first = sorted(message["body"] for message in site.messages())
+    send(site, iter(targets))
+    assert sorted(message["body"] for message in site.messages()) == first
+    assert len(first) == 23
+
+
+class Moody:
+    """Refuses single messages of a batch, so and so often."""
+
+    def __init__(self, key: str, times: int) -> None:
+        self._key = f'"{key}"'
+        self._times: Iterator[int] = iter(range(times))
+
+    def send_message_batch(self, **request: Any) -> Any:
+        bad = [
+            one for one in request["Entries"] if self._key in one["MessageBody"] and next(self._times, None) is not None
+        ]
+        request["Entries"] = [one for one in request["Entries"] if one not in bad]
+        answer: Any = client("sqs").send_message_batch(**request) if request["Entries"] else {}
+        return {**answer, "Failed": [{"Id": one["Id"], "Code": "Busy"} for one in bad]}
+
+
+@pytest.mark.parametrize(("times", "lost"), [(reprocess.TRIES - 1, 0), (reprocess.TRIES, 1)])
+def test_a_message_that_sqs_does_not_take_is_tried_again_and_told(times: int, lost: int) -> None:
+    """Its neighbours are sent once."""
+    site = make_site()
+    asked = send(site, [Target("in/a"), Target("in/b"), Target("in/c")], Moody("in/b", times))
+    assert [(target.key, why) for target, why in asked.failed] == [("in/b", "Busy")][:lost]
+    assert asked.sent == 3 - lost
+    assert len(site.messages()) == 3 - lost

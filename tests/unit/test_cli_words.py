@@ -1,0 +1,206 @@
+"""What the command says: texts, names and paces that are pure functions."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    ProfileNotFound,
+    UnauthorizedSSOTokenError,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdk_intake_ledger.cli import screen, words
+from cdk_intake_ledger.cli.deployed import Deployed
+from cdk_intake_ledger.cli.errors import CliError, in_words
+from cdk_intake_ledger.cli.inspection import compare
+from cdk_intake_ledger.cli.pace import Rate
+from cdk_intake_ledger.cli.reading import Entry, Shown
+from cdk_intake_ledger.cli.ulid import RANDOM_BITS, is_ulid, ulid
+from intake_ledger.audit.diff import Window, find
+from intake_ledger.rows import Ordering, Row, Status
+from intake_ledger.states import ABSENT, State, StateKind
+from tests.unit.cli_support import denied
+from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START
+
+DEPLOYED = Deployed(
+    name="p", bucket="b", bucket_owner=None, table="t", queue_url="q", dead_letter_url="d", ordering=Ordering.LATEST,
+    deletes=True, retention_seconds=RETENTION // 1000, consumer_function="c", audit_function="a", filters=(), alarms=(),
+)  # fmt: skip
+V1 = State(StateKind.OBJECT, "v1", "e1", 1_204, START - HOUR)
+V2 = State(StateKind.OBJECT, "v2", "e2", 5, START - MINUTE)
+ROW = Row(Status.PROCESSED, 7, version_id="v1", etag="e1", committed_version="v#v1", commit="inv-7", committed_fence=7)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "said"),
+    [
+        (0, "less than a second"),
+        (SECOND, "1 second"),
+        (59_999, "59 seconds"),
+        (MINUTE, "1 minute"),
+        (2 * HOUR + 1, "2 hours"),
+        (1_500 * DAY, "1,500 days"),
+    ],
+)
+def test_a_span_is_told_in_its_largest_unit(milliseconds: int, said: str) -> None:
+    assert words.span(milliseconds) == said
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (replace(ROW, status=Status.PROCESSING, lease_until=START + MINUTE), "attempt 1 is at work, until"),
+        (replace(ROW, status=Status.PROCESSING, lease_until=START), "attempt 1 died or timed out"),
+        (replace(ROW, status=Status.FAILED, attempts=2, retry_at=START + MINUTE), "the next one is due 20"),
+        (replace(ROW, status=Status.FAILED, retry_at=START), "there will be another"),
+        (replace(ROW, status=Status.REJECTED, attempts=5), "after 5 attempts, until a person asks"),
+        (ROW, "PROCESSED after 1 attempt"),
+        (replace(ROW, attempts=0), "only recorded"),
+    ],
+)
+def test_each_status_is_told_with_what_follows(row: Row, said: str) -> None:
+    label, text = words.standing(row, START)[0]
+    assert label == "status"
+    assert said in text
+
+
+def test_a_row_is_told_without_what_it_has_not() -> None:
+    told = dict(words.standing(ROW, START))
+    assert told["committed"] == "this state, as 'inv-7', fence 7"
+    assert not {"reason", "rounds", "expires", "reprocess"} & set(told)
+    asked_for = replace(ROW, rounds=2, reprocessed_id="01K", reason="x", expires_at=START // 1000 + 86_400)
+    told = dict(words.standing(asked_for, START))
+    assert (told["rounds"], told["reprocess"]) == ("taken up again 2 times after a rejection", "01K")
+    assert told["expires"].endswith("in 1 day")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (V1, "an object, 1,204 bytes, version v1, since "),
+        (State(StateKind.OBJECT, None, "e9"), "an object, ETag e9"),
+        (State(StateKind.MARKER, "m1"), "removed: a delete marker, version m1"),
+        (State(StateKind.DELETED, "v9"), "version v9 was deleted for good"),
+        (ABSENT, "nothing"),
+    ],
+)
+def test_each_state_is_told(state: State, said: str) -> None:
+    assert words.state(state, START).startswith(said)
+
+
+STATES = st.sampled_from([V1, V2, State(StateKind.MARKER, "m1", created_at=START - HOUR), ABSENT])
+ROWS = st.none() | st.builds(
+    lambda status, seen, lease, committed: Row(
+        status,
+        7,
+        version_id=seen.version_id,
+        etag=seen.etag,
+        kind=seen.kind,
+        lease_until=lease,
+        committed_version=seen.identity if status is Status.PROCESSED else committed,
+    ),
+    st.sampled_from(Status),
+    STATES,
+    st.sampled_from([None, START - 1, START + 1]),
+    st.sampled_from([None, "v#v1", "v#v2"]),
+)
+
+
+@given(row=ROWS, state=STATES, deletes=st.booleans(), age=st.sampled_from([0, 2 * RETENTION]))
+def test_inspect_and_the_audit_agree_about_what_agrees(row: Row | None, state: State, deletes: bool, age: int) -> None:
+    """A person is told of a difference exactly where an audit that waits for nothing would resubmit."""
+    created_at = None if state.created_at is None else state.created_at - age
+    shown = replace(state, created_at=created_at)
+    window = Window(settled_before=START, known_since=START - RETENTION)
+    finding = find(row, shown, window, now=START, deletes=deletes)
+    agree, why = words.agreement(row, shown, replace(DEPLOYED, deletes=deletes), START)
+    assert agree is (finding is None), why
+
+
+def test_in_every_version_each_version_has_its_own_row() -> None:
+    """The newest first; rows that S3 has no version of come last."""
+    deployed = replace(DEPLOYED, ordering=Ordering.EVERY_VERSION)
+    gone = replace(ROW, version_id="v0", committed_version="v#v0")
+    half_done = replace(ROW, version_id="v-1", status=Status.FAILED)
+    deleted = replace(ROW, kind=StateKind.DELETED, version_id="v9", committed_version="d#v9")
+    entries = [Entry("k", row) for row in (gone, ROW, half_done, deleted)]
+    found = compare(entries, [Shown(V2, current=True), Shown(V1, current=False)], deployed, START)
+    rows = [(one.row.version_id if one.row else None, one.agree) for one in found]
+    assert rows == [(None, False), ("v1", True), ("v0", True), ("v-1", False), ("v9", True)]
+
+
+def test_without_s3_nothing_is_said_of_agreement() -> None:
+    [found] = compare([Entry("k", ROW)], None, DEPLOYED, START)
+    assert (found.state, found.agree) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (CliError("as it is"), "as it is"),
+        (denied("sqs:SendMessage", "SendMessageBatch"), "not allowed: sqs:SendMessage; the pipeline's grant_redrive"),
+        (denied("dynamodb:Query", "Query"), "not allowed: dynamodb:Query; the pipeline's grant_read_ledger"),
+        (denied("cloudformation:ListStackResources", "X"), "not allowed: cloudformation:ListStackResources; docs/"),
+        (ClientError({"Error": {"Code": "403", "Message": "Forbidden"}}, "HeadObject"), "not allowed: HeadObject"),
+        (ClientError({"Error": {"Code": "ExpiredToken", "Message": "m"}}, "X"), "have expired or are not valid here"),
+        (ClientError({"Error": {"Code": "Throttling", "Message": "slow"}}, "X"), "X failed: Throttling: slow"),
+        (ProfileNotFound(profile="me"), "--profile"),
+        (NoCredentialsError(), "no AWS credentials: name a --profile"),
+        (NoRegionError(), "no AWS region: name it with --region"),
+        (UnauthorizedSSOTokenError(), "log in again"),
+        (EndpointConnectionError(endpoint_url="https://x"), "is the network there"),
+    ],
+)  # fmt: skip
+def test_each_error_is_one_line_with_the_fix(error: Any, said: str) -> None:
+    text = in_words(error)
+    assert said in text
+    assert "\n" not in text
+
+
+def test_what_others_wrote_cannot_move_the_cursor() -> None:
+    """A key may hold anything."""
+    assert screen.safe("a\x1b[31mb\r\nä b") == "a\\x1b[31mb\\r\\nä b"
+
+
+TIMES, RANDOM = st.integers(0, 2**48 - 1), st.integers(0, 2**RANDOM_BITS - 1)
+
+
+@given(st.tuples(TIMES, RANDOM), st.tuples(TIMES, RANDOM))
+def test_ulids_sort_as_their_times(one: tuple[int, int], other: tuple[int, int]) -> None:
+    """The ledger compares them as text."""
+    assert (one < other) is (ulid(*one) < ulid(*other))
+    assert is_ulid(ulid(*one))
+
+
+def test_a_ulid_is_the_one_of_the_specification() -> None:
+    """The time of the specification's own example: 01ARYZ6S41 is 1469918176385."""
+    assert ulid(1_469_918_176_385, 0) == "01ARYZ6S41" + "0" * 16
+
+
+@pytest.mark.parametrize("text", ["", "01", "81ARYZ6S410000000000000000", "01ARYZ6S41000000000000000l"])
+def test_what_is_no_ulid_is_told_apart(text: str) -> None:
+    assert not is_ulid(text)
+
+
+@pytest.mark.parametrize(("per_second", "together"), [(0.5, 1), (3.0, 3), (50.0, 10)])
+def test_a_rate_is_kept_over_time(per_second: float, together: int) -> None:
+    """A hundred messages take as long as they should, and few a second do not come in bursts."""
+    clock, slept = [100.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    rate = Rate(per_second, clock=lambda: clock[0], sleep=sleep)
+    assert rate.together == together
+    for _ in range(100 // together):
+        rate.take(together)
+        clock[0] += 0.01
+    sent = 100 // together * together
+    assert clock[0] - 100.0 == pytest.approx((sent - together) / per_second, abs=0.02)
