@@ -88,9 +88,10 @@ class IntakeAudit(Construct):
         self.role.add_to_policy(iam.PolicyStatement(actions=["cloudwatch:GetMetricStatistics"], resources=["*"]))
         accept_wildcard(self.role, "*", METRICS)
         key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
-        # A key that is the table's too may be described already.
-        if key is not None and (tables is None or tables.node.path != key.node.path):
-            key.grant(self.role, "kms:DescribeKey")
+        if key is not None:
+            # A key that is the table's too may be described already.
+            shared = tables is not None and tables.node.path == key.node.path
+            key.grant(self.role, *(() if shared else ("kms:DescribeKey",)), "kms:GetKeyPolicy")
         if _by_event_bridge(self, wiring):
             self._allow_looking_at_rules()
         self._schedule(options.interval)

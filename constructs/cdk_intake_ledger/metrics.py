@@ -91,6 +91,14 @@ class IntakeMetrics:
         """Keys on which S3 and the ledger disagreed."""
         return self.metric("AuditFindings", **options)
 
+    def metric_audit_delivery_problems(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """How much is wrong with the way from S3 to the queue, in each call of the audit that does something."""
+        return self.metric("AuditDeliveryProblems", **options)
+
+    def metric_audit_incomplete(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """1 for a call of the audit that ended before its run did, 0 for one that came to its end."""
+        return self.metric("AuditIncomplete", **options)
+
     def metric_audit_resubmitted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Wake-up messages that the audit sent for them."""
         return self.metric("AuditResubmitted", **options)

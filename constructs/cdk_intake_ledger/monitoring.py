@@ -24,8 +24,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
 
     `DeadLetters`: a message is in the dead-letter queue. `OldestMessage`: one has waited for longer than the audit's
     settle time. `Rejected`: a change was given up. `Fenced`: a worker outlived its lease. `DownstreamOut`: messages
-    have been given back untried for hours. `AuditFindings`: S3 and the ledger disagreed. `AuditMissing`: no audit came
-    to its end in two intervals. docs/monitoring.md has thresholds, reasons, and what to do.
+    have been given back untried for hours. `AuditFindings`: S3 and the ledger disagreed. `AuditDeliveryProblems`: the
+    way from S3 to the queue is not what was deployed. `AuditIncomplete`: no audit got through in two intervals.
+    `AuditMissing`: none came to its end in two intervals. docs/monitoring.md has thresholds, reasons, and what to do.
     """
 
     def __init__(
@@ -92,6 +93,17 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             "AuditFindings": self._once(
                 "AuditFindings", self.metric_audit_findings(), "the audit found what S3 had told nobody about"
             ),
+            "AuditDeliveryProblems": self.metric_audit_delivery_problems(statistic="Maximum").create_alarm(
+                self,
+                "AuditDeliveryProblems",
+                threshold=1,
+                evaluation_periods=1,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                # It stays wrong until an audit has seen it right, however long that takes.
+                treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
+                alarm_description=f"{pipeline_name}: the way from S3 to the queue is not what was deployed",
+            ),
+            "AuditIncomplete": self._audit_incomplete(audit_interval.to_seconds()),
             "AuditMissing": self._audit_missing(audit_interval.to_seconds()),
         }
         self._alarms = {name: alarm for name, alarm in alarms.items() if alarm is not None}
@@ -122,7 +134,13 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             self._queue.metric_approximate_number_of_messages_not_visible(label="in work or set back"),
             self._dead_letters().with_(label="dead letters"),
         ]
-        audit = [self.metric_audit_runs(), self.metric_audit_findings(), self.metric_audit_resubmitted()]
+        audit = [
+            self.metric_audit_runs(),
+            self.metric_audit_findings(),
+            self.metric_audit_resubmitted(),
+            self.metric_audit_delivery_problems(),
+            self.metric_audit_incomplete(),
+        ]
         return [
             cloudwatch.TextWidget(markdown=f"## {self._pipeline_name}", width=6, height=3),
             cloudwatch.AlarmStatusWidget(alarms=list(self._alarms.values()), width=18, height=3),
@@ -153,6 +171,20 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=f"{self._pipeline_name}: {what}",
+        )
+
+    def _audit_incomplete(self, interval: float) -> cloudwatch.Alarm:
+        # One run may need several calls, of which the last says 0. A period has a day at most.
+        period = min(interval, DAY)
+        return self.metric_audit_incomplete(statistic="Minimum", period=Duration.seconds(period)).create_alarm(
+            self,
+            "AuditIncomplete",
+            threshold=1,
+            evaluation_periods=2 if interval <= DAY else 1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            # Days without a run are none of its business; that there is none at all is `AuditMissing`.
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=f"{self._pipeline_name}: the audit does not get through the bucket",
         )
 
     def _audit_missing(self, interval: float) -> cloudwatch.Alarm | None:

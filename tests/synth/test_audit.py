@@ -22,15 +22,15 @@ def test_f46_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
     assert given >= {"events:DescribeRule", "events:ListRuleNamesByTarget", "events:TestEventPattern"}
 
 
-def test_f46_the_audit_may_see_whether_the_queues_key_is_enabled() -> None:
-    """F46: that, and S3's notifications."""
+def test_f46_the_audit_may_see_whether_the_queues_key_can_be_used() -> None:
+    """F46: its state, its policy, and S3's notifications."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", encryption_key=kms.Key(stack, "Key"))
     IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
     template = template_of(stack)
     assert audit_settings(variables(template, "OrdersAudit")).delivery is Delivery.S3
     given = {action for one in statements(template, "OrdersAuditRole") for action in actions(one)}
-    assert given >= {"kms:DescribeKey", "s3:GetBucketNotification"}
+    assert given >= {"kms:DescribeKey", "kms:GetKeyPolicy", "s3:GetBucketNotification"}
     assert not [action for action in given if action.startswith("events:")]
 
 
@@ -77,7 +77,11 @@ class TestReports:
         """F71: by prefix, or by suffix."""
         stack = new_stack()
         pipeline = IntakePipeline(
-            stack, "Orders", processor=processor(), filters=[wanted], audit=AuditOptions(report_prefix=prefix)
+            stack,
+            "Orders",
+            processor=processor(),
+            filters=[s3.NotificationKeyFilter(**wanted)],
+            audit=AuditOptions(report_prefix=prefix),
         )
         template = template_of(stack)
         (bucket,) = resources(template, "AWS::S3::Bucket", "Orders")
@@ -96,7 +100,7 @@ class TestReports:
                 new_stack(),
                 "Orders",
                 processor=processor(),
-                filters=[wanted] if wanted else None,
+                filters=[s3.NotificationKeyFilter(**wanted)] if wanted else None,
                 audit=AuditOptions(report_prefix=prefix),
             )
 

@@ -15,7 +15,17 @@ from intake_ledger.verdicts import Verdict
 from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warnings
 
 ROOT = Path(__file__).parents[2]
-NAMES = ["DeadLetters", "OldestMessage", "Rejected", "Fenced", "DownstreamOut", "AuditFindings", "AuditMissing"]
+NAMES = [
+    "DeadLetters",
+    "OldestMessage",
+    "Rejected",
+    "Fenced",
+    "DownstreamOut",
+    "AuditFindings",
+    "AuditDeliveryProblems",
+    "AuditIncomplete",
+    "AuditMissing",
+]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +51,7 @@ def alarm(template: Json, name: str) -> Json:
 
 
 def test_the_alarms_are_the_ones_that_are_documented(template: Json) -> None:
-    """Seven for each pipeline; `docs/monitoring.md` has a row for each."""
+    """Nine for each pipeline; `docs/monitoring.md` has a row for each."""
     assert len(resources(template, "AWS::CloudWatch::Alarm", "OrdersMonitoring")) == len(NAMES)
     documented = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE)
     assert documented[: len(NAMES)] == NAMES
@@ -110,6 +120,28 @@ def test_f46_an_audit_that_does_not_run_is_missed(interval: Duration, period: in
     assert (found["Period"], found["EvaluationPeriods"]) == (period, periods)
 
 
+def test_f46_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(template: Json) -> None:
+    """F46: between two audits there is no data, and nothing has become better."""
+    found = alarm(template, "AuditDeliveryProblems")
+    assert (found["MetricName"], found["Threshold"], found["Statistic"]) == ("AuditDeliveryProblems", 1, "Maximum")
+    assert (found["EvaluationPeriods"], found["TreatMissingData"]) == (1, "ignore")
+    assert found["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+
+
+@pytest.mark.parametrize(
+    ("interval", "period", "periods"),
+    [(Duration.minutes(5), 300, 2), (Duration.days(1), 86_400, 2), (Duration.days(3), 86_400, 1)],
+)
+def test_an_audit_that_never_gets_through_is_an_alarm(interval: Duration, period: int, periods: int) -> None:
+    """One call that says 0 in a period is a run that got through."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
+    found = alarm(template_of(stack), "AuditIncomplete")
+    assert (found["MetricName"], found["Threshold"], found["Statistic"]) == ("AuditIncomplete", 1, "Minimum")
+    assert (found["Period"], found["EvaluationPeriods"]) == (period, periods)
+    assert (found["ComparisonOperator"], found["TreatMissingData"]) == ("GreaterThanOrEqualToThreshold", "notBreaching")
+
+
 def test_an_audit_too_rare_to_be_watched_is_said() -> None:
     """CloudWatch looks back seven days at most, and refuses such an alarm at deployment."""
     stack = new_stack()
@@ -128,7 +160,7 @@ def test_metrics_are_the_ones_that_the_functions_write() -> None:
     named = {str(getattr(pipeline, name)().to_metric_config().metric_stat.metric_name) for name in methods}
     source = "".join(path.read_text() for path in (ROOT / "lambda_src" / "intake_ledger").rglob("*.py"))
     written = {verdict.title() for verdict in Verdict} | {outcome.value for outcome in Outcome}
-    assert len(named) == len(methods) == 13
+    assert len(named) == len(methods) == 15
     assert {name for name in named if name not in written and f'"{name}"' not in source} == set()
 
 
@@ -150,7 +182,17 @@ def test_a_dashboard_shows_all_of_it(template: Json) -> None:
     body = str(only(template, "AWS::CloudWatch::Dashboard")["DashboardBody"])
     for name in NAMES:
         assert f"OrdersMonitoring{name}" in body
-    for name in ("Accepted", "Committed", "Duplicate", "Stale", "Busy", "Failed", "Unparseable", "AuditResubmitted"):
+    for name in (
+        "Accepted",
+        "Committed",
+        "Duplicate",
+        "Stale",
+        "Busy",
+        "Failed",
+        "Unparseable",
+        "AuditResubmitted",
+        "AuditIncomplete",
+    ):
         assert f'\\"{name}\\"' in body or f'"{name}"' in body, name
 
 

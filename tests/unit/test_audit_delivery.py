@@ -13,6 +13,8 @@ from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET
 
 QUEUE = "arn:aws:sqs:eu-central-1:111122223333:Messages"
+KEY = "arn:aws:kms:eu-central-1:111122223333:key/1"
+KEY_ACTIONS = ["kms:Decrypt", "kms:GenerateDataKey"]
 EVENTS = ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"]
 AGAIN = "deploy the stack again, or put it back by hand"
 
@@ -45,6 +47,7 @@ class Aws:
     versioning: str | None = "Enabled"
     ttl: dict[str, str] = field(default_factory=lambda: {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"})
     key_state: str = "Enabled"
+    key_policy: str = field(default_factory=lambda: allowed("s3.amazonaws.com", Action=KEY_ACTIONS))
     rules: dict[str, dict[str, str]] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
@@ -69,7 +72,11 @@ class Aws:
         return {"TimeToLiveDescription": self.ttl}
 
     def describe_key(self, **_: Any) -> dict[str, Any]:
-        return {"KeyMetadata": {"KeyState": self.key_state}}
+        return {"KeyMetadata": {"KeyState": self.key_state, "Arn": KEY}}
+
+    def get_key_policy(self, **request: Any) -> dict[str, Any]:
+        assert request == {"KeyId": KEY, "PolicyName": "default"}
+        return {"Policy": self.key_policy}
 
     def list_rule_names_by_target(self, **request: Any) -> dict[str, Any]:
         assert request == {"TargetArn": QUEUE}
@@ -92,6 +99,7 @@ def rule(*kinds: str, prefix: str = "", state: str = "ENABLED") -> dict[str, str
 def bridged(**more: Any) -> Aws:
     aws = Aws(delivery=Delivery.EVENTBRIDGE, rules={"Delivery": rule("Object Created", "Object Deleted")}, **more)
     aws.queue["Policy"] = allowed("events.amazonaws.com")
+    aws.key_policy = allowed("events.amazonaws.com", Action=KEY_ACTIONS)
     aws.notifications = {"EventBridgeConfiguration": {}}
     return aws
 
@@ -161,13 +169,45 @@ def test_a_policy_of_the_teams_own_may_say_it_otherwise(principal: Any) -> None:
 
 
 def test_f46_the_key_is_disabled() -> None:
-    """F46: S3 cannot encrypt what it sends; AWS's own keys are always there."""
+    """F46: S3 cannot encrypt what it sends."""
     aws = Aws(key_state="Disabled")
     assert aws.problems() == ["the queue's key key is Disabled: nothing can be sent until it is enabled again"]
-    aws.queue["KmsMasterKeyId"] = "alias/aws/sqs"
-    assert aws.problems() == []
     del aws.queue["KmsMasterKeyId"]
     assert aws.problems() == []
+
+
+def test_f46_awss_own_key_is_not_for_s3() -> None:
+    """F46: it is always there, and nobody can let S3 use it."""
+    aws = Aws()
+    aws.queue["KmsMasterKeyId"] = "alias/aws/sqs"
+    (said,) = aws.problems()
+    fix = "take SSE-SQS, or a key of yours"
+    assert said == f"the queue's key alias/aws/sqs is AWS's own, which s3.amazonaws.com may not use: {fix}"
+
+
+@pytest.mark.parametrize(
+    ("policy", "lacking"),
+    [
+        (allowed("s3.amazonaws.com", Action="kms:Decrypt"), "kms:GenerateDataKey"),
+        (allowed("s3.amazonaws.com", Action=["kms:GenerateDataKey"]), "kms:Decrypt"),
+        (allowed("events.amazonaws.com", Action=KEY_ACTIONS), "kms:GenerateDataKey and kms:Decrypt"),
+        (allowed("s3.amazonaws.com", Action=KEY_ACTIONS, Effect="Deny"), "kms:GenerateDataKey and kms:Decrypt"),
+        (
+            allowed("", Action="kms:*", Principal={"AWS": "arn:aws:iam::111122223333:root"}),
+            "kms:GenerateDataKey and kms:Decrypt",
+        ),
+    ],
+)
+def test_f46_the_keys_policy_was_edited(policy: str, lacking: str) -> None:
+    """F46: what an account may do with its key, S3 may not."""
+    said = f"the policy of the queue's key key does not let s3.amazonaws.com use {lacking}: {AGAIN}"
+    assert Aws(key_policy=policy).problems() == [said]
+
+
+@pytest.mark.parametrize("action", ["kms:*", "*", ["KMS:GenerateDataKey*", "kms:Decrypt"]])
+def test_a_keys_policy_of_the_teams_own_may_say_it_otherwise(action: Any) -> None:
+    """With wildcards, in any case."""
+    assert Aws(key_policy=allowed("s3.amazonaws.com", Action=action)).problems() == []
 
 
 def test_versioning_was_suspended() -> None:

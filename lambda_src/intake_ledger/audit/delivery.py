@@ -6,6 +6,7 @@ empty and everything is green.
 
 import json
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*")
 _DETAIL_TYPES = ("Object Created", "Object Deleted")
+_KEY_ACTIONS = ("kms:GenerateDataKey", "kms:Decrypt")
+"""What whoever sends to an encrypted queue does with its key (SQS developer guide, "Key management")."""
 _AGAIN = "deploy the stack again, or put it back by hand"
 
 
@@ -51,9 +54,10 @@ class DeliveryCheck:
         queue: Any = self._sqs.get_queue_attributes(QueueUrl=self._settings.queue_url, AttributeNames=names)
         queue = queue.get("Attributes", {})
         by_rule = self._settings.delivery is Delivery.EVENTBRIDGE
+        sender = "events.amazonaws.com" if by_rule else "s3.amazonaws.com"
         checks: dict[str, Callable[[], Iterator[str]]] = {
-            "the queue's policy": lambda: _policy(queue, "events.amazonaws.com" if by_rule else "s3.amazonaws.com"),
-            "the queue's key": lambda: self._key(queue),
+            "the queue's policy": lambda: _policy(queue, sender),
+            "the queue's key": lambda: self._key(queue, sender),
             "the EventBridge rule": lambda: self._rule(queue["QueueArn"]),
             "the bucket's notifications": lambda: self._notifications(queue["QueueArn"]),
             "the bucket's versioning": self._versioning,
@@ -108,13 +112,23 @@ class DeliveryCheck:
             "detail": {"bucket": {"name": self._settings.bucket}, "object": {"key": key}},
         }
 
-    def _key(self, queue: dict[str, str]) -> Iterator[str]:
-        key = queue.get("KmsMasterKeyId", "")
-        # AWS's own keys cannot be disabled.
-        if key and not key.startswith("alias/aws/"):
-            state = self._make_client("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyState"]
-            if state != "Enabled":
-                yield f"the queue's key {key} is {state}: nothing can be sent until it is enabled again"
+    def _key(self, queue: dict[str, str], sender: str) -> Iterator[str]:
+        name = queue.get("KmsMasterKeyId", "")
+        if not name:
+            return
+        if name.startswith("alias/aws/"):
+            # Nobody can change the policy of AWS's own keys (S3 user guide, "Granting permissions to publish event
+            # notification messages to a destination").
+            yield f"the queue's key {name} is AWS's own, which {sender} may not use: take SSE-SQS, or a key of yours"
+            return
+        kms = self._make_client("kms")
+        key = kms.describe_key(KeyId=name)["KeyMetadata"]
+        if key["KeyState"] != "Enabled":
+            yield f"the queue's key {name} is {key['KeyState']}: nothing can be sent until it is enabled again"
+        allowed = _allowed(kms.get_key_policy(KeyId=key["Arn"], PolicyName="default")["Policy"], sender)
+        lacking = [one for one in _KEY_ACTIONS if not any(fnmatchcase(one.lower(), action) for action in allowed)]
+        if lacking:
+            yield f"the policy of the queue's key {name} does not let {sender} use {' and '.join(lacking)}: {_AGAIN}"
 
     def _versioning(self) -> Iterator[str]:
         # A bucket that never had versions has no status; that was the team's choice.
@@ -130,18 +144,21 @@ class DeliveryCheck:
 
 
 def _policy(queue: dict[str, str], service: str) -> Iterator[str]:
-    statements = json.loads(queue.get("Policy") or "{}").get("Statement", [])
+    allowed = _allowed(queue.get("Policy") or "{}", service)
+    if not any(fnmatchcase("sqs:sendmessage", action) for action in allowed):
+        yield f"the queue's policy does not let {service} send: {_AGAIN}"
+
+
+def _allowed(policy: str, service: str) -> set[str]:
+    """What the policy lets the service do, in lower case and with wildcards; conditions are not looked at."""
+    allowed: set[str] = set()
+    statements = json.loads(policy).get("Statement", [])
     for one in statements if isinstance(statements, list) else [statements]:
         principal = one.get("Principal", {})
-        services = ["*"] if principal == "*" else _listed(principal.get("Service")) + _listed(principal.get("AWS"))
-        actions = {action.lower() for action in _listed(one.get("Action"))}
-        if (
-            one.get("Effect") == "Allow"
-            and {service, "*"} & {*services}
-            and actions & {"sqs:sendmessage", "sqs:*", "*"}
-        ):
-            return
-    yield f"the queue's policy does not let {service} send: {_AGAIN}"
+        who = ["*"] if principal == "*" else _listed(principal.get("Service")) + _listed(principal.get("AWS"))
+        if one.get("Effect") == "Allow" and {service, "*"} & {*who}:
+            allowed |= {action.lower() for action in _listed(one.get("Action"))}
+    return allowed
 
 
 def _ends(entry: Any) -> tuple[str, str]:
