@@ -1,0 +1,123 @@
+"""Cold start: from a fresh interpreter to the end of the first event, beside `import boto3` and a DynamoDB client.
+
+    python -m benchmarks.cold [--rounds N]
+
+Each figure is the CPU time of an interpreter of its own, less what an empty one takes; the rows take turns. The first
+event is one new change, answered by a stub (`benchmarks.stub`); a removal, since opening an object would add an S3
+client to either side. The runtime is imported from the staged layer: as Lambda has it, without byte code and in a
+folder that cannot be written to, so that each cold start compiles it; boto3 comes with byte code, as Lambda's own does.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from compileall import compile_dir
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks.cpu import environment
+from benchmarks.measure import side_by_side, table
+from benchmarks.stub import stub
+
+from cdk_intake_ledger.runtime_layer import stage
+from cdk_intake_ledger.testing.events import s3_notification, sqs_event
+
+FLOOR = "import boto3, DynamoDB client"
+CLIENT = "import boto3; client = boto3.client('dynamodb')"
+CALLS = """
+for call in (client.put_item, client.delete_item):
+    call(TableName="table", **{"Item" if call == client.put_item else "Key": {"pk": {"S": "1"}, "sk": {"S": "1"}}})
+"""
+HANDLER = "from intake_ledger.consumer import handler"
+FIRST_EVENT = """
+import json, os, sys
+event = json.loads(os.environ["BENCHMARK_EVENT"])
+class Context:
+    def get_remaining_time_in_millis(self): return 130_000
+assert handler(event, Context()) == {"batchItemFailures": []}
+"""
+PROCESSOR = "def process(change): return change.key\n"
+CODES = {
+    FLOOR: CLIENT,
+    "the same, and its first two calls": CLIENT + CALLS,
+    "import of the consumer": HANDLER,
+    "import of the consumer, first event": HANDLER + FIRST_EVENT,
+}
+
+
+def layer_sizes(directory: Path) -> dict[str, int]:
+    """Bytes of the staged layer: all of it, ours alone, and as the archive that Lambda is given."""
+    files = [path for path in directory.rglob("*.py") if path.is_file()]
+    ours = [path for path in files if "intake_ledger" in path.parts]
+    return {
+        "files": len(files),
+        "bytes": sum(path.stat().st_size for path in files),
+        "zipped": _zipped(directory, files),
+        "of it ours": sum(path.stat().st_size for path in ours),
+        "of it ours, zipped": _zipped(directory, ours),
+    }
+
+
+def _zipped(directory: Path, files: list[Path]) -> int:
+    archive = BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        for path in files:
+            out.write(path, path.relative_to(directory))
+    return archive.getbuffer().nbytes
+
+
+def milliseconds(code: str, paths: str, piece: int = 0) -> float:  # noqa: ARG001 - one piece is all there is
+    """CPU time of an interpreter from its start to its end."""
+    variables = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen([sys.executable, "-c", code], env=variables, stdout=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, code
+    return (used.ru_utime + used.ru_stime) * 1000
+
+
+def measure(*, rounds: int = 15) -> dict[str, Any]:
+    """Milliseconds beyond an empty interpreter, ratios to the floor, and the layer's sizes."""
+    with tempfile.TemporaryDirectory() as name, stub() as endpoint, environment(endpoint):
+        layer, compiled = Path(name, "layer"), Path(name, "compiled")
+        for directory in (layer, compiled):
+            stage(directory)
+            (directory / "python" / "processor.py").write_text(PROCESSOR)
+        compile_dir(compiled, quiet=1)
+        bucket = os.environ["INTAKE_BUCKET"]
+        event = sqs_event(s3_notification(bucket, "key", event="ObjectRemoved:DeleteMarkerCreated", version_id="v"))
+        os.environ["BENCHMARK_EVENT"] = json.dumps(event)
+        os.environ["INTAKE_PROCESSOR"] = "processor:process"
+        os.environ["INTAKE_DELETES"] = "true"
+
+        def beyond_empty(code: str, directory: Path, piece: int) -> float:
+            paths = str(directory / "python")
+            return milliseconds(code, paths, piece) - milliseconds("pass", paths, piece)
+
+        runs = {name: partial(beyond_empty, code, layer) for name, code in CODES.items()}
+        runs |= {
+            f"{name}, with byte code": partial(beyond_empty, code, compiled)
+            for name, code in CODES.items()
+            if HANDLER in code
+        }
+        found = side_by_side(runs, floor=FLOOR, rounds=rounds)
+        (layer / "python" / "processor.py").unlink()
+        return {"milliseconds": found, "layer": layer_sizes(layer)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    found = measure(rounds=parser.parse_args().rounds)
+    print(table("Cold start, ms", found["milliseconds"]))
+    print(table("Layer", {"": cast("dict[str, Any]", found["layer"])}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What the construct costs at synth: a default pipeline beside the same resources written by hand with CDK's own L2s.
+
+    python -m benchmarks.synth [--rounds N]
+
+Wall time of one app, from `App()` to the end of `synth()`, in a process where the CDK is loaded; both sides take turns
+and stage the same code. That both make the same resources is checked by their types.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_scheduler_targets as targets
+from aws_cdk import aws_sqs as sqs
+from benchmarks.measure import side_by_side, table
+
+from cdk_intake_ledger import IntakePipeline, Processor
+from cdk_intake_ledger.runtime_layer import stage
+
+FLOOR = "the same by hand"
+PROCESSOR = "def process(change): return change.key\n"
+VARIABLES = 18
+"""Each function is told about as much by its environment."""
+
+
+class ByTheConstruct(cdk.Stack):
+    """A default pipeline."""
+
+    def __init__(self, scope: cdk.App, *, code: Path, layer: Path) -> None:  # noqa: ARG002 - it stages its own
+        super().__init__(scope, "Stack")
+        IntakePipeline(self, "Pipeline", processor=Processor.from_asset(code, entrypoint="processor:process"))
+
+
+class ByHand(cdk.Stack):
+    """What a careful person would write for the same."""
+
+    def __init__(self, scope: cdk.App, *, code: Path, layer: Path, alarms: int) -> None:
+        super().__init__(scope, "Stack")
+        self._bucket = s3.Bucket(
+            self,
+            "Bucket",
+            versioned=True,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
+                    noncurrent_version_expiration=cdk.Duration.days(30),
+                )
+            ],
+        )
+        self._dead_letters = sqs.Queue(self, "DeadLetters", retention_period=cdk.Duration.days(14), enforce_ssl=True)
+        self._queue = sqs.Queue(
+            self,
+            "Queue",
+            visibility_timeout=cdk.Duration.seconds(900),
+            enforce_ssl=True,
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self._dead_letters, max_receive_count=5),
+        )
+        self._notify()
+        self._table = dynamodb.Table(
+            self,
+            "Table",
+            partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            time_to_live_attribute="expires_at",
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            deletion_protection=True,
+        )
+        self._table.add_global_secondary_index(
+            index_name="attention",
+            partition_key=dynamodb.Attribute(name="attention", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="updated_at", type=dynamodb.AttributeType.NUMBER),
+        )
+        runtime = lambda_.LayerVersion(self, "Runtime", code=lambda_.Code.from_asset(str(layer)))
+        consumer = self._function("Consumer", lambda_.Code.from_asset(str(code)), runtime)
+        consumer.add_event_source_mapping(
+            "Source", event_source_arn=self._queue.queue_arn, report_batch_item_failures=True
+        )
+        self._queue.grant_consume_messages(consumer)
+        self._dead_letters.grant_send_messages(consumer)
+        audit = self._function("Audit", lambda_.Code.from_asset(str(code)), runtime, retry_attempts=0)
+        self._queue.grant_send_messages(audit)
+        scheduler.Schedule(
+            self,
+            "Schedule",
+            schedule=scheduler.ScheduleExpression.rate(cdk.Duration.hours(1)),
+            target=targets.LambdaInvoke(audit, retry_attempts=0),
+        )
+        for number in range(alarms):
+            self._queue.metric_approximate_age_of_oldest_message().create_alarm(
+                self, f"Alarm{number}", threshold=number, evaluation_periods=1, alarm_description="what to do then"
+            )
+
+    def _notify(self) -> None:
+        self._queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                actions=["sqs:SendMessage"],
+                principals=[iam.ServicePrincipal("s3.amazonaws.com")],
+                resources=[self._queue.queue_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
+            )
+        )
+        resource: Any = self._bucket.node.default_child
+        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            queue_configurations=[
+                s3.CfnBucket.QueueConfigurationProperty(event=event, queue=self._queue.queue_arn)
+                for event in ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*")
+            ]
+        )
+        resource.node.add_dependency(self._queue.node.find_child("Policy"))
+
+    def _function(
+        self, name: str, code: lambda_.Code, runtime: lambda_.LayerVersion, **options: Any
+    ) -> lambda_.Function:
+        made = lambda_.Function(
+            self,
+            name,
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            handler="processor.process",
+            code=code,
+            layers=[runtime],
+            memory_size=512,
+            timeout=cdk.Duration.seconds(130),
+            role=iam.Role(self, f"{name}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com")),
+            log_group=logs.LogGroup(self, f"{name}Logs", retention=logs.RetentionDays.TWO_MONTHS),
+            environment={f"VARIABLE_{number}": self._table.table_name for number in range(VARIABLES)},
+            **options,
+        )
+        self._table.grant_read_write_data(made)
+        self._bucket.grant_read(made)
+        return made
+
+
+def synthesised(stack: Any, **options: Any) -> Counter[str]:
+    """The resources of one app, by type."""
+    app = cdk.App()
+    stack(app, **options)
+    template = app.synth().get_stack_by_name("Stack").template
+    return Counter(one["Type"] for one in template["Resources"].values())
+
+
+def seconds(stack: Any, options: dict[str, Any], piece: int) -> float:  # noqa: ARG001 - one piece is all there is
+    started = time.perf_counter()
+    synthesised(stack, **options)
+    return time.perf_counter() - started
+
+
+def measure(*, rounds: int = 7) -> dict[str, Any]:
+    """Seconds and ratios, and the number of resources of one pipeline by type."""
+    with tempfile.TemporaryDirectory() as name:
+        code, layer = Path(name, "code"), Path(name, "layer")
+        code.mkdir()
+        (code / "processor.py").write_text(PROCESSOR)
+        stage(layer)
+        options: dict[str, Any] = {"code": code, "layer": layer}
+        made = synthesised(ByTheConstruct, **options)
+        by_hand = {**options, "alarms": made["AWS::CloudWatch::Alarm"]}
+        twin = synthesised(ByHand, **by_hand)
+        assert made == twin, json.dumps([made - twin, twin - made])
+        runs = {
+            FLOOR: partial(seconds, ByHand, by_hand),
+            "the construct": partial(seconds, ByTheConstruct, options),
+        }
+        return {"seconds": side_by_side(runs, floor=FLOOR, rounds=rounds), "resources": dict(made.most_common())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    found = measure(rounds=parser.parse_args().rounds)
+    print(table("Synth, seconds", found["seconds"]))
+    print(
+        table("Resources of a default pipeline", {"": found["resources"] | {"all": sum(found["resources"].values())}})
+    )
+
+
+if __name__ == "__main__":
+    main()
