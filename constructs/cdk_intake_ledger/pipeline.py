@@ -287,13 +287,14 @@ class IntakePipeline(Construct, IntakeMetrics):
         return first
 
     def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a principal look rows up, and list those that need attention.
+        """Let a principal look rows up, list those that need attention, and see which versions S3 has beside them.
 
         Args:
-            grantee: gets reading actions on the table and its index, and the use of the table's key for it.
+            grantee: gets reading actions on the table and its index, the use of the table's key for it, and the
+                listing of the bucket's versions: names, sizes and dates, no content.
 
         """
-        return self._ledger.grant_read(grantee)
+        return self._ledger.grant_read(grantee).combine(self._grant_list(grantee, "s3:ListBucketVersions"))
 
     def grant_redrive(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a principal move messages from the dead-letter queue back to the queue.
@@ -308,14 +309,20 @@ class IntakePipeline(Construct, IntakeMetrics):
         )
 
     def grant_reprocess(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a principal ask for an object to be processed again.
+        """Let a principal ask for objects to be processed again, by their keys or by a prefix.
 
         Args:
-            grantee: may send to the queue, and use its key for it. Such a request runs the processor on what S3 shows
-                for the key; it cannot make anything up.
+            grantee: may send to the queue, use its key for it, and list the bucket. Such a request runs the processor
+                on what S3 shows for the key; it cannot make anything up.
 
         """
-        return self._with_queue_key(grantee, self._grant_send(grantee))
+        listing = self._grant_list(grantee, "s3:ListBucket", "s3:ListBucketVersions")
+        return self._with_queue_key(grantee, self._grant_send(grantee)).combine(listing)
+
+    def _grant_list(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
+        return iam.Grant.add_to_principal(
+            grantee=grantee, actions=list(actions), resource_arns=[self._bucket.bucket_arn]
+        )
 
     def _grant_send(self, grantee: iam.IGrantable) -> iam.Grant:
         return self.queue.grant(grantee, "sqs:GetQueueAttributes", "sqs:SendMessage")

@@ -10,6 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import IntakePipeline
+from tests.cli_actions import GRANTS, NEEDED
 from tests.synth.build import Json, actions, new_stack, processor, resources, statements, template_of
 
 CONSUMER = {
@@ -127,7 +128,7 @@ def test_grant_read_ledger_covers_table_and_index() -> None:
     given = {action for one in found for action in actions(one)}
     assert given == {
         "dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan",
-        "kms:Decrypt", "kms:DescribeKey",
+        "kms:Decrypt", "kms:DescribeKey", "s3:ListBucketVersions",
     }  # fmt: skip
     assert "/index/attention" in str(found)
 
@@ -150,10 +151,22 @@ def test_grant_redrive_moves_messages_back(key: bool) -> None:
     assert (["kms:Decrypt", "kms:GenerateDataKey"] in by_target.values()) is key
 
 
-def test_grant_reprocess_sends_and_nothing_else() -> None:
-    """A reprocess is a message."""
-    found, _ = granted("grant_reprocess")
-    assert [actions(one) for one in found] == [["sqs:GetQueueAttributes", "sqs:SendMessage"]]
+def test_grant_reprocess_sends_and_lists_and_nothing_else() -> None:
+    """A reprocess is a message; for a prefix, one for each key that is listed. No content is read."""
+    found, template = granted("grant_reprocess")
+    (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
+    (bucket,) = resources(template, "AWS::S3::Bucket", "OrdersBucket")
+    assert {str(one["Resource"]): actions(one) for one in found} == {
+        str({"Fn::GetAtt": [queue, "Arn"]}): ["sqs:GetQueueAttributes", "sqs:SendMessage"],
+        str({"Fn::GetAtt": [bucket, "Arn"]}): ["s3:ListBucket", "s3:ListBucketVersions"],
+    }
+
+
+@pytest.mark.parametrize("command", list(NEEDED))
+def test_the_grants_are_enough_for_the_command_line(command: str) -> None:
+    """`tests/unit/test_cli_commands.py` holds the same table against what each command calls."""
+    given = {action for grant in GRANTS[command] for one in granted(grant)[0] for action in actions(one)}
+    assert given >= NEEDED[command]
 
 
 def test_the_pipeline_is_a_grantee() -> None:
