@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.ledger import IntakeLedger
     from cdk_intake_ledger.monitoring import IntakeMonitoring
-    from cdk_intake_ledger.options import AuditOptions, Ordering, RetryOptions
+    from cdk_intake_ledger.options import AuditOptions, Delivery, Ordering, RetryOptions
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.processor import Processor
     from cdk_intake_ledger.queue import IntakeQueue
 
 __all__ = [
     "AuditOptions",
+    "Delivery",
     "IntakeConfigurationError",
     "IntakeLedger",
     "IntakeMonitoring",
@@ -41,6 +42,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "AuditOptions": "cdk_intake_ledger.options",
+            "Delivery": "cdk_intake_ledger.options",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
             "IntakeLedger": "cdk_intake_ledger.ledger",
             "IntakeMonitoring": "cdk_intake_ledger.monitoring",

@@ -18,10 +18,9 @@ from cdk_intake_ledger.accepted import (
     accept_wildcard,
 )
 from cdk_intake_ledger.audit_reports import allow_reports
-from cdk_intake_ledger.delivery import in_stack_of, owned_resource
 from cdk_intake_ledger.filters import KeyFilter
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
-from cdk_intake_ledger.options import AuditOptions
+from cdk_intake_ledger.options import AuditOptions, Delivery
 from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 
 TICK_MINUTES = 15
@@ -64,7 +63,7 @@ class IntakeAudit(Construct):
                 "INTAKE_AUDIT_BUDGET": in_text(options.budget),
                 # What was in a bucket before the pipeline is none of its losses; its own bucket was empty.
                 "INTAKE_AUDIT_BASELINE": "false" if _made_by(scope, wiring) else "true",
-                "INTAKE_AUDIT_DELIVERY": "EVENTBRIDGE" if _by_event_bridge(self, wiring) else "S3",
+                "INTAKE_AUDIT_DELIVERY": wiring.delivery.value,
                 # A filter that matches every key is none.
                 "INTAKE_FILTERS": Stack.of(self).to_json_string(wanted if all(wanted) else []),
             },
@@ -92,7 +91,7 @@ class IntakeAudit(Construct):
             # A key that is the table's too may be described already.
             shared = tables is not None and tables.node.path == key.node.path
             key.grant(self.role, *(() if shared else ("kms:DescribeKey",)), "kms:GetKeyPolicy")
-        if _by_event_bridge(self, wiring):
+        if wiring.delivery is Delivery.EVENTBRIDGE:
             self._allow_looking_at_rules()
         self._schedule(options.interval)
 
@@ -134,11 +133,6 @@ class IntakeAudit(Construct):
         self.function.configure_async_invoke(retry_attempts=0)
         accept(self.function, AUDIT_DEAD_LETTERS)
         accept(self.function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)
-
-
-def _by_event_bridge(scope: Construct, wiring: Wiring) -> bool:
-    """Whether the bucket is of another stack; see `cdk_intake_ledger.delivery`."""
-    return owned_resource(wiring.bucket) is not None and not in_stack_of(wiring.bucket, scope)
 
 
 def _made_by(pipeline: Construct, wiring: Wiring) -> bool:

@@ -1,10 +1,12 @@
-"""How the bucket's changes reach the queue: three ways, chosen by whose bucket it is.
+"""How the bucket's changes reach the queue: three ways, chosen by whose bucket it is, unless the team chooses.
 
 | bucket | way |
 | --- | --- |
 | the pipeline's own, or of the same stack | S3's notification, in the bucket's own resource: no hidden Lambda |
 | of another stack of the app | an EventBridge rule here: a notification would tie both stacks in a circle |
 | imported | CDK's notification, which adds ours to those that are there |
+
+A choice of EventBridge makes a rule here, whosever the bucket is; of what exists already, nothing is made.
 
 A bucket of the same stack that already has notifications of CDK's own kind gets the third way too: those own its whole
 configuration, and would replace what is written into the resource.
@@ -22,6 +24,7 @@ from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.accepted import NOTIFICATIONS_HANDLER, accept
 from cdk_intake_ledger.filters import KeyFilter, overlap
+from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.queue import IntakeQueue, Missing
 from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.topics import TOPIC
@@ -68,10 +71,27 @@ def has_cdk_notifications(bucket: s3.IBucket) -> bool:
     return bucket.node.try_find_child(CDK_NOTIFICATIONS) is not None
 
 
-def bucket_problems(bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyFilter]) -> Iterator[str]:
+def way_from(bucket: s3.IBucket, scope: IConstruct) -> Delivery:
+    """The way that works for this bucket, where nobody has chosen one."""
+    sibling = owned_resource(bucket) is not None and not in_stack_of(bucket, scope)
+    return Delivery.EVENTBRIDGE if sibling else Delivery.S3
+
+
+def delivery_problems(delivery: Delivery | None, *, brought: bool) -> Iterator[str]:
+    """What a choice of delivery needs, and does not have."""
+    if delivery is Delivery.EXISTING and not brought:
+        yield (
+            "delivery is EXISTING without a bucket and a queue of yours: nobody sends to a queue that is made here, "
+            "bring both, or leave delivery out"
+        )
+
+
+def bucket_problems(
+    bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyFilter], delivery: Delivery | None
+) -> Iterator[str]:
     """What keeps a bucket from being delivered from."""
     resource = owned_resource(bucket)
-    if resource is None:
+    if resource is None or delivery is Delivery.EXISTING:
         return
     for name in ("account", "region"):
         theirs, ours = (str(getattr(Stack.of(item), name)) for item in (bucket, scope))
@@ -80,7 +100,12 @@ def bucket_problems(bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyF
                 f"the bucket's {name} is {theirs} and the pipeline's {ours}: S3's events do not cross, put both in "
                 f"one {name}"
             )
-    if in_stack_of(bucket, scope):
+    if delivery is Delivery.S3 and not in_stack_of(bucket, scope):
+        yield (
+            "delivery is S3 and the bucket is of another stack: a notification would tie both stacks in a circle, "
+            "leave delivery out, or import the bucket by its name"
+        )
+    if delivery is not Delivery.EVENTBRIDGE and in_stack_of(bucket, scope):
         for taken in _filters_of(resource):
             for item in filters:
                 if item.is_known and overlap(item.encoded(), taken):
@@ -90,14 +115,20 @@ def bucket_problems(bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyF
                     )
 
 
-def deliver(scope: Construct, *, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]) -> None:
-    """Have S3 send the changes of these keys to the queue."""
+def deliver(
+    scope: Construct, way: Delivery, *, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+) -> None:
+    """Have the changes of these keys sent to the queue."""
     resource = owned_resource(bucket)
     if resource is None:
         _warn_about_versioning(scope, bucket)
+    if way is Delivery.EXISTING:
+        return
+    if way is Delivery.EVENTBRIDGE:
+        _switch_event_bridge_on(scope, bucket, resource)
+        _deliver_by_event_bridge(scope, bucket, queue, filters)
+    elif resource is None:
         _notify_by_cdk(scope, bucket, queue, filters, {"ArnLike": {"aws:SourceArn": bucket.bucket_arn}})
-    elif not in_stack_of(bucket, scope):
-        _deliver_by_event_bridge(scope, bucket, resource, queue, filters)
     elif has_cdk_notifications(bucket):
         _notify_by_cdk(scope, bucket, queue, filters, {})
     else:
@@ -185,16 +216,25 @@ def _allow_s3(
     _warn_about_policies(scope, missing)
 
 
-def _deliver_by_event_bridge(
-    scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
-) -> None:
-    if has_cdk_notifications(bucket):
+def _switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket | None) -> None:
+    if resource is None:
+        Annotations.of(scope).add_warning_v2(
+            f"{TOPIC}:eventBridgeUnknown",
+            f"whether the imported bucket {bucket.node.path} tells EventBridge of its changes cannot be seen at "
+            "synthesis: without that nothing arrives, switch it on where the bucket is made",
+        )
+    elif has_cdk_notifications(bucket):
         bucket.enable_event_bridge_notification()
     else:
         # Not by `enable_event_bridge_notification`, which needs a Lambda to say one word to S3.
         resource.add_property_override(
             "NotificationConfiguration.EventBridgeConfiguration.EventBridgeEnabled", value=True
         )
+
+
+def _deliver_by_event_bridge(
+    scope: Construct, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+) -> None:
     detail: dict[str, Any] = {"bucket": {"name": [bucket.bucket_name]}}
     patterns = [item.event_patterns() for item in filters]
     if all(patterns):

@@ -16,7 +16,7 @@ from constructs import Construct
 from cdk_intake_ledger.accepted import INTERFACES, OBJECTS, RUNTIME, TRACING, accept, accept_wildcard
 from cdk_intake_ledger.ledger import IntakeLedger
 from cdk_intake_ledger.metrics import METRICS_NAMESPACE
-from cdk_intake_ledger.options import Ordering
+from cdk_intake_ledger.options import Delivery, Ordering
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 
@@ -64,6 +64,7 @@ class Wiring:
     bucket: s3.IBucket
     bucket_owner: str | None
     """The account that must own the bucket; `None` where it is not known."""
+    delivery: Delivery
     queue: IntakeQueue
     ledger: IntakeLedger
     ordering: Ordering

@@ -16,10 +16,10 @@ from constructs import Construct, IValidation
 from cdk_intake_ledger.delivery import (
     CDK_NOTIFICATIONS,
     has_cdk_notifications,
-    in_stack_of,
     owned_resource,
 )
 from cdk_intake_ledger.filters import KeyFilter
+from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.rules import DAY, span
 from cdk_intake_ledger.topics import TOPIC
@@ -30,10 +30,18 @@ class BucketGuard:
     """Looks at the bucket, and at what the processor may write into it."""
 
     def __init__(
-        self, scope: Construct, *, bucket: s3.IBucket, filters: Sequence[KeyFilter], role: iam.Role, message_life: float
+        self,
+        scope: Construct,
+        *,
+        bucket: s3.IBucket,
+        delivery: Delivery,
+        filters: Sequence[KeyFilter],
+        role: iam.Role,
+        message_life: float,
     ) -> None:
         self._scope = scope
         self._bucket = bucket
+        self._delivery = delivery
         self._filters = filters
         self._role = role
         self._message_life = message_life
@@ -51,13 +59,13 @@ class BucketGuard:
         if self._began_with_cdk_notifications or not has_cdk_notifications(self._bucket):
             return
         path = self._bucket.node.path
-        if in_stack_of(self._bucket, self._scope):
+        if self._delivery is Delivery.S3:
             yield (
                 f"add_event_notification was called on {path} after the pipeline was made: it replaces all that S3 "
                 "was told, the pipeline's part included; call it before the pipeline is made, which then adds its "
                 "part in the same way"
             )
-        elif not self._cdk_keeps_event_bridge():
+        elif self._delivery is Delivery.EVENTBRIDGE and not self._cdk_keeps_event_bridge():
             yield (
                 f"add_event_notification was called on {path} after the pipeline was made: it switches EventBridge "
                 "off again; call it before the pipeline is made, or call enable_event_bridge_notification as well"

@@ -6,8 +6,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 
 from intake_ledger.rows import Ordering
+from intake_ledger.settings import Delivery
 
-__all__ = ["AuditOptions", "Ordering", "RetryOptions"]
+__all__ = ["AuditOptions", "Delivery", "Ordering", "RetryOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from cdk_intake_ledger.audit import IntakeAudit
 from cdk_intake_ledger.audit_reports import report_problems
 from cdk_intake_ledger.bucket import intake_bucket
 from cdk_intake_ledger.consumer import IntakeConsumer
-from cdk_intake_ledger.delivery import bucket_problems, deliver, owner_of
+from cdk_intake_ledger.delivery import bucket_problems, deliver, delivery_problems, owner_of, way_from
 from cdk_intake_ledger.errors import IntakeConfigurationError
 from cdk_intake_ledger.filters import filter_problems, key_filters, looks_encoded
 from cdk_intake_ledger.function import Placement, Wiring
@@ -28,7 +28,7 @@ from cdk_intake_ledger.guard import BucketGuard
 from cdk_intake_ledger.ledger import IntakeLedger
 from cdk_intake_ledger.metrics import IntakeMetrics
 from cdk_intake_ledger.monitoring import IntakeMonitoring
-from cdk_intake_ledger.options import AuditOptions, Ordering, RetryOptions
+from cdk_intake_ledger.options import AuditOptions, Delivery, Ordering, RetryOptions
 from cdk_intake_ledger.processor import Processor
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.rules import UNKNOWN, Plan, problems
@@ -54,6 +54,7 @@ class IntakePipeline(Construct, IntakeMetrics):
         bucket: s3.IBucket | None = None,
         filters: Sequence[s3.NotificationKeyFilter] | None = None,
         deletes: bool = False,
+        delivery: Delivery | None = None,
         queue: IntakeQueue | None = None,
         ledger: IntakeLedger | None = None,
         processing_timeout: Duration | None = None,
@@ -86,6 +87,9 @@ class IntakePipeline(Construct, IntakeMetrics):
             filters: which keys are taken, by prefix and suffix, written as they are in the key (not percent-encoded).
                 When omitted, all are.
             deletes: whether the processor is called for removed objects too. When omitted, a removal is only recorded.
+            delivery: how the bucket's changes reach the queue. When omitted, as said at `bucket`; with `EVENTBRIDGE` an
+                imported bucket's owner switches EventBridge on there, with `EXISTING` nothing is made and both `bucket`
+                and `queue` are the team's own.
             queue: a queue with options of its own. When omitted, the pipeline makes one.
             ledger: a ledger with options of its own, or one that several pipelines share. When omitted, the pipeline
                 makes one.
@@ -148,7 +152,8 @@ class IntakePipeline(Construct, IntakeMetrics):
             *_needed_at_synthesis(plan),
             *problems(plan),
             *filter_problems(keys),
-            *(bucket_problems(bucket, self, keys) if bucket else ()),
+            *(bucket_problems(bucket, self, keys, delivery) if bucket else ()),
+            *delivery_problems(delivery, brought=bucket is not None and queue is not None and queue.is_brought),
             *(queue.problems(plan.max_attempts) if queue else ()),
             *(ledger.problems() if ledger else ()),
             *report_problems(audit, bucket, keys),
@@ -165,6 +170,7 @@ class IntakePipeline(Construct, IntakeMetrics):
         self._bucket = bucket or intake_bucket(
             self, "Bucket", encryption_key=encryption_key, removal_policy=removal_policy
         )
+        way = delivery or way_from(self._bucket, self)
         self._queue = queue or IntakeQueue(self, "Queue", encryption_key=encryption_key)
         self._queue.serve(self, int(plan.least_visibility))
         self._ledger = ledger or IntakeLedger(
@@ -181,7 +187,8 @@ class IntakePipeline(Construct, IntakeMetrics):
         wiring = Wiring(
             name=self._pipeline_name,
             bucket=self._bucket,
-            bucket_owner=_owner_of(self._bucket, self),
+            bucket_owner=owner_of(self._bucket, self),
+            delivery=way,
             queue=self._queue,
             ledger=self._ledger,
             ordering=ordering,
@@ -212,11 +219,12 @@ class IntakePipeline(Construct, IntakeMetrics):
             alarm_actions=alarm_actions,
         )
         self._filters = keys
-        deliver(self, bucket=self._bucket, queue=self._queue, filters=keys)
+        deliver(self, way, bucket=self._bucket, queue=self._queue, filters=keys)
         self.node.add_validation(
             BucketGuard(
                 self,
                 bucket=self._bucket,
+                delivery=way,
                 filters=keys,
                 role=self._consumer.role,
                 message_life=plan.queue_retention + plan.dead_letter_retention,

@@ -149,6 +149,11 @@ class IntakeQueue(Construct):
         return self._dead_letter_queue
 
     @property
+    def is_brought(self) -> bool:
+        """Whether the queues are the team's own."""
+        return not self._made
+
+    @property
     def encryption_key(self) -> kms.IKey | None:
         """The key of both queues, if they have one of the team's."""
         return self._encryption_key

@@ -50,11 +50,15 @@ class ConsumerSettings(Settings):
 
 
 class Delivery(StrEnum):
-    """How changes reach the queue."""
+    """How the bucket's changes reach the pipeline's queue."""
 
     S3 = "S3"
-    """By the bucket's own notifications."""
+    """The bucket notifies it."""
     EVENTBRIDGE = "EVENTBRIDGE"
+    """The bucket tells EventBridge of everything, and a rule sends it on."""
+    EXISTING = "EXISTING"
+    """It gets them already, by whatever way somebody else has made: notifications of a bucket that Terraform or SAM
+    keeps, a rule, a topic. The pipeline makes nothing, and its audit does not look at that way."""
 
 
 @dataclass(frozen=True, slots=True)

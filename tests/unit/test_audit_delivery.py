@@ -266,3 +266,10 @@ def test_what_cannot_be_looked_at_is_told() -> None:
     first, second = Aws(refused=("notifications",), versioning="Suspended").problems()
     assert first.startswith("the bucket's notifications could not be checked: ")
     assert "suspended" in second
+
+
+def test_a_way_of_somebody_elses_is_not_looked_at() -> None:
+    """It may go over a topic, and another account's queue policy: what the pipeline itself needs is still checked."""
+    nothing = Aws(delivery=Delivery.EXISTING, queue={"QueueArn": QUEUE}, notifications={})
+    assert not nothing.problems()
+    assert len(Aws(delivery=Delivery.EXISTING, key_state="PendingDeletion", versioning="Suspended").problems()) == 2

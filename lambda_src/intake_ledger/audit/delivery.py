@@ -23,6 +23,13 @@ _EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*
 _DETAIL_TYPES = ("Object Created", "Object Deleted")
 _KEY_ACTIONS = ("kms:GenerateDataKey", "kms:Decrypt")
 """What whoever sends to an encrypted queue does with its key (SQS developer guide, "Key management")."""
+_SENDERS = {Delivery.S3: "s3.amazonaws.com", Delivery.EVENTBRIDGE: "events.amazonaws.com", Delivery.EXISTING: ""}
+"""Who sends to the queue; nobody knows of a way that somebody else has made."""
+_NOT_ON_THE_WAY = {
+    Delivery.S3: ("the EventBridge rule",),
+    Delivery.EVENTBRIDGE: ("the bucket's notifications",),
+    Delivery.EXISTING: ("the queue's policy", "the EventBridge rule", "the bucket's notifications"),
+}
 _AGAIN = "deploy the stack again, or put it back by hand"
 
 
@@ -53,8 +60,7 @@ class DeliveryCheck:
         names: Any = ["QueueArn", "Policy", "KmsMasterKeyId"]
         queue: Any = self._sqs.get_queue_attributes(QueueUrl=self._settings.queue_url, AttributeNames=names)
         queue = queue.get("Attributes", {})
-        by_rule = self._settings.delivery is Delivery.EVENTBRIDGE
-        sender = "events.amazonaws.com" if by_rule else "s3.amazonaws.com"
+        sender = _SENDERS[self._settings.delivery]
         checks: dict[str, Callable[[], Iterator[str]]] = {
             "the queue's policy": lambda: _policy(queue, sender),
             "the queue's key": lambda: self._key(queue, sender),
@@ -63,7 +69,8 @@ class DeliveryCheck:
             "the bucket's versioning": self._versioning,
             "the table's time to live": self._time_to_live,
         }
-        del checks["the bucket's notifications" if by_rule else "the EventBridge rule"]
+        for what in _NOT_ON_THE_WAY[self._settings.delivery]:
+            del checks[what]
         for what, check in checks.items():
             try:
                 found += check()
@@ -116,7 +123,7 @@ class DeliveryCheck:
         name = queue.get("KmsMasterKeyId", "")
         if not name:
             return
-        if name.startswith("alias/aws/"):
+        if name.startswith("alias/aws/") and sender:
             # Nobody can change the policy of AWS's own keys (S3 user guide, "Granting permissions to publish event
             # notification messages to a destination").
             yield f"the queue's key {name} is AWS's own, which {sender} may not use: take SSE-SQS, or a key of yours"
@@ -125,6 +132,8 @@ class DeliveryCheck:
         key = kms.describe_key(KeyId=name)["KeyMetadata"]
         if key["KeyState"] != "Enabled":
             yield f"the queue's key {name} is {key['KeyState']}: nothing can be sent until it is enabled again"
+        if not sender:
+            return
         allowed = _allowed(kms.get_key_policy(KeyId=key["Arn"], PolicyName="default")["Policy"], sender)
         lacking = [one for one in _KEY_ACTIONS if not any(fnmatchcase(one.lower(), action) for action in allowed)]
         if lacking:

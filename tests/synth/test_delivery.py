@@ -1,0 +1,104 @@
+"""How changes reach the queue, where the team chooses the way."""
+
+import pytest
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_notifications as notifications
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+
+from cdk_intake_ledger import Delivery, IntakeConfigurationError, IntakePipeline, IntakeQueue
+from tests.synth.build import Json, new_app, new_stack, only, processor, resources, template_of, variables, warnings
+
+ARN = "arn:aws:sqs:eu-central-1:111122223333:{}"
+
+
+def imported_queue(stack: Stack) -> IntakeQueue:
+    return IntakeQueue(
+        stack,
+        "Queue",
+        queue=sqs.Queue.from_queue_arn(stack, "Messages", ARN.format("messages")),
+        dead_letter_queue=sqs.Queue.from_queue_arn(stack, "DeadLetters", ARN.format("dead-letters")),
+        visibility_timeout=Duration.minutes(20),
+        retention=Duration.days(4),
+        dead_letter_retention=Duration.days(14),
+    )
+
+
+def imported_bucket(stack: Stack) -> s3.IBucket:
+    return s3.Bucket.from_bucket_name(stack, "In", "terraforms-inbox")
+
+
+def audited_way(template: Json) -> str:
+    return str(variables(template, "OrdersAudit")["INTAKE_AUDIT_DELIVERY"])
+
+
+def test_what_exists_is_left_alone() -> None:
+    """Neither notification, rule, policy nor a function of CDK's: what Terraform keeps stays Terraform's."""
+    stack = new_stack()
+    IntakePipeline(
+        stack,
+        "Orders",
+        processor=processor(),
+        bucket=imported_bucket(stack),
+        queue=imported_queue(stack),
+        delivery=Delivery.EXISTING,
+    )
+    template = template_of(stack)
+    for type_ in ("AWS::Events::Rule", "Custom::S3BucketNotifications", "AWS::SQS::QueuePolicy", "AWS::SQS::Queue"):
+        assert not resources(template, type_)
+    assert len(resources(template, "AWS::Lambda::Function")) == 2
+    assert audited_way(template) == "EXISTING"
+    # Whether it works is the team's business; that versions are kept is still ours.
+    assert ["keeps versions" in one for one in warnings(stack)] == [True]
+
+
+@pytest.mark.parametrize("brought", ["bucket", "queue", None])
+def test_nothing_exists_without_bucket_and_queue(brought: str | None) -> None:
+    """A queue that is made here is one that nobody sends to."""
+    stack = new_stack()
+    options = {"bucket": imported_bucket, "queue": imported_queue}
+    given = {brought: options[brought](stack)} if brought else {}
+    with pytest.raises(IntakeConfigurationError, match="delivery is EXISTING without a bucket and a queue of yours"):
+        IntakePipeline(stack, "Orders", processor=processor(), delivery=Delivery.EXISTING, **given)  # type: ignore[arg-type]
+
+
+def test_an_imported_bucket_by_event_bridge() -> None:
+    """A rule here, and nothing that writes into a bucket whose notifications somebody else keeps."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=imported_bucket(stack), delivery=Delivery.EVENTBRIDGE)
+    template = template_of(stack)
+    assert only(template, "AWS::Events::Rule")["EventPattern"]["detail"] == {"bucket": {"name": ["terraforms-inbox"]}}
+    assert not resources(template, "Custom::S3BucketNotifications")
+    assert audited_way(template) == "EVENTBRIDGE"
+    assert any("tells EventBridge of its changes cannot be seen" in one for one in warnings(stack))
+
+
+@pytest.mark.parametrize("made_here", [True, False])
+def test_a_bucket_of_the_same_stack_by_event_bridge(made_here: bool) -> None:
+    """It is switched on in the bucket, beside whatever else the bucket notifies."""
+    stack = new_stack()
+    bucket = None if made_here else s3.Bucket(stack, "Mine", versioned=True)
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, delivery=Delivery.EVENTBRIDGE)
+    template = template_of(stack)
+    (properties,) = (one["Properties"] for one in resources(template, "AWS::S3::Bucket").values())
+    assert properties["NotificationConfiguration"] == {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+    assert only(template, "AWS::Events::Rule")["Targets"]
+
+
+def test_s3_cannot_notify_across_stacks() -> None:
+    """The circle would show itself only as CDK's error at the end."""
+    app = new_app()
+    bucket = s3.Bucket(new_stack("Other", app), "Bucket", versioned=True)
+    with pytest.raises(IntakeConfigurationError, match="would tie both stacks in a circle, leave delivery out"):
+        IntakePipeline(new_stack("Stack", app), "Orders", processor=processor(), bucket=bucket, delivery=Delivery.S3)
+
+
+def test_a_later_notification_switches_event_bridge_off() -> None:
+    """The guard knows which way was chosen."""
+    stack = new_stack()
+    bucket = s3.Bucket(stack, "Mine", versioned=True)
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, delivery=Delivery.EVENTBRIDGE)
+    bucket.add_event_notification(s3.EventType.OBJECT_CREATED, notifications.SnsDestination(sns.Topic(stack, "Topic")))
+    with pytest.raises(RuntimeError, match="it switches EventBridge off again"):
+        template_of(stack)
