@@ -18,6 +18,9 @@ from cdk_intake_ledger.topics import TOPIC
 LEAST_MESSAGE_BYTES = 64 * 1_024
 """An S3 event with the longest key, form-encoded, has some ten KB; SQS's own limit is far above."""
 
+SERVED = f"{TOPIC}:served"
+"""Metadata of the app: a queue's ARN and the path of the pipeline that reads it."""
+
 
 class Missing(NamedTuple):
     """A statement that some imported policy lacks, and that CDK cannot add."""
@@ -76,7 +79,6 @@ class IntakeQueue(Construct):
 
         """
         super().__init__(scope, id)
-        self._consumer: str | None = None
         self._found: list[str] = []
         self._made = queue is None and dead_letter_queue is None
         self._encryption_key = encryption_key
@@ -188,8 +190,9 @@ class IntakeQueue(Construct):
 
         """
         found = list(self._found)
-        if self._consumer is not None:
-            taken = f"the queue {self.node.path} already belongs to {self._consumer}"
+        if (consumer := self._served()) is not None:
+            path = (self if self._made else self._queue).node.path
+            taken = f"the queue {path} already belongs to {consumer}"
             found.append(f"{taken}: two consumers would take each other's messages, give each its own")
         if not self._made:
             found += self._problems_of_theirs(max_attempts)
@@ -227,7 +230,7 @@ class IntakeQueue(Construct):
             TypeError: The queue's construct has no queue in it, because somebody took it out.
 
         """
-        self._consumer = pipeline.node.path
+        self.node.root.node.add_metadata(SERVED, [self._queue.queue_arn, pipeline.node.path])
         if self._known.visibility_timeout is not None:
             return
         if not self._made:
@@ -241,6 +244,11 @@ class IntakeQueue(Construct):
         if not isinstance(resource, sqs.CfnQueue):
             raise TypeError(f"{self._queue.node.path} has no CloudFormation resource of a queue")
         resource.visibility_timeout = visibility
+
+    def _served(self) -> str | None:
+        """The pipeline of the app that has this very queue, whichever `IntakeQueue` it came in, or was imported by."""
+        entries = (entry.data for entry in self.node.root.node.metadata if entry.type == SERVED)
+        return next((str(pipeline) for arn, pipeline in entries if arn == self._queue.queue_arn), None)
 
     def allow_service(
         self,

@@ -51,6 +51,33 @@ def test_an_own_queue_is_taken_as_it_is() -> None:
     assert not warnings(stack)
 
 
+def test_two_readers_of_one_queue_are_noticed() -> None:
+    """However it came: two `IntakeQueue`s around one queue would take each other's messages."""
+    stack = new_stack()
+    own, dead = pair(stack)
+    one, two = (IntakeQueue(stack, name, queue=own, dead_letter_queue=dead) for name in ("One", "Two"))
+    IntakePipeline(stack, "Orders", processor=processor(), queue=one)
+    with pytest.raises(IntakeConfigurationError, match="the queue Stack/Own already belongs to Stack/Orders"):
+        IntakePipeline(stack, "Returns", processor=processor(), queue=two)
+
+
+def test_two_readers_of_one_imported_queue_are_noticed() -> None:
+    """By its ARN, in another stack too; another queue is none of theirs."""
+    app = new_app()
+    one, two, three = (new_stack(name, app) for name in ("One", "Two", "Three"))
+
+    def taking(stack: Any, name: str) -> IntakePipeline:
+        live, dead = (sqs.Queue.from_queue_arn(stack, role, ARN.format(name + role)) for role in ("Live", "Dead"))
+        hour = Duration.hours(1)
+        queue = IntakeQueue(stack, "Queue", queue=live, dead_letter_queue=dead, visibility_timeout=hour)
+        return IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+
+    taking(one, "intake")
+    with pytest.raises(IntakeConfigurationError, match="the queue Two/Live already belongs to One/Orders"):
+        taking(two, "intake")
+    assert taking(three, "other").queue.queue_name == "otherLive"
+
+
 def test_the_key_of_an_own_queue_is_used() -> None:
     """S3 may encrypt with it, the functions may read."""
     stack = new_stack()

@@ -1,0 +1,122 @@
+"""What a team may bring, row by row: what is delivered how, what is not made twice, and what is never another one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Token
+
+from cdk_intake_ledger.testing import logical_ids
+from cdk_intake_ledger.topics import TOPIC
+from tests.synth import matrix as rows
+from tests.synth.build import Json, resources, template_of, warnings
+from tests.synth.conftest import Matrix
+
+PARTS = {
+    "AWS::S3::Bucket": "Bucket195ECF73",
+    "AWS::SQS::Queue": "QueueMessagesC89A072B",
+    "AWS::DynamoDB::Table": "LedgerTableBA0CFD3B",
+    "AWS::Logs::LogGroup": "ConsumerLogsB9A568AF",
+}
+"""What a pipeline makes of each unless it is brought, under which logical id: part of the contract."""
+
+BUCKETS = {
+    "own_bucket": "S3",
+    "unversioned_bucket": "S3",
+    "two_pipelines_on_a_bucket": "S3",
+    "sibling_bucket": "EventBridge",
+    "nested_beside_its_bucket": "EventBridge",
+    "everything": "EventBridge",
+    "imported_bucket": "CDK",
+    "bucket_with_notifications": "CDK",
+}
+"""The rows that bring a bucket, and how it delivers."""
+
+BROUGHT = {
+    "AWS::S3::Bucket": set(BUCKETS),
+    "AWS::SQS::Queue": {"own_queue", "sibling_queue", "imported_queue", "everything"},
+    "AWS::DynamoDB::Table": {"own_table", "imported_table", "shared_ledger", "everything"},
+    "AWS::Logs::LogGroup": {"own_log_group", "everything"},
+}
+
+SAID = {
+    "unversioned_bucket": ["keeps no versions"],
+    "imported_bucket": ["keeps versions cannot be seen"],
+    "imported_key": ["policy cannot be extended"],
+    "imported_queue": ["policy cannot be extended"],
+    "imported_table": ["cannot be seen at synthesis: it needs the keys"],
+}
+"""What synthesis has to say about a row; about the others it says nothing."""
+
+Row = Callable[[App], Stack]
+ORDERS = [row for row in rows.ROWS if row is not rows.example]
+"""The example's pipeline has another name; `test_pipeline.py` looks at it."""
+
+
+def named(row: Row) -> str:
+    return row.__name__
+
+
+@pytest.fixture(params=ORDERS, ids=named)
+def row(request: pytest.FixtureRequest) -> str:
+    return str(request.param.__name__)
+
+
+def way(template: Json) -> str:
+    """How changes reach the queue, by what the pipeline's template has for it."""
+    if resources(template, "AWS::Events::Rule", "OrdersDelivery"):
+        return "EventBridge"
+    if resources(template, "Custom::S3BucketNotifications"):
+        return "CDK"
+    entries: list[Any] = [
+        entry
+        for bucket in resources(template, "AWS::S3::Bucket").values()
+        for entry in bucket["Properties"].get("NotificationConfiguration", {}).get("QueueConfigurations", ())
+    ]
+    return "S3" if entries else "nothing"
+
+
+def test_a_row_synthesises(matrix: Matrix, row: str) -> None:
+    """Without a cycle, and its consumer is fed."""
+    template = template_of(matrix.stacks[row])
+    (source,) = resources(template, "AWS::Lambda::EventSourceMapping", "OrdersConsumer").values()
+    assert source["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert way(template) == BUCKETS.get(row, "S3")
+
+
+def test_what_is_brought_is_not_made_again(matrix: Matrix, row: str) -> None:
+    """And what is not brought is made, under the logical id that it has everywhere."""
+    found = logical_ids(matrix.stacks[row], *PARTS)
+    made = {type_: f"Orders{name}" in found.get(type_, ()) for type_, name in PARTS.items()}
+    assert made == {type_: row not in BROUGHT[type_] for type_ in PARTS}
+
+
+def test_what_cannot_be_checked_is_said(matrix: Matrix, row: str) -> None:
+    """Warnings where something is imported, and nowhere else."""
+    found = [text for text in warnings(matrix.stacks[row]) if f"[ack: {TOPIC}:" in text]
+    assert len(found) == len(SAID.get(row, ()))
+    assert all(text in warning for text, warning in zip(SAID.get(row, ()), found, strict=True))
+
+
+def test_nothing_is_bound_to_a_region(matrix: Matrix) -> None:
+    """Without an environment all that depends on one is a reference; with one nothing else changes."""
+    agnostic, fixed = (matrix.stacks[name] for name in ("default", "fixed_environment"))
+    assert Token.is_unresolved(agnostic.region)
+    assert (fixed.region, fixed.account) == (rows.FIXED.region, rows.FIXED.account)
+    templates = [template_of(stack) for stack in (agnostic, fixed)]
+    assert str(rows.FIXED.region) not in str(templates[0])
+    assert str(rows.FIXED.account) not in str(templates[0])
+    kinds = [[(name, one["Type"]) for name, one in template["Resources"].items()] for template in templates]
+    assert kinds[0] == kinds[1]
+
+
+def test_each_stage_has_a_pipeline_of_its_own(matrix: Matrix) -> None:
+    """Of one id, in two stages of a CDK pipeline: one class of stack, two deployments that share nothing."""
+    stacks = [one for one in matrix.app.node.find_all() if isinstance(one, Stack) and one.node.id == "Intake"]
+    names = [
+        next(iter(resources(template_of(stack), "AWS::Lambda::Function", "OrdersConsumer").values()))["Properties"][
+            "Environment"
+        ]["Variables"]["INTAKE_PIPELINE"]
+        for stack in stacks
+    ]
+    assert len(set(names)) == len(names) == 2
