@@ -21,6 +21,10 @@ LEAST_MESSAGE_BYTES = 64 * 1_024
 SERVED = f"{TOPIC}:served"
 """Metadata of the app: a queue's ARN and the path of the pipeline that reads it."""
 
+KEY_OF_SQS = "alias/aws/sqs"
+"""The account's AWS managed key for SQS. Its policy cannot be changed, so services cannot send (SQS developer guide,
+"Configure KMS permissions for AWS services")."""
+
 
 class Missing(NamedTuple):
     """A statement that some imported policy lacks, and that CDK cannot add."""
@@ -209,6 +213,11 @@ class IntakeQueue(Construct):
             yield (
                 f"{self._queue.node.path} takes messages of {size:,} bytes at most: an event may be larger, allow "
                 f"{LEAST_MESSAGE_BYTES:,}"
+            )
+        if properties.get("kmsMasterKeyId") == KEY_OF_SQS:
+            yield (
+                f"{self._queue.node.path} is encrypted by {KEY_OF_SQS}: no policy lets S3 or EventBridge use that key, "
+                "give the queue a key of your own, or SQS's own encryption (QueueEncryption.SQS_MANAGED)"
             )
         redrive = properties.get("redrivePolicy")
         receives = redrive.get("maxReceiveCount") if isinstance(redrive, dict) else None

@@ -99,6 +99,7 @@ def test_the_key_of_an_own_queue_is_used() -> None:
         ({"retention_period": Duration.days(10)}, "the ledger's retention is 35 days"),
         ({"max_message_size_bytes": 65_535}, "takes messages of 65,535 bytes at most"),
         ({"fifo": True}, "is a FIFO queue"),
+        ({"encryption": sqs.QueueEncryption.KMS_MANAGED}, "is encrypted by alias/aws/sqs: no policy lets S3"),
     ],
 )
 def test_an_own_queue_that_does_not_fit_is_refused(options: dict[str, Any], problem: str) -> None:
@@ -135,6 +136,18 @@ def test_a_smallest_message_of_64_kilobytes_fits() -> None:
     own, dead = pair(stack, max_message_size_bytes=65_536)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
     assert IntakePipeline(stack, "Orders", processor=processor(), queue=queue).queue is own
+
+
+@pytest.mark.parametrize("encryption", [sqs.QueueEncryption.SQS_MANAGED, sqs.QueueEncryption.KMS])
+def test_an_own_queue_whose_key_s3_can_use_fits(encryption: sqs.QueueEncryption) -> None:
+    """SQS's own encryption, or a key that CDK makes for the queue."""
+    stack = new_stack()
+    own, dead = pair(stack, encryption=encryption)
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
+    IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+    keys = resources(template_of(stack), "AWS::KMS::Key").values()
+    services = [one["Principal"].get("Service") for key in keys for one in key["Properties"]["KeyPolicy"]["Statement"]]
+    assert ("s3.amazonaws.com" in services) == bool(keys)
 
 
 def test_numbers_that_come_with_the_deployment_are_not_compared() -> None:
