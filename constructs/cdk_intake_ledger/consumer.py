@@ -32,6 +32,7 @@ class IntakeConsumer(Construct):
         batch_size: int,
         max_batching_window: Duration | None,
         max_concurrency: int | None,
+        concurrency: int,
     ) -> None:
         super().__init__(scope, id)
         self.function, self.role = intake_function(
@@ -52,6 +53,7 @@ class IntakeConsumer(Construct):
                 "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
                 "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
                 "INTAKE_LATE_AFTER_SECONDS": in_text(LATE_AFTER),
+                "INTAKE_CONCURRENCY": in_text(concurrency),
             }
             | processor.settings,
             layers=processor.layers,

@@ -63,6 +63,7 @@ class IntakePipeline(Construct, IntakeMetrics):
         batch_size: int = 10,
         max_batching_window: Duration | None = None,
         max_concurrency: int | None = None,
+        concurrency: int = 1,
         encryption_key: kms.IKey | None = None,
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
@@ -105,6 +106,10 @@ class IntakePipeline(Construct, IntakeMetrics):
             max_batching_window: how long messages are collected for a batch, up to 5 minutes; not at all when omitted.
             max_concurrency: how many consumers run at the same time, 2 to 1,000 (the range of an SQS event source); as
                 many as the account allows when omitted.
+            concurrency: how many records of a batch one consumer processes at the same time, in threads, 1 to
+                `batch_size`; 1 when omitted. More are for a processor that waits for something, and that several
+                threads may run at once; records of one key are never together. One that overruns `processing_timeout`
+                ends its process.
             encryption_key: encrypts the bucket, the queues and the table that the pipeline makes itself. When omitted,
                 each has its service's own key.
             vpc: where the functions run; outside of any when omitted. It needs ways to S3, SQS and DynamoDB; the audit
@@ -136,6 +141,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             batch_size=_number(batch_size),
             max_batching_window=_seconds(max_batching_window) if max_batching_window else 0,
             max_concurrency=_number(max_concurrency),
+            concurrency=_number(concurrency),
             visibility_timeout=_seconds(queue.visibility_timeout if queue else None),
             queue_retention=_seconds(queue.retention) if queue else _seconds(Duration.days(4)),
             dead_letter_retention=_seconds(queue.dead_letter_retention) if queue else _seconds(Duration.days(14)),
@@ -206,6 +212,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             batch_size=batch_size,
             max_batching_window=max_batching_window,
             max_concurrency=max_concurrency,
+            concurrency=concurrency,
         )
         self._audit = IntakeAudit(self, "Audit", placement=placement, wiring=wiring, options=audit, filters=keys)
         self._monitoring = IntakeMonitoring(

@@ -50,6 +50,7 @@ class Plan:
     batch_size: float
     max_batching_window: float
     max_concurrency: float
+    concurrency: float
     visibility_timeout: float
     """As the team's own queue was given it; unknown where the pipeline chooses it."""
     queue_retention: float
@@ -210,6 +211,19 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     _between("max_concurrency", 2, 1_000, "the range of an SQS event source", _count),
+    Rule(
+        ("concurrency",),
+        lambda p: p.concurrency < 1,
+        lambda p: f"concurrency is {_count(p.concurrency)}: it must be at least 1, one record after the other",
+    ),
+    Rule(
+        ("concurrency", "batch_size"),
+        lambda p: p.concurrency > p.batch_size,
+        lambda p: (
+            f"concurrency is {_count(p.concurrency)} and batch_size {_count(p.batch_size)}: no more records than a "
+            "batch has can be processed at the same time, lower concurrency or raise batch_size"
+        ),
+    ),
     _between("memory_size", 128, 10_240, "in MiB", _count),
     _between("queue_retention", MINUTE, 14 * DAY, "the range of SQS"),
     _between("dead_letter_retention", MINUTE, 14 * DAY, "the range of SQS"),

@@ -80,16 +80,11 @@ class Attempts:
 
         `started` is in epoch milliseconds. Raises what AWS raises, where it does not answer: the message comes again.
         """
-        try:
-            return self._run(claim, started)
-        except Fenced as fenced:
-            # Somebody else has the row: the message comes again, to see what became of it.
-            return Ending(Outcome.FENCED, str(fenced), Later(self.backoff(claim.row.attempts)))
+        return self._unless_fenced(claim, lambda: self._run(claim, started))
 
     def overran(self, claim: Claim) -> Ending:
-        """Record that the processor was not done in time."""
-        limit = self._settings.processing_timeout_seconds
-        return self._fail(claim, f"the processor ran longer than its {limit} s and was interrupted")
+        """Record in the processor's place that it was not done in time; FENCED where it has ended after all."""
+        return self._unless_fenced(claim, lambda: self._overran(claim))
 
     def exhaust(self, change: Change, answer: Answer, seen: Row) -> Row | None:
         """Reject in the place of attempts that never came back; None when somebody else took the row meanwhile."""
@@ -103,6 +98,17 @@ class Attempts:
         """
         step = self._settings.min_backoff_seconds * 2.0 ** min(attempts - 1, 30)
         return min(step, self._settings.max_backoff_seconds) * (0.5 + self._jitter() / 2)
+
+    def _unless_fenced(self, claim: Claim, end: Callable[[], Ending]) -> Ending:
+        try:
+            return end()
+        except Fenced as fenced:
+            # Somebody else has the row: the message comes again, to see what became of it.
+            return Ending(Outcome.FENCED, str(fenced), Later(self.backoff(claim.row.attempts)))
+
+    def _overran(self, claim: Claim) -> Ending:
+        limit = self._settings.processing_timeout_seconds
+        return self._fail(claim, f"the processor ran longer than its {limit} s and was interrupted")
 
     def _run(self, claim: Claim, started: int) -> Ending:
         limit, begun = self._settings.processing_timeout_seconds, False
@@ -132,7 +138,7 @@ class Attempts:
                 self._ledger.release(claim)
                 raise RuntimeError(f"S3 could not open the object: {error!r}") from error
             if isinstance(error, Overrun):
-                return self.overran(claim)
+                return self._overran(claim)
             return self._fail(claim, f"{type(error).__name__}: {error}")
         return self._commit(claim, commit)
 

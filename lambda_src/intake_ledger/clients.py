@@ -21,9 +21,11 @@ USER_AGENT = f"Boto3/{boto3.__version__} Python/{platform.python_version()} lib/
 # outlast the time that was left for it.
 RETRIES: Any = {"mode": "standard", "total_max_attempts": 4}
 CONNECT_SECONDS, READ_SECONDS, STREAM_SECONDS = 2, 5, 20
+POOL = 10
+"""Connections that a client keeps open at most, as botocore has it; several threads need more."""
 
 
-def ledger_client() -> "DynamoDBClient":
+def ledger_client(pool: int = POOL) -> "DynamoDBClient":
     """DynamoDB for the ledger's table. Parameters are checked where the team has written some of them: in transactions.
 
     A transaction that is not DynamoDB's typed form raises botocore's ParamValidationError, as ever.
@@ -34,6 +36,7 @@ def ledger_client() -> "DynamoDBClient":
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
             retries=RETRIES,
+            max_pool_connections=pool,
             parameter_validation=False,
             user_agent=USER_AGENT,
         ),
@@ -42,10 +45,14 @@ def ledger_client() -> "DynamoDBClient":
     return client
 
 
-def bucket_client() -> "S3Client":
+def bucket_client(pool: int = POOL) -> "S3Client":
     """S3 for heads and streams: a stream may stand still for longer than an answer may take."""
     config = Config(
-        connect_timeout=CONNECT_SECONDS, read_timeout=STREAM_SECONDS, retries=RETRIES, user_agent=USER_AGENT
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=STREAM_SECONDS,
+        retries=RETRIES,
+        max_pool_connections=pool,
+        user_agent=USER_AGENT,
     )
     return boto3.client("s3", config=config)
 

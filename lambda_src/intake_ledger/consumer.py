@@ -1,17 +1,20 @@
 """The Lambda function behind the queue: whatever arrives and whatever breaks, no message is lost.
 
-One record at a time, claimed just before it is processed. A message is acknowledged only when all that it says has come
-to an end in the ledger; everything else goes back to the queue, with a delay that fits the reason.
+One record at a time, or `concurrency` of them, claimed just before it is processed. A message is acknowledged only when
+all that it says has come to an end in the ledger; everything else goes back to the queue, with a delay that fits the
+reason.
 """
 
 import os
 import random
 import secrets
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import islice
+from threading import Event
 from typing import Any, Protocol
 
 import boto3
@@ -21,9 +24,11 @@ from intake_ledger.attempts import Attempts, Gone, Later
 from intake_ledger.breaker import RECEIVE_MS, Breaker
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Ignored, Origin, Parsed, Unparseable
-from intake_ledger.clients import CONNECT_SECONDS, READ_SECONDS, RETRIES, bucket_client, ledger_client
+from intake_ledger.clients import CONNECT_SECONDS, POOL, READ_SECONDS, RETRIES, bucket_client, ledger_client
+from intake_ledger.crew import Crew
 from intake_ledger.deadlines import deadline
 from intake_ledger.errors import Fenced
+from intake_ledger.lanes import lanes
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.messages import Message, turn
 from intake_ledger.pace import Pace
@@ -49,6 +54,25 @@ class LambdaContext(Protocol):
     def get_remaining_time_in_millis(self) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """One invocation's messages, in the order in which they are handled."""
+
+    messages: Sequence[Message]
+    context: LambdaContext
+    answers: Mapping[str, Answer]
+    """Of those that were claimed together, by message."""
+    ends: dict[str, Later | None] = field(default_factory=dict)
+    """What became of each message so far; None: it is done."""
+
+
+def _end_process() -> None:
+    """As abruptly as it takes to stop threads; what was logged is out before."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
 class Consumer:
     """Handles batches of SQS messages. `clock` gives epoch milliseconds, `jitter` a number from 0 to 1."""
 
@@ -65,6 +89,7 @@ class Consumer:
         jitter: Callable[[], float],
         pace: Pace | None = None,
         breaker: Breaker | None = None,
+        end_process: Callable[[], None] = _end_process,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -76,6 +101,11 @@ class Consumer:
         self._breaker = breaker or Breaker(
             settings.min_backoff_seconds * 1000, settings.max_backoff_seconds * 1000, jitter
         )
+        self._end_process = end_process
+        self._stopping = Event()
+        """Set while no other processor may begin."""
+        limit = settings.processing_timeout_seconds
+        self._crew = Crew(settings.concurrency, limit) if settings.concurrency > 1 else None
         self._attempts = Attempts(
             settings,
             ledger,
@@ -84,21 +114,67 @@ class Consumer:
             processor,
             clock=clock,
             jitter=jitter,
-            guard=lambda _, limit: deadline(limit),
+            guard=self._crew.guard if self._crew else lambda _, limit: deadline(limit),
         )
 
     def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Process one batch; the answer names the messages that Lambda must not delete."""
-        failures = []
         messages = [Message(record) for record in sorted(event["Records"], key=turn)]
-        answers = self._claim_together(messages, context)
-        for message in messages:
-            later = self._message(message, context, answers.get(message.id))
-            if later is not None:
-                failures.append({"itemIdentifier": message.id})
-                self._delay(message, later.seconds)
+        batch = _Batch(messages, context, self._claim_together(messages, context))
+        if self._crew is None:
+            self._lane(messages, batch)
+        else:
+            self._stopping.clear()
+            places = lanes([message.keys for message in messages])
+            work = [partial(self._lane, [messages[place] for place in lane], batch) for lane in places]
+            if overrun := self._crew.run(work, self._stopping.set):
+                self._leave(overrun, batch)
         self._telemetry.flush()
-        return {"batchItemFailures": failures}
+        failures = [message.id for message in messages if batch.ends[message.id] is not None]
+        return {"batchItemFailures": [{"itemIdentifier": one} for one in failures]}
+
+    def _lane(self, messages: Sequence[Message], batch: _Batch) -> None:
+        """One message after the other."""
+        for message in messages:
+            self._ended(message, batch, self._message(message, batch.context, batch.answers.get(message.id)))
+
+    def _ended(self, message: Message, batch: _Batch, later: Later | None) -> None:
+        if later is not None:
+            self._delay(message, later.seconds)
+        batch.ends[message.id] = later
+
+    def _leave(self, overrun: Sequence[Claim], batch: _Batch) -> None:
+        """Threads cannot be interrupted, so the process has to end: all else is brought to its end before.
+
+        Lambda then takes the invocation for failed and deletes nothing, so that is done here.
+        """
+        keys = {claim.change.key: claim for claim in overrun}
+        for message in batch.messages:
+            if message.id in batch.ends:
+                continue
+            # The first of its lane is the one that was in work.
+            claim = next((keys.pop(key) for key in message.keys & keys.keys()), None)
+            try:
+                answer = batch.answers.get(message.id)
+                later = self._unstarted(answer, Later(0)) if claim is None else self._overran(claim)
+            except Exception as error:  # noqa: BLE001 - its lease runs out, and it comes again
+                self._telemetry.troubled("what was in work could not be given back", message.id, error)
+                later = Later(self._attempts.backoff(message.receives))
+            self._ended(message, batch, later if later or message.only_change else Later(0))
+        done = [message.receipt for message in batch.messages if batch.ends[message.id] is None]
+        try:
+            self._queues.delete(done)
+        except Exception as error:  # noqa: BLE001 - they come again, as duplicates
+            self._telemetry.troubled("messages could not be deleted", ", ".join(batch.ends), error)
+        self._telemetry.process_ends([claim.change.key for claim in overrun])
+        self._telemetry.flush()
+        self._end_process()
+
+    def _overran(self, claim: Claim) -> Later | None:
+        ending = self._attempts.overran(claim)
+        took_ms = self._settings.processing_timeout_seconds * 1000
+        self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=took_ms)
+        return ending.then if isinstance(ending.then, Later) else None
 
     def _claim_together(self, messages: Sequence[Message], context: LambdaContext) -> dict[str, Answer]:
         """Claim as many fresh messages at once as will surely be started in time.
@@ -114,7 +190,7 @@ class Consumer:
             for message in messages
             if message.receives == 1 and (change := message.only_change) is not None and not self._misdirected(change)
         }
-        some = dict(islice(fresh.items(), self._pace.fits(window)))
+        some = dict(islice(fresh.items(), self._pace.fits(window) * self._settings.concurrency))
         try:
             answers = self._ledger.claim_together(list(some.values()), lease_ms=self._lease_ms(context))
         except Exception as error:  # noqa: BLE001 - then each is claimed alone
@@ -235,6 +311,8 @@ class Consumer:
         return ending.then
 
     def _has_time(self, context: LambdaContext, reserve_seconds: float) -> bool:
+        if self._stopping.is_set():
+            return False
         return context.get_remaining_time_in_millis() >= self._needed_ms(reserve_seconds)
 
     def _needed_ms(self, reserve_seconds: float) -> float:
@@ -257,14 +335,20 @@ class Consumer:
 def _consumer() -> Consumer:
     """The consumer of this function, made once per execution environment."""
     settings = consumer_settings(os.environ)
-    config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=RETRIES)
+    # Each thread has a call under way, and a stream or two beside it.
+    pool = max(POOL, 3 * settings.concurrency)
+    config = Config(
+        connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=RETRIES, max_pool_connections=pool
+    )
     clock = _epoch_ms
-    table = LedgerTable(ledger_client(), settings.table)
-    bucket = Bucket(bucket_client, settings.bucket, settings.bucket_owner)
+    table = LedgerTable(ledger_client(pool), settings.table)
+    make_s3 = _maker(settings, partial(bucket_client, pool))
+    bucket = Bucket(make_s3, settings.bucket, settings.bucket_owner)
     policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes)
     options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.late_after_seconds * 1000)
     ledger = Ledger(table, bucket, options, clock=clock, new_owner=lambda: secrets.token_hex(8))
-    queues = Queues(lambda: boto3.client("sqs", config=config), settings.queue_url, settings.dlq_url)
+    make_sqs = _maker(settings, partial(boto3.client, "sqs", config=config))
+    queues = Queues(make_sqs, settings.queue_url, settings.dlq_url)
     return Consumer(
         settings,
         ledger,
@@ -286,8 +370,20 @@ def _processor(settings: ConsumerSettings) -> Processor:
         read_timeout=settings.processing_timeout_seconds + 5,
         tcp_keepalive=True,
         retries={"total_max_attempts": 1},
+        max_pool_connections=max(POOL, settings.concurrency),
     )
-    return remote_processor(lambda: boto3.client("lambda", config=config), settings.processor_function)
+    make_lambda = _maker(settings, partial(boto3.client, "lambda", config=config))
+    return remote_processor(make_lambda, settings.processor_function)
+
+
+def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:
+    """Makes a client when it is first needed; before there are threads, where there will be any: boto3's session is not
+    for several at once.
+    """
+    if settings.concurrency == 1:
+        return make
+    client = make()
+    return lambda: client
 
 
 def _epoch_ms() -> int:

@@ -25,6 +25,11 @@ class Message:
         return handle
 
     @property
+    def keys(self) -> frozenset[str]:
+        """Of the objects that the message is about."""
+        return frozenset(one.key for one in self.parsed if isinstance(one, Change))
+
+    @property
     def only_change(self) -> Change | None:
         """The change, where the message says nothing else."""
         return self.parsed[0] if len(self.parsed) == 1 and isinstance(self.parsed[0], Change) else None

@@ -9,6 +9,7 @@ _CAUTION = 2
 class Pace:
     """A moving average of the processor's time in this execution environment, in milliseconds.
 
+    Threads may share it: a record that is lost to the average between two of them does no harm.
     Before anything was seen, nothing is claimed in advance: a claim that has to be given back costs two writes.
     """
 

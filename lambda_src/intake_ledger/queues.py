@@ -1,8 +1,9 @@
 """What the consumer asks of SQS: to deliver later, and to keep a copy in the dead-letter queue."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -36,6 +37,12 @@ class Queues:
             ReceiptHandle=receipt_handle,
             VisibilityTimeout=round(min(max(seconds, 0), MAX_VISIBILITY_SECONDS - _RESERVE_SECONDS)),
         )
+
+    def delete(self, receipt_handles: Sequence[str]) -> None:
+        """Acknowledge messages, as Lambda does for a batch that comes to its end; what SQS keeps comes again."""
+        for few in batched(receipt_handles, 10):  # SQS's limit
+            entries: Any = [{"Id": str(n), "ReceiptHandle": handle} for n, handle in enumerate(few)]
+            self._client.delete_message_batch(QueueUrl=self._queue_url, Entries=entries)
 
     def dead_letter(self, body: str, attributes: Mapping[str, str | int | None]) -> None:
         """Send a copy to the dead-letter queue, with the reason and what else is known as message attributes."""

@@ -47,6 +47,8 @@ class ConsumerSettings(Settings):
     late_after_seconds: int
     processor_function: str | None = None
     """The Lambda function that is the processor, in place of `processor`."""
+    concurrency: int = 1
+    """How many records of a batch are processed at the same time."""
 
 
 class Delivery(StrEnum):
@@ -106,6 +108,7 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         min_backoff_seconds=read.whole("INTAKE_MIN_BACKOFF_SECONDS", 0),
         max_backoff_seconds=read.whole("INTAKE_MAX_BACKOFF_SECONDS", 0),
         late_after_seconds=read.whole("INTAKE_LATE_AFTER_SECONDS", 0),
+        concurrency=read.whole("INTAKE_CONCURRENCY", 1, "1"),
     )
 
 
@@ -166,8 +169,8 @@ class _Reader:
             raise SettingsError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
         return value
 
-    def whole(self, name: str, least: int) -> int:
-        value = self.text(name)
+    def whole(self, name: str, least: int, default: str | None = None) -> int:
+        value = self.text(name, default)
         if not value.isascii() or not value.isdecimal() or int(value) < least:
             raise SettingsError(f"{name} is {value!r}, expected a whole number of at least {least}")
         return int(value)

@@ -1,6 +1,8 @@
 """One structured log line and one metric per decision, by Powertools. No object content, no secrets."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from threading import Lock
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -27,6 +29,7 @@ class Telemetry:
     def __init__(self) -> None:
         self._logger = Logger()
         self._metrics = Metrics()
+        self._lock = Lock()
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         """The ledger has answered a change."""
@@ -76,13 +79,20 @@ class Telemetry:
         """The breaker had a message given back."""
         self._count("BreakerOpen")
 
+    def process_ends(self, keys: Sequence[str]) -> None:
+        """The processors of these keys overran in threads, which nothing but the end of the process can stop."""
+        said = {"keys": keys, "why": "a thread that is frozen with the environment would wake up in a later invocation"}
+        self._logger.error("the process ends", extra=said)
+
     def flush(self) -> None:
         """Write the metrics of this invocation."""
-        if self._metrics.metric_set:
-            self._metrics.flush_metrics()
+        with self._lock:
+            if self._metrics.metric_set:
+                self._metrics.flush_metrics()
 
     def _count(self, name: str) -> None:
-        self._metrics.add_metric(name, unit=MetricUnit.Count, value=1)
+        with self._lock:
+            self._metrics.add_metric(name, unit=MetricUnit.Count, value=1)
 
 
 def _names(change: Change) -> dict[str, object]:

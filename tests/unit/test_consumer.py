@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -75,6 +75,7 @@ class FakeQueues:
 
     delays: dict[str, float] = field(default_factory=dict)
     copies: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
     broken: Exception | None = None
     on_copy: Callable[[], object] = lambda: None
 
@@ -82,6 +83,9 @@ class FakeQueues:
         if self.broken is not None:
             raise self.broken
         self.delays[receipt_handle] = seconds
+
+    def delete(self, receipt_handles: Sequence[str]) -> None:
+        self.deleted.extend(receipt_handles)
 
     def dead_letter(self, body: str, attributes: Mapping[str, Any]) -> None:
         self.on_copy()
@@ -130,6 +134,9 @@ class FakeTelemetry:
     def held_back(self) -> None:
         self.said.append("held back")
 
+    def process_ends(self, keys: Sequence[str]) -> None:
+        self.said.append("end of process")
+
     def flush(self) -> None:
         self.flushed += 1
 
@@ -150,6 +157,7 @@ class Bench:
     timeout: int = TIMEOUT
     full_time: int = FULL_TIME
     processor_function: str | None = None
+    concurrency: int = 1
 
     def settings(self) -> ConsumerSettings:
         return ConsumerSettings(
@@ -170,6 +178,7 @@ class Bench:
             max_backoff_seconds=900,
             late_after_seconds=LATE_AFTER // SECOND,
             processor_function=self.processor_function,
+            concurrency=self.concurrency,
         )
 
     def process(self, change: ObjectChange) -> Any:

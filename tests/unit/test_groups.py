@@ -36,11 +36,16 @@ if TYPE_CHECKING:
     from intake_ledger.telemetry import Telemetry
 
 
-@pytest.fixture
-def world() -> World:
+def new_world() -> World:
+    """A pipeline's ledger over the store in memory."""
     clock, wire = Clock(), Wire(cast("DynamoDBClient", MemoryDynamoDB()))
     table = LedgerTable(cast("DynamoDBClient", wire), "ledger")
     return World(clock, FakeS3(clock, versioned=True), wire, table, "ledger", Ordering.LATEST, late_after=LATE_AFTER)
+
+
+@pytest.fixture
+def world() -> World:
+    return new_world()
 
 
 def handle(

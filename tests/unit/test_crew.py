@@ -1,0 +1,334 @@
+"""Several records of a batch at once: what overlaps, what never does, and how a processor that hangs ends.
+
+Nothing here sleeps: processors wait for each other, and give up after `PATIENT` seconds where the code is wrong.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from threading import Barrier, Event
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from intake_ledger import ObjectChange
+from intake_ledger.consumer import Consumer
+from intake_ledger.crew import Crew
+from intake_ledger.pace import Pace
+from intake_ledger.rows import Status
+from intake_ledger.telemetry import Outcome
+from tests.unit.support import LEASE, World, created
+from tests.unit.test_consumer import OUTAGE, Bench, Context, message, put
+from tests.unit.test_groups import new_world
+
+if TYPE_CHECKING:
+    from intake_ledger.ledger import Claim, Ledger
+
+ROOT = Path(__file__).parents[2]
+PATIENT = 30.0
+FOREVER = 3_600.0
+
+
+class Stage:
+    """A consumer with threads. `acts` are what the processor does for a key."""
+
+    def __init__(self, world: World, *, concurrency: int = 2, timeout: int = 60) -> None:
+        self.bench = Bench(world, concurrency=concurrency, timeout=timeout)
+        self.acts: dict[str, Callable[[ObjectChange], Any]] = {}
+        self.ledger: Ledger = world.ledger
+        self.pace = Pace()
+        self.ends = 0
+        self.consumer = self.make()
+
+    def make(self) -> Consumer:
+        return Consumer(
+            self.bench.settings(),
+            self.ledger,
+            cast("Any", self.bench.world.s3),
+            cast("Any", self.bench.queues),
+            self.process,
+            telemetry=cast("Any", self.bench.telemetry),
+            clock=self.bench.world.clock,
+            jitter=lambda: 0.0,
+            pace=self.pace,
+            end_process=self.end,
+        )
+
+    def process(self, change: ObjectChange) -> None:
+        self.bench.seen.append(change)
+        if change.key in self.acts:
+            self.acts[change.key](change)
+
+    def end(self) -> None:
+        self.ends += 1
+
+    def handle(self, *messages: dict[str, Any]) -> list[str]:
+        clock = self.bench.world.clock
+        answer = self.consumer.handle({"Records": messages}, Context(clock, clock() + 200_000))
+        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+
+    def close(self) -> None:
+        """Until every thread has come to its end."""
+        assert self.consumer._crew is not None
+        self.consumer._crew._pool.shutdown(wait=True)
+
+    def row(self, key: str) -> Any:
+        return self.bench.world.known(created(self.bench.world.s3.look(key), key=key))
+
+
+@pytest.fixture
+def world() -> World:
+    """Over the store in memory: moto is not for threads."""
+    return new_world()
+
+
+@pytest.fixture
+def stage(world: World) -> Iterator[Stage]:
+    stage = Stage(world)
+    yield stage
+    stage.close()
+
+
+@pytest.fixture
+def hung(world: World) -> "Iterator[tuple[Stage, Event]]":
+    """The processor of `hangs` overruns its second, until the event is set."""
+    stage, release = Stage(world, timeout=1), Event()
+    stage.acts["hangs"] = lambda _: release.wait(FOREVER)
+    yield stage, release
+    release.set()
+    stage.close()
+
+
+class TestOverlap:
+    def test_two_keys_are_processed_at_the_same_time(self, stage: Stage) -> None:
+        """Each waits for the other inside the processor."""
+        meet = Barrier(2, timeout=PATIENT)
+        stage.acts = {"a": lambda _: meet.wait(), "b": lambda _: meet.wait()}
+        bodies = [put(stage.bench, key=key)[1] for key in "ab"]
+        assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert [stage.row(key).status for key in "ab"] == [Status.PROCESSED] * 2
+
+    def test_f22_two_changes_of_one_key_never_are(self, stage: Stage) -> None:
+        """F22: the second waits for the first, in the batch's order, although a thread is free: nothing is BUSY."""
+        other = Event()
+        stage.acts = {"same": lambda _: other.wait(PATIENT), "other": lambda _: other.set()}
+        bodies = [put(stage.bench, str(n), key="same")[1] for n in range(2)] + [put(stage.bench, key="other")[1]]
+        assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        versions = [change.version_id for change in stage.bench.seen if change.key == "same"]
+        assert versions == sorted(versions, key=str)
+        assert len(versions) == 2
+
+    def test_more_is_claimed_together(self, stage: Stage) -> None:
+        """What one thread can surely start in time, each of them can."""
+        stage.pace.took(60_000)
+        bodies = [put(stage.bench, key=key)[1] for key in "ab"]
+        stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        assert stage.bench.world.wire.requests[0] == "batch_execute_statement"
+
+    def test_a_failure_is_its_own_messages_alone(self, stage: Stage) -> None:
+        """As without threads."""
+        stage.acts = {"a": lambda _: 1 / 0}
+        bodies = [put(stage.bench, key=key)[1] for key in "abc"]
+        assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == ["m0"]
+        assert stage.row("a").status is Status.FAILED
+
+    def test_a_death_in_a_thread_is_the_consumers(self, stage: Stage) -> None:
+        """It must not look like a batch that came to its end."""
+
+        def die(_: ObjectChange) -> None:
+            raise KeyboardInterrupt
+
+        stage.acts = {"a": die}
+        _, body = put(stage.bench, key="a")
+        with pytest.raises(KeyboardInterrupt):
+            stage.handle(message(body))
+
+
+class TestOverrun:
+    def test_f20_everything_else_ends_before_the_process_does(self, hung: tuple[Stage, Event]) -> None:
+        """F20: what was done is deleted, what was not begun goes back unclaimed, and only the sick one has spent an
+        attempt.
+        """
+        stage, _ = hung
+        hanging, healthy = put(stage.bench, key="hangs")[1], put(stage.bench, key="healthy")[1]
+        behind = put(stage.bench, "2", key="hangs")[1]
+        given_back = stage.handle(message(hanging, "hangs"), message(healthy, "healthy"), message(behind, "behind"))
+        assert given_back == ["hangs", "behind"]
+        assert stage.ends == 1
+        assert stage.bench.queues.deleted == ["handle-healthy"]
+        assert stage.bench.queues.delays == {"handle-hangs": 8, "handle-behind": 0}
+        assert (stage.row("hangs").status, stage.row("hangs").attempts) == (Status.FAILED, 1)
+        assert "ran longer than its 1 s" in stage.row("hangs").reason
+        assert stage.row("healthy").status is Status.PROCESSED
+        assert stage.bench.telemetry.said == ["end of process"]
+        assert stage.bench.telemetry.flushed
+
+    def test_f92_what_was_claimed_together_and_not_begun_is_released(self, hung: tuple[Stage, Event]) -> None:
+        """F92: all threads hang; the third of the group is as if it had never been claimed."""
+        stage, release = hung
+        stage.acts["hangs too"] = lambda _: release.wait(FOREVER)
+        stage.pace.took(1)
+        bodies = {key: put(stage.bench, key=key)[1] for key in ("hangs", "hangs too", "third")}
+        assert stage.handle(*(message(body, key) for key, body in bodies.items())) == list(bodies)
+        third = created(stage.bench.world.s3.look("third"), key="third")
+        assert stage.bench.world.row(third) is None
+        assert [stage.row(key).status for key in ("hangs", "hangs too")] == [Status.FAILED] * 2
+
+    def test_f07_a_zombies_commit_is_refused(self, hung: tuple[Stage, Event]) -> None:
+        """F07: if it wakes before the process is gone, the fence has the last word."""
+        stage, release = hung
+        stage.handle(message(put(stage.bench, key="hangs")[1]))
+        release.set()
+        stage.close()
+        assert stage.bench.telemetry.outcomes == [Outcome.FAILED, Outcome.FENCED]
+        assert stage.row("hangs").status is Status.FAILED
+
+    def test_a_commit_at_the_last_moment_stands(self, hung: tuple[Stage, Event]) -> None:
+        """The processor ends between the decision and the write: its own end is the one that counts."""
+        stage, release = hung
+        fail = stage.ledger.fail
+
+        def after_the_end(*plain: Any, **arguments: Any) -> None:
+            release.set()
+            stage.close()
+            fail(*plain, **arguments)
+
+        stage.ledger.fail = after_the_end  # type: ignore[method-assign]
+        assert stage.handle(message(put(stage.bench, key="hangs")[1], "hangs")) == ["hangs"]
+        assert stage.bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.FENCED]
+        assert stage.row("hangs").status is Status.PROCESSED
+        assert stage.bench.queues.deleted == []
+
+    def test_f85_the_last_attempt_is_rejected_with_its_reason(self, hung: tuple[Stage, Event]) -> None:
+        """F85: its copy is in the dead-letter queue, so the message is deleted."""
+        stage, _ = hung
+        state, body = put(stage.bench, key="hangs")
+        for _ in range(2):
+            stage.bench.world.fail(created(state, key="hangs"))
+            stage.bench.world.clock.advance(LEASE)
+        assert stage.handle(message(body)) == []
+        assert stage.bench.queues.deleted == ["handle-m1"]
+        assert stage.row("hangs").status is Status.REJECTED
+        assert len(stage.bench.queues.copies) == 1
+
+    def test_f26_a_message_with_another_record_is_not_deleted(self, hung: tuple[Stage, Event]) -> None:
+        """F26: the other one was never begun."""
+        stage, _ = hung
+        state, _ = put(stage.bench, key="hangs")
+        for _ in range(2):
+            stage.bench.world.fail(created(state, key="hangs"))
+            stage.bench.world.clock.advance(LEASE)
+        both = put(stage.bench, key="hangs")[1][:-2] + "," + put(stage.bench, key="other")[1].partition("[")[2]
+        assert stage.handle(message(both)) == ["m1"]
+        assert stage.bench.queues.deleted == []
+
+    def test_when_the_ledger_is_down_the_process_ends_all_the_same(self, hung: tuple[Stage, Event]) -> None:
+        """The lease runs out, and the message comes again."""
+        stage, release = hung
+
+        def hang(_: ObjectChange) -> None:
+            stage.bench.world.wire.down = OUTAGE
+            release.wait(FOREVER)
+
+        stage.acts["hangs"] = hang
+        assert stage.handle(message(put(stage.bench, key="hangs")[1])) == ["m1"]
+        assert stage.ends == 1
+        stage.bench.world.wire.down = None
+
+
+class TestCrew:
+    """The threads alone."""
+
+    def test_a_neighbour_in_work_is_awaited_up_to_its_own_limit(self) -> None:
+        """And no other begins: the lane that waits for a thread is left out."""
+        crew, stopped, release = Crew(2, PATIENT), Event(), Event()
+        sick, healthy = cast("Claim", "sick"), cast("Claim", "healthy")
+        done: list[str] = []
+
+        def hang() -> None:
+            with crew.guard(sick, 0.01):
+                release.wait(FOREVER)
+
+        def work() -> None:
+            with crew.guard(healthy, PATIENT):
+                assert stopped.wait(PATIENT)
+            done.append("neighbour")
+
+        assert crew.run([hang, work], stopped.set) == [sick]
+        assert done == ["neighbour"]
+        release.set()
+        crew._pool.shutdown(wait=True)
+
+    def test_lanes_that_no_thread_has_taken_are_left_out(self) -> None:
+        """Every thread hangs."""
+        crew, release = Crew(1, PATIENT), Event()
+        done: list[str] = []
+
+        def hang() -> None:
+            with crew.guard(cast("Claim", "sick"), 0.01):
+                release.wait(FOREVER)
+
+        assert len(crew.run([hang, partial(done.append, "never")], lambda: None)) == 1
+        release.set()
+        crew._pool.shutdown(wait=True)
+        assert done == []
+
+    def test_one_that_overran_and_ended_after_all_is_left_alone(self) -> None:
+        """It ended while its neighbour was awaited: nobody is stuck any more."""
+        crew, stopped, ended = Crew(2, PATIENT), Event(), Event()
+
+        def late() -> None:
+            with crew.guard(cast("Claim", "late"), 0.01):
+                assert stopped.wait(PATIENT)
+            ended.set()
+
+        def work() -> None:
+            with crew.guard(cast("Claim", "healthy"), PATIENT):
+                assert ended.wait(PATIENT)
+
+        assert crew.run([late, work], stopped.set) == []
+        crew._pool.shutdown(wait=True)
+
+
+PROGRAM = """
+from threading import Event
+
+from intake_ledger import consumer
+from intake_ledger.telemetry import Telemetry
+from tests.unit.test_consumer import FakeQueues, message, put
+from tests.unit.test_crew import Stage
+from tests.unit.test_groups import new_world
+
+class Queues(FakeQueues):
+    def delete(self, receipt_handles):
+        print("deleted", *receipt_handles)
+
+stage = Stage(new_world(), timeout=1)
+stage.bench.telemetry, stage.bench.queues = Telemetry(), Queues()
+stage.end = consumer._end_process
+stage.consumer = stage.make()
+stage.acts["hangs"] = lambda _: Event().wait()
+stage.handle(*(message(put(stage.bench, key=key)[1], key) for key in ("hangs", "healthy")))
+print("the process lives on")
+"""
+
+
+def test_f20_the_process_really_ends_and_what_was_said_is_out() -> None:
+    """F20: a frozen thread would wake up as a zombie in a later invocation. The output is a pipe, hence buffered."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env={"POWERTOOLS_SERVICE_NAME": "p", "POWERTOOLS_METRICS_NAMESPACE": "n", "PYTHONPATH": ":".join(sys.path)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "deleted handle-healthy" in done.stdout
+    assert '"the process ends"' in done.stdout
+    assert '"Committed"' in done.stdout
+    assert '"Failed"' in done.stdout
+    assert "lives on" not in done.stdout
