@@ -2,15 +2,19 @@
 
 import io
 import json
+import re
+import shlex
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.client import BaseClient
+from typer.main import get_command
 
 from cdk_intake_ledger.cli import commands, reading, redrive
 from cdk_intake_ledger.cli.aws import Aws
@@ -411,6 +415,19 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
     }[command]:
         person.types(command, *arguments)
     assert used == NEEDED[command]
+
+
+def test_the_page_shows_commands_that_there_are() -> None:
+    """`docs/operating.md`: each line parses, options and all."""
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    lines = re.findall(r"^    (?:\$ )?intake-ledger (.*)", page, re.MULTILINE)
+    assert len(lines) > 10
+    group: Any = get_command(commands.app)
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        group.commands[name].make_context(name, arguments)
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    assert {word for row in rows for word in re.findall("`([a-z]+)", row)} == set(group.commands)
 
 
 def test_it_needs_no_cdk_to_start() -> None:

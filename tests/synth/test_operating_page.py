@@ -1,0 +1,28 @@
+"""What the page of the command line gives to an operator."""
+
+import re
+from pathlib import Path
+
+from aws_cdk import aws_iam as iam
+
+from cdk_intake_ledger import IntakePipeline
+from tests.cli_actions import NEEDED
+from tests.synth.build import actions, new_stack, processor, statements, template_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+
+
+def test_the_role_of_the_page_may_do_what_each_command_does() -> None:
+    """And nothing that writes but messages and the call of the audit."""
+    stack = new_stack()
+    [snippet] = re.findall("^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    exec(snippet, {"self": stack, "iam": iam, "invoices": IntakePipeline(stack, "Invoices", processor=processor())})
+    given = {action for one in statements(template_of(stack), "Operator") for action in actions(one)}
+    assert given >= {action for needed in NEEDED.values() for action in needed}
+    reading = re.compile(":(BatchGet|Describe|Get|List|Query|Receive|Scan)")
+    assert {action for action in given if not reading.search(action)} == {
+        "lambda:InvokeFunction",
+        "sqs:ChangeMessageVisibility",
+        "sqs:DeleteMessage",
+        "sqs:SendMessage",
+    }
