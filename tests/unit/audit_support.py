@@ -71,6 +71,12 @@ class PagedS3:
     def get_paginator(self, operation: str) -> "_Paginator":
         return _Paginator(self, operation)
 
+    def list_object_versions(self, **request: Any) -> dict[str, Any]:
+        return next(self.get_paginator("list_object_versions").paginate(**request))
+
+    def list_objects_v2(self, **request: Any) -> dict[str, Any]:
+        return next(self.get_paginator("list_objects_v2").paginate(**request))
+
 
 @dataclass(slots=True)
 class _Paginator:
@@ -88,8 +94,10 @@ class _Paginator:
             for place, state in enumerate(reversed(self.s3.keys[key]))
         ]
         start = 0
-        if "StartAfter" in request:
-            start = next((n for n, one in enumerate(entries) if one[0] > request["StartAfter"]), len(entries))
+        # Without a version, a key marker is after all versions of its key.
+        after = request.get("StartAfter") or (request.get("KeyMarker") if "VersionIdMarker" not in request else None)
+        if after is not None:
+            start = next((n for n, one in enumerate(entries) if one[0] > after), len(entries))
         elif "KeyMarker" in request:
             marker = request["KeyMarker"], request["VersionIdMarker"]
             start = next(n + 1 for n, (key, state, _) in enumerate(entries) if (key, state.version_id) == marker)

@@ -125,7 +125,8 @@ def summed(report: Report, parts: Iterable[Mapping[str, Any]]) -> None:
         report.listed += one.listed
         report.checked += one.checked
         report.resubmitted += one.resubmitted
-        report.counts.update(one.counts)
+        # What was not found is not counted, as in a run of one part.
+        report.counts += one.counts
         report.findings += one.findings[: NAMED_FINDINGS - len(report.findings)]
         dates = [date for date in (report.oldest_at, one.oldest_at) if date is not None]
         report.oldest_at = min(dates, default=None)

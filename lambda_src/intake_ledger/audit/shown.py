@@ -19,6 +19,7 @@ FILTER_BYTES = 2**_INDEX_BITS // 8
 PART_BYTES = 2**18
 """A part, packed or not, fits into an item of DynamoDB, which has at most 400 KB."""
 PARTS = FILTER_BYTES // PART_BYTES
+_EMPTY = bytes(PART_BYTES)
 _INDICES = Struct("<4I")
 """Four indices of 28 bits each: the upper 25 name the byte, the next three the bit."""
 _BYTE, _BIT = 32 - _INDEX_BITS + 3, 32 - _INDEX_BITS
@@ -57,13 +58,14 @@ class Shown:
         """What is not empty of the filter, as numbered parts, each packed on its own, to be given to `restore`."""
         for number, start in enumerate(range(0, FILTER_BYTES, PART_BYTES)):
             part = self._bits[start : start + PART_BYTES]
-            if any(part):
+            if part != _EMPTY:
                 yield number, zlib.compress(part, 1)
 
     def restore(self, number: int, part: bytes) -> None:
         """Add a part of what another filter with the same salt was shown. One that is missing costs a HEAD for each of
         its rows, and no more.
         """
-        start = number * PART_BYTES
-        both = int.from_bytes(self._bits[start : start + PART_BYTES]) | int.from_bytes(zlib.decompress(part))
-        self._bits[start : start + PART_BYTES] = both.to_bytes(PART_BYTES)
+        place = slice(number * PART_BYTES, (number + 1) * PART_BYTES)
+        own, other = self._bits[place], zlib.decompress(part)
+        both = other if own == _EMPTY else (int.from_bytes(own) | int.from_bytes(other)).to_bytes(PART_BYTES)
+        self._bits[place] = both

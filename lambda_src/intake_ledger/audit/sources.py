@@ -22,18 +22,15 @@ class ShardListing:
         """As the listing's own, from `start` on, or from the shard's beginning; never beyond its end."""
         shard = self._shard
         for page in self._listing.pages(start or Place(shard.prefix, shard.after)):
-            inside = [(key, state) for key, state in page.states if shard.until is None or key <= shard.until]
+            inside = [(key, state) for key, state in page.states if shard.holds(key)]
+            beyond = any(shard.until is not None and key > shard.until for key, _ in page.states)
             after = page.after
-            if len(inside) < len(page.states) or (after is not None and not _goes_on(shard, after)):
+            # At the shard's last key: others of its versions may follow.
+            if beyond or (after is not None and (after.prefix, after.key) > (shard.prefix, shard.until or after.key)):
                 after = None
             yield Page(inside, after)
             if after is None:
                 return
-
-
-def _goes_on(shard: Shard, after: Place) -> bool:
-    # At the shard's last key: others of its versions may follow.
-    return after.prefix == shard.prefix and (shard.until is None or after.key <= shard.until)
 
 
 class FileListing:
