@@ -3,7 +3,8 @@
 It compares what S3 holds with what the ledger has committed and sends a wake-up message for every key that differs; the
 consumer then decides as always. So a finding that is out of date does no harm.
 
-Each tick of the schedule goes on with the run that was stopped, begins the next one if it is due, or does nothing.
+Each tick of the schedule goes on with the run that was stopped, begins the next one if it is due, or does nothing. For
+a bucket beyond one function, a state machine calls for the steps of a run in parts.
 """
 
 import os
@@ -18,21 +19,19 @@ from aws_lambda_powertools.metrics import MetricUnit
 from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
-from intake_ledger.audit.compare import Audit
+from intake_ledger.audit.compare import Audit, Phase
 from intake_ledger.audit.delivery import DeliveryCheck
+from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.audit.runs import AuditRuns, Held, NotNow
+from intake_ledger.audit.runs import AuditRuns, Held, NotNow, next_at
 from intake_ledger.audit.shown import SALT_BYTES
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
-
-_EARLY_SECONDS = 60
-"""A schedule does not tick to the second: a run is due this much before its time."""
 
 
 class LambdaContext(Protocol):
@@ -54,7 +53,7 @@ class AuditFunction:
         s3, dynamodb = boto3.client("s3", config=config), boto3.client("dynamodb", config=config)
         lean_listings(s3)
         lean_scans(dynamodb)
-        self._s3 = s3
+        self._s3, self._dynamodb = s3, dynamodb
         self._delivery = DeliveryCheck(
             settings, s3=s3, sqs=self._sqs, dynamodb=dynamodb, make_client=lambda name: _client(name, brief)
         )
@@ -100,16 +99,44 @@ class AuditFunction:
             raise
         report = held.progress.report
         self._runs.keep(report)
-        next_at = None
-        if every_seconds is not None:
-            next_at = report.started_at + (every_seconds - _EARLY_SECONDS) * 1000
+        due_at = None if every_seconds is None else next_at(report.started_at, every_seconds)
         if report.complete:
             # What was left to a backlog is looked at again as soon as that may be gone.
-            self._runs.finish(due_at=0 if report.held else next_at)
+            self._runs.finish(due_at=0 if report.held else due_at)
         else:
             anew = report.stopped is Stopped.BUDGET
-            self._runs.stop(held.progress, due_at=next_at if anew else 0, anew=anew)
+            self._runs.stop(held.progress, due_at=due_at if anew else 0, anew=anew)
         return report
+
+    def step(self, event: Mapping[str, Any], context: LambdaContext) -> Report | dict[str, Any]:
+        """One step of a run in parts: the last one gives the report, the others what the state machine needs.
+
+        Raises:
+            NotNow: There is nothing to do.
+            InventoryError: There is no inventory report that can be used.
+
+        """
+        parts = AuditInParts(
+            Tools(
+                settings=self._settings,
+                s3=self._s3,
+                sqs=self._sqs,
+                dynamodb=self._dynamodb,
+                clock=_now,
+                new_salt=lambda: secrets.token_bytes(SALT_BYTES),
+                judge=self._judge,
+                delivery=self._delivery.problems,
+            ),
+            event["run"],
+        )
+        match event["step"]:
+            case "plan":
+                return parts.plan(event)
+            case "finish":
+                return parts.finish()
+            case step:
+                done = parts.work(Phase(step), event["part"], context.get_remaining_time_in_millis)
+                return {**event, "done": done}
 
     def publish(self, report: Report) -> str | None:
         """Write the report where the team wants it, once the run is over; None where nobody does, or it is not over."""
@@ -118,24 +145,31 @@ class AuditFunction:
         return publish(self._s3, self._settings, report, now=_now())
 
     def _go_on(self, held: Held, context: LambdaContext) -> None:
-        settings, now, report = self._settings, _now(), held.progress.report
+        report = held.progress.report
         report.delivery = self._delivery.problems()
+        judged = self._judge(held.since)
+        report.held = judged.held
+        self._audit.run(
+            held.progress,
+            judged.window,
+            resubmit=not report.dry_run and judged.resubmit,
+            remaining_ms=context.get_remaining_time_in_millis,
+            saved=(lambda: None) if report.dry_run else lambda: self._runs.done(held.progress),
+        )
+
+    def _judge(self, since: int) -> Judgement:
+        """What may be judged now; `since` is when this pipeline's first run began."""
+        settings, now = self._settings, _now()
         backlog = backlogs.look(self._sqs, self._cloudwatch, settings.queue_url, now=now)
-        report.held = backlogs.reason(backlog, settle_seconds=settings.settle_seconds)
         known_since = now - settings.look_back_seconds * 1000
         window = backlogs.window(
             backlog,
             now=now,
             settle_seconds=settings.settle_seconds,
-            known_since=max(known_since, held.since) if settings.baseline else known_since,
+            known_since=max(known_since, since) if settings.baseline else known_since,
         )
-        self._audit.run(
-            held.progress,
-            window,
-            resubmit=not report.dry_run and not backlog.unknown,
-            remaining_ms=context.get_remaining_time_in_millis,
-            saved=(lambda: None) if report.dry_run else lambda: self._runs.done(held.progress),
-        )
+        held = backlogs.reason(backlog, settle_seconds=settings.settle_seconds)
+        return Judgement(window, resubmit=not backlog.unknown, held=held)
 
 
 def _client(name: str, config: Config) -> Any:
@@ -148,11 +182,16 @@ def _now() -> int:
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point. `{"dryRun": true}` only looks; `{"everySeconds": 86400}` runs when a run is due, which is
-    what the schedule sends; anything else runs at once.
+    what the schedule sends; anything else runs at once. A state machine sends `{"step": ...}`.
     """
     logger, function = Logger(), AuditFunction(audit_settings(os.environ))
     try:
-        if event.get("dryRun"):
+        if "step" in event:
+            answer = function.step(event, context)
+            if not isinstance(answer, Report):
+                return answer
+            report = answer
+        elif event.get("dryRun"):
             report = function.look(context)
         else:
             report = function.run(context, every_seconds=event.get("everySeconds"))
@@ -178,9 +217,9 @@ def _tell(logger: Logger, report: Report) -> None:
     metrics = Metrics()
     counts = {"AuditIncomplete": int(not report.complete), "AuditDeliveryProblems": len(report.delivery)}
     if report.stopped is not Stopped.TIME:
-        # What is continued is counted when it comes to its end.
+        # What is continued is counted when it comes to its end. A run with gaps is none: it has not seen the bucket.
         counts |= {
-            "AuditRuns": 1,
+            "AuditRuns": int(report.stopped is not Stopped.PARTS),
             "AuditedKeys": report.checked,
             "AuditFindings": report.counts.total(),
             "AuditResubmitted": report.resubmitted,
