@@ -1,6 +1,7 @@
 """The recipes, as a stranger would copy them."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import IntakePipeline
+from cdk_intake_ledger.testing import Fault, LocalPipeline
 from tests.synth.build import PROCESSORS, new_app, new_stack, processor, template_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
@@ -37,6 +39,13 @@ class AnySnapshot:
     __hash__ = object.__hash__
 
 
+def test_every_recipe_is_run() -> None:
+    """A new one has to be run here too."""
+    assert NAMES[len(IN_A_STACK) :] == [
+        "Snapshot tests", "How a processor ends", "An effect that happens once", "Testing your processor",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", IN_A_STACK)
 def test_a_recipe_synthesises(name: str) -> None:
     """In an app of its own, without a cycle."""
@@ -64,6 +73,36 @@ def test_testing_your_processor() -> None:
     for name in ("test_every_invoice_counts_once", "test_chaos_changes_nothing"):
         given["saved"].clear()
         given[name]()
+
+
+def test_how_a_processor_ends() -> None:
+    """The example test, as it stands."""
+    given: dict[str, Any] = {}
+    exec(recipe("How a processor ends"), given)
+    given["test_a_reason_is_kept_and_a_repaired_file_is_taken"]()
+
+
+@pytest.mark.parametrize("fault", [Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN])
+def test_f72_an_effect_that_happens_once(fault: Fault) -> None:
+    """F72: each of the three ways, with a worker that dies after its effect, or wakes up behind its successor."""
+    given: dict[str, Any] = {}
+    exec(recipe("An effect that happens once"), given)
+
+    def pipeline_of(name: str) -> LocalPipeline:
+        pipeline = LocalPipeline(given[name])
+        pipeline.put("a", "10\n20\n")
+        pipeline.next(fault)
+        pipeline.run()
+        assert len(pipeline.calls) == 2
+        return pipeline
+
+    [written] = pipeline_of("booked_in_dynamodb").transacted
+    assert written["Update"]["ExpressionAttributeValues"] == {":amount": {"N": "30"}}
+    last = max(change.fence for change in pipeline_of("booked_in_sql").calls)
+    with closing(given["database"]) as database:
+        assert database.execute("SELECT * FROM totals").fetchall() == [("a", last, 30)]
+    pipeline_of("sent_to_a_service")
+    assert list(given["sent"].values()) == [30]
 
 
 def test_a_partner_may_upload_and_nothing_else() -> None:
