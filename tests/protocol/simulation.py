@@ -122,6 +122,8 @@ class Simulation:
     def __init__(self, measured: Measured, misfortune: Misfortune, *, workers: int = 8, seed: int = 1) -> None:
         self.measured, self.misfortune = measured, misfortune
         self.random = random.Random(seed)
+        self.takes_ms = 20, 400
+        """How long the processor may take for one object."""
         self.clock = START
         self.tally = Tally()
         self.versions: dict[str, list[_Version]] = {}
@@ -411,7 +413,7 @@ class _Worker:
         return f"{self._name}.{self._owners}"
 
     def _process(self, change: ObjectChange) -> str:
-        self.pause(self._simulation.random.randint(20, 400))
+        self.pause(self._simulation.random.randint(*self._simulation.takes_ms))
         identity = self._simulation.process(change)
         self._effect = change.key, int(identity)
         return identity

@@ -1,0 +1,101 @@
+"""How much memory the consumer takes as its batch and its objects grow: the peak of a process of its own for each.
+
+    python -m benchmarks.memory
+
+The audit's is told by `benchmarks.audit`.
+"""
+
+import io
+import os
+import resource
+import subprocess
+import sys
+from typing import Any
+from unittest import mock
+
+from benchmarks import cpu
+from benchmarks.measure import table
+from benchmarks.stub import stub
+
+from cdk_intake_ledger.testing.context import LambdaContext
+from intake_ledger import consumer as runtime
+from intake_ledger.bucket import Bucket
+from intake_ledger.processing import ObjectChange
+
+BATCHES = (1, 10, 100, 1_000, 10_000)
+"""10,000 is the most that Lambda puts into a batch."""
+MEGABYTES = (1, 10, 100)
+_LINE = b'{"account": "4711", "amount": "12.50", "currency": "EUR"}\n'
+
+
+class Stream(io.RawIOBase):
+    """So many bytes of JSON lines, made as they are read."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size // len(_LINE) * len(_LINE)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        start = -self._left % len(_LINE)
+        count = min(len(buffer), self._left)
+        lines = _LINE[start:] + _LINE * (count // len(_LINE) + 1)
+        buffer[:count] = lines[:count]
+        self._left -= count
+        return count
+
+
+class Streams(Bucket):
+    """Every object has the same size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(mock.Mock(), cpu.BUCKET)
+        self._size = size
+
+    def open(self, *_: object) -> Any:
+        return io.BufferedReader(Stream(self._size))
+
+
+def read_lines(change: ObjectChange) -> str:
+    """The processor: as a team reads a large object."""
+    return str(sum(1 for _ in change.lines()))
+
+
+def handled(batch: int, megabytes: int) -> None:
+    """One warm batch through the deployed handler."""
+    with stub() as endpoint, cpu.environment(endpoint), cpu.silence():
+        os.environ["INTAKE_PROCESSOR"] = "benchmarks.memory:read_lines"
+        with mock.patch.object(runtime, "Bucket", return_value=Streams(megabytes * 1_000_000)):
+            made = runtime._consumer.__wrapped__()  # noqa: SLF001 - the handler's own, anew
+        payloads = cpu.Payloads(batch)
+        events = [record for piece in payloads.batches(cpu.PIECE) for event in piece for record in event["Records"]]
+        answer = made.handle({"Records": events}, LambdaContext(900))
+        assert answer == {"batchItemFailures": []}, answer
+
+
+def peak(batch: int, megabytes: int) -> float:
+    """MB that a process of its own needed at most."""
+    command = [sys.executable, "-m", "benchmarks.memory", str(batch), str(megabytes)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(answer.stdout)
+
+
+def measure() -> dict[str, Any]:
+    by_batch = {f"batch of {batch:,}, empty objects": {"peak MB": peak(batch, 0)} for batch in BATCHES}
+    by_object = {f"one object of {size:,} MB": {"peak MB": peak(1, size)} for size in MEGABYTES}
+    return by_batch | by_object
+
+
+def main() -> None:
+    if len(sys.argv) == 3:
+        handled(int(sys.argv[1]), int(sys.argv[2]))
+        # Linux counts in KiB, macOS in bytes.
+        unit = 1024**2 if sys.platform == "darwin" else 1024
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
+        return
+    print(table("The consumer's memory", measure()))
+
+
+if __name__ == "__main__":
+    main()
