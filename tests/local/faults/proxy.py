@@ -37,6 +37,8 @@ class Trouble(StrEnum):
     HALF_AN_ANSWER = "half an answer"
     """It is carried out, and the connection ends in the middle of the answer's body."""
     SLOW = "slow"
+    NONE = "let through"
+    """In between: others have their turn."""
 
 
 @dataclass

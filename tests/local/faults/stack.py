@@ -28,7 +28,7 @@ SOON_GIVEN_UP = RetryOptions(max_attempts=4, min_backoff=seconds(1), max_backoff
 PIPELINES: dict[str, dict[str, Any]] = {
     "Killed": {"processing_timeout": seconds(2), "retry": SOON_GIVEN_UP},
     "Wired": {"processing_timeout": seconds(2), "retry": SOON},
-    "Plain": {"processing_timeout": seconds(10), "retry": SOON_GIVEN_UP},
+    "Plain": {"processing_timeout": seconds(10), "retry": SOON_GIVEN_UP, "concurrency": 4},
     "Outage": {"processing_timeout": seconds(10), "retry": LIKE_THE_DEFAULT},
 }
 

@@ -3,10 +3,10 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Self
 from urllib.parse import unquote
@@ -118,6 +118,14 @@ class Line:
         answer = self.aws.client("sqs").get_queue_attributes(QueueUrl=self.queue, AttributeNames=names)
         return not any(int(answer["Attributes"][name]) for name in names)
 
+    def wait(self, condition: Callable[[], bool], what: str, *, timeout: float) -> list[str]:
+        """Until the condition holds; what is wrong if it never does."""
+        try:
+            self.aws.wait_until(condition, what, timeout=timeout)
+        except TimeoutError as late:
+            return [str(late)]
+        return []
+
     def settled(self, prefix: str, expected: Expected, *, timeout: float) -> Report:
         """The report once all has come to its end, or once the queue is empty and it is still wrong."""
 
@@ -132,11 +140,9 @@ class Line:
             right = judge(self.facts(prefix), expected).right
             return right or time.monotonic() - quiet_since > GRACE_SECONDS
 
-        try:
-            self.aws.wait_until(ended, f"{prefix} is done with", timeout=timeout, interval=0.5)
-        except TimeoutError:
-            print(f"{prefix} was not done with after {timeout:.0f} s")
-        return judge(self.facts(prefix, counted=True), expected)
+        late = self.wait(ended, f"{prefix} is done with", timeout=timeout)
+        report = judge(self.facts(prefix, counted=True), expected)
+        return replace(report, problems=(*late, *report.problems))
 
     def facts(self, prefix: str, *, counted: bool = False) -> Facts:
         """What is known of the keys under `prefix`; `counted`: with the verdicts in the logs."""
