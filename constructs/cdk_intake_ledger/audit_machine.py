@@ -1,0 +1,97 @@
+"""The state machine that runs the audit in parts: plan, read the rows, list, look for what is gone, sum up.
+
+The function of the audit does each step. Shards, places and findings are kept in the ledger's table, so that what goes
+through the machine stays small however many parts there are, and a part that failed goes on where it was.
+"""
+
+from typing import Any
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_intake_ledger.audit_scale import AuditScale
+
+RUN_LIMIT = Duration.days(1)
+"""How long a run may take, and how long it keeps others away. An execution that somebody aborts does so too."""
+
+# A function that is throttled, or dies, or meets an AWS that does not answer, is called again four times.
+RETRY = [
+    {"ErrorEquals": ["States.ALL"], "IntervalSeconds": 5, "BackoffRate": 2, "MaxAttempts": 4, "MaxDelaySeconds": 300}
+]
+
+
+class AuditMachine(Construct):
+    """The state machine, around the audit's function."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, function: lambda_.IFunction, plan: dict[str, Any], scale: AuditScale
+    ) -> None:
+        super().__init__(scope, id)
+        self._function = function
+        self._scale = scale
+        sum_up = self._step("Sum up", {"step": "finish", "run.$": "$.run"})
+        steps = [
+            self._map("Rows", "read", "$.segments"),
+            self._map("Shards", "list", "$.parts"),
+            self._map("Gone", "scan", "$.segments"),
+        ]
+        for step in steps:
+            # Whatever happens, the run is summed up and given back, and says what is missing.
+            step.add_catch(sum_up, errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
+        rows, shards, gone = steps
+        work = (
+            sfn.Choice(self, "Anything to do?")
+            .when(sfn.Condition.is_present("$.skipped"), sfn.Succeed(self, "Nothing to do"))
+            .otherwise(rows.next(shards).next(gone).next(sum_up))
+        )
+        # The execution's own name makes a planner that is called again the same run.
+        given = {"run.$": "$$.Execution.Name", "input.$": "$", "leaseSeconds": RUN_LIMIT.to_seconds()}
+        begin = self._step("Plan", {"step": "plan", **given, **plan})
+        self.machine = sfn.StateMachine(
+            self,
+            "Machine",
+            definition_body=sfn.DefinitionBody.from_chainable(begin.next(work)),
+            timeout=RUN_LIMIT,
+        )
+        self.machine.add_to_role_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function_arn])
+        )
+
+    def _map(self, id: str, step: str, items: str) -> sfn.DistributedMap:
+        """Each item's number is worked on until the function says that it is done."""
+        done = sfn.Succeed(self, f"{id}: done", output_path=sfn.JsonPath.DISCARD)
+        work = self._step(f"{id}: work", {"step.$": "$.step", "run.$": "$.run", "part.$": "$.part"})
+        again = sfn.Choice(self, f"{id}: done?").when(sfn.Condition.boolean_equals("$.done", value=True), done)
+        every = sfn.DistributedMap(
+            self,
+            id,
+            label=id,
+            items_path=items,
+            item_selector={
+                "step": step,
+                "run": sfn.JsonPath.string_at("$.run"),
+                "part": sfn.JsonPath.object_at("$$.Map.Item.Value"),
+            },
+            max_concurrency=self._scale.concurrency,
+            # What could not be done is written down in the table, and the others are worth having.
+            tolerated_failure_percentage=100,
+            result_path=sfn.JsonPath.DISCARD,
+        )
+        every.item_processor(work.next(again.otherwise(work)))
+        return every
+
+    def _step(self, id: str, arguments: dict[str, Any]) -> sfn.CustomState:
+        # CDK's own task for Lambda would be allowed to call every version of the function.
+        return sfn.CustomState(
+            self,
+            id,
+            state_json={
+                "Type": "Task",
+                "Resource": self._function.function_arn,
+                "Parameters": arguments,
+                "Retry": RETRY,
+            },
+        )

@@ -1,0 +1,154 @@
+"""How the audit goes through a bucket: in one function, in parts at the same time, or by what S3 has listed already."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from aws_cdk import Token
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+
+MAX_SHARDS = 2_000
+"""As many as one planner finds in the time that it has, about a look and a half at the bucket for each."""
+MAX_CONCURRENCY = 1_000
+"""Lambda's default quota of concurrent executions in a region, which the consumers share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reports:
+    """Where S3 Inventory's reports are, and what reads them if they are Parquet."""
+
+    bucket: s3.IBucket
+    prefix: str
+    id: str
+    parquet_layer: lambda_.ILayerVersion | None
+
+    def folder(self, source: s3.IBucket) -> str:
+        """What the keys of the reports about `source` begin with (S3 user guide, "Locating your inventory list")."""
+        parts = (self.prefix.rstrip("/"), source.bucket_name, self.id)
+        return "".join(f"{part}/" for part in parts if part)
+
+    def allow(self, role: iam.Role, source: s3.IBucket) -> None:
+        """Let a role find and read them, and nothing else of their bucket."""
+        folder = self.folder(source)
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["s3:ListBucket"],
+                resources=[self.bucket.bucket_arn],
+                conditions={"StringLike": {"s3:prefix": f"{folder}*"}},
+            )
+        )
+        role.add_to_policy(
+            iam.PolicyStatement(actions=["s3:GetObject"], resources=[self.bucket.arn_for_objects(f"{folder}*")])
+        )
+        if self.bucket.encryption_key is not None:
+            self.bucket.encryption_key.grant(role, "kms:Decrypt")
+
+
+class AuditScale:
+    """How the audit goes through the bucket; made by one of three methods.
+
+    `one` is right for up to some ten million objects, `shards` beyond that, and `inventory` where listing would cost
+    too much or take too long and a finding may be two days late. `docs/scale.md` has what each takes and costs.
+    """
+
+    def __init__(self, *, parts: float | None = None, concurrency: float = 1, reports: Reports | None = None) -> None:
+        """Not to be called: `one`, `shards` and `inventory` are there for that.
+
+        Args:
+            parts: into how many the bucket is divided at most; it is not when omitted.
+            concurrency: how many parts are worked on at the same time; one when omitted.
+            reports: the inventory whose files are the parts; the bucket is listed when omitted.
+
+        """
+        self.parts = parts
+        """Into how many parts the bucket is divided at most; None where it is not."""
+        self.concurrency = concurrency
+        """How many parts are worked on at the same time."""
+        self.reports = reports
+        """The inventory whose files are the parts; None where the bucket is listed."""
+
+    @classmethod
+    def one(cls) -> Self:
+        """One function lists the bucket, and goes on at the next tick of its schedule until it is through."""
+        return cls()
+
+    @classmethod
+    def shards(cls, count: int = 200, *, concurrency: int = 20) -> Self:
+        """A Step Functions Distributed Map lists the bucket in shards of its keys.
+
+        Args:
+            count: into how many shards the keys are cut at most, 2 to 2,000; 200 when omitted. More of them are more
+                even, and cost a fraction of a cent each. They are found anew in each run, from the keys themselves.
+            concurrency: how many functions list at the same time, 1 to 1,000; 20 when omitted. They count against the
+                account's concurrent executions, as the consumer does.
+
+        """
+        return cls(parts=count, concurrency=concurrency)
+
+    @classmethod
+    def inventory(
+        cls,
+        bucket: s3.IBucket,
+        *,
+        id: str,
+        prefix: str = "",
+        concurrency: int = 20,
+        parquet_layer: lambda_.ILayerVersion | None = None,
+    ) -> Self:
+        """A Distributed Map reads the data files of the newest S3 Inventory report. Nothing that changed since S3 made
+        it is judged, and what differs is looked at in S3 before it counts.
+
+        Args:
+            bucket: where the reports are delivered to.
+            id: the inventory's own; it has to be about all versions, with the fields Size, LastModifiedDate and ETag.
+            prefix: the inventory's destination prefix; none when omitted.
+            concurrency: how many files are read at the same time, 1 to 1,000; 20 when omitted.
+            parquet_layer: a layer with pyarrow, for reports in Parquet, such as AWS's own AWSSDKPandas for Python 3.13
+                on arm64. When omitted, only CSV can be read: the function has none of its own.
+
+        """
+        reports = Reports(bucket=bucket, prefix=prefix, id=id, parquet_layer=parquet_layer)
+        return cls(parts=MAX_SHARDS, concurrency=concurrency, reports=reports)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a state machine runs the audit."""
+        return self.parts is not None
+
+    def layers(self) -> Sequence[lambda_.ILayerVersion]:
+        """What the function needs besides the runtime."""
+        return [self.reports.parquet_layer] if self.reports and self.reports.parquet_layer else []
+
+    def allow_planning(self, role: iam.Role, source: s3.IBucket) -> dict[str, Any]:
+        """What the planner is told; the audit's role may go by it afterwards. Part of the pipeline's own making.
+
+        Args:
+            role: the audit's own.
+            source: the bucket that is audited.
+
+        """
+        # Each of those that work at the same time reads one segment of the ledger's table.
+        plan: dict[str, Any] = {"parts": self.parts, "segments": self.concurrency}
+        if self.reports is not None:
+            self.reports.allow(role, source)
+            plan["inventory"] = {"bucket": self.reports.bucket.bucket_name, "prefix": self.reports.folder(source)}
+        return plan
+
+    def problems(self) -> Iterator[str]:
+        """What cannot work, with the fix."""
+        if self.parts is None:
+            return
+        if not Token.is_unresolved(self.parts) and not 2 <= self.parts <= MAX_SHARDS:
+            yield (
+                f"the audit's number of shards is {self.parts:,}: it must be 2 to {MAX_SHARDS:,}, or leave the scale "
+                "out for one function"
+            )
+        if not Token.is_unresolved(self.concurrency) and not 1 <= self.concurrency <= MAX_CONCURRENCY:
+            yield (
+                f"the audit's concurrency is {self.concurrency:,}: it must be 1 to {MAX_CONCURRENCY:,}, which is what "
+                "Lambda gives to an account for everything"
+            )
+        if self.reports is not None and not self.reports.id:
+            yield "the audit's inventory has an empty id: give the one of the bucket's inventory configuration"
