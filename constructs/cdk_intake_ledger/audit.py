@@ -46,10 +46,11 @@ class IntakeAudit(Construct):
     ) -> None:
         super().__init__(scope, id)
         wanted = [dict(item.parts()) for item in filters]
+        self._description = f"Intake ledger, audit of {wiring.name}"
         self.function, self.role = intake_function(
             self,
             placement=placement,
-            description=f"Intake ledger, audit of {wiring.name}",
+            description=self._description,
             code=lambda_.Code.from_inline(CODE),
             handler="index.handler",
             runtime=TESTED_RUNTIME,
@@ -84,7 +85,10 @@ class IntakeAudit(Construct):
         for name, value in allow_reports(self.role, wiring, options).items():
             self.function.add_environment(name, value)
         # CloudWatch knows no resources for reading metrics.
-        self.role.add_to_policy(iam.PolicyStatement(actions=["cloudwatch:GetMetricStatistics"], resources=["*"]))
+        age = iam.PolicyStatement(
+            sid="AgeOfMessagesCloudWatchKnowsNoResources", actions=["cloudwatch:GetMetricStatistics"], resources=["*"]
+        )
+        self.role.add_to_policy(age)
         accept_wildcard(self.role, "*", METRICS)
         key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
         if key is not None:
@@ -99,14 +103,18 @@ class IntakeAudit(Construct):
         # Finding rules by their target and trying a pattern out: EventBridge knows no resource for either.
         finding = ["events:ListRuleNamesByTarget", "events:TestEventPattern"]
         rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
-        self.role.add_to_policy(iam.PolicyStatement(actions=finding, resources=["*"]))
-        self.role.add_to_policy(iam.PolicyStatement(actions=["events:DescribeRule"], resources=[rules]))
+        for sid, actions, resource in (
+            ("RulesByTargetEventBridgeKnowsNoResources", finding, "*"),
+            ("RuleByNameWouldTieACircle", ["events:DescribeRule"], rules),
+        ):
+            self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=[resource]))
         accept_wildcard(self.role, rules, RULES_BY_TARGET)
 
     def _schedule(self, interval: Duration) -> None:
         role = iam.Role(
             self,
             "ScheduleRole",
+            description=f"{self._description}: its schedule",
             assumed_by=iam.ServicePrincipal(
                 "scheduler.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
             ),
@@ -118,6 +126,7 @@ class IntakeAudit(Construct):
         schedule = scheduler.CfnSchedule(
             self,
             "Schedule",
+            description=self._description,
             schedule_expression=f"rate({minutes} minute{'' if minutes == 1 else 's'})",
             flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
             target=scheduler.CfnSchedule.TargetProperty(

@@ -36,7 +36,9 @@ def allow_reports(role: iam.Role, wiring: Wiring, options: AuditOptions) -> dict
         return {}
     bucket = options.report_bucket or wiring.bucket
     objects = bucket.arn_for_objects(KeyFilter(f"{_prefix(options)}{wiring.name}/").iam_pattern())
-    role.add_to_policy(iam.PolicyStatement(actions=["s3:PutObject"], resources=[objects]))
+    role.add_to_policy(
+        iam.PolicyStatement(sid="ReportsOfThisPipelineByDayAndRun", actions=["s3:PutObject"], resources=[objects])
+    )
     accept_wildcard(role, objects, REPORTS)
     if bucket.encryption_key is not None:
         bucket.encryption_key.grant(role, "kms:GenerateDataKey")

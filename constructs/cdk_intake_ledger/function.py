@@ -96,13 +96,14 @@ class Wiring:
     def allow(self, role: iam.Role, *, bucket: Sequence[str], table: Sequence[str], queue: Sequence[str]) -> None:
         """Give a role exactly these actions, reading of the objects, and the keys behind all of it."""
         objects = self.bucket.arn_for_objects("*")
-        for actions, resource in (
-            (bucket, self.bucket.bucket_arn),
-            (("s3:GetObject", "s3:GetObjectVersion"), objects),
-            (table, self.table.table_arn),
-            (queue, self.queue.queue.queue_arn),
+        for actions, resource, sid in (
+            (bucket, self.bucket.bucket_arn, None),
+            (("s3:GetObject", "s3:GetObjectVersion"), objects, "ObjectsOfThisBucketWhateverTheirKeys"),
+            (table, self.table.table_arn, None),
+            (queue, self.queue.queue.queue_arn, None),
         ):
-            role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[resource]))
+            # What has an asterisk says why in its name, for whoever reads nothing but the template.
+            role.add_to_policy(iam.PolicyStatement(sid=sid, actions=list(actions), resources=[resource]))
         accept_wildcard(role, objects, OBJECTS)
         keys = (
             (self.bucket.encryption_key, BUCKET_KEY_ACTIONS),
@@ -140,12 +141,14 @@ def intake_function(
     log_group = placement.log_group or logs.LogGroup(
         scope, "Logs", retention=logs.RetentionDays.TWO_MONTHS, removal_policy=placement.removal_policy
     )
-    role = iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
     if placement.vpc:
         # Not among what is granted to the role, so that accepting this asterisk accepts no other one. A function waits
         # for all of its role.
-        interfaces = iam.PolicyStatement(actions=list(INTERFACE_ACTIONS), resources=["*"])
+        interfaces = iam.PolicyStatement(
+            sid="NetworkInterfacesHaveNoNameBeforehand", actions=list(INTERFACE_ACTIONS), resources=["*"]
+        )
         accept(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, "[Resource::*]")
     function = lambda_.Function(
         scope,

@@ -110,6 +110,21 @@ def test_every_wildcard_has_a_reason(template: Json) -> None:
             assert "*" not in text or any(re.fullmatch(known, text) for known in WILDCARDS), text
 
 
+def test_every_wildcard_says_why_in_the_template(template: Json) -> None:
+    """Who reads nothing else finds the reason in the statement's name; CDK's own handler is not ours to name."""
+    for name, statement in every_statement(template, "AWS::IAM::Policy"):
+        broad = any("*" in spelt(resource) for resource in listed(statement["Resource"]))
+        if not name.startswith("BucketNotificationsHandler"):
+            assert broad is ("Sid" in statement), statement
+
+
+def test_every_role_says_whose_it_is(template: Json) -> None:
+    """A list of roles in the console, or in a template, is read by people."""
+    for name, role in resources(template, "AWS::IAM::Role").items():
+        if not name.startswith("BucketNotificationsHandler"):
+            assert role["Properties"]["Description"].startswith("Intake ledger, ")
+
+
 def test_no_policy_allows_everybody(template: Json) -> None:
     """What names everybody only ever denies."""
     for name, statement in every_statement(template):
