@@ -1,0 +1,114 @@
+"""The command line against a deployed pipeline: what it shows is so, and what it moves is processed."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cdk_intake_ledger.cli import commands
+from tests.local.support import TIMEOUT, Catalogue, model
+
+Types = Callable[..., Any]
+STACK = ("--stack", "Local", "--pipeline", "Models")
+
+
+@pytest.fixture
+def types(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Types:
+    """Runs a command with the local AWS's environment, and reads its document."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in catalogue.aws.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+
+    def run(*arguments: str) -> Any:
+        code = commands.run([*arguments, *STACK, "--json"])
+        captured = capsys.readouterr()
+        assert code == 0, captured.err
+        return json.loads(captured.out)
+
+    return run
+
+
+def test_f63_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, types: Types) -> None:
+    """F63: what comes back from the dead-letter queue has another round, which the row counts."""
+    key = "models/cli-poison/service-2.json.gz"
+    version = catalogue.put(key, b"\x1f\x8bno gzip at all")
+    letter = catalogue.rejected("cli-poison")
+
+    def listed() -> Any:
+        return next((row for row in types("list", "--status", "REJECTED")["rows"] if row["key"] == key), None)
+
+    row = catalogue.aws.wait_until(listed, "the rejection is listed", timeout=TIMEOUT)
+    assert row["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
+    [state] = types("inspect", key)["states"]
+    assert (state["agree"], state["s3"]["versionId"]) == (True, version)
+    assert types("status")["rejected"] >= 1
+
+    assert types("redrive", "--key", key, "--dry-run")["matched"] == 1
+    assert types("redrive", "--key", key, "--reason", "no such reason")["moved"] == 0
+    moved = types("redrive", "--key", key, "--reason", "NOT WHAT ITS NAME SAYS")
+    assert (moved["moved"], moved["failed"]) == (1, [])
+
+    def again() -> bool:
+        now = catalogue.ledger_row(key)
+        return now["status"] == "REJECTED" and now.get("rounds") == 1
+
+    catalogue.aws.wait_until(again, "the second round is rejected too", timeout=TIMEOUT)
+
+
+def test_f78_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types) -> None:
+    """F78: the same call with the same id changes nothing; a new one runs the processor again."""
+    key = "models/cli-again/service-2.json.gz"
+    version = catalogue.put(key, model("1"))
+    catalogue.settled(key, f"v#{version}")
+
+    def served(request: str) -> bool:
+        return catalogue.ledger_row(key).get("reprocessed_id") == request
+
+    first = types("reprocess", key)["reprocessId"]
+    catalogue.aws.wait_until(lambda: served(first), "the request is served", timeout=TIMEOUT)
+    assert len(catalogue.effects(key)) == 2
+
+    assert types("reprocess", key, "--id", first)["sent"] == 1
+    catalogue.aws.wait_until(
+        lambda: any(one.get("verdict") == "DUPLICATE" for one in catalogue.decisions(key)),
+        "it is judged",
+        timeout=TIMEOUT,
+    )
+    assert len(catalogue.effects(key)) == 2
+
+    second = types("reprocess", "--prefix", "models/cli-again/")
+    assert second["sent"] == 1
+    catalogue.aws.wait_until(lambda: served(second["reprocessId"]), "so is the prefix's", timeout=TIMEOUT)
+    assert len(catalogue.effects(key)) == 3
+
+
+def test_an_audit_by_hand_leaves_the_report_that_is_shown(catalogue: Catalogue, types: Types) -> None:
+    """A dry run leaves none: the last report stays that of the last real run."""
+    report = catalogue.audit()
+
+    assert types("report")["runId"] == report["runId"]
+    looked = types("audit", "--dry-run")
+    assert (looked["dryRun"], looked["checked"] >= report["checked"]) == (True, True)
+    assert types("report")["runId"] == report["runId"]
+    assert types("status")["audit"]["last"]["runId"] == report["runId"]
+
+
+def test_a_person_at_a_shell_sees_how_it_stands(catalogue: Catalogue) -> None:
+    """The command as it is installed, with nothing but the environment of every AWS tool."""
+    code = "import sys; from cdk_intake_ledger.cli import main; sys.argv[0] = 'intake-ledger'; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "status", *STACK],
+        env=catalogue.aws.environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert catalogue.bucket in ran.stdout
+    assert "takes messages" in ran.stdout
