@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections import Counter
 from compileall import compile_dir
 from functools import partial
 from io import BytesIO
@@ -42,6 +43,7 @@ class Context:
     def get_remaining_time_in_millis(self): return 130_000
 assert handler(event, Context()) == {"batchItemFailures": []}
 """
+PACKAGES = 7
 PROCESSOR = "def process(change): return change.key\n"
 CODES = {
     FLOOR: CLIENT,
@@ -82,6 +84,20 @@ def milliseconds(code: str, paths: str, piece: int = 0) -> float:  # noqa: ARG00
     return (used.ru_utime + used.ru_stime) * 1000
 
 
+def imports(paths: str) -> dict[str, float]:
+    """Where the time of the consumer's import goes: milliseconds of each top-level package's own modules."""
+    variables = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-X", "importtime", "-c", HANDLER]
+    told = subprocess.run(command, env=variables, check=True, capture_output=True, text=True).stderr
+    spent: Counter[str] = Counter()
+    for line in told.splitlines()[1:]:
+        own, _, name = line.removeprefix("import time:").split("|")
+        spent[name.strip().partition(".")[0]] += int(own)
+    packages = dict(spent.most_common(PACKAGES))
+    packages["others"] = spent.total() - sum(packages.values())
+    return {name: microseconds / 1000 for name, microseconds in packages.items()}
+
+
 def measure(*, rounds: int = 15) -> dict[str, Any]:
     """Milliseconds beyond an empty interpreter, ratios to the floor, and the layer's sizes."""
     with tempfile.TemporaryDirectory() as name, stub() as endpoint, environment(endpoint):
@@ -108,7 +124,11 @@ def measure(*, rounds: int = 15) -> dict[str, Any]:
         }
         found = side_by_side(runs, floor=FLOOR, rounds=rounds)
         (layer / "python" / "processor.py").unlink()
-        return {"milliseconds": found, "layer": layer_sizes(layer)}
+        return {
+            "milliseconds": found,
+            "imports": imports(str(layer / "python")),
+            "layer": layer_sizes(layer),
+        }
 
 
 def main() -> None:
@@ -116,6 +136,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     found = measure(rounds=parser.parse_args().rounds)
     print(table("Cold start, ms", found["milliseconds"]))
+    print(table("Where the import of the consumer goes, ms", {"": found["imports"]}))
     print(table("Layer", {"": cast("dict[str, Any]", found["layer"])}))
 
 

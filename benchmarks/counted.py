@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast, override
 
 from benchmarks import units
+from benchmarks.measure import table
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from cdk_intake_ledger.testing.local_pipeline import TABLE
@@ -221,6 +222,11 @@ class MeteredPipeline(LocalPipeline):
         """One batch to one worker, now."""
         self._invoke(self._sqs.receive(self._batch_size, lambda visible: visible))
 
+    def item(self) -> Item:
+        """The only row, as it is stored."""
+        [found] = self._dynamodb.items.values()
+        return found
+
     def settle(self) -> None:
         """Everything so far happened before; what comes is counted."""
         self.run()
@@ -419,7 +425,7 @@ CASES: dict[str, Callable[[], Bill]] = {
 GROUPS = (10, 100)
 
 
-def count() -> dict[str, dict[str, float]]:
+def measure() -> dict[str, dict[str, float]]:
     """Per change: requests by service, and units."""
     bills = {name: (case(), 1) for name, case in CASES.items()}
     bills |= {f"new key, batch of {size}": (grouped(size), size) for size in GROUPS}
@@ -435,3 +441,11 @@ def count() -> dict[str, dict[str, float]]:
         }
         for name, (bill, changes) in bills.items()
     }
+
+
+def main() -> None:
+    print(table("Requests and units per change", measure()))
+
+
+if __name__ == "__main__":
+    main()

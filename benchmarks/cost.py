@@ -1,0 +1,161 @@
+"""Dollars per million objects: the counted requests and units (`benchmarks.counted`) at the prices of one day.
+
+    python -m benchmarks.cost
+
+`docs/cost.md` shows the same tables; a test holds it to them.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from unittest import mock
+
+from benchmarks import counted, cpu, prices, units
+from benchmarks.counted import Bill
+from benchmarks.measure import table
+from botocore.client import BaseClient
+
+BATCH = 10
+"""Messages to a batch: the construct's default, and the most that one receive and one delete can carry."""
+LATENCY_MS = {"dynamodb": 5, "s3": 20, "sqs": 10}
+"""Taken for a request within the region: AWS speaks of single digits for DynamoDB, and of nothing for the others."""
+MEMORY_GB = 0.5
+"""Of the consumer's function, by default."""
+LIST_PAGE = 1_000
+ROW_OVERHEAD = 100
+"""Bytes that DynamoDB adds to each item for what it stores."""
+GIGABYTE = 1024**3
+KEPT_DAYS = 36
+"""The ledger's retention, by default, and the day after it."""
+EVENTUAL = 0.5
+"""Read units of a Scan that is not consistent, for each 4 KB."""
+
+
+def poller() -> float:
+    """What any consumer pays for a message: S3's send, and a tenth of a receive, of a delete and of an invocation."""
+    return prices.SQS_REQUEST * (1 + 2 / BATCH) + prices.LAMBDA_REQUEST / BATCH
+
+
+def ledger(bill: Bill, changes: int = 1) -> dict[str, float]:
+    """Dollars of one change, by service, for what the consumer asks, but for the processor's own read of the object."""
+    waited = sum(
+        number * LATENCY_MS[name.partition(".")[0]] / 1000
+        for name, number in bill.requests.items()
+        if name != "s3.GetObject"
+    )
+    return {
+        "DynamoDB": (bill.write_units * prices.WRITE_UNIT + bill.read_units * prices.READ_UNIT) / changes,
+        "S3 HEAD": bill.heads * prices.S3_GET / changes,
+        "SQS": bill.sqs * prices.SQS_REQUEST / changes,
+        "Lambda, waiting": waited * MEMORY_GB * prices.LAMBDA_GB_SECOND / changes,
+    }
+
+
+def million(parts: Mapping[str, float], *, reads: bool) -> dict[str, float]:
+    """Dollars for a million, with what every consumer pays; `reads`: the processor read the object."""
+    common = poller() + (prices.S3_GET if reads else 0)
+    every = {**parts, "any consumer": common}
+    return {name: round(value * prices.MILLION, 2) for name, value in (*every.items(), ("all", sum(every.values())))}
+
+
+def powertools() -> Bill:
+    """A new change with Powertools' idempotency utility, as it asks boto3."""
+    bill = Bill()
+
+    def answer(_: BaseClient, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        bill.requests[f"dynamodb.{operation}"] += 1
+        # An update adds to the item that the put has written, and says no more than that.
+        items = [arguments[name] for name in ("Item", "ExpressionAttributeValues") if name in arguments]
+        bill.write_units += units.write_units(*items)
+        return {}
+
+    with cpu.environment("http://nowhere.invalid"), cpu.silence():
+        import boto3  # noqa: PLC0415 - a client is made under these variables
+
+        used = cpu.Powertools(boto3.client("dynamodb"))
+        with mock.patch.object(BaseClient, "_make_api_call", answer):
+            used.handle(cpu.Payloads(1).batches(1)[0])
+    return bill
+
+
+def compared() -> dict[str, dict[str, float]]:
+    """A million new objects, each told once."""
+    none = ledger(Bill())
+    return {
+        "naive consumer": million(none, reads=True),
+        "Powertools idempotency": million(ledger(powertools()), reads=True),
+        "the ledger, each claimed alone": million(ledger(counted.new_key()), reads=True),
+        "the ledger, batches of 10 claimed together": million(ledger(counted.grouped(10), 10), reads=True),
+        "the ledger, with a transaction": million(ledger(counted.new_key_with_transaction()), reads=True),
+    }
+
+
+def events() -> dict[str, dict[str, float]]:
+    """A million of each kind of event."""
+    found = {}
+    for name, case in counted.CASES.items():
+        bill = case()
+        found[name] = million(ledger(bill), reads=bill.gets > 0)
+    return found
+
+
+def audit() -> dict[str, float]:
+    """One run over a million objects that all agree: the listing, and one scan of their rows."""
+    pipeline = counted.MeteredPipeline()
+    pipeline.put(counted.KEY, "1")
+    pipeline.run()
+    size = units.item_size(pipeline.item())
+    read = size / units.READ_UNIT * EVENTUAL * prices.READ_UNIT
+    listed = prices.S3_LIST / LIST_PAGE
+    return {
+        name: round(value * prices.MILLION, 3)
+        for name, value in (("S3 LIST", listed), ("DynamoDB", read), ("all", listed + read))
+    }
+
+
+def kept() -> dict[str, float]:
+    """A million settled rows for as long as they are kept, in the table and in its continuous backup."""
+    pipeline = counted.MeteredPipeline()
+    pipeline.put(counted.KEY, "1")
+    pipeline.run()
+    gigabytes = (units.item_size(pipeline.item()) + ROW_OVERHEAD) * prices.MILLION / GIGABYTE
+    months = KEPT_DAYS / 30
+    table_, backup = (gigabytes * months * price for price in (prices.STORAGE_GB_MONTH, prices.BACKUP_GB_MONTH))
+    return {"table": round(table_, 2), "backup": round(backup, 2), "all": round(table_ + backup, 2)}
+
+
+def measure() -> dict[str, Any]:
+    """All rows of both tables."""
+    return (
+        compared()
+        | {f"a {name}": row for name, row in events().items()}
+        | {
+            "one run of the audit": audit(),
+            "their rows, kept": kept(),
+        }
+    )
+
+
+def markdown(rows: Mapping[str, Mapping[str, float]], digits: int = 2) -> str:
+    """As docs/cost.md shows it."""
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = [["", *columns], ["---", *["---:"] * len(columns)]]
+    lines += [
+        [name, *(f"{row[one]:.{digits}f}" if one in row else "" for one in columns)] for name, row in rows.items()
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> None:
+    print(f"Prices of {prices.AS_OF}, us-east-1: {json.dumps(prices.TABLE, indent=2)}\n")
+    for title, rows in (
+        ("A million new objects", compared()),
+        ("A million events", events()),
+    ):
+        print(table(title, rows))
+    print(table("One run of the audit over a million objects", {"": audit()}))
+    print(table(f"A million rows for {KEPT_DAYS} days", {"": kept()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""What AWS charges in us-east-1, in dollars, on demand and beyond the free tier."""
+
+AS_OF = "2026-11-21"
+PAGES = {
+    "DynamoDB": "https://aws.amazon.com/dynamodb/pricing/on-demand/",
+    "S3": "https://aws.amazon.com/s3/pricing/",
+    "SQS": "https://aws.amazon.com/sqs/pricing/",
+    "Lambda": "https://aws.amazon.com/lambda/pricing/",
+    "KMS": "https://aws.amazon.com/kms/pricing/",
+    "CloudWatch": "https://aws.amazon.com/cloudwatch/pricing/",
+}
+MILLION = 1_000_000
+
+WRITE_UNIT = 0.625 / MILLION
+READ_UNIT = 0.125 / MILLION
+STORAGE_GB_MONTH = 0.25
+BACKUP_GB_MONTH = 0.20
+"""Point-in-time recovery."""
+S3_GET = 0.0004 / 1_000
+"""HEAD is charged as GET is."""
+S3_LIST = 0.005 / 1_000
+SQS_REQUEST = 0.40 / MILLION
+"""Of up to 64 KB."""
+LAMBDA_REQUEST = 0.20 / MILLION
+LAMBDA_GB_SECOND = 0.0000133334
+"""On Arm, which is the construct's default."""
+KMS_REQUEST = 0.03 / 10_000
+KMS_KEY_MONTH = 1.0
+LOG_GB = 0.50
+ALARM_MONTH = 0.10
+
+TABLE = {
+    "DynamoDB, a million write request units": WRITE_UNIT * MILLION,
+    "DynamoDB, a million read request units": READ_UNIT * MILLION,
+    "DynamoDB, a GB stored for a month": STORAGE_GB_MONTH,
+    "DynamoDB, point-in-time recovery of a GB for a month": BACKUP_GB_MONTH,
+    "S3, a million GET or HEAD": S3_GET * MILLION,
+    "S3, a thousand LIST": S3_LIST * 1_000,
+    "SQS, a million requests": SQS_REQUEST * MILLION,
+    "Lambda, a million requests": LAMBDA_REQUEST * MILLION,
+    "Lambda on Arm, a million GB-seconds": LAMBDA_GB_SECOND * MILLION,
+    "KMS, ten thousand requests": KMS_REQUEST * 10_000,
+    "KMS, a key for a month": KMS_KEY_MONTH,
+    "CloudWatch Logs, a GB taken in": LOG_GB,
+    "CloudWatch, an alarm for a month": ALARM_MONTH,
+}
