@@ -10,7 +10,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test lint types unit prove faults docs format lock clean
+.PHONY: help setup demo test bench lint types unit prove faults docs format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,7 +37,7 @@ lint: $(READY) ## ruff and import-linter
 
 types: $(READY) ## mypy, strict
 	@mypy
-	@mypy app.py examples tests
+	@mypy app.py benchmarks examples tests
 
 unit: $(READY) $(CHECKOV)/.ready ## all tests, the deployed stack on the local AWS included
 	@pytest
@@ -50,6 +50,9 @@ docs: $(READY) ## write docs/api anew from the docstrings
 
 faults: $(READY) ## deployed pipelines under fire, in full (some minutes); TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
+
+bench: $(READY) ## what a change costs: requests, dollars, CPU, memory, cold start, synth; all of it in build/bench.json
+	@python -m benchmarks $(BENCH)
 
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .
