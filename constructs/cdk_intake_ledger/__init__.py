@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.ledger import IntakeLedger
     from cdk_intake_ledger.monitoring import IntakeMonitoring
-    from cdk_intake_ledger.options import AuditOptions, Delivery, Ordering, RetryOptions
+    from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, Ordering, RetryOptions
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.processor import Processor
     from cdk_intake_ledger.queue import IntakeQueue
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AuditOptions",
     "Delivery",
+    "Existing",
     "IntakeConfigurationError",
     "IntakeLedger",
     "IntakeMonitoring",
@@ -43,6 +44,7 @@ if not TYPE_CHECKING:
         {
             "AuditOptions": "cdk_intake_ledger.options",
             "Delivery": "cdk_intake_ledger.options",
+            "Existing": "cdk_intake_ledger.options",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
             "IntakeLedger": "cdk_intake_ledger.ledger",
             "IntakeMonitoring": "cdk_intake_ledger.monitoring",

@@ -1,6 +1,7 @@
 """The function that finds what S3 never told anyone about."""
 
 import json
+import math
 from collections.abc import Sequence
 
 from aws_cdk import Duration, Stack
@@ -20,8 +21,9 @@ from cdk_intake_ledger.accepted import (
 from cdk_intake_ledger.audit_reports import allow_reports
 from cdk_intake_ledger.filters import KeyFilter
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
-from cdk_intake_ledger.options import AuditOptions, Delivery
+from cdk_intake_ledger.options import AuditOptions, Delivery, Existing
 from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
+from cdk_intake_ledger.schedules import schedule
 
 TICK_MINUTES = 15
 """How often the function looks whether there is something to go on with: a run that outlasts one call is continued at
@@ -84,6 +86,15 @@ class IntakeAudit(Construct):
         )
         for name, value in allow_reports(self.role, wiring, options).items():
             self.function.add_environment(name, value)
+        if options.existing is Existing.BACKFILL:
+            schedule(
+                self,
+                "Backfill",
+                minutes=TICK_MINUTES,
+                target=self.function.function_arn,
+                action="lambda:InvokeFunction",
+                content={"backfill": math.ceil(options.backfill_per_hour * TICK_MINUTES / 60)},
+            )
         # CloudWatch knows no resources for reading metrics.
         age = iam.PolicyStatement(
             sid="AgeOfMessagesCloudWatchKnowsNoResources", actions=["cloudwatch:GetMetricStatistics"], resources=["*"]

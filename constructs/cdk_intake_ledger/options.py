@@ -1,6 +1,7 @@
 """What a team may choose, beside the resources themselves."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
@@ -8,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from intake_ledger.rows import Ordering
 from intake_ledger.settings import Delivery
 
-__all__ = ["AuditOptions", "Delivery", "Ordering", "RetryOptions"]
+__all__ = ["AuditOptions", "Delivery", "Existing", "Ordering", "RetryOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,15 @@ class RetryOptions:
     downstream's absence."""
 
 
+class Existing(Enum):
+    """What becomes of the objects that were in a bucket of the team's own before the pipeline."""
+
+    BASELINE = "BASELINE"
+    """They are left alone, and so is what becomes of them, until they are overwritten or removed."""
+    BACKFILL = "BACKFILL"
+    """Each is processed once, at the pace of `AuditOptions.backfill_per_hour`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
     """How the audit looks for objects that S3 never told anyone about."""
@@ -49,6 +59,14 @@ class AuditOptions:
 
     budget: int = 10_000
     """The number of messages that one run may send; what is left over waits for the next run; 10,000 when omitted."""
+
+    existing: Existing = Existing.BASELINE
+    """What becomes of objects that were in the bucket before the pipeline; they are left alone when omitted."""
+
+    backfill_per_hour: int = 10_000
+    """How many messages an hour `Existing.BACKFILL` sends, 1 to 1,000,000; 10,000 when omitted. Those that wait in the
+    queue count, so that new uploads never stand behind more than a quarter of an hour's; a page of the listing (1,000)
+    is always sent as a whole."""
 
     report_bucket: s3.IBucket | None = None
     """Where the report of each run is written, as JSON with the run's day and id in its key. When omitted, reports are

@@ -60,6 +60,7 @@ class Plan:
     settle_time: float
     look_back: float
     audit_budget: float
+    backfill_per_hour: float = UNKNOWN
     memory_size: float
     processor_timeout: float = UNKNOWN
     """Of an existing function that is the processor; unknown where it is imported, or the processor is none."""
@@ -289,6 +290,7 @@ RULES: tuple[Rule, ...] = (
             f"{ABORT_MULTIPART_DAYS} days of multipart upload), give at least that"
         ),
     ),
+    _between("backfill_per_hour", 1, 1_000_000, "the pace of a backfill in messages", _count),
     _between("audit_interval", MINUTE, 365 * DAY, "give a rate that the scheduler knows"),
     Rule(
         ("look_back", "ledger_retention"),

@@ -1,14 +1,25 @@
 """What the audit is told of the delivery, and what it may look at."""
 
+import json
 from typing import Any
 
 import pytest
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import AuditOptions, IntakeConfigurationError, IntakePipeline, IntakeQueue
+from cdk_intake_ledger import AuditOptions, Existing, IntakeConfigurationError, IntakePipeline, IntakeQueue
 from intake_ledger.settings import Delivery, Reports, audit_settings
-from tests.synth.build import actions, new_app, new_stack, processor, resources, statements, template_of, variables
+from tests.synth.build import (
+    actions,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    resources,
+    statements,
+    template_of,
+    variables,
+)
 
 
 def test_f46_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
@@ -119,3 +130,32 @@ class TestReports:
                 IntakePipeline(stack, f"Orders{number}", audit=AuditOptions(report_bucket=reports), **options)
         other = s3.Bucket.from_bucket_name(stack, "Else", "reports")
         IntakePipeline(stack, "Fine", audit=AuditOptions(report_bucket=other), **options)
+
+
+class TestBackfill:
+    """F41: what was in the bucket before, by choice."""
+
+    @pytest.mark.parametrize(("hourly", "each"), [(10_000, 2_500), (1, 1), (10, 3)])
+    def test_f41_it_has_a_schedule_of_its_own(self, hourly: int, each: int) -> None:
+        """F41: a part of an hour's messages every quarter of an hour, never none."""
+        stack = new_stack()
+        options = AuditOptions(existing=Existing.BACKFILL, backfill_per_hour=hourly)
+        IntakePipeline(
+            stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True), audit=options
+        )
+        template = template_of(stack)
+        made = only(template, "AWS::Scheduler::Schedule", "OrdersAuditBackfill")
+        assert made["ScheduleExpression"] == "rate(15 minutes)"
+        assert json.loads(made["Target"]["Input"]) == {"backfill": each}
+        assert made["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
+        (calling,) = statements(template, "OrdersAuditBackfillRole")
+        (audit,) = resources(template, "AWS::Lambda::Function", "OrdersAudit")
+        assert (actions(calling), calling["Resource"]) == (["lambda:InvokeFunction"], {"Fn::GetAtt": [audit, "Arn"]})
+        assert audit_settings(variables(template, "OrdersAudit")).baseline, "the audit leaves it alone all the same"
+
+    def test_f41_the_baseline_is_the_default(self) -> None:
+        """F41: no flood that nobody has asked for."""
+        stack = new_stack()
+        IntakePipeline(stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True))
+        assert list(resources(template_of(stack), "AWS::Scheduler::Schedule")) != []
+        assert not resources(template_of(stack), "AWS::Scheduler::Schedule", "OrdersAuditBackfill")

@@ -57,6 +57,8 @@ BOUNDARIES = [
     ({}, "batch_size", 10, 11, "batch_size is 11 without a max_batching_window: give one of at least 1 second"),
     ({"batch_size": 11}, "max_batching_window", 1, 0, "batch_size is 11 without a max_batching_window"),
     ({}, "max_batching_window", 300, 301, "max_batching_window is 301 seconds"),
+    ({}, "backfill_per_hour", 1, 0, "backfill_per_hour is 0: it must be 1 to 1,000,000"),
+    ({}, "backfill_per_hour", 1_000_000, 1_000_001, "backfill_per_hour is 1,000,001"),
     ({}, "max_concurrency", 2, 1, "max_concurrency is 1: it must be 2 to 1,000"),
     ({}, "max_concurrency", 1_000, 1_001, "max_concurrency is 1,001"),
     ({}, "concurrency", 1, 0, "concurrency is 0: it must be at least 1"),

@@ -304,3 +304,30 @@ class TestReports:
         assert deployed.receive() == ["in/a"]
         monkeypatch.setenv("INTAKE_REPORT_BUCKET", reports)
         assert deployed.audit()["complete"], "nobody holds the run any more"
+
+
+class TestBackfill:
+    """F41: what was there before, by choice."""
+
+    def test_f41_a_call_of_its_own_sends_a_part(
+        self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """F41: less what waits; the audit that comes then counts from the same beginning."""
+        monkeypatch.setenv("INTAKE_AUDIT_BASELINE", "true")
+        deployed.upload("in/a", "in/b")
+        real = audit._now
+        monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
+        assert deployed.audit(backfill=1) == {"listed": 2, "sent": 2, "done": True}
+        assert metrics(capsys.readouterr().out) == {"AuditBackfilled": 2}
+        monkeypatch.setattr(audit, "_now", lambda: real() + 3_600_000)
+        assert deployed.audit()["counts"]["missing"] == 0
+        assert deployed.receive() == ["in/a", "in/b"]
+
+    def test_f41_while_messages_wait_none_are_sent(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+        """F41: the consumer's own pace bounds it too."""
+        boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody="waits")
+        deployed.upload("in/a")
+        real = audit._now
+        monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
+        assert deployed.audit(backfill=1) == {"listed": 0, "sent": 0, "done": False}
+        assert deployed.audit(backfill=2) == {"listed": 1, "sent": 1, "done": True}

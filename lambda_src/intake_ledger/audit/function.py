@@ -19,6 +19,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
+from intake_ledger.audit.backfill import Backfill, Backfilled
 from intake_ledger.audit.compare import Audit, Phase
 from intake_ledger.audit.delivery import DeliveryCheck
 from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools
@@ -138,6 +139,22 @@ class AuditFunction:
                 done = parts.work(Phase(step), event["part"], context.get_remaining_time_in_millis)
                 return {**event, "done": done}
 
+    def backfill(self, context: LambdaContext, *, most: int) -> Backfilled:
+        """Send some of what was in the bucket before the pipeline: so many messages, less those that wait already."""
+        backlog = backlogs.look(self._sqs, self._cloudwatch, self._settings.queue_url, now=_now())
+        backfill = Backfill(
+            self._settings,
+            LedgerTable(self._dynamodb, self._settings.table),
+            Listing(self._s3, self._settings),
+            dynamodb=self._dynamodb,
+            sqs=self._sqs,
+            clock=_now,
+        )
+        allowance = most - backlog.waiting
+        return backfill.go_on(
+            self._runs.begin(), allowance=allowance, remaining_ms=context.get_remaining_time_in_millis
+        )
+
     def publish(self, report: Report) -> str | None:
         """Write the report where the team wants it, once the run is over; None where nobody does, or it is not over."""
         if report.dry_run or report.stopped is Stopped.TIME:
@@ -182,9 +199,12 @@ def _now() -> int:
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point. `{"dryRun": true}` only looks; `{"everySeconds": 86400}` runs when a run is due, which is
-    what the schedule sends; anything else runs at once. A state machine sends `{"step": ...}`.
+    what the schedule sends; anything else runs at once. A state machine sends `{"step": ...}`, and a schedule of its
+    own `{"backfill": 2500}`.
     """
     logger, function = Logger(), AuditFunction(audit_settings(os.environ))
+    if "backfill" in event:
+        return _tell_backfilled(logger, function.backfill(context, most=int(event["backfill"])))
     try:
         if "step" in event:
             answer = function.step(event, context)
@@ -203,6 +223,14 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
     if key := function.publish(report):
         logger.info("report", extra={"key": key})
     return report.as_json(_now())
+
+
+def _tell_backfilled(logger: Logger, did: Backfilled) -> dict[str, Any]:
+    logger.info("backfill", extra=did.as_json())
+    metrics = Metrics()
+    metrics.add_metric("AuditBackfilled", unit=MetricUnit.Count, value=did.sent)
+    metrics.flush_metrics()
+    return did.as_json()
 
 
 def _tell(logger: Logger, report: Report) -> None:

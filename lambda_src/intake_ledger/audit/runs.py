@@ -92,6 +92,18 @@ class AuditRuns:
         answer = self._client.get_item(TableName=self._table, Key=self._key(), ConsistentRead=True)
         return int(plain(answer.get("Item", {})).get("since", self._clock()))
 
+    def begin(self) -> int:
+        """When this pipeline's first run began, in epoch milliseconds; if there was none yet, that is now, for good."""
+        answer = self._client.update_item(
+            TableName=self._table,
+            Key=self._key(),
+            UpdateExpression="SET #since = if_not_exists(#since, :now)",
+            ExpressionAttributeNames={"#since": "since"},
+            ExpressionAttributeValues={":now": {"N": str(self._clock())}},
+            ReturnValues="ALL_NEW",
+        )
+        return int(plain(answer["Attributes"])["since"])
+
     def take(self, *, lease_ms: int, only_if_due: bool) -> Held:
         """Hold the run for `lease_ms` milliseconds: the one that was stopped, or else a fresh one. Whoever asks again
         under the same name holds it already.

@@ -1,0 +1,41 @@
+"""A schedule of EventBridge Scheduler with a role of its own."""
+
+import json
+from collections.abc import Mapping
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_scheduler as scheduler
+from constructs import Construct
+
+
+def schedule(
+    scope: Construct, id: str, *, minutes: int, target: str, action: str, content: Mapping[str, object]
+) -> scheduler.CfnSchedule:
+    """Call the target with this content every so many minutes; nobody repeats a call that failed.
+
+    The role may do the one action on the one target, and only for this account.
+    """
+    role = iam.Role(
+        scope,
+        f"{id}Role",
+        assumed_by=iam.ServicePrincipal(
+            "scheduler.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
+        ),
+    )
+    role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[target]))
+    made = scheduler.CfnSchedule(
+        scope,
+        id,
+        schedule_expression=f"rate({minutes} minute{'' if minutes == 1 else 's'})",
+        flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+        target=scheduler.CfnSchedule.TargetProperty(
+            arn=target,
+            role_arn=role.role_arn,
+            input=json.dumps(content),
+            # The next call finds what this one missed; a repeated one would work beside it.
+            retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
+        ),
+    )
+    made.node.add_dependency(role)
+    return made
