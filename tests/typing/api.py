@@ -1,0 +1,111 @@
+"""What a team writes has to go on type-checking, strictly: mypy reads this file, nobody runs it.
+
+A line that has to be refused carries an ignore; mypy complains of those that are not needed any more.
+"""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import assert_type
+
+from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+
+from cdk_intake_ledger import (
+    AuditOptions,
+    Delivery,
+    IntakeConfigurationError,
+    IntakeLedger,
+    IntakePipeline,
+    IntakeQueue,
+    Ordering,
+    Processor,
+    RetryOptions,
+)
+from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, events, logical_ids, stable_template
+from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable
+from intake_ledger.rows import Row
+
+
+def process(change: ObjectChange) -> Commit:
+    with change.open() as stream:
+        assert_type(stream.read(), bytes)
+    for row in change.csv_rows(delimiter=";", encoding="cp1252", fieldnames=["account", "amount"]):
+        Decimal(row["amount"])
+    if change.size is None or change.remaining_seconds < 1:
+        raise Unprocessable("no content")
+    return Commit(change.idempotency_key, transact=[{"Put": {"TableName": "t", "Item": {"id": {"S": change.key}}}}])
+
+
+def returns_text(change: ObjectChange) -> str:
+    try:
+        return next(change.lines())
+    except ObjectGone:
+        return change.kind
+
+
+def returns_nothing(change: ObjectChange) -> None:
+    change.key = "another"  # type: ignore[misc] # a change is what it is
+
+
+def returns_something_else(change: ObjectChange) -> int:
+    return change.fence
+
+
+def stack_of_a_team(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table: dynamodb.ITable) -> None:
+    pipeline = IntakePipeline(
+        stack,
+        "Orders",
+        processor=Processor.from_asset(Path("processors"), entrypoint="orders:process", environment={"TABLE": "t"}),
+        ordering=Ordering.EVERY_VERSION,
+        bucket=bucket,
+        filters=[s3.NotificationKeyFilter(prefix="in/")],
+        delivery=Delivery.EXISTING,
+        queue=IntakeQueue(stack, "Queue", queue=theirs, dead_letter_queue=theirs, retention=Duration.days(4)),
+        ledger=IntakeLedger(stack, "Ledger", table=table),
+        processing_timeout=Duration.minutes(5),
+        retry=RetryOptions(max_attempts=5),
+        audit=AuditOptions(interval=Duration.hours(6)),
+        removal_policy=RemovalPolicy.DESTROY,
+    )
+    # The pipeline is a grantee, and its resources are CDK's interfaces.
+    table.grant_read_write_data(pipeline)
+    assert_type(pipeline.grant_put(iam.AccountRootPrincipal()), iam.Grant)
+    assert_type(pipeline.bucket, s3.IBucket)
+    assert_type(pipeline.queue, sqs.IQueue)
+    assert_type(pipeline.table, dynamodb.ITable)
+    assert_type(pipeline.consumer_function, lambda_.IFunction)
+    assert_type(pipeline.metric_committed(period=Duration.minutes(1), label="done"), cloudwatch.Metric)
+    assert_type(pipeline.alarms["Fenced"], cloudwatch.Alarm)
+    cloudwatch.Dashboard(stack, "Board").add_widgets(*pipeline.monitoring.widgets())
+
+    pipeline.metric_committed(colour="red")  # type: ignore[call-arg] # CDK's own spelling is needed
+    IntakePipeline(stack, "NoProcessor")  # type: ignore[call-arg]
+    IntakePipeline(stack, "Text", processor="orders:process")  # type: ignore[arg-type]
+    pipeline.bucket = bucket  # type: ignore[misc] # attributes are for reading
+
+
+def tests_of_a_team(stack: Stack) -> None:
+    pipeline = LocalPipeline(process, ordering=Ordering.LATEST, deletes=True)
+    LocalPipeline(returns_text)
+    LocalPipeline(returns_nothing)
+    LocalPipeline(returns_something_else)  # type: ignore[arg-type]
+    pipeline.next(Fault.TIMED_OUT, Fault.OVERTAKEN)
+    pipeline.send(events.s3_notification("bucket", "key", version_id="1"))
+    pipeline.run(seed=1)
+    assert_type(pipeline.row("key"), Row | None)
+    assert_type(pipeline.dead_letters[0].reason, str)
+    assert_type(logical_ids(stack, "AWS::S3::Bucket"), dict[str, list[str]])
+    stable_template(stack)["Resources"]
+    with LocalAws() as aws:
+        assert_type(aws.deploy("python app.py"), dict[str, dict[str, str]])
+        assert_type(aws.wait_until(lambda: 1, "it is one"), int)
+
+
+def what_is_wrong(error: IntakeConfigurationError) -> tuple[str, ...]:
+    assert_type(error.path, str)
+    return error.problems
