@@ -35,6 +35,7 @@ class Site:
     """One pipeline's AWS."""
 
     deployed: Deployed
+    more_for_audit: dict[str, str] = field(default_factory=dict)
 
     def put(self, *keys: str) -> list[str]:
         """Upload; the version ids."""
@@ -107,7 +108,7 @@ class Site:
         filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in self.deployed.filters]
         said = self.environment() | {"INTAKE_SETTLE_SECONDS": "3600", "INTAKE_FILTERS": json.dumps(filters)}
         del said["INTAKE_DLQ_URL"]
-        return said
+        return said | self.more_for_audit
 
 
 def make_site(
@@ -135,6 +136,8 @@ def make_site(
             audit_function="audit",
             filters=filters,
             alarms=(),
+            machines=(),
+            reports=None,
         )
     )
 
@@ -185,6 +188,28 @@ class FakeLambda:
     def invoke(self, **request: Any) -> dict[str, Any]:
         self.invoked.append({"function": request["FunctionName"], **json.loads(request["Payload"])})
         return self.answer
+
+
+@dataclass
+class FakeMachines:
+    """State machines by ARN with their definitions; an execution runs for a look before it ends."""
+
+    definitions: dict[str, str]
+    end: dict[str, Any] = field(default_factory=dict)
+    started: list[dict[str, Any]] = field(default_factory=list)
+    looks: int = 0
+
+    def describe_state_machine(self, **request: str) -> dict[str, Any]:
+        return {"definition": self.definitions[request["stateMachineArn"]]}
+
+    def start_execution(self, **request: str) -> dict[str, Any]:
+        self.started.append({"machine": request["stateMachineArn"], **json.loads(request["input"])})
+        return {"executionArn": "arn:execution"}
+
+    def describe_execution(self, **request: str) -> dict[str, Any]:
+        assert request["executionArn"] == "arn:execution"
+        self.looks += 1
+        return {"status": "RUNNING"} if self.looks == 1 else self.end
 
 
 def denied(action: str, operation: str) -> ClientError:

@@ -10,7 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from botocore.client import BaseClient
@@ -19,16 +21,28 @@ from typer.main import get_command
 from cdk_intake_ledger.cli import commands, reading, redrive
 from cdk_intake_ledger.cli.aws import Aws
 from cdk_intake_ledger.cli.sending import send
-from intake_ledger.audit.report import Report
+from intake_ledger.audit.publish import publish
+from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.rows import Row, Status
-from intake_ledger.settings import KeyFilter
+from intake_ledger.settings import KeyFilter, Reports
 from intake_ledger.states import State, StateKind
 from tests.cli_actions import NEEDED, action_of
-from tests.unit.cli_support import NAME, STACK, FakeCloudFormation, FakeLambda, Site, client, denied, make_site
+from tests.unit.cli_support import (
+    NAME,
+    STACK,
+    FakeCloudFormation,
+    FakeLambda,
+    FakeMachines,
+    Site,
+    client,
+    denied,
+    make_site,
+)
 from tests.unit.support import START, notification, record
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 FUNCTION, ALARM, NESTED = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
+MACHINE = "AWS::StepFunctions::StateMachine"
 
 
 class Person:
@@ -370,6 +384,38 @@ class TestAudit:
         person.functions.answer = {**answer, "Payload": io.BytesIO(json.dumps(payload).encode())}
         person.types("audit", ends=1)
         assert said in person.complaint
+
+    def test_an_audit_in_parts_is_started_where_there_is_one(
+        self, sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The machine that calls this pipeline's function, not another one of the stack; and its end is awaited."""
+        site, waits = make_site(), list[float]()
+        called = '{"Resource": "arn:aws:lambda:eu-central-1:111122223333:function:%s"}'
+        end = {"status": "SUCCEEDED", "output": json.dumps(leave_report(site))}
+        machines = FakeMachines({"arn:other": called % "audit-of-another", "arn:own": called % "audit"}, end)
+        monkeypatch.setattr(Aws, "machines", machines)
+        monkeypatch.setattr(time, "sleep", waits.append)
+        person = sit(site, *((MACHINE, arn) for arn in machines.definitions))
+        assert person.reads("audit", "--dry-run")["counts"]["missing"] == 1
+        assert machines.started == [{"machine": "arn:own", "dryRun": True}]
+        assert (len(waits), person.functions.invoked) == (1, [])
+        machines.end = {"status": "FAILED", "cause": "no inventory report"}
+        person.types("audit", ends=1)
+        assert "the audit failed: no inventory report; see the execution arn:execution" in person.complaint
+
+    def test_a_report_that_is_kept_in_s3_is_shown_where_it_is(self, sit: Callable[..., Person]) -> None:
+        """The ledger's table has a few of the findings only."""
+        site = make_site()
+        site.more_for_audit |= {"INTAKE_REPORT_BUCKET": "reports", "INTAKE_REPORT_PREFIX": "audit/"}
+        person = sit(site)
+        leave_report(site)
+        told: Any = SimpleNamespace(pipeline=NAME, bucket="b", reports=Reports("reports", "audit/", None))
+        key = publish(MagicMock(), told, Report("1", START), now=START)
+        assert f"s3://reports/{key}" in person.types("report").split()
+        leave_report(site, stopped=Stopped.TIME, unfinished=["shard 3"])
+        shown = person.types("report")
+        assert "s3://" not in shown
+        assert "shard 3" in shown
 
     def test_a_pipeline_without_an_audit(self, sit: Callable[..., Person]) -> None:
         person = sit(make_site(), audit=False)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_stepfunctions import SFNClient
 
 LONGEST_INVOCATION_SECONDS = 900  # Lambda's limit
 
@@ -57,3 +58,7 @@ class Aws:
     @cached_property
     def sqs(self) -> "SQSClient":
         return self._session.client("sqs", config=self._config)
+
+    @cached_property
+    def machines(self) -> "SFNClient":
+        return self._session.client("stepfunctions", config=self._config)

@@ -239,8 +239,8 @@ def audit(
     """Compare bucket and ledger now, and resubmit what differs. It may take minutes."""
     aws, deployed = _open(stack, pipeline, region, profile)
     with screen.console(stderr=True).status("the audit is at work"):
-        found = audits.run(aws.functions, deployed, dry_run=dry_run)
-    _say(found, screen.report(found, _now()), as_json)
+        found = audits.run(aws, deployed, dry_run=dry_run, sleep=time.sleep)
+    _say(found, screen.report(found, audits.in_full(deployed, found), _now()), as_json)
 
 
 @app.command()
@@ -255,7 +255,7 @@ def report(
     """What the last audit found."""
     aws, deployed = _open(stack, pipeline, region, profile)
     found = audits.last(aws.dynamodb, deployed)
-    _say(found, screen.report(found, _now()), as_json)
+    _say(found, screen.report(found, audits.in_full(deployed, found), _now()), as_json)
 
 
 def _open(stack: str, pipeline: str | None, region: str | None, profile: str | None) -> tuple[Aws, Deployed]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.cli.aws import Aws
 
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
+_MACHINE = "AWS::StepFunctions::StateMachine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,10 @@ class Deployed:
     filters: tuple[KeyFilter, ...]
     alarms: tuple[str, ...]
     """All alarms of the stack."""
+    machines: tuple[str, ...]
+    """All state machines of the stack, by ARN: one of them may run the audit in parts."""
+    reports: str | None
+    """Where the audit's reports go: `s3://`, bucket, prefix and the pipeline's name; None where none are wanted."""
 
     def wants(self, key: str) -> bool:
         """Whether the key passes the pipeline's filters."""
@@ -87,6 +92,10 @@ def find(aws: "Aws", stack: str, pipeline: str | None = None) -> Deployed:
         audit_function=audit_function,
         filters=tuple(KeyFilter(**one) for one in json.loads(audit_told.get("INTAKE_FILTERS", "[]"))),
         alarms=tuple(name for type_, name in resources if type_ == _ALARM),
+        machines=tuple(name for type_, name in resources if type_ == _MACHINE),
+        reports=f"s3://{audit_told['INTAKE_REPORT_BUCKET']}/{audit_told.get('INTAKE_REPORT_PREFIX', '')}{name}/"
+        if audit_told.get("INTAKE_REPORT_BUCKET")
+        else None,
     )
 
 

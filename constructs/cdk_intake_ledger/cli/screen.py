@@ -142,7 +142,7 @@ def asked(found: Asked, *, dry_run: bool) -> RenderableType:
     return Group(*parts)
 
 
-def report(found: dict[str, Any], now: int) -> RenderableType:
+def report(found: dict[str, Any], in_full: str | None, now: int) -> RenderableType:
     counts: dict[str, int] = found["counts"]
     good = not any(counts.values()) and not found["delivery"] and found["complete"]
     lines = _lines()
@@ -155,6 +155,10 @@ def report(found: dict[str, Any], now: int) -> RenderableType:
         _line(lines, "Not all", Text(safe("; ".join(filter(None, (found["stopped"], found["held"])))), style=SO_SO))
     for problem in found["delivery"]:
         _line(lines, "Delivery", Text(safe(problem), style=BAD))
+    for part in found.get("unfinished", ()):
+        _line(lines, "Left out", Text(safe(part), style=BAD))
+    if in_full is not None:
+        _line(lines, "In full", Text(safe(in_full), style=QUIET))
     parts: list[RenderableType] = [Text(safe(found["summary"]), style=GOOD if good else SO_SO), lines]
     parts += [Text(safe(f"{one['why']:<10} {one['key']}")) for one in found["findings"]]
     if (more := sum(counts.values()) - len(found["findings"])) > 0:
