@@ -199,6 +199,7 @@ def test_s3_refuses_as_it_does_on_aws(proxy: Proxy, client: Callable[[str], Any]
         Fault(Trouble.THROTTLED, 1, ("GET",)),
         Fault(Trouble.INTERNAL_ERROR, 1, ("GET",)),
         Fault(Trouble.THROTTLED, 1, ("HEAD",)),
+        Fault(Trouble.NONE, 1, ("HEAD",)),
         Fault(Trouble.HALF_AN_ANSWER, 1, ("GET",)),
         Fault(Trouble.SLOW, 1, ("GET",), seconds=0.01),
     )
@@ -208,6 +209,7 @@ def test_s3_refuses_as_it_does_on_aws(proxy: Proxy, client: Callable[[str], Any]
             s3.get_object(**where)
     with pytest.raises(ClientError, match="503"):
         s3.head_object(**where)
+    assert s3.head_object(**where)["VersionId"] == "v1"
     with pytest.raises(ResponseStreamingError):
         s3.get_object(**where)["Body"].read()
     assert s3.get_object(**where)["Body"].read() == b"all of it"

@@ -52,7 +52,7 @@ class Sizes:
 
 SHORT = Sizes(
     deaths=2, always=0, neighbours=40, twice=10, table=60, bucket=30, overwrites=60, objects=300, poison=4,
-    outage=80, outage_seconds=10, timeout=400,
+    outage=80, outage_seconds=4, timeout=400,
 )  # fmt: skip
 FULL = Sizes(
     deaths=10, always=2, neighbours=400, twice=50, table=600, bucket=300, overwrites=1000, objects=5000, poison=50,

@@ -142,7 +142,7 @@ class Line:
 
         late = self.wait(ended, f"{prefix} is done with", timeout=timeout)
         report = judge(self.facts(prefix, counted=True), expected)
-        return replace(report, problems=(*late, *report.problems))
+        return replace(report, problems=(*report.problems, *late))
 
     def facts(self, prefix: str, *, counted: bool = False) -> Facts:
         """What is known of the keys under `prefix`; `counted`: with the verdicts in the logs."""
