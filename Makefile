@@ -10,7 +10,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test bench lint types unit prove faults docs format lock clean
+.PHONY: help setup demo test bench lint types unit prove faults docs audit-run format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ faults: $(READY) ## deployed pipelines under fire, in full (some minutes); TIMES
 
 bench: $(READY) ## what a change costs: requests, dollars, CPU, memory, cold start, synth; all of it in build/bench.json
 	@python -m benchmarks $(BENCH)
+
+audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number)
+	@python -m tests.local.audit_run $(OBJECTS)
 
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .

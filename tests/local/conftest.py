@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
+from tests.local.audit_run import STACK as AUDITED
+from tests.local.audit_run import scenario as audit_run
 from tests.local.faults import STACK
 from tests.local.faults.scenarios import LINES, SHORT, Outcome, run
 from tests.local.faults.world import Sources
@@ -59,8 +61,16 @@ def faults(sources: Sources, outputs: Outputs) -> "Iterator[dict[str, Future[lis
 
 
 @pytest.fixture(scope="session")
-def catalogue(aws: LocalAws, outputs: Outputs, dying_worker: object, faults: object) -> Catalogue:
-    """The example. What takes minutes is begun before it: a worker that dies, and the fault runs."""
+def audited(aws: LocalAws, outputs: Outputs) -> "Iterator[Future[audit_run.Outcome]]":
+    """The short form of the audit's run, in the background too: it waits for the lease of a run that was killed."""
+    pool = ThreadPoolExecutor(1)
+    yield pool.submit(audit_run.run, aws, outputs[AUDITED], 500)
+    pool.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture(scope="session")
+def catalogue(aws: LocalAws, outputs: Outputs, dying_worker: object, faults: object, audited: object) -> Catalogue:
+    """The example. What takes minutes is begun before it: a worker that dies, the fault runs and the audit's."""
     found = outputs["Local"]
     return Catalogue(
         aws,

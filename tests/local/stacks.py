@@ -16,6 +16,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
+from tests.local.audit_run import stack as audited
 from tests.local.faults import stack as faults
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +122,7 @@ def main() -> None:
     LocalStack(app, "Local", code=code)
     GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
     faults.from_context(app)
+    audited.AuditedStack(app, audited.STACK, code=code)
     app.synth()
 
 

@@ -1,0 +1,74 @@
+"""A pipeline to lose events of: the construct as it is, with a settle time of a second.
+
+`python -m tests.local.audit_run.stack` synthesises it alone, with the folder for its processor's code as the context
+value `code`.
+"""
+
+import shutil
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor
+from tests.local.audit_run import STACK
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class AuditedStack(cdk.Stack):
+    """It reports into its own bucket, beside the intake."""
+
+    def __init__(self, scope: Construct, id: str, *, code: Path) -> None:
+        super().__init__(scope, id)
+        effects = dynamodb.Table(
+            self,
+            "Effects",
+            partition_key=dynamodb.Attribute(name="place", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        processor = Processor.from_asset(
+            code, entrypoint="recording:process", environment={"EFFECTS_TABLE": effects.table_name}
+        )
+        made = IntakePipeline(
+            self,
+            "Pipeline",
+            processor=processor,
+            filters=[s3.NotificationKeyFilter(prefix="in/")],
+            deletes=True,
+            processing_timeout=cdk.Duration.seconds(10),
+            clock_skew=cdk.Duration.seconds(1),
+            audit=AuditOptions(settle_time=cdk.Duration.seconds(1), report_prefix="audit/"),
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        effects.grant(made, "dynamodb:PutItem")
+        for name, value in {
+            "Bucket": made.bucket.bucket_name,
+            "QueueUrl": made.queue.queue_url,
+            "Table": made.table.table_name,
+            "EffectsTable": effects.table_name,
+            "AuditFunction": made.audit_function.function_name,
+        }.items():
+            cdk.CfnOutput(self, name, value=value)
+
+
+def put_code(code: Path) -> None:
+    """Put the processor's code into this folder."""
+    shutil.copytree(ROOT / "examples" / "catalogue", code / "examples" / "catalogue", dirs_exist_ok=True)
+    shutil.copy(ROOT / "tests" / "local" / "processors" / "recording.py", code)
+
+
+def main() -> None:
+    app = cdk.App()
+    code = Path(app.node.get_context("code"))
+    put_code(code)
+    AuditedStack(app, STACK, code=code)
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()
