@@ -3,8 +3,9 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# checkov needs other releases of what the checkout needs too.
+# Environments of their own: checkov needs other releases of what the checkout needs too, and the oldest CDK is another.
 CHECKOV := build/checkov
+LOWEST := build/lowest
 # jsii warns on every start that Node 20 has reached its end of life; the CDK still supports it.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
@@ -21,9 +22,9 @@ $(READY): requirements.txt pyproject.toml package-lock.json scripts/setup.sh
 	@scripts/setup.sh $(VENV)
 	@touch $@
 
-$(CHECKOV)/.ready: scripts/checkov-requirements.txt | $(READY)
-	@$(BIN)/python -m venv --clear $(CHECKOV)
-	@$(CHECKOV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
+build/%/.ready: scripts/%-requirements.txt | $(READY)
+	@$(BIN)/python -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
 	@touch $@
 
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
@@ -39,7 +40,7 @@ types: $(READY) ## mypy, strict
 	@mypy
 	@mypy app.py benchmarks examples tests
 
-unit: $(READY) $(CHECKOV)/.ready ## all tests, the deployed stack on the local AWS included
+unit: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## all tests, the deployed stack on the local AWS included
 	@pytest
 
 prove: $(READY) ## the whole proof of the protocol: every world explored, every seeded defect found (about half an hour)
@@ -51,11 +52,11 @@ docs: $(READY) ## write docs/api anew from the docstrings
 faults: $(READY) ## deployed pipelines under fire, in full (some minutes); TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
 
-bench: $(READY) ## what a change costs: requests, dollars, CPU, memory, cold start, synth; all of it in build/bench.json
-	@python -m benchmarks $(BENCH)
-
 audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number)
 	@python -m tests.local.audit_run $(OBJECTS)
+
+bench: $(READY) ## what a change costs: requests, dollars, CPU, memory, cold start, synth; all of it in build/bench.json
+	@python -m benchmarks $(BENCH)
 
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .

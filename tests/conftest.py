@@ -1,0 +1,51 @@
+"""What takes long and needs nothing but a processor is begun before the first test."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOWEST = ROOT / "build" / "lowest" / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class Lowest:
+    """The matrix, synthesised with the oldest of everything."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    said: Path
+
+    def templates(self) -> Path:
+        """Where they are, when they are there."""
+        assert self.process.wait() == 0, self.said.read_text()
+        return self.directory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lowest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lowest | None]:
+    """Synthesised beside the other tests: the oldest CDK loads all of itself, which alone takes many seconds."""
+    wanted = any(item.path.name == "test_compatibility.py" for item in request.session.items)
+    if not wanted or not LOWEST.exists():
+        yield None
+        return
+    folder = tmp_path_factory.mktemp("lowest")
+    directory, said = folder / "cdk.out", folder / "said"
+    roots = os.pathsep.join(str(ROOT / name) for name in ("constructs", "lambda_src", "."))
+    # What Python compiles there stays there: without it each import of that CDK takes half a minute.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with said.open("w") as log:
+        process = subprocess.Popen(
+            [LOWEST, "-m", "tests.synth.lowest", directory],
+            env=environment | {"PYTHONPATH": roots},
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+        )
+    yield Lowest(process, directory, said)
+    process.kill()
+    process.wait()

@@ -1,0 +1,60 @@
+"""The oldest releases that the library says it works with, beside the newest, which all other tests run with."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, Lowest
+from tests.synth.build import Json
+from tests.synth.conftest import Matrix
+
+STATEFUL = {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup", "AWS::KMS::Key"}
+
+CDKS_OWN = "NotificationsHandler"
+"""Part of the logical ids of CDK's own handler, whose policy has moved since."""
+
+
+@pytest.fixture(scope="module")
+def pairs(matrix: Matrix, lowest: Lowest | None) -> dict[str, tuple[Json, Json]]:
+    """Each template by its name: the oldest CDK's resources, and the newest's."""
+    if lowest is None:
+        pytest.fail("the oldest CDK has an environment of its own: make build/lowest/.ready")
+    folders = (lowest.templates(), matrix.directory)
+    names = [{path.relative_to(folder) for path in folder.rglob("*.template.json")} for folder in folders]
+    assert names[0] == names[1]
+    read = [{str(name): json.loads((folder / name).read_text()) for name in names[0]} for folder in folders]
+    return {name: (read[0][name].get("Resources", {}), read[1][name].get("Resources", {})) for name in read[0]}
+
+
+def test_the_oldest_cdk_makes_the_same_resources(pairs: dict[str, tuple[Json, Json]]) -> None:
+    """The same logical ids of the same types, whatever a team brings."""
+    for name, templates in pairs.items():
+        old, new = ({id_: one["Type"] for id_, one in found.items() if CDKS_OWN not in id_} for found in templates)
+        assert old == new, name
+
+
+def test_an_update_of_the_cdk_replaces_nothing_that_holds_data(pairs: dict[str, tuple[Json, Json]]) -> None:
+    """Not a property of theirs differs, and there are some in the templates."""
+    seen = set()
+    for name, (old, new) in pairs.items():
+        for id_, one in old.items():
+            if one["Type"] in STATEFUL:
+                assert new[id_] == one, f"{name}: {id_}"
+                seen.add(one["Type"])
+    assert seen == STATEFUL
+
+
+def test_the_oldest_is_what_the_package_says() -> None:
+    """The lower bounds of the dependencies are what is installed there."""
+    project: Any = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bounds = dict(re.match(r"([\w-]+)>=([\d.]+)", one).groups() for one in project["dependencies"])  # type: ignore[union-attr,misc]
+    pins = dict(
+        re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "scripts" / "lowest-requirements.txt").read_text(), re.MULTILINE)
+    )
+    for name, bound in bounds.items():
+        assert pins[name].startswith(bound), name
+    assert Path(ROOT / "Makefile").read_text().count("build/lowest") == 1
