@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cdk_intake_ledger._lazy import lazily
 
 if TYPE_CHECKING:
+    from cdk_intake_ledger.audit_scale import AuditScale
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.ledger import IntakeLedger
     from cdk_intake_ledger.monitoring import IntakeMonitoring
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditOptions",
+    "AuditScale",
     "Delivery",
     "Existing",
     "IntakeConfigurationError",
@@ -43,6 +45,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "AuditOptions": "cdk_intake_ledger.options",
+            "AuditScale": "cdk_intake_ledger.audit_scale",
             "Delivery": "cdk_intake_ledger.options",
             "Existing": "cdk_intake_ledger.options",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",

@@ -6,6 +6,7 @@ from enum import Enum
 from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.audit_scale import AuditScale
 from intake_ledger.rows import Ordering
 from intake_ledger.settings import Delivery
 
@@ -59,6 +60,10 @@ class AuditOptions:
 
     budget: int = 10_000
     """The number of messages that one run may send; what is left over waits for the next run; 10,000 when omitted."""
+
+    scale: AuditScale = field(default_factory=AuditScale.one)
+    """How a run goes through the bucket: in one function when omitted, which is right for some ten million objects;
+    `AuditScale.shards(...)` and `AuditScale.inventory(...)` are for more."""
 
     existing: Existing = Existing.BASELINE
     """What becomes of objects that were in the bucket before the pipeline; they are left alone when omitted."""

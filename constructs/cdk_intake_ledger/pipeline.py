@@ -14,6 +14,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger.audit import IntakeAudit
@@ -164,6 +165,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             *(queue.problems(plan.max_attempts) if queue else ()),
             *(ledger.problems() if ledger else ()),
             *report_problems(audit, bucket, keys),
+            *audit.scale.problems(),
         ]
         if found:
             raise IntakeConfigurationError(self.node.path, found)
@@ -273,6 +275,13 @@ class IntakePipeline(Construct, IntakeMetrics):
     def audit_function(self) -> lambda_.IFunction:
         """The function that looks for what was lost."""
         return self._audit.function
+
+    @property
+    def audit_state_machine(self) -> sfn.IStateMachine | None:
+        """What runs the audit in parts: start it with `{}` to run now, with `{"dryRun": true}` to look. None where one
+        function is enough.
+        """
+        return self._audit.state_machine
 
     @property
     def monitoring(self) -> IntakeMonitoring:
