@@ -33,6 +33,7 @@ class IntakeConsumer(Construct):
         max_batching_window: Duration | None,
         max_concurrency: int | None,
         concurrency: int,
+        commit_together: bool,
     ) -> None:
         super().__init__(scope, id)
         self.function, self.role = intake_function(
@@ -54,6 +55,7 @@ class IntakeConsumer(Construct):
                 "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
                 "INTAKE_LATE_AFTER_SECONDS": in_text(LATE_AFTER),
                 "INTAKE_CONCURRENCY": in_text(concurrency),
+                "INTAKE_COMMIT_TOGETHER": "true" if commit_together else "false",
             }
             | processor.settings,
             layers=processor.layers,
@@ -67,6 +69,7 @@ class IntakeConsumer(Construct):
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLInsert",
+                *(["dynamodb:PartiQLUpdate"] if commit_together else []),
                 "dynamodb:PutItem",
                 "dynamodb:UpdateItem",
             ],

@@ -65,6 +65,7 @@ class IntakePipeline(Construct, IntakeMetrics):
         max_batching_window: Duration | None = None,
         max_concurrency: int | None = None,
         concurrency: int = 1,
+        commit_together: bool = False,
         encryption_key: kms.IKey | None = None,
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
@@ -111,6 +112,9 @@ class IntakePipeline(Construct, IntakeMetrics):
                 `batch_size`; 1 when omitted. More are for a processor that waits for something, and that several
                 threads may run at once; records of one key are never together. One that overruns `processing_timeout`
                 ends its process.
+            commit_together: whether changes that were claimed together are committed together, in one request for up to
+                25, which saves consumer CPU; each alone when omitted. A worker that dies then repeats the effects of
+                up to 25 changes, in place of one. Not with `concurrency`.
             encryption_key: encrypts the bucket, the queues and the table that the pipeline makes itself. When omitted,
                 each has its service's own key.
             vpc: where the functions run; outside of any when omitted. It needs ways to S3, SQS and DynamoDB; the audit
@@ -143,6 +147,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             max_batching_window=_seconds(max_batching_window) if max_batching_window else 0,
             max_concurrency=_number(max_concurrency),
             concurrency=_number(concurrency),
+            commit_together=commit_together,
             visibility_timeout=_seconds(queue.visibility_timeout if queue else None),
             queue_retention=_seconds(queue.retention) if queue else _seconds(Duration.days(4)),
             dead_letter_retention=_seconds(queue.dead_letter_retention) if queue else _seconds(Duration.days(14)),
@@ -216,6 +221,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             max_batching_window=max_batching_window,
             max_concurrency=max_concurrency,
             concurrency=concurrency,
+            commit_together=commit_together,
         )
         self._audit = IntakeAudit(self, "Audit", placement=placement, wiring=wiring, options=audit, filters=keys)
         self._monitoring = IntakeMonitoring(

@@ -51,6 +51,7 @@ class Plan:
     max_batching_window: float
     max_concurrency: float
     concurrency: float
+    commit_together: bool
     visibility_timeout: float
     """As the team's own queue was given it; unknown where the pipeline chooses it."""
     queue_retention: float
@@ -223,6 +224,14 @@ RULES: tuple[Rule, ...] = (
         lambda p: (
             f"concurrency is {_count(p.concurrency)} and batch_size {_count(p.batch_size)}: no more records than a "
             "batch has can be processed at the same time, lower concurrency or raise batch_size"
+        ),
+    ),
+    Rule(
+        ("concurrency",),
+        lambda p: p.commit_together and p.concurrency > 1,
+        lambda p: (
+            f"commit_together is on and concurrency is {_count(p.concurrency)}: what is committed together is "
+            "processed one after the other, leave one of the two out"
         ),
     ),
     _between("memory_size", 128, 10_240, "in MiB", _count),

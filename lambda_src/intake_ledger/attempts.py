@@ -49,6 +49,8 @@ class Ending:
     then: Later | Gone | None = None
     healthy: bool | None = None
     """Whether the downstream seems to be there; None where the ending does not tell."""
+    held: Commit | None = None
+    """A commit that is still to be written, together with others."""
 
 
 class Attempts:
@@ -75,12 +77,17 @@ class Attempts:
         self._jitter = jitter
         self._guard = guard
 
-    def run(self, claim: Claim, started: int) -> Ending:
+    def run(self, claim: Claim, started: int, *, hold: bool = False) -> Ending:
         """Run the processor on the claim and write into the ledger how it ended.
 
+        With `hold` a commit is not written but handed back, unless it is a transaction: the caller owes it to `commit`.
         `started` is in epoch milliseconds. Raises what AWS raises, where it does not answer: the message comes again.
         """
-        return self._unless_fenced(claim, lambda: self._run(claim, started))
+        return self._unless_fenced(claim, lambda: self._run(claim, started, hold=hold))
+
+    def commit(self, claim: Claim, commit: Commit) -> Ending:
+        """Write a commit that was held."""
+        return self._unless_fenced(claim, lambda: self._commit(claim, commit))
 
     def overran(self, claim: Claim) -> Ending:
         """Record in the processor's place that it was not done in time; FENCED where it has ended after all."""
@@ -110,7 +117,7 @@ class Attempts:
         limit = self._settings.processing_timeout_seconds
         return self._fail(claim, f"the processor ran longer than its {limit} s and was interrupted")
 
-    def _run(self, claim: Claim, started: int) -> Ending:
+    def _run(self, claim: Claim, started: int, *, hold: bool) -> Ending:
         limit, begun = self._settings.processing_timeout_seconds, False
         try:
             # Closed after the deadline: what has succeeded cannot overrun any more.
@@ -140,6 +147,8 @@ class Attempts:
             if isinstance(error, Overrun):
                 return self._overran(claim)
             return self._fail(claim, f"{type(error).__name__}: {error}")
+        if hold and not commit.transact:
+            return Ending(Outcome.COMMITTED, healthy=True, held=commit)
         return self._commit(claim, commit)
 
     def _commit(self, claim: Claim, commit: Commit) -> Ending:

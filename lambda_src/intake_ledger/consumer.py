@@ -32,18 +32,20 @@ from intake_ledger.lanes import lanes
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.messages import Message, turn
 from intake_ledger.pace import Pace
-from intake_ledger.processing import Processor, load_processor
+from intake_ledger.processing import Commit, Processor, load_processor
 from intake_ledger.queues import Queues
 from intake_ledger.remote import remote_processor
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.settings import ConsumerSettings, consumer_settings
-from intake_ledger.table import LedgerTable
+from intake_ledger.table import BATCH_STATEMENTS, LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy, Verdict
 
 RESERVE_SECONDS = 3.0
 """What a claim, a commit and the answer to Lambda may take on top of the processor's own time."""
 BUSY_JITTER_SECONDS = 5.0
+HOLD_MS = 1_000
+"""A commit that waits for others is written before another record is begun once it has waited for so long."""
 _REJUDGE_GONE = 2
 """How often a vanished version is judged anew within one delivery, before the message takes its turn in the queue."""
 
@@ -63,7 +65,25 @@ class _Batch:
     answers: Mapping[str, Answer]
     """Of those that were claimed together, by message."""
     ends: dict[str, Later | None] = field(default_factory=dict)
-    """What became of each message so far; None: it is done."""
+    """What became of each message so far; None: it is done, once what is held is committed."""
+    held: "list[_Held]" = field(default_factory=list)
+    """Commits that are written together."""
+
+    def claimed(self, message: Message) -> bool:
+        """Whether the message was received for the first time and claimed together with others."""
+        answer = self.answers.get(message.id)
+        return answer is not None and answer.claim is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The commit of a message's only change, whose effect has happened at this time, in epoch milliseconds."""
+
+    message: Message
+    claim: Claim
+    commit: Commit
+    since: int
+    took_ms: int
 
 
 def _end_process() -> None:
@@ -136,7 +156,35 @@ class Consumer:
     def _lane(self, messages: Sequence[Message], batch: _Batch) -> None:
         """One message after the other."""
         for message in messages:
-            self._ended(message, batch, self._message(message, batch.context, batch.answers.get(message.id)))
+            if batch.held and not self._may_wait(message, batch):
+                self._commit_held(batch)
+            self._ended(message, batch, self._message(message, batch))
+        self._commit_held(batch)
+
+    def _may_wait(self, message: Message, batch: _Batch) -> bool:
+        """Whether this message may be begun before the commits that are held are written.
+
+        What came before may be what brings the worker down; where the processor is slow nothing is gained by waiting.
+        """
+        young = self._clock() - batch.held[0].since < HOLD_MS
+        return young and len(batch.held) < BATCH_STATEMENTS and batch.claimed(message)
+
+    def _commit_held(self, batch: _Batch) -> None:
+        """Only then are their messages done."""
+        held = {one.claim.key: one for one in batch.held}
+        batch.held.clear()
+        alone = self._ledger.commit_together([(one.claim, one.commit.identity) for one in held.values()])
+        for one in [held.pop(claim.key) for claim in alone]:
+            try:
+                ending = self._attempts.commit(one.claim, one.commit)
+            except Exception as error:  # noqa: BLE001 - its lease runs out, and it comes again
+                self._telemetry.troubled("a commit could not be written", one.message.id, error)
+                self._ended(one.message, batch, Later(self._attempts.backoff(one.message.receives)))
+                continue
+            self._telemetry.ended(one.claim, ending.outcome, ending.why, took_ms=one.took_ms)
+            self._ended(one.message, batch, ending.then if isinstance(ending.then, Later) else None)
+        for one in held.values():
+            self._telemetry.ended(one.claim, Outcome.COMMITTED, took_ms=one.took_ms)
 
     def _ended(self, message: Message, batch: _Batch, later: Later | None) -> None:
         if later is not None:
@@ -210,20 +258,16 @@ class Consumer:
         """The rest of the function's time: nothing of this worker can run on after that but by another clock."""
         return context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
 
-    def _message(self, message: Message, context: LambdaContext, answer: Answer | None) -> Later | None:
+    def _message(self, message: Message, batch: _Batch) -> Later | None:
         """None when all that the message says has come to an end."""
         try:
-            delays = [
-                later.seconds
-                for one in message.parsed
-                if (later := self._one(one, message, context, answer)) is not None
-            ]
+            delays = [later.seconds for one in message.parsed if (later := self._one(one, message, batch)) is not None]
         except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
             self._telemetry.troubled("the message could not be handled", message.id, error)
             return Later(self._attempts.backoff(message.receives))
         return Later(min(delays)) if delays else None
 
-    def _one(self, parsed: Parsed, message: Message, context: LambdaContext, answer: Answer | None) -> Later | None:
+    def _one(self, parsed: Parsed, message: Message, batch: _Batch) -> Later | None:
         if isinstance(parsed, Ignored):
             self._telemetry.ignored(parsed.why)
             return None
@@ -235,11 +279,12 @@ class Consumer:
             self._telemetry.unparseable(parsed.why, message.id)
             return None
         try:
-            return self._change(parsed, message, context, answer)
+            return self._change(parsed, message, batch)
         finally:
             self._breaker.undecided(parsed.key)
 
-    def _change(self, change: Change, message: Message, context: LambdaContext, answer: Answer | None) -> Later | None:
+    def _change(self, change: Change, message: Message, batch: _Batch) -> Later | None:
+        context, answer = batch.context, batch.answers.get(message.id)
         for _ in range(_REJUDGE_GONE):
             if answer is None or answer.claim is not None:
                 obstacle = self._obstacle(change, message, context, RESERVE_SECONDS / (1 if answer is None else 2))
@@ -250,7 +295,7 @@ class Consumer:
                 if answer.claim is not None and not self._has_time(context, RESERVE_SECONDS / 2):
                     # The claim itself took long: the processor must have its whole time or none.
                     return self._unstarted(answer, Later(0))
-            ending = self._carry_out(change, answer)
+            ending = self._carry_out(change, answer, message, batch)
             if not isinstance(ending, Gone):
                 return ending
             # What it reported is over: from here on it only wakes.
@@ -286,9 +331,9 @@ class Consumer:
             return Later(self._attempts.backoff(answer.claim.row.attempts))
         return later
 
-    def _carry_out(self, change: Change, answer: Answer) -> Later | Gone | None:
+    def _carry_out(self, change: Change, answer: Answer, message: Message, batch: _Batch) -> Later | Gone | None:
         if answer.claim is not None:
-            return self._process(answer.claim)
+            return self._process(answer.claim, message, batch)
         if answer.verdict is Verdict.BUSY:
             return Later(self._until_free(answer.row))
         if answer.verdict is Verdict.EXHAUSTED and answer.row is not None:
@@ -298,12 +343,17 @@ class Consumer:
             self._telemetry.exhausted(change, after)
         return None
 
-    def _process(self, claim: Claim) -> Later | Gone | None:
+    def _process(self, claim: Claim, message: Message, batch: _Batch) -> Later | Gone | None:
         started = self._clock()
-        ending = self._attempts.run(claim, started)
+        # What is held belongs to one thread.
+        hold = self._settings.commit_together and self._crew is None and batch.claimed(message)
+        ending = self._attempts.run(claim, started, hold=hold)
         now = self._clock()
         self._pace.took(now - started)
-        self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=now - started)
+        if ending.held is not None:
+            batch.held.append(_Held(message, claim, ending.held, now, now - started))
+        else:
+            self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=now - started)
         if ending.healthy and self._breaker.succeeded():
             self._telemetry.downstream_back()
         if ending.healthy is False and self._breaker.failed(claim.change.key, now):

@@ -23,12 +23,12 @@ from intake_ledger.changes import Change
 from intake_ledger.errors import Fenced
 from intake_ledger.rows import Ordering, Row, RowKey
 from intake_ledger.states import State, StateKind
-from intake_ledger.table import BATCH_INSERT_ROWS, LedgerTable, Refused, still_held, still_seen
+from intake_ledger.table import BATCH_STATEMENTS, LedgerTable, Refused, still_held, still_seen
 from intake_ledger.transactions import Element
 from intake_ledger.verdicts import Policy, Verdict, judge_row, judge_state
 
 MIN_GROUP = 2
-"""So many new keys are claimed together."""
+"""So many new keys are claimed, and so many claims committed, together."""
 
 MAX_JUDGEMENTS = 5
 """Each further one means that somebody else won the row in between; then it is theirs for a while."""
@@ -130,7 +130,7 @@ class Ledger:
                 together.setdefault(attempt.key, attempt)
         answers: dict[str, Answer] = {}
         if len(together) >= MIN_GROUP:
-            for few in batched(together.values(), BATCH_INSERT_ROWS):
+            for few in batched(together.values(), BATCH_STATEMENTS):
                 answers |= self._claim_few(few)
         return [answers.get(attempt.owner) for attempt in attempts]
 
@@ -244,7 +244,7 @@ class Ledger:
             TransactionRefused: `transact` is in the way; nothing was written.
 
         """
-        after = rows.committed(claim.row, commit, now=self._clock(), retention_seconds=self._options.retention_seconds)
+        after = self._committed(claim, commit)
         held = still_held(claim.row)
         try:
             if transact:
@@ -256,6 +256,25 @@ class Ledger:
             if refused.row is not None and refused.row.committed_fence == claim.row.fence:
                 return  # our own commit, repeated by the SDK after its answer was lost
             raise _fenced(claim) from None
+
+    def commit_together(self, commits: Sequence[tuple[Claim, str | None]]) -> list[Claim]:
+        """`commit` claims on different keys in few requests; those come back that have still to be committed alone.
+
+        That tells why: the claim may be another's by now, or an answer was lost, or AWS did not take the request.
+        """
+        left: list[Claim] = []
+        for few in batched(commits, BATCH_STATEMENTS):
+            written: set[RowKey] = set()
+            if len(few) >= MIN_GROUP:
+                with suppress(ClientError, HTTPClientError):
+                    written = self._table.commit_many(
+                        {claim.key: (claim.row, self._committed(claim, commit)) for claim, commit in few}
+                    )
+            left += [claim for claim, _ in few if claim.key not in written]
+        return left
+
+    def _committed(self, claim: Claim, commit: str | None) -> Row:
+        return rows.committed(claim.row, commit, now=self._clock(), retention_seconds=self._options.retention_seconds)
 
     def abandon(self, claim: Claim, reason: str) -> None:
         """Settle the row with nothing committed by this claim: its version is gone, and only it mattered.

@@ -49,6 +49,8 @@ class ConsumerSettings(Settings):
     """The Lambda function that is the processor, in place of `processor`."""
     concurrency: int = 1
     """How many records of a batch are processed at the same time."""
+    commit_together: bool = False
+    """Whether what was claimed together is committed together."""
 
 
 class Delivery(StrEnum):
@@ -109,6 +111,7 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         max_backoff_seconds=read.whole("INTAKE_MAX_BACKOFF_SECONDS", 0),
         late_after_seconds=read.whole("INTAKE_LATE_AFTER_SECONDS", 0),
         concurrency=read.whole("INTAKE_CONCURRENCY", 1, "1"),
+        commit_together=read.choice("INTAKE_COMMIT_TOGETHER", ("true", "false"), "false") == "true",
     )
 
 

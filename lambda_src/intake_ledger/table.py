@@ -1,6 +1,7 @@
 """The ledger's DynamoDB table: its requests and three conditions, nothing else."""
 
 import random
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from intake_ledger.transactions import Element, check, refusal
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-BATCH_INSERT_ROWS = 25  # DynamoDB's limit of BatchExecuteStatement
+BATCH_STATEMENTS = 25  # DynamoDB's limit of BatchExecuteStatement
 BATCH_GET_KEYS = 100  # DynamoDB's limit of BatchGetItem
 CONFLICT_WAITS = (0.05, 0.1, 0.2, 0.4)
 """Seconds before a transaction is tried again that met another one: SDKs do not, and the work is done already."""
@@ -94,6 +95,30 @@ class LedgerTable:
             statements.append(
                 {"Statement": f'INSERT INTO "{self._name}" VALUE {{{names}}}', "Parameters": list(item.values())}
             )
+        return self._execute(keys, statements)
+
+    def commit_many(self, updates: Mapping[RowKey, tuple[Row, Row]]) -> set[RowKey]:
+        """`update` from the first row to the second for at most 25 claims that are still held, in one request; the keys
+        that were written come back.
+
+        The others have been taken, or their statement failed: a single `update` tells which.
+        """
+        statements: Any = []
+        for key, (before, after) in updates.items():
+            changed, gone = _difference(before, after)
+            held = still_held(before)
+            said, asked = _partiql(held)
+            clauses = [*(f'SET "{name}" = ?' for name in changed), *(f'REMOVE "{name}"' for name in gone)]
+            values = [*changed.values(), key.pk, key.sk, *asked]
+            statements.append(
+                {
+                    "Statement": f'UPDATE "{self._name}" {" ".join(clauses)} WHERE "pk" = ? AND "sk" = ? AND {said}',
+                    "Parameters": [_typed(value) for value in values],
+                }
+            )
+        return self._execute(list(updates), statements)
+
+    def _execute(self, keys: Sequence[RowKey], statements: Any) -> set[RowKey]:
         answer = self._client.batch_execute_statement(Statements=statements)
         return {key for key, response in zip(keys, answer["Responses"], strict=True) if "Error" not in response}
 
@@ -132,9 +157,7 @@ class LedgerTable:
 
     def _update(self, key: RowKey, before: Row, after: Row, condition: Condition) -> dict[str, Any]:
         """The arguments of an update that writes what differs."""
-        old, new = rows.attributes(before), rows.attributes(after)
-        changed = {name: value for name, value in new.items() if old.get(name) != value}
-        gone = [name for name in old if name not in new]
+        changed, gone = _difference(before, after)
         clauses = []
         if changed:
             clauses.append(_set(changed))
@@ -204,6 +227,20 @@ class LedgerTable:
             "ExpressionAttributeNames": placeholders,
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
+
+
+def _difference(before: Row, after: Row) -> tuple[dict[str, Any], list[str]]:
+    """The attributes to set, and those to remove."""
+    old, new = rows.attributes(before), rows.attributes(after)
+    return {name: value for name, value in new.items() if old.get(name) != value}, [
+        one for one in old if one not in new
+    ]
+
+
+def _partiql(condition: Condition) -> tuple[str, list[Any]]:
+    """The condition as PartiQL says it, and the values for its question marks, in their order."""
+    values = [condition.values[name] for name in re.findall(r":\w+", condition.expression)]
+    return re.sub(r":\w+", "?", re.sub(r"#(\w+)", r'"\1"', condition.expression)), values
 
 
 def _conditionally(request: Any, arguments: Mapping[str, Any]) -> None:

@@ -99,6 +99,8 @@ def _answer(table: LedgerTable, audit: AuditTable, step: Step) -> object:
             table.insert(step.key, step.row)
         case "insert many":
             return sorted(key.pk for key in table.insert_many(dict.fromkeys(KEYS, step.row)))
+        case "commit many" if step.row != step.after:
+            return sorted(key.pk for key in table.commit_many(dict.fromkeys(KEYS, (step.row, step.after))))
         case "swap" if step.row != step.after:
             table.update(step.key, step.row, step.after, still_seen(step.row, step.now))
         case "end" if step.row != step.after:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing.memory_dynamodb import Key, MemoryDynamoDB, inserted
+from cdk_intake_ledger.testing.memory_dynamodb import Key, MemoryDynamoDB, inserted, updated
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.states import State, StateKind
 from tests.protocol import program
@@ -674,7 +674,11 @@ def _values(request: Request) -> dict[str, Any]:
     """What a write writes, by name or placeholder."""
     if request.operation == "batch_execute_statement":
         [statement] = request.arguments["Statements"]
-        return inserted(statement)
+        if statement["Statement"].startswith("INSERT"):
+            return inserted(statement)
+        assign, _, where = updated(statement)
+        own = {":own_fence": where["fence"], ":own_owner": where["owner"]}
+        return {f":{name}": value for name, value in assign.items()} | own | {"pk": where["pk"], "sk": where["sk"]}
     values: dict[str, Any] = request.arguments.get("ExpressionAttributeValues") or request.arguments.get("Item") or {}
     return values
 

@@ -214,6 +214,27 @@ MUTANTS = (
         "losses",
     ),
     Mutant(
+        "a backfill asks for old objects as an audit does",
+        "audit/backfill.py",
+        "return own_message(Origin.REPROCESS, self._settings.bucket, key, state, reprocess_id=BACKFILL_ID)",
+        "return own_message(Origin.AUDIT, self._settings.bucket, key, state)",
+        "tests/unit/test_audit_backfill.py -k f41",
+    ),
+    Mutant(
+        "a backfill asks for young objects as a person does",
+        "audit/backfill.py",
+        "return own_message(Origin.AUDIT, self._settings.bucket, key, state)",
+        "return own_message(Origin.REPROCESS, self._settings.bucket, key, state, reprocess_id=BACKFILL_ID)",
+        "tests/unit/test_audit_backfill.py -k f41",
+    ),
+    Mutant(
+        "a mark never lapses",
+        "audit/diff.py",
+        "mark.identity == state.identity and mark.at > window.settled_before",
+        "mark.identity == state.identity",
+        "tests/unit/test_audit_compare.py -k f91",
+    ),
+    Mutant(
         "an audit's mark is taken for a row",
         "table.py",
         '"attribute_not_exists(#status)", ("status",)',
@@ -246,8 +267,8 @@ MUTANTS = (
     Mutant(
         "failures are not reported to Lambda",
         "consumer.py",
-        '"batchItemFailures": failures',
-        '"batchItemFailures": []',
+        '{"itemIdentifier": one} for one in failures]',
+        '{"itemIdentifier": one} for one in failures[:0]]',
         "puts, no audit",
     ),
     Mutant(
@@ -400,8 +421,8 @@ MUTANTS = (
     Mutant(
         "processors begin after one has overrun",
         "crew.py",
-        "                running -= {one for one in running if one.cancel()}\n",
-        "",
+        "if one.cancel()}",
+        "if not one.running() and not one.done()}",
         "tests/unit/test_crew.py -k left_out",
     ),
     Mutant(
@@ -410,5 +431,47 @@ MUTANTS = (
         "if len(running) == len(overrun):",
         "if overrun or not running:",
         "tests/unit/test_crew.py -k awaited",
+    ),
+    Mutant(
+        "what is held is never committed",
+        "consumer.py",
+        "self._message(message, batch))\n        self._commit_held(batch)",
+        "self._message(message, batch))",
+        "grouped commits",
+    ),
+    Mutant(
+        "a grouped commit without fence",
+        "table.py",
+        "held = still_held(before)\n            said",
+        'held = Condition("#status = :processing", ("status",), still_held(before).values)\n            said',
+        "tests/unit/test_groups.py -k f03",
+    ),
+    Mutant(
+        "a refused commit of a group is taken for written",
+        "ledger.py",
+        "left += [claim for claim, _ in few if claim.key not in written]",
+        "left += [claim for claim, _ in few if not written and len(few) < MIN_GROUP]",
+        "grouped commits, a slow worker",
+    ),
+    Mutant(
+        "a held commit that fails is acknowledged",
+        "consumer.py",
+        "self._ended(one.message, batch, Later(self._attempts.backoff(one.message.receives)))",
+        "pass",
+        "tests/unit/test_groups.py -k f72",
+    ),
+    Mutant(
+        "what came before is begun while commits are held",
+        "consumer.py",
+        "return young and len(batch.held) < BATCH_STATEMENTS and batch.claimed(message)",
+        "return young and len(batch.held) < BATCH_STATEMENTS",
+        "tests/unit/test_groups.py -k f92",
+    ),
+    Mutant(
+        "commits are held for as long as it takes",
+        "consumer.py",
+        "young = self._clock() - batch.held[0].since < HOLD_MS",
+        "young = True",
+        "tests/unit/test_groups.py -k waits",
     ),
 )

@@ -96,6 +96,8 @@ class Config(NamedTuple):
     max_attempts: int = 50
     group: bool = False
     """Every new message is claimed as a group, of one."""
+    commit_together: bool = False
+    """And committed as one."""
 
 
 @dataclass
@@ -333,6 +335,7 @@ def _consumer_settings(config: Config) -> ConsumerSettings:
         min_backoff_seconds=0,
         max_backoff_seconds=0,
         late_after_seconds=6 * 3600,
+        commit_together=config.commit_together,
     )
 
 

@@ -12,6 +12,7 @@ NO_DELETES = Config(deletes=False)
 UNVERSIONED = Config(versioned=False)
 BUDGET = Config(max_attempts=2)
 GROUP = Config(group=True)
+TOGETHER = Config(group=True, commit_together=True)
 
 SHORT: dict[str, Scenario] = {
     "puts": Scenario("p p", crashes=1, deliveries=2),
@@ -46,6 +47,9 @@ SHORT: dict[str, Scenario] = {
     "groups, slow claims": Scenario("p p", GROUP, slow=1, crashes=1),
     "groups, an audit": Scenario("p", GROUP, losses=1, crashes=1, audits=1),
     "groups, budget": Scenario("p", Config(max_attempts=2, group=True), crashes=1, answers=1, slow=1),
+    "grouped commits": Scenario("p p", TOGETHER, crashes=1, deliveries=2),
+    "grouped commits, lost answers": Scenario("p p", TOGETHER, answers=1),
+    "grouped commits, a slow worker": Scenario("p p", TOGETHER, pauses=1),
     "groups, markers, deletes off": Scenario("p m d2 m", Config(deletes=False, group=True)),
     "every version": Scenario("p p", EVERY, crashes=1, deliveries=2),
     "every version, deleted": Scenario("p p d1", EVERY, crashes=1),
@@ -103,6 +107,17 @@ FULL: dict[str, Scenario] = SHORT | {
     "deletes off, undelete": Scenario("p m d2", NO_DELETES, crashes=1),
     "deletes off, unversioned": Scenario("A D A", Config(versioned=False, deletes=False), crashes=1),
     "deletes off, zombies": Scenario("p m", NO_DELETES, pauses=1, crashes=1),
+    "grouped commits, zombies": Scenario("p p", TOGETHER, pauses=1, crashes=1, deliveries=2),
+    "grouped commits, rollback": Scenario("p p d2", TOGETHER, crashes=1, answers=1),
+    "grouped commits, budget": Scenario(
+        "p", Config(max_attempts=2, group=True, commit_together=True), crashes=2, redrives=1
+    ),
+    "grouped commits, unversioned": Scenario(
+        "A B A", Config(versioned=False, group=True, commit_together=True), crashes=1
+    ),
+    "grouped commits, every version": Scenario(
+        "p p", Config(every_version=True, group=True, commit_together=True), deliveries=2, crashes=1
+    ),
     "groups, zombies": Scenario("p p", GROUP, pauses=1, crashes=1, deliveries=2),
     "groups, rollback": Scenario("p p d2", GROUP, crashes=1, slow=1),
     "groups, unversioned": Scenario("A B A", Config(versioned=False, group=True), crashes=1),

@@ -158,6 +158,17 @@ def test_f67_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -
     assert queue["RedrivePolicy"]["maxReceiveCount"] == 300
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_commits_together_are_allowed_where_they_are_asked_for(together: bool) -> None:
+    """Otherwise the role has no such right, and the consumer is told to leave it."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), commit_together=together)
+    template = template_of(stack)
+    allowed = [action for one in statements(template, "OrdersConsumer") for action in one["Action"]]
+    assert ("dynamodb:PartiQLUpdate" in allowed) is together
+    assert variables(template, "OrdersConsumer")["INTAKE_COMMIT_TOGETHER"] == str(together).lower()
+
+
 def test_f21_partial_batch_responses_are_on(template: Json) -> None:
     """F21: without them Lambda takes any answer for success and deletes what failed."""
     source = only(template, "AWS::Lambda::EventSourceMapping")

@@ -158,6 +158,7 @@ class Bench:
     full_time: int = FULL_TIME
     processor_function: str | None = None
     concurrency: int = 1
+    commit_together: bool = False
 
     def settings(self) -> ConsumerSettings:
         return ConsumerSettings(
@@ -179,6 +180,7 @@ class Bench:
             late_after_seconds=LATE_AFTER // SECOND,
             processor_function=self.processor_function,
             concurrency=self.concurrency,
+            commit_together=self.commit_together,
         )
 
     def process(self, change: ObjectChange) -> Any:

@@ -6,8 +6,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger import Commit, ObjectChange
 from intake_ledger.breaker import THRESHOLD, Breaker
-from intake_ledger.consumer import Consumer
+from intake_ledger.consumer import HOLD_MS, Consumer
 from intake_ledger.pace import Pace
 from intake_ledger.rows import Ordering, Status
 from intake_ledger.table import NO_ROW, LedgerTable
@@ -26,7 +27,7 @@ from tests.unit.support import (
     notification,
     record,
 )
-from tests.unit.test_consumer import Bench, Context, message, raising
+from tests.unit.test_consumer import OUTAGE, Bench, Context, message, raising
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -230,6 +231,154 @@ class TestBreaker:
         messages = [message(body, f"m{n}") for n, body in enumerate(bodies)]
         assert handle(bench, Pace(10), *messages, breaker=breaker) == ["m0", "m1"]
         assert world.wire.requests == []
+
+
+class TestCommitTogether:
+    """`commit_together`: the claims of a group are committed as one request too."""
+
+    @pytest.fixture
+    def bench(self, world: World) -> Bench:
+        return Bench(world, commit_together=True)
+
+    def test_claims_and_commits_of_a_batch_are_two_requests(self, bench: Bench) -> None:
+        """And the rows are the ones that single commits would have written."""
+        bodies = uploads(bench.world, *"abc")
+        bench.acts = [lambda change: change.key * 2] * 3
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert bench.world.wire.requests == ["batch_execute_statement"] * 2
+        assert bench.telemetry.outcomes == [Outcome.COMMITTED] * 3
+        for key in "abc":
+            change = created(bench.world.s3.look(key), key=key)
+            grouped = bench.world.known(change)
+            assert (grouped.status, grouped.commit, grouped.lease_until) == (Status.PROCESSED, key * 2, None)
+            alone = created(bench.world.s3.put(f"{key} alone", "1"), key=f"{key} alone")
+            bench.world.process(alone, key * 2)
+            both = bench.world.table.get_items([bench.world.key(change), bench.world.key(alone)])
+            assert len({frozenset(item) for item in both.values()}) == 1
+
+    def test_25_are_the_most_that_wait(self, bench: Bench) -> None:
+        """DynamoDB takes no more statements."""
+        bodies = uploads(bench.world, *(f"k{n}" for n in range(30)))
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert bench.world.wire.requests == ["batch_execute_statement"] * 4
+
+    def test_none_waits_long_behind_a_slow_processor(self, bench: Bench) -> None:
+        """The window between effect and commit is a second and the record in work."""
+        bench.acts = [lambda _: bench.world.clock.advance(HOLD_MS)] * 3
+        statuses = []
+
+        def look(change: ObjectChange) -> None:
+            statuses.append(bench.world.known(created(bench.world.s3.look("a"), key="a")).status)
+            bench.world.clock.advance(HOLD_MS)
+
+        bench.acts = [lambda _: None, look, look]
+        bodies = uploads(bench.world, *"abc")
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert statuses == [Status.PROCESSING, Status.PROCESSED]
+
+    def test_f92_nothing_is_held_while_something_that_came_before_is_tried(self, bench: Bench) -> None:
+        """F92: it may be what brings the worker down; what was done before it is committed by then."""
+        innocent, twin, suspect = uploads(bench.world, "innocent", "twin", "suspect")
+
+        def die(_: object) -> None:
+            raise KeyboardInterrupt
+
+        bench.acts = [lambda _: None, lambda _: None, die]
+        messages = (message(suspect, "m2", receives=2), message(innocent, "m0"), message(twin, "m1"))
+        with pytest.raises(KeyboardInterrupt):
+            handle(bench, Pace(10), *messages)
+        for key in ("innocent", "twin"):
+            assert bench.world.known(created(bench.world.s3.look(key), key=key)).status is Status.PROCESSED
+
+    def test_f92_a_death_costs_each_one_attempt_and_then_it_is_alone(self, bench: Bench) -> None:
+        """F92: what was held is run again, with the same idempotency key; the next death is somebody else's."""
+
+        def die(_: object) -> None:
+            raise KeyboardInterrupt
+
+        bodies = uploads(bench.world, "innocent", "fatal")
+        bench.acts = [lambda _: None, die]
+        with pytest.raises(KeyboardInterrupt):
+            handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        bench.world.clock.advance(LEASE * 100)
+        bench.acts = [lambda _: None, die]
+        with pytest.raises(KeyboardInterrupt):
+            handle(bench, Pace(10), *(message(body, f"m{n}", receives=2) for n, body in enumerate(bodies)))
+        row = bench.world.known(created(bench.world.s3.look("innocent"), key="innocent"))
+        assert (row.status, row.attempts) == (Status.PROCESSED, 2)
+        first, _, second, _ = bench.seen
+        assert first.idempotency_key == second.idempotency_key
+
+    def test_f03_a_commit_that_was_overtaken_is_fenced_and_the_others_are_not(self, bench: Bench) -> None:
+        """F03: the second of them took so long that somebody else has the first one's row."""
+        slow, other = uploads(bench.world, "overtaken", "other")
+        state = created(bench.world.s3.look("overtaken"), key="overtaken")
+        successors = []
+
+        def outlive(_: object) -> None:
+            bench.world.clock.advance(bench.full_time + 120 * SECOND)
+            successors.append(bench.world.accept(state))
+
+        bench.acts = [lambda _: None, outlive]
+        assert handle(bench, Pace(10), message(slow, "m0"), message(other, "m1")) == ["m0"]
+        assert bench.world.known(state) == successors[0].row
+        assert sorted(bench.telemetry.outcomes) == [Outcome.COMMITTED, Outcome.FENCED]
+        assert bench.queues.delays["handle-m0"] > 0
+
+    def test_f82_grouped_commits_whose_answer_was_lost_are_no_failures(self, bench: Bench) -> None:
+        """F82: the SDK sends them again, each is refused by its own commit, and the row shows that."""
+        real = bench.world.wire.client.batch_execute_statement
+
+        def twice(**request: Any) -> Any:
+            if request["Statements"][0]["Statement"].startswith("UPDATE"):
+                real(**request)
+            return real(**request)
+
+        bench.world.wire.client.batch_execute_statement = twice  # type: ignore[method-assign]
+        bodies = uploads(bench.world, "a", "b")
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert bench.telemetry.outcomes == [Outcome.COMMITTED] * 2
+
+    def test_what_aws_does_not_take_together_is_committed_alone(self, bench: Bench) -> None:
+        """A missing permission, a throttled request."""
+        real = bench.world.wire.client.batch_execute_statement
+
+        def inserts_only(**request: Any) -> Any:
+            if request["Statements"][0]["Statement"].startswith("UPDATE"):
+                raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "BatchExecuteStatement")
+            return real(**request)
+
+        bench.world.wire.client.batch_execute_statement = inserts_only  # type: ignore[method-assign]
+        bodies = uploads(bench.world, "a", "b")
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert bench.world.wire.requests[-2:] == ["update_item"] * 2
+
+    def test_f72_a_commit_that_cannot_be_written_is_not_acknowledged(self, bench: Bench) -> None:
+        """F72: DynamoDB is out from the commits on: both come again."""
+
+        def break_down(_: object) -> None:
+            bench.world.wire.down = OUTAGE
+
+        bench.acts = [lambda _: None, break_down]
+        bodies = uploads(bench.world, "a", "b")
+        given_back = handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        assert given_back == ["m0", "m1"]
+        assert bench.telemetry.troubles == [OUTAGE] * 2
+        assert set(bench.queues.delays) == {"handle-m0", "handle-m1"}
+
+    def test_a_transaction_is_committed_at_once(self, bench: Bench) -> None:
+        """It is a request of its own anyway."""
+        write = {"Put": {"TableName": "totals", "Item": {"id": {"S": "1"}}}}
+        bench.acts = [lambda _: Commit("x", transact=[write])] * 2
+        bodies = uploads(bench.world, "a", "b")
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert bench.world.wire.requests == ["batch_execute_statement", *["transact_write_items"] * 2]
+
+    def test_what_was_claimed_alone_is_committed_alone(self, bench: Bench) -> None:
+        """A message that came before must not wait for anybody."""
+        [body] = uploads(bench.world, "a")
+        assert handle(bench, Pace(10), message(body, receives=2)) == []
+        assert "batch_execute_statement" not in bench.world.wire.requests
 
 
 class TestFenced:

@@ -71,6 +71,12 @@ def test_concurrency_is_one_unless_given() -> None:
     assert consumer_settings(CONSUMER | {"INTAKE_CONCURRENCY": "4"}).concurrency == 4
 
 
+def test_commits_are_single_unless_asked_for() -> None:
+    """As they were before the option."""
+    assert not consumer_settings(CONSUMER).commit_together
+    assert consumer_settings(CONSUMER | {"INTAKE_COMMIT_TOGETHER": "true"}).commit_together
+
+
 def test_the_audits_settings() -> None:
     """Likewise."""
     assert audit_settings(AUDIT) == AuditSettings(

@@ -79,11 +79,14 @@ class MemoryDynamoDB:
         return {}
 
     def batch_execute_statement(self, **request: Any) -> dict[str, Any]:
-        """INSERTs with parameters, the only statements that the ledger sends."""
+        """INSERTs and conditional UPDATEs with parameters, the only statements that the ledger sends."""
         self.requests.append("BatchExecuteStatement")
         assert 1 <= len(request["Statements"]) <= 25
         responses: list[dict[str, Any]] = []
         for one in request["Statements"]:
+            if one["Statement"].startswith("UPDATE"):
+                responses.append(self._update(one))
+                continue
             item = inserted(one)
             if _key(item) in self.items:
                 responses.append(
@@ -93,6 +96,15 @@ class MemoryDynamoDB:
                 self.items[_key(item)] = item
                 responses.append({})
         return {"Responses": responses}
+
+    def _update(self, statement: Mapping[str, Any]) -> dict[str, Any]:
+        assign, remove, where = updated(statement)
+        key = where["pk"]["S"], where["sk"]["S"]
+        old = self.items.get(key, {})
+        if not all(_compare(old.get(name), "=", value) for name, value in where.items()):
+            return {"Error": {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}}
+        self.items[key] = {name: value for name, value in (old | assign).items() if name not in remove}
+        return {}
 
     def get_item(self, **request: Any) -> dict[str, Any]:
         """Consistently: the ledger never decides on anything else."""
@@ -152,6 +164,21 @@ def inserted(statement: Mapping[str, Any]) -> Item:
         raise NotImplementedError(statement["Statement"])
     names = [part.removesuffix("': ?").removeprefix("'") for part in match[1].split(", ")]
     return dict(zip(names, statement["Parameters"], strict=True))
+
+
+def updated(statement: Mapping[str, Any]) -> tuple[Item, list[str], Item]:
+    """What an UPDATE sets and removes, and what has to be equal for it."""
+    match = re.fullmatch(r'UPDATE "[^"]+" (.*) WHERE (.*)', statement["Statement"])
+    parts = re.fullmatch(r'((?:SET "\w+" = \? ?)*)((?:REMOVE "\w+" ?)*)', match[1]) if match else None
+    if match is None or parts is None or not re.fullmatch(r'"\w+" = \?( AND "\w+" = \?)*', match[2]):
+        raise NotImplementedError(statement["Statement"])
+    sets, removes, asked = (re.findall(r'"(\w+)"', part) for part in (parts[1], parts[2], match[2]))
+    values = iter(statement["Parameters"])
+    assign = {name: next(values) for name in sets}
+    where = {name: next(values) for name in asked}
+    if next(values, None) is not None:
+        raise NotImplementedError("more parameters than question marks")
+    return assign, removes, where
 
 
 def _key(item: Mapping[str, Any]) -> Key:
