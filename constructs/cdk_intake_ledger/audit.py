@@ -96,6 +96,7 @@ class IntakeAudit(Construct):
             schedule(
                 self,
                 "Backfill",
+                description=f"{self._description}, of what was there before",
                 minutes=TICK_MINUTES,
                 target=self.function.function_arn,
                 action="lambda:InvokeFunction",

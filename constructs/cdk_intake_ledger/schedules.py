@@ -10,7 +10,14 @@ from constructs import Construct
 
 
 def schedule(
-    scope: Construct, id: str, *, minutes: int, target: str, action: str, content: Mapping[str, object]
+    scope: Construct,
+    id: str,
+    *,
+    description: str,
+    minutes: int,
+    target: str,
+    action: str,
+    content: Mapping[str, object],
 ) -> scheduler.CfnSchedule:
     """Call the target with this content every so many minutes; nobody repeats a call that failed.
 
@@ -19,6 +26,7 @@ def schedule(
     role = iam.Role(
         scope,
         f"{id}Role",
+        description=f"{description}: its schedule",
         assumed_by=iam.ServicePrincipal(
             "scheduler.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
         ),
@@ -27,6 +35,7 @@ def schedule(
     made = scheduler.CfnSchedule(
         scope,
         id,
+        description=description,
         schedule_expression=f"rate({minutes} minute{'' if minutes == 1 else 's'})",
         flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
         target=scheduler.CfnSchedule.TargetProperty(
