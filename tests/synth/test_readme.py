@@ -1,0 +1,120 @@
+"""The README's snippets do what it says beside them."""
+
+import re
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+
+from cdk_intake_ledger.testing import LocalPipeline
+from intake_ledger import ObjectChange
+from tests.synth.build import PROCESSORS, new_stack, template_of
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+SNIPPETS = re.findall("^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def snippet(beginning: str) -> str:
+    (found,) = (text for text in SNIPPETS if text.startswith(beginning))
+    return str(found)
+
+
+def test_the_stack() -> None:
+    """Three statements, and what they need of a team's own."""
+    stack = new_stack()
+    key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
+    given = {
+        "self": stack,
+        "partner_role": iam.Role(stack, "Partner", assumed_by=iam.AccountRootPrincipal()),
+        "table": dynamodb.Table(stack, "Own", partition_key=key),
+    }
+    code = snippet("from cdk_intake_ledger import IntakePipeline")
+    exec(
+        code.replace('"processors/invoices"', repr(str(PROCESSORS / "orders"))).replace(
+            "invoices:process", "orders:process"
+        ),
+        given,
+    )
+    policies = str([one for one in template_of(stack)["Resources"].values() if one["Type"] == "AWS::IAM::Policy"])
+    assert "s3:PutObject" in policies
+    assert "dynamodb:DeleteItem" in policies
+
+
+def test_the_function() -> None:
+    """What cannot be parsed is rejected with the reason; anything else is saved, and its name is the ledger's."""
+    saved: list[tuple[bytes, int]] = []
+
+    def save(invoice: bytes, *, fence: int) -> str:
+        saved.append((invoice, fence))
+        return f"invoice {len(saved)}"
+
+    def parse(stream: IO[bytes]) -> bytes | None:
+        return stream.read() or None
+
+    given: dict[str, Any] = {"parse": parse, "save": save}
+    exec(snippet("from intake_ledger import"), given)
+    pipeline = LocalPipeline(given["process"])
+    pipeline.put("a.csv", "10 EUR")
+    pipeline.put("empty.csv", "")
+    pipeline.run()
+    row = pipeline.row("a.csv")
+    assert row is not None
+    assert row.commit == "invoice 1"
+    assert saved == [(b"10 EUR", row.committed_fence)]
+    assert [one.reason for one in pipeline.dead_letters] == ["no invoice in it"]
+
+
+def test_rows_and_writes() -> None:
+    """Reading a CSV, and what is written in the ledger's own transaction."""
+    indented = "".join(f"    {line}\n" for line in snippet("return Commit").splitlines())
+    text = f"def process(change):\n    invoice = Invoice()\n{indented}"
+    given: dict[str, Any] = {
+        "Invoice": type("Invoice", (), {"id": "4711", "account": "a", "amount": 10}),
+        "TOTALS": "t",
+    }
+    exec("from intake_ledger import Commit\n" + text, given)
+    pipeline = LocalPipeline(given["process"])
+    pipeline.put("a.csv", "")
+    pipeline.duplicate()
+    pipeline.run()
+    assert [one["Update"]["TableName"] for one in pipeline.transacted] == ["t"]
+
+    booked: list[tuple[str, Any]] = []
+    indented = "".join(f"    {line}\n" for line in snippet("for row in").splitlines())
+    given = {"book": lambda *row: booked.append(row)}
+    exec(f"from decimal import Decimal\ndef process(change):\n{indented}", given)
+    pipeline = LocalPipeline(given["process"])
+    pipeline.put("b.csv", "account;amount\nMüller;10.50\n".encode("cp1252"))
+    pipeline.run()
+    assert [(account, str(amount)) for account, amount in booked] == [("Müller", "10.50")]
+
+
+def test_the_test() -> None:
+    """With a processor that looks at the fence; one that does not fails it."""
+    saved: dict[str, int] = {}
+    fences: dict[str, int] = {}
+
+    def careful(change: ObjectChange) -> None:
+        with change.open() as stream:
+            amount = int(stream.read().split()[0])
+        if change.fence > fences.get(change.key, 0):
+            fences[change.key], saved[change.key] = change.fence, amount
+
+    def adding(change: ObjectChange) -> None:
+        with change.open() as stream:
+            saved[change.key] = saved.get(change.key, 0) + int(stream.read().split()[0])
+
+    given: dict[str, Any] = {"process": careful, "saved": saved}
+    exec(snippet("from cdk_intake_ledger.testing"), given)
+    given["test_every_invoice_counts_once"]()
+    saved.clear()
+    given["process"] = adding
+    with pytest.raises(AssertionError):
+        given["test_every_invoice_counts_once"]()
+
+
+def test_every_snippet_is_run() -> None:
+    """A new one needs a test here."""
+    assert len(SNIPPETS) == 5
