@@ -48,6 +48,13 @@ def test_the_wheel_holds_both_packages_and_no_more(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
+def test_the_wheel_brings_the_command(wheel: Path) -> None:
+    """`intake-ledger`; what it needs besides is the extra `cli`."""
+    with zipfile.ZipFile(wheel) as archive:
+        (about,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        assert "intake-ledger = cdk_intake_ledger.cli:main" in archive.read(about).decode()
+
+
 def test_every_module_of_the_sources_is_in_the_wheel(wheel: Path) -> None:
     """Nothing that works in a checkout is missing after an installation."""
     with zipfile.ZipFile(wheel) as archive:

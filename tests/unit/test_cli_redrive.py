@@ -224,6 +224,20 @@ def test_what_fails_again_does_not_go_round(site: Site) -> None:
     assert site.visible(site.deployed.dead_letter_url) == 15
 
 
+def test_what_arrives_after_the_beginning_waits_for_the_next_call(site: Site) -> None:
+    """By SQS's clock, whatever this machine's says: else it would not end while others keep failing."""
+    rejected(site, "in/a")
+
+    def hours_ago(**request: Any) -> Any:
+        answer = client("sqs").get_queue_attributes(**request)
+        answer["ResponseMetadata"]["HTTPHeaders"]["date"] = "Sat, 21 Nov 2020 12:00:00 GMT"
+        return answer
+
+    done = redrive(site, Through(get_queue_attributes=hours_ago))
+    assert (done.moved, done.arrived_meanwhile) == (0, 1)
+    assert redrive(site).moved == 1
+
+
 def test_what_others_look_at_is_told(site: Site) -> None:
     """Else a redrive that was killed would make the queue look empty for a quarter of an hour."""
     rejected(site, "in/a")
