@@ -105,9 +105,11 @@ class Payloads:
         return [[sqs_event(*few) for few in batched(piece, size)] for piece in self._pieces]
 
 
-def consumer(*, groups: bool, reads: bool = False) -> Consumer:
+def consumer(*, groups: bool, commits: bool = False, reads: bool = False) -> Consumer:
     """The one that Lambda's handler makes, with its own clients; `groups`: warm, so that it claims in groups."""
     with ExitStack() as patches:
+        if commits:
+            patches.enter_context(mock.patch.dict(os.environ, {"INTAKE_COMMIT_TOGETHER": "true"}))
         pace = partial(Pace, 0.1) if groups else _NeverSure
         patches.enter_context(mock.patch.object(runtime, "Pace", pace))
         if reads:
@@ -197,6 +199,7 @@ def rows(payloads: Payloads) -> dict[str, Callable[[int], None]]:
     default, lean, s3 = boto3.client("dynamodb"), ledger_client(), boto3.client("s3")
     tens, hundreds = payloads.batches(10), payloads.batches(100)
     single, grouped, reading = consumer(groups=False), consumer(groups=True), consumer(groups=True, reads=True)
+    together = consumer(groups=True, commits=True)
     powertools = Powertools(default)
     return {
         FLOOR: lambda piece: bare(default, calls[piece]),
@@ -204,6 +207,8 @@ def rows(payloads: Payloads) -> dict[str, Callable[[int], None]]:
         "each claimed alone, batches of 10": lambda piece: handle(single, tens[piece]),
         "group claims, batches of 10": lambda piece: handle(grouped, tens[piece]),
         "group claims, batches of 100": lambda piece: handle(grouped, hundreds[piece]),
+        "group claims, grouped commits, batches of 10": lambda piece: handle(together, tens[piece]),
+        "group claims, grouped commits, batches of 100": lambda piece: handle(together, hundreds[piece]),
         "Powertools, batches of 10": lambda piece: powertools.handle(tens[piece]),
         "Powertools, batches of 100": lambda piece: powertools.handle(hundreds[piece]),
         "two bare calls and a GET": lambda piece: bare(default, calls[piece], get=s3.get_object),
