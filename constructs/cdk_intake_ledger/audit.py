@@ -118,7 +118,14 @@ class IntakeAudit(Construct):
         self.state_machine: sfn.IStateMachine | None = None
         if scale.in_parts:
             plan = scale.allow_planning(self.role, wiring.bucket)
-            machine = AuditMachine(self, "Parts", function=self.function, plan=plan, scale=scale)
+            machine = AuditMachine(
+                self,
+                "Parts",
+                description=f"{self._description}, in parts",
+                function=self.function,
+                plan=plan,
+                scale=scale,
+            )
             self.state_machine = machine.machine
             self._schedule(options.interval, machine.machine.state_machine_arn, "states:StartExecution")
         else:

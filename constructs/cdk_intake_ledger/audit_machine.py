@@ -27,7 +27,14 @@ class AuditMachine(Construct):
     """The state machine, around the audit's function."""
 
     def __init__(
-        self, scope: Construct, id: str, *, function: lambda_.IFunction, plan: dict[str, Any], scale: AuditScale
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        description: str,
+        function: lambda_.IFunction,
+        plan: dict[str, Any],
+        scale: AuditScale,
     ) -> None:
         super().__init__(scope, id)
         self._function = function
@@ -56,6 +63,9 @@ class AuditMachine(Construct):
             definition_body=sfn.DefinitionBody.from_chainable(begin.next(work)),
             timeout=RUN_LIMIT,
         )
+        role = self.machine.role.node.default_child
+        if isinstance(role, iam.CfnRole):
+            role.description = description
         self.machine.add_to_role_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function_arn])
         )

@@ -1,19 +1,59 @@
 """The page that a reviewer reads before anyone may deploy is the template."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from cdk_intake_ledger import IntakePipeline
+import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger import AuditOptions, AuditScale, Delivery, Existing, IntakePipeline
 from tests.synth.build import new_stack, processor, template_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "template.md"
 
 
+def resources(options: Callable[[Stack], dict[str, Any]] = lambda _: {}) -> dict[str, str]:
+    """The types of a pipeline's resources by their logical ids, less what CDK adds."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), **options(stack))
+    found = template_of(stack)["Resources"].items()
+    return {re.sub("[0-9A-F]{8}$", "", name): one["Type"] for name, one in found}
+
+
 def test_every_resource_is_on_the_page() -> None:
     """Each once, with a reason, and nothing that is not there any more."""
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor())
-    resources = template_of(stack)["Resources"].items()
-    deployed = sorted((one["Type"], re.sub("[0-9A-F]{8}$", "", name)) for name, one in resources)
+    deployed = sorted((type_, name) for name, type_ in resources().items())
     rows = re.findall(r"^\| `(AWS::[\w:]+)` \| `(\w+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     assert sorted((type_, name) for type_, name, _ in rows) == deployed
+
+
+def theirs(stack: Stack) -> s3.IBucket:
+    return s3.Bucket.from_bucket_name(stack, "Theirs", "theirs")
+
+
+@pytest.mark.parametrize(
+    ("option", "options"),
+    [
+        ("`delivery=EVENTBRIDGE`", lambda _: {"delivery": Delivery.EVENTBRIDGE}),
+        (
+            "`audit=AuditOptions(existing=BACKFILL)`",
+            lambda stack: {"audit": AuditOptions(existing=Existing.BACKFILL), "bucket": theirs(stack)},
+        ),
+        (
+            "`audit=AuditOptions(report_bucket=...)` or `report_prefix`",
+            lambda stack: {"audit": AuditOptions(report_bucket=theirs(stack))},
+        ),
+        (
+            "`audit=AuditOptions(scale=AuditScale.shards())` or `.inventory(...)`",
+            lambda _: {"audit": AuditOptions(scale=AuditScale.shards())},
+        ),
+    ],
+)
+def test_what_an_option_adds_is_on_the_page(option: str, options: Callable[[Stack], dict[str, Any]]) -> None:
+    """Each resource is named in the option's row, and no other."""
+    added = {name for name in resources(options) if name.startswith("Orders")} - set(resources())
+    [row] = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {option} | ")]
+    assert set(re.findall(r"`(Orders\w+)`", row)) == added
