@@ -56,6 +56,8 @@ class Downstream:
     effects: list[Delivery] = field(default_factory=list)
     tried: list[Delivery] = field(default_factory=list)
     """Every call, whatever came of it."""
+    killed: list[Delivery] = field(default_factory=list)
+    """Those whose worker was killed for it."""
     moods: dict[str, Mood] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -73,6 +75,8 @@ class Downstream:
             self.tried.append(delivery)
             if reaction.taken:
                 self.effects.append(delivery)
+            if reaction.kill:
+                self.killed.append(delivery)
         return reaction
 
     def effects_of(self, prefix: str) -> list[Delivery]:

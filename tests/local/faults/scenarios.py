@@ -81,11 +81,13 @@ def killed(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     living = [f"twice/lives/{n}" for n in range(sizes.twice)]
     for key in _mixed(dying, living):
         line.announce(key, line.put(key), copies=2)
-    unbegun = line.wait(
-        lambda: {one.key for one in world.downstream.tried_of("twice/")} == {*dying, *living},
-        "all are begun",
-        timeout=sizes.timeout / 3,
-    )
+
+    def begun() -> bool:
+        return {one.key for one in world.downstream.tried_of("twice/")} == {*dying, *living}
+
+    # An empty queue will bring no more.
+    late = line.wait(lambda: begun() or line.quiet(), "all are begun", timeout=sizes.timeout)
+    unbegun = late if begun() else ["some were never begun"]
     line.hide_for(FAST_FORWARD)
 
     world.downstream.moods["killed"] = _dies_on_first("killed/before/", "killed/after/", "killed/always/")
@@ -102,7 +104,7 @@ def killed(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     yield _outcome("the same message to several at once", started, report, told, [*unbegun, *alone])
     expected = Expected(poison=always, repeats=len(after))
     report = line.settled("killed/", expected, timeout=sizes.timeout)
-    deaths = sum(one.attempt == 1 or one.key in always for one in _of(line, "killed/", before, after, list(always)))
+    deaths = sum(one.key.startswith("killed/") for one in world.downstream.killed)
     repeated = [] if report.repeated == len(after) else [f"{len(after)} effects had to be repeated"]
     yield _outcome("workers killed in mid-batch", started, report, f"{deaths} workers killed", repeated)
 
@@ -115,14 +117,14 @@ def wired(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     warm = [f"warm/{n}" for n in range(30)]
     line.put_all(warm)
     cold = line.wait(
-        lambda: len(world.downstream.effects_of("warm/")) >= len(warm), "all are warm", timeout=sizes.timeout / 3
+        lambda: len(world.downstream.effects_of("warm/")) >= len(warm), "all are warm", timeout=sizes.timeout
     )
 
     table = world.proxy.break_out(f"{line.bucket}/table/", *_of_dynamodb(sizes.table))
     bucket = world.proxy.break_out(f"{line.bucket}/bucket/", *_of_s3(sizes.bucket))
     world.downstream.moods["hot"] = _dies_on_first("hot/")
     line.put("hot/key")
-    unheld = line.wait(lambda: bool(world.downstream.tried_of("hot/")), "it is held", timeout=sizes.timeout / 3)
+    unheld = line.wait(lambda: bool(world.downstream.tried_of("hot/")), "it is held", timeout=sizes.timeout)
     line.put_all(["hot/key"] * sizes.overwrites)
     line.put_all(f"table/{n}" for n in range(sizes.table))
     for _ in range(2):
@@ -197,10 +199,13 @@ def run(world: Sources, outputs: Mapping[str, str], sizes: Sizes, lines: Sequenc
 
 
 def _dies_on_first(*prefixes: str, seconds: float = 0) -> Mood:
-    """The worker is killed at its first attempt at a key; after the effect where the key says so."""
+    """The first worker that comes with a key is killed; after the effect, or every time, where the key says so."""
+    known: set[str] = set()
 
     def mood(delivery: Delivery) -> Reaction:
-        if delivery.key.startswith(prefixes) and (delivery.attempt == 1 or "/always/" in delivery.key):
+        first = delivery.key not in known
+        known.add(delivery.key)
+        if delivery.key.startswith(prefixes) and (first or "/always/" in delivery.key):
             return Reaction(kill=True, taken="/after/" in delivery.key, seconds=seconds)
         return Reaction(seconds=seconds)
 
@@ -265,11 +270,6 @@ def _mixed(*lists: list[str]) -> list[str]:
     """All of them, each list spread evenly over the whole."""
     places = [((n + 0.5) / len(some), key) for some in lists for n, key in enumerate(some)]
     return [key for _, key in sorted(places)]
-
-
-def _of(line: Line, prefix: str, *keys: list[str]) -> list[Delivery]:
-    wanted = {key for some in keys for key in some}
-    return [one for one in line.downstream.tried_of(prefix) if one.key in wanted]
 
 
 def _outcome(name: str, started: float, report: Report, told: str, problems: Sequence[str] = ()) -> Outcome:
