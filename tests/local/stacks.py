@@ -18,6 +18,7 @@ from constructs import Construct
 from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
 from tests.local.audit_run import stack as audited
 from tests.local.faults import stack as faults
+from tests.local.parts_stack import PartsStack
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES: dict[str, Any] = {
@@ -123,6 +124,7 @@ def main() -> None:
     GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
     faults.from_context(app)
     audited.AuditedStack(app, audited.STACK, code=code)
+    PartsStack(app, "Parts", code=code)
     app.synth()
 
 

@@ -1,0 +1,52 @@
+"""A pipeline whose audit runs in parts, on a bucket that was full before."""
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger import AuditOptions, AuditScale, IntakePipeline, Processor
+
+
+class PartsStack(cdk.Stack):
+    """Its processor records effects as the others do."""
+
+    def __init__(self, scope: Construct, id: str, *, code: Path) -> None:
+        super().__init__(scope, id)
+        destroy = cdk.RemovalPolicy.DESTROY
+        bucket = s3.Bucket(self, "Full", versioned=True, removal_policy=destroy)
+        effects = dynamodb.Table(
+            self,
+            "Effects",
+            partition_key=dynamodb.Attribute(name="place", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=destroy,
+        )
+        made = IntakePipeline(
+            self,
+            "Pipeline",
+            processor=Processor.from_asset(
+                code, entrypoint="recording:process", environment={"EFFECTS_TABLE": effects.table_name}
+            ),
+            bucket=bucket,
+            deletes=True,
+            processing_timeout=cdk.Duration.seconds(2),
+            audit=AuditOptions(
+                settle_time=cdk.Duration.seconds(1), budget=1_000, scale=AuditScale.shards(4, concurrency=2)
+            ),
+            removal_policy=destroy,
+        )
+        effects.grant(made, "dynamodb:PutItem")
+        assert made.audit_state_machine is not None
+        for name, value in {
+            "Bucket": bucket.bucket_name,
+            "Function": made.consumer_function.function_name,
+            "EffectsTable": effects.table_name,
+            "LedgerTable": made.table.table_name,
+            "Machine": made.audit_state_machine.state_machine_arn,
+            "QueueUrl": made.queue.queue_url,
+        }.items():
+            cdk.CfnOutput(self, name, value=value)

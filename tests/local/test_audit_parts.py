@@ -1,0 +1,97 @@
+"""The audit as a Distributed Map over shards, deployed: it finds exactly what was lost, and then nothing."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from cdk_intake_ledger.testing import LocalAws
+from tests.local.support import TIMEOUT, Pipeline
+
+OLD = 1_100
+"""More than a page of the listing, so that there is something to divide."""
+
+
+@dataclass(frozen=True)
+class Parts(Pipeline):
+    """The pipeline on a bucket that was full before."""
+
+    machine: str
+    table: str
+
+    def audit(self) -> dict[str, Any]:
+        """One execution of the state machine, awaited; its output is the report."""
+        sfn = self.aws.client("stepfunctions")
+        execution = sfn.start_execution(stateMachineArn=self.machine, input="{}")["executionArn"]
+
+        def over() -> dict[str, Any] | None:
+            found: dict[str, Any] = sfn.describe_execution(executionArn=execution)
+            return None if found["status"] == "RUNNING" else found
+
+        ended = self.aws.wait_until(over, "the audit's execution is over", timeout=TIMEOUT)
+        assert ended is not None
+        assert ended["status"] == "SUCCEEDED", ended
+        report: dict[str, Any] = json.loads(ended["output"])
+        return report
+
+    def shards(self) -> int:
+        """How many shards there were in all runs so far."""
+        items = self.aws.client("dynamodb").scan(TableName=self.table)["Items"]
+        return len([item for item in items if item["pk"]["S"].endswith("#list")])
+
+    def notifications(self) -> dict[str, Any]:
+        found = self.aws.client("s3").get_bucket_notification_configuration(Bucket=self.bucket)
+        return {name: value for name, value in found.items() if name != "ResponseMetadata"}
+
+    def notify(self, configuration: dict[str, Any]) -> None:
+        self.aws.client("s3").put_bucket_notification_configuration(
+            Bucket=self.bucket, NotificationConfiguration=configuration
+        )
+
+    def wait_for_next_second(self) -> None:
+        """S3's dates are whole seconds, and what is younger than the settle time, one second, is left alone."""
+        begun = int(time.time())
+        self.aws.wait_until(lambda: time.time() >= begun + 3, "what was written is settled")
+
+
+def test_f39_a_map_over_shards_finds_exactly_what_was_lost(aws: LocalAws, outputs: dict[str, dict[str, str]]) -> None:
+    """F39: uploads, an overwrite, removals of both kinds while the notification is cut; then it finds nothing."""
+    found = outputs["Parts"]
+    names = ("Bucket", "Function", "EffectsTable", "Machine", "LedgerTable")
+    parts = Parts(aws, *(found[name] for name in names))
+    wired = parts.notifications()
+    parts.notify({})
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: parts.put(f"old/{n:05d}", b"x"), range(OLD)))
+    baseline = parts.audit()
+    assert (baseline["listed"], baseline["checked"], sum(baseline["counts"].values())) == (OLD, OLD, 0)
+    assert parts.shards() > 1
+
+    parts.wait_for_next_second()
+    parts.notify(wired)
+    versions = {key: parts.put(key, b"y") for key in ("new/a", "new/b", "new/c", "old/00500")}
+    for key, version in versions.items():
+        parts.effect(key, version)
+    parts.notify({})
+    lost = {
+        "new/lost": parts.put("new/lost", b"z"),
+        "old/00700-lost": parts.put("old/00700-lost", b"z"),
+        "old/00500": parts.put("old/00500", b"overwritten"),
+    }
+    parts.delete("new/a")
+    parts.delete("new/b", versions["new/b"])
+    parts.notify(wired)
+    parts.wait_for_next_second()
+
+    report = parts.audit()
+    assert sorted(one["key"] for one in report["findings"]) == ["new/a", "new/b", *sorted(lost)]
+    assert report["counts"] == {"missing": 2, "overtaken": 1, "unsettled": 0, "removed": 2}
+    assert (report["complete"], report["resubmitted"], report["delivery"]) == (True, 5, [])
+    for key, version in lost.items():
+        parts.effect(key, version)
+
+    def nothing() -> bool:
+        return sum(parts.audit()["counts"].values()) == 0
+
+    aws.wait_until(nothing, "what was resubmitted is done, and nothing is found any more", timeout=TIMEOUT)
