@@ -1,12 +1,14 @@
 """Dollars per million objects: the counted requests and units (`benchmarks.counted`) at the prices of one day.
 
-    python -m benchmarks.cost
+    python -m benchmarks.cost [--write]
 
 `docs/cost.md` shows the same tables; a test holds it to them.
 """
 
+import argparse
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -15,6 +17,7 @@ from benchmarks.counted import Bill
 from benchmarks.measure import table
 from botocore.client import BaseClient
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
 BATCH = 10
 """Messages to a batch: the construct's default, and the most that one receive and one delete can carry."""
 LATENCY_MS = {"dynamodb": 5, "s3": 20, "sqs": 10}
@@ -146,7 +149,36 @@ def markdown(rows: Mapping[str, Mapping[str, float]], digits: int = 2) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def page() -> dict[str, str]:
+    """The tables of docs/cost.md, by the name that stands above each."""
+    per_change = counted.measure()
+    units_ = ("dynamodb requests", "write units", "read units", "HEAD", "sqs requests", "all requests")
+    return {
+        "prices": markdown({name: {"dollars": price} for name, price in prices.TABLE.items()}, digits=3),
+        "new objects": markdown(compared()),
+        "events": markdown(events()),
+        "counted": markdown({name: {one: row[one] for one in units_} for name, row in per_change.items()}, digits=2),
+        "beside": markdown({"a run of the audit": audit(), "their rows, kept": kept()}, digits=3),
+    }
+
+
+def write() -> None:
+    """Put the tables into docs/cost.md, each between its comments."""
+    text = PAGE.read_text()
+    for name, content in page().items():
+        begin, end = f"<!-- begin: {name} -->\n", "\n<!-- end -->"
+        head, found, rest = text.partition(begin)
+        assert found, f"{PAGE} has no place for {name!r}"
+        text = head + begin + content + end + rest.partition(end)[2]
+    PAGE.write_text(text)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the tables of docs/cost.md anew")
+    if parser.parse_args().write:
+        write()
+        return
     print(f"Prices of {prices.AS_OF}, us-east-1: {json.dumps(prices.TABLE, indent=2)}\n")
     for title, rows in (
         ("A million new objects", compared()),

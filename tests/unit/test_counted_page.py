@@ -1,0 +1,32 @@
+"""docs/cost.md says what is computed, not what somebody typed."""
+
+import re
+from pathlib import Path
+
+import pytest
+from benchmarks import cost, prices
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cost.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def computed() -> dict[str, str]:
+    return cost.page()
+
+
+def test_the_tables_are_the_computed_ones(computed: dict[str, str]) -> None:
+    """Each between its comments; `python -m benchmarks.cost --write` writes them anew."""
+    shown = dict(re.findall(r"<!-- begin: ([\w ]+) -->\n(.*?)\n<!-- end -->", PAGE, flags=re.DOTALL))
+    assert shown == computed
+
+
+def test_the_prices_have_their_date_and_pages() -> None:
+    assert prices.AS_OF in PAGE
+    assert [page for page in prices.PAGES.values() if page not in PAGE] == []
+
+
+def test_the_ledger_costs_no_more_than_powertools_idempotency() -> None:
+    """For a new object, in what AWS charges; within a cent for a million."""
+    rows = cost.compared()
+    assert rows["the ledger, batches of 10 claimed together"]["all"] <= rows["Powertools idempotency"]["all"]
+    assert rows["naive consumer"]["all"] < rows["Powertools idempotency"]["all"]
