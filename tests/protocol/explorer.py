@@ -6,7 +6,7 @@ matter later: what S3 shows, the queue, the table's items, and for each worker i
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
@@ -20,7 +20,7 @@ from tests.protocol.s3_script import Script, Shown
 
 MAX_QUEUE = 4
 Items = tuple[tuple[Key, tuple[tuple[str, str, str], ...]], ...]
-WRITES = frozenset({"put_item", "update_item", "delete_item", "batch_execute_statement"})
+WRITES = frozenset({"put_item", "update_item", "delete_item", "batch_execute_statement", "transact_write_items"})
 
 
 class Scenario(NamedTuple):
@@ -94,6 +94,8 @@ class World(NamedTuple):
     tries: tuple[tuple[str, int], ...] = ()
     """Starts of each state in the current allowance."""
     dlq: tuple[Message, ...] = ()
+    booked: tuple[str, ...] = ()
+    """The effects that were written with their commits, in order."""
     owed: bool = False
     """A redrive whose attempt is still to come."""
     asked: int = 0
@@ -443,6 +445,8 @@ class Explorer:
             return w
         row = _row_of(items, request)
         identity = row["committed_version"]
+        if _in_transaction(request):
+            w = w._replace(booked=(*w.booked, identity))
         if self.config.every_version:
             bad = f"G3: {identity} committed again" if identity in w.versions and k.working and not w.asked else ""
             return w._replace(versions=tuple(sorted({*w.versions, identity})), bad=bad)
@@ -493,6 +497,8 @@ class Explorer:
             if not self.scenario.losses:
                 # No listing shows a version that was deleted for good: a lost report of that stays lost.
                 expected += [f"d#{one[1:]}" for one in self.script.operations if one[0] == "d"]
+            if self.config.transact and sorted(w.booked) != sorted(w.versions):
+                return f"{w.versions} are committed, and the effects are {w.booked}"
             missing = [one for one in expected if one not in w.versions and one not in rejected]
             return f"G4: {missing} were never processed" if missing and not w.tick else ""
         current = self.script.shown[w.done]
@@ -506,6 +512,8 @@ class Explorer:
             return ""
         if w.asked and not w.served and len(w.asks) == 0 and not w.tick:
             return "a reprocess request was swallowed"
+        if self.config.transact and w.booked[-1:] != (current.identity,):
+            return f"G4: at rest S3 shows {current.identity}, the effects are {w.booked}"
         untold = not self.config.deletes and current.kind is not StateKind.OBJECT
         if w.downstream != current.identity and not untold and not (self.scenario.forgetful and w.clean):
             return f"G4: at rest S3 shows {current.identity}, the downstream has {w.downstream}"
@@ -641,8 +649,9 @@ def _apply(items: Items, request: Request) -> tuple[Items, Frozen]:
     try:
         answer = getattr(store, operation)(**request.arguments)
     except ClientError as error:
-        item = error.response.get("Item")
-        return items, Frozen("refused", None if item is None else freeze(item))  # type: ignore[arg-type]
+        refusal: Any = error.response
+        item = refusal["CancellationReasons"][0].get("Item") if _in_transaction(request) else refusal.get("Item")
+        return items, Frozen("refused", None if item is None else freeze(item))
     if operation == "get_item":
         return items, Frozen("ok", freeze(answer["Item"]) if answer else None)
     if operation == "batch_execute_statement":
@@ -679,8 +688,21 @@ def _values(request: Request) -> dict[str, Any]:
         assign, _, where = updated(statement)
         own = {":own_fence": where["fence"], ":own_owner": where["owner"]}
         return {f":{name}": value for name, value in assign.items()} | own | {"pk": where["pk"], "sk": where["sk"]}
-    values: dict[str, Any] = request.arguments.get("ExpressionAttributeValues") or request.arguments.get("Item") or {}
+    written = _write(request)
+    values: dict[str, Any] = written.get("ExpressionAttributeValues") or written.get("Item") or {}
     return values
+
+
+def _write(request: Request) -> Mapping[str, Any]:
+    """The arguments of the write to the ledger's own table."""
+    if _in_transaction(request):
+        own: Mapping[str, Any] = request.arguments["TransactItems"][0]["Update"]
+        return own
+    return request.arguments
+
+
+def _in_transaction(request: Request) -> bool:
+    return request.operation == "transact_write_items"
 
 
 def _claims(request: Request) -> bool:
@@ -698,7 +720,7 @@ def _identity(request: Request) -> str:
 
 
 def _row_of(items: Items, request: Request) -> dict[str, str]:
-    wanted = request.arguments.get("Key") or _values(request)
+    wanted = _write(request).get("Key") or _values(request)
     key = wanted["pk"]["S"], wanted["sk"]["S"]
     return next({name: value for name, _, value in item} for one, item in items if one == key)
 

@@ -451,7 +451,7 @@ MUTANTS = (
         "ledger.py",
         "left += [claim for claim, _ in few if claim.key not in written]",
         "left += [claim for claim, _ in few if not written and len(few) < MIN_GROUP]",
-        "grouped commits, a slow worker",
+        "tests/unit/test_groups.py -k f03",
     ),
     Mutant(
         "a held commit that fails is acknowledged",
@@ -473,5 +473,19 @@ MUTANTS = (
         "young = self._clock() - batch.held[0].since < HOLD_MS",
         "young = True",
         "tests/unit/test_groups.py -k waits",
+    ),
+    Mutant(
+        "the team's writes are left out of the commit",
+        "ledger.py",
+        "            if transact:\n",
+        "            if transact and not claim:\n",
+        "transactions",
+    ),
+    Mutant(
+        "a transaction without fence",
+        "table.py",
+        'elements: Any = [{"Update": self._update(key, before, after, condition)}, *others]',
+        'elements: Any = [{"Update": self._update(key, before, after, Condition("attribute_exists(#status)", ("status",), {}))}, *others]',
+        "transactions, a slow worker",
     ),
 )

@@ -29,7 +29,7 @@ from intake_ledger.consumer import Consumer
 from intake_ledger.errors import Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.pace import Pace
-from intake_ledger.processing import ObjectChange
+from intake_ledger.processing import Commit, ObjectChange
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.settings import AuditSettings, ConsumerSettings
@@ -98,6 +98,8 @@ class Config(NamedTuple):
     """Every new message is claimed as a group, of one."""
     commit_together: bool = False
     """And committed as one."""
+    transact: bool = False
+    """The processor does nothing but return what is to be written with its commit."""
 
 
 @dataclass
@@ -138,10 +140,7 @@ class _DynamoDB:
         def call(**arguments: Any) -> dict[str, Any]:
             answer = self._port.call("dynamodb", operation, arguments)
             if answer.kind == "refused":
-                error = ClientError({"Error": {"Code": "ConditionalCheckFailedException"}}, operation)
-                if answer.value is not None:
-                    error.response["Item"] = thaw(answer.value)  # type: ignore[typeddict-unknown-key]
-                raise error
+                raise _refusal(operation, {} if answer.value is None else {"Item": thaw(answer.value)})
             if operation == "get_item":
                 return {} if answer.value is None else {"Item": thaw(answer.value)}
             if operation == "batch_execute_statement":
@@ -157,6 +156,15 @@ class _DynamoDB:
 
     def get_paginator(self, operation: str) -> Any:
         return _Pages(self._port, "dynamodb", operation)
+
+
+def _refusal(operation: str, item: dict[str, Any]) -> ClientError:
+    """A condition that did not hold, with the item that stands there."""
+    response: Any = {"Error": {"Code": "ConditionalCheckFailedException"}, **item}
+    if operation == "transact_write_items":
+        reasons = [{"Code": "ConditionalCheckFailed", **item}, {"Code": "None"}]
+        response = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
+    return ClientError(response, operation)
 
 
 class _Pages:
@@ -260,7 +268,7 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
     """Run the consumer on a message with these answers, up to the next call that nobody has answered."""
     port = Port(slot, history, start)
 
-    def processor(change: ObjectChange) -> str | None:
+    def processor(change: ObjectChange) -> Commit | str:
         told = {"kind": change.kind, "fence": change.fence, "attempt": change.attempt, "version": change.version_id}
         told |= {"etag": change.etag, "idempotency_key": change.idempotency_key}
         outcome = port.call("processor", "process", told).kind
@@ -268,6 +276,9 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
             raise Unprocessable("unprocessable")
         if outcome == "fails":
             raise RuntimeError("failed")
+        if config.transact:
+            effect = {"pk": {"S": change.idempotency_key}}
+            return Commit("done", transact=[{"Put": {"TableName": "effects", "Item": effect}}])
         return "done"
 
     bucket = Bucket(lambda: cast("Any", _S3(port, config)), BUCKET)

@@ -12,6 +12,7 @@ NO_DELETES = Config(deletes=False)
 UNVERSIONED = Config(versioned=False)
 BUDGET = Config(max_attempts=2)
 GROUP = Config(group=True)
+TRANSACT = Config(transact=True)
 TOGETHER = Config(group=True, commit_together=True)
 
 SHORT: dict[str, Scenario] = {
@@ -51,6 +52,9 @@ SHORT: dict[str, Scenario] = {
     "grouped commits, lost answers": Scenario("p p", TOGETHER, answers=1),
     "grouped commits, a slow worker": Scenario("p p", TOGETHER, pauses=1),
     "groups, markers, deletes off": Scenario("p m d2 m", Config(deletes=False, group=True)),
+    "transactions": Scenario("p p", TRANSACT, crashes=1, deliveries=2),
+    "transactions, a slow worker": Scenario("p p", TRANSACT, pauses=1),
+    "transactions, lost answers": Scenario("p p", TRANSACT, answers=1, crashes=1),
     "every version": Scenario("p p", EVERY, crashes=1, deliveries=2),
     "every version, deleted": Scenario("p p d1", EVERY, crashes=1),
     "every version, losses": Scenario("p p", EVERY, losses=2, crashes=1),
@@ -123,6 +127,9 @@ FULL: dict[str, Scenario] = SHORT | {
     "groups, unversioned": Scenario("A B A", Config(versioned=False, group=True), crashes=1),
     "groups, expiry": Scenario("p p", GROUP, deliveries=2, ticks=3),
     "groups, every version": Scenario("p p", Config(every_version=True, group=True), deliveries=2, crashes=1),
+    "transactions, zombies": Scenario("p p", TRANSACT, pauses=1, crashes=1),
+    "transactions, unversioned": Scenario("A B A", Config(versioned=False, transact=True), crashes=1),
+    "transactions, every version": Scenario("p p", Config(every_version=True, transact=True), pauses=1, crashes=1),
     "every version, crashes": Scenario("p p", EVERY, deliveries=2, crashes=2),
     "every version, zombies": Scenario("p p", EVERY, pauses=1, crashes=1),
     "every version, lost answers": Scenario("p p", EVERY, answers=2, crashes=1),

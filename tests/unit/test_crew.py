@@ -241,9 +241,16 @@ class TestOverrun:
 class TestCrew:
     """The threads alone."""
 
-    def test_a_neighbour_in_work_is_awaited_up_to_its_own_limit(self) -> None:
+    @pytest.fixture
+    def release(self) -> Iterator[Event]:
+        """What hangs comes to its end with the test, however that ends."""
+        event = Event()
+        yield event
+        event.set()
+
+    def test_a_neighbour_in_work_is_awaited_up_to_its_own_limit(self, release: Event) -> None:
         """And no other begins: the lane that waits for a thread is left out."""
-        crew, stopped, release = Crew(2, PATIENT), Event(), Event()
+        crew, stopped = Crew(2, PATIENT), Event()
         sick, healthy = cast("Claim", "sick"), cast("Claim", "healthy")
         done: list[str] = []
 
@@ -261,9 +268,9 @@ class TestCrew:
         release.set()
         crew._pool.shutdown(wait=True)
 
-    def test_lanes_that_no_thread_has_taken_are_left_out(self) -> None:
+    def test_lanes_that_no_thread_has_taken_are_left_out(self, release: Event) -> None:
         """Every thread hangs."""
-        crew, release = Crew(1, PATIENT), Event()
+        crew = Crew(1, PATIENT)
         done: list[str] = []
 
         def hang() -> None:
