@@ -170,6 +170,9 @@ def outage(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     out.set()
     world.downstream.moods["outage"] = lambda _: Reaction(503, taken=False) if out.is_set() else TAKEN
     line.put_all(f"outage/{n}" for n in range(sizes.outage))
+    unnoticed = line.wait(
+        lambda: bool(world.downstream.tried_of("outage/")), "the outage is noticed", timeout=sizes.timeout
+    )
     Event().wait(sizes.outage_seconds)
     tried = Counter(one.key for one in world.downstream.tried_of("outage/"))
     out.clear()
@@ -177,7 +180,7 @@ def outage(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     told = (
         f"out for {sizes.outage_seconds:.0f} s, {tried.total()} attempts, {max(tried.values(), default=0)} at one key"
     )
-    yield _outcome("the downstream is out", started, report, told, [] if tried else ["nobody noticed the outage"])
+    yield _outcome("the downstream is out", started, report, told, unnoticed)
 
 
 LINES: dict[str, Callable[[Line, Sources, Sizes], Iterator[Outcome]]] = {
