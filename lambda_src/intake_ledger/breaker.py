@@ -6,11 +6,18 @@ from threading import Lock
 THRESHOLD = 5
 """So many different keys fail without a success in between. With one poisoned key in a hundred that is one run in ten
 thousand million, and costs `min_pause_ms`; a downstream that is out is noticed for five attempts."""
+FREE_RECEIVES = 5
+"""So often a message that is given back waits for the pause alone: most outages are short."""
 RECEIVE_MS = 60_000
-"""A message that is given back waits a minute at least for each time that it was received, however short the pauses:
-200 receives then take nearly fourteen days, the longest that SQS keeps a message."""
+"""Then a minute at least for each further time that it was received, however short the pauses: 206 receives take
+fourteen days, the longest that SQS keeps a message."""
 _JITTER_SHARE = 0.25
 """Of the pause: what was given back together must not return together."""
+
+
+def least_wait_ms(receives: int) -> int:
+    """For how long a message that was received so often is given back at least, lest the queue's own limit ends it."""
+    return max(receives - FREE_RECEIVES, 0) * RECEIVE_MS
 
 
 class Breaker:

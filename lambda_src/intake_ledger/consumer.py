@@ -21,7 +21,7 @@ import boto3
 from botocore.config import Config
 
 from intake_ledger.attempts import Attempts, Gone, Later
-from intake_ledger.breaker import RECEIVE_MS, Breaker
+from intake_ledger.breaker import Breaker, least_wait_ms
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Ignored, Origin, Parsed, Unparseable
 from intake_ledger.clients import CONNECT_SECONDS, POOL, READ_SECONDS, RETRIES, bucket_client, ledger_client
@@ -317,7 +317,7 @@ class Consumer:
             return Later(0)
         if wait_ms := self._breaker.wait_ms(change.key, self._clock()):
             self._telemetry.held_back()
-            return Later(max(wait_ms, message.receives * RECEIVE_MS) / 1000)
+            return Later(max(wait_ms, least_wait_ms(message.receives)) / 1000)
         return None
 
     def _unstarted(self, answer: Answer | None, later: Later) -> Later:

@@ -386,8 +386,8 @@ MUTANTS = (
     Mutant(
         "what the breaker gives back comes again at once",
         "consumer.py",
-        "max(wait_ms, message.receives * RECEIVE_MS)",
-        "0 * max(wait_ms, message.receives * RECEIVE_MS)",
+        "max(wait_ms, least_wait_ms(message.receives))",
+        "0 * max(wait_ms, least_wait_ms(message.receives))",
         "tests/unit/test_breaker.py",
     ),
     Mutant(
@@ -487,5 +487,12 @@ MUTANTS = (
         'elements: Any = [{"Update": self._update(key, before, after, condition)}, *others]',
         'elements: Any = [{"Update": self._update(key, before, after, Condition("attribute_exists(#status)", ("status",), {}))}, *others]',
         "transactions, a slow worker",
+    ),
+    Mutant(
+        "an outage uses a message's receives up",
+        "breaker.py",
+        "max(receives - FREE_RECEIVES, 0) * RECEIVE_MS",
+        "max(receives - FREE_RECEIVES, 0)",
+        "tests/unit/test_breaker.py -k f23",
     ),
 )

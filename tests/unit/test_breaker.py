@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.breaker import RECEIVE_MS, THRESHOLD, Breaker
+from intake_ledger.breaker import FREE_RECEIVES, THRESHOLD, Breaker, least_wait_ms
 from intake_ledger.consumer import Consumer
 from intake_ledger.errors import Unprocessable
 from intake_ledger.rows import Status
@@ -105,7 +105,7 @@ class TestAlone:
         now, receives = 0, 0
         while now < days * DAY:
             receives += 1
-            now += max(round(jitter * longest), receives * RECEIVE_MS)
+            now += max(round(jitter * longest), least_wait_ms(receives))
         assert receives < MAX_RECEIVE_COUNT
 
 
@@ -148,7 +148,7 @@ def downstream(world: World) -> Downstream:
 
 class TestInFront:
     def test_f23_an_outage_spends_five_attempts_and_gives_the_rest_back_unclaimed(self, downstream: Downstream) -> None:
-        """F23: their rows are not there, so their budget is whole; the first wait is a minute, above the pause."""
+        """F23: their rows are not there, so their budget is whole; they wait for the pause."""
         bodies = downstream.uploads(THRESHOLD + 3)
         given_back = downstream.handle(*bodies)
         bench = downstream.bench
@@ -157,13 +157,14 @@ class TestInFront:
         untouched = created(bench.world.s3.look(f"k{THRESHOLD}"), key=f"k{THRESHOLD}")
         assert bench.world.row(untouched) is None
         assert bench.telemetry.said == ["out", *["held back"] * 3]
-        assert {bench.queues.delays[f"handle-m{n}"] for n in range(THRESHOLD, THRESHOLD + 3)} == {60}
+        assert {bench.queues.delays[f"handle-m{n}"] for n in range(THRESHOLD, THRESHOLD + 3)} == {15}
 
     def test_f23_the_wait_grows_with_the_pause_and_with_the_receives(self, downstream: Downstream) -> None:
         """F23: the longer of the two."""
         downstream.handle(*downstream.uploads(THRESHOLD))
-        downstream.handle(*downstream.uploads(1, "new"), receives=7)
-        assert downstream.bench.queues.delays["handle-m0"] == 7 * 60
+        for receives, seconds in ((FREE_RECEIVES, 15), (FREE_RECEIVES + 2, 2 * 60)):
+            downstream.handle(*downstream.uploads(1, "new"), receives=receives)
+            assert downstream.bench.queues.delays["handle-m0"] == seconds
 
     def test_f23_one_probe_after_the_pause_and_everything_after_its_success(self, downstream: Downstream) -> None:
         """F23: the downstream is back; what was given back is processed at its first attempt."""
