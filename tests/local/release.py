@@ -1,0 +1,92 @@
+"""Releases, to upgrade from: what one deploys is kept in `releases`, as a template and the runtime that belongs to it.
+
+`python -m tests.local.release 0.1.0` keeps the present one, and is run at each release.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+
+from cdk_intake_ledger import IntakePipeline, Processor
+from cdk_intake_ledger.runtime_layer import stage
+
+HERE = Path(__file__).parent
+RELEASES = HERE / "releases"
+ASSETS = "upgrade-assets"
+"""The bucket in which the templates look for code."""
+STACK = "Upgraded"
+RUNTIME = Path("python", "intake_ledger")
+"""Our own part of a layer; the rest is Powertools, as it is installed."""
+
+Json = dict[str, Any]
+
+
+def synthesise(folder: Path) -> tuple[Json, dict[str, Path]]:
+    """The stack as it is now: its template, and the folders that it wants zipped, by their keys in `ASSETS`."""
+    code = folder / "code"
+    code.mkdir()
+    shutil.copy(HERE / "processors" / "counting.py", code)
+    app = cdk.App(outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
+    synthesizer = cdk.DefaultStackSynthesizer(file_assets_bucket_name=ASSETS, generate_bootstrap_version_rule=False)
+    stack = cdk.Stack(app, STACK, synthesizer=synthesizer)
+    calls = dynamodb.Table(
+        stack, "Calls", partition_key=dynamodb.Attribute(name="version", type=dynamodb.AttributeType.STRING)
+    )
+    orders = IntakePipeline(
+        stack,
+        "Orders",
+        processor=Processor.from_asset(
+            code, entrypoint="counting:process", environment={"CALLS_TABLE": calls.table_name}
+        ),
+    )
+    calls.grant(orders, "dynamodb:UpdateItem")
+    assembly = Path(app.synth().directory)
+    files = json.loads((assembly / f"{STACK}.assets.json").read_text())["files"].values()
+    assets = {
+        destination["objectKey"]: assembly / file["source"]["path"]
+        for file in files
+        if file["source"]["packaging"] == "zip"
+        for destination in file["destinations"].values()
+    }
+    return json.loads((assembly / f"{STACK}.template.json").read_text()), assets
+
+
+def kept(version: str, folder: Path) -> tuple[Json, dict[str, Path]]:
+    """The same of a release: its template and its runtime; processor and Powertools are today's."""
+    template = json.loads((RELEASES / f"{version}.template.json").read_text())
+    layer, code = folder / "layer", folder / "code"
+    stage(layer)
+    shutil.rmtree(layer / RUNTIME)
+    with zipfile.ZipFile(RELEASES / f"{version}.runtime.zip") as archive:
+        archive.extractall(layer / RUNTIME)
+    code.mkdir()
+    shutil.copy(HERE / "processors" / "counting.py", code)
+    keys = {
+        one["Type"]: found["S3Key"]
+        for one in template["Resources"].values()
+        for found in [one["Properties"].get("Content", one["Properties"].get("Code"))]
+        if isinstance(found, dict) and "S3Key" in found
+    }
+    return template, {keys["AWS::Lambda::LayerVersion"]: layer, keys["AWS::Lambda::Function"]: code}
+
+
+def keep(version: str) -> None:
+    """Write the present template and runtime into `releases`."""
+    RELEASES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        template, assets = synthesise(Path(directory))
+        (layer,) = (path / RUNTIME for path in assets.values() if (path / RUNTIME).exists())
+        text = json.dumps(template, indent=1, sort_keys=True)
+        (RELEASES / f"{version}.template.json").write_text(f"{text}\n")
+        shutil.make_archive(str(RELEASES / f"{version}.runtime"), "zip", layer)
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1])
