@@ -5,6 +5,7 @@ writes them. They are written there directly, since that function is younger tha
 nothing of cdk-nag is imported, and no template changes. `docs/security.md` shows the same table.
 """
 
+import json
 from typing import Any, NamedTuple
 
 import jsii
@@ -87,6 +88,27 @@ REPORTS = Accepted(
     "the audit's role, `<prefix><pipeline>/*`, where reports are wanted",
     "Writing the reports of this pipeline, by one named action: each has the day and the run in its key.",
 )
+REPORTED = Accepted(
+    ("AwsSolutions-IAM5",),
+    "the audit's role, the folder of the inventory's reports, where the audit goes by one",
+    "Reading the reports about this one bucket, by one named action: S3 names their files.",
+)
+MACHINE_LOGS = Accepted(
+    ("AwsSolutions-SF1",),
+    "the state machine of an audit in parts",
+    "Step Functions keeps each execution's history for 90 days; what the parts did is in the function's log, and what "
+    "came of the run in its report.",
+)
+MACHINE_TRACING = Accepted(
+    ("AwsSolutions-SF2", "Serverless-StepFunctionStateMachineXray"),
+    "the same state machine",
+    "Each step's times are in the execution's history; X-Ray costs by the trace.",
+)
+MACHINE_EXECUTIONS = Accepted(
+    ("AwsSolutions-IAM5",),
+    "CDK's own policy for that machine's Distributed Maps",
+    "The children that a Distributed Map starts have no name before they are there; they are this machine's own.",
+)
 INTERFACES = Accepted(
     ("AwsSolutions-IAM5",),
     "both roles in a VPC, `*`, in a policy of its own",
@@ -111,6 +133,10 @@ ACCEPTED = (
     METRICS,
     RULES_BY_TARGET,
     REPORTS,
+    REPORTED,
+    MACHINE_LOGS,
+    MACHINE_TRACING,
+    MACHINE_EXECUTIONS,
     INTERFACES,
     NOTIFICATIONS_HANDLER,
 )
@@ -127,6 +153,32 @@ def accept(construct: IConstruct, finding: Accepted, of: str = "") -> None:
 def accept_wildcard(policy_of: iam.Role, resource: str, finding: Accepted) -> None:
     """Acknowledge that a role's own policy names this resource, which has an asterisk."""
     policy_of.node.add_validation(_Wildcard(policy_of, resource, finding))
+
+
+def accept_wildcards(policy: iam.Policy, finding: Accepted) -> None:
+    """Acknowledge every resource with an asterisk in a policy that is CDK's own."""
+    policy.node.add_validation(_Wildcards(policy, finding))
+
+
+@jsii.implements(IValidation)
+class _Wildcards:
+    """As below, for whatever the policy has come to."""
+
+    def __init__(self, policy: iam.Policy, finding: Accepted) -> None:
+        self._policy = policy
+        self._finding = finding
+        self._done = False
+
+    def validate(self) -> list[str]:
+        """No problems; a second synthesis adds nothing."""
+        statements = Stack.of(self._policy).resolve(self._policy.document)["Statement"]
+        given = (one["Resource"] for one in statements if not self._done)
+        resources = [spelt for one in given for spelt in map(_spelt, one if isinstance(one, list) else [one])]
+        self._done = True
+        for resource in resources:
+            if "*" in resource:
+                accept(self._policy, self._finding, f"[Resource::{resource}]")
+        return []
 
 
 @jsii.implements(IValidation)
@@ -160,6 +212,8 @@ def _spelt(resolved: Any) -> str:
             return f"<{_spelt(name)}.{_spelt(attribute)}>"
         case {"Fn::ImportValue": name}:
             return _spelt(name)
+        case {"Fn::Select": _}:
+            return json.dumps(resolved, separators=(",", ":"))
         case {"Ref": name}:
             return f"<{name}>"
     return str(resolved)

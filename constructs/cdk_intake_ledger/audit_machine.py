@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_intake_ledger.accepted import MACHINE_EXECUTIONS, MACHINE_LOGS, MACHINE_TRACING, accept, accept_wildcards
 from cdk_intake_ledger.audit_scale import AuditScale
 
 RUN_LIMIT = Duration.days(1)
@@ -66,6 +67,11 @@ class AuditMachine(Construct):
         role = self.machine.role.node.default_child
         if isinstance(role, iam.CfnRole):
             role.description = description
+        accept(self.machine, MACHINE_LOGS)
+        accept(self.machine, MACHINE_TRACING)
+        children = self.machine.node.find_child("DistributedMapPolicy")
+        assert isinstance(children, iam.Policy)
+        accept_wildcards(children, MACHINE_EXECUTIONS)
         self.machine.add_to_role_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function_arn])
         )

@@ -9,6 +9,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.accepted import REPORTED, accept_wildcard
+
 MAX_SHARDS = 2_000
 """As many as one planner finds in the time that it has, about a look and a half at the bucket for each."""
 MAX_CONCURRENCY = 1_000
@@ -39,9 +41,11 @@ class Reports:
                 conditions={"StringLike": {"s3:prefix": f"{folder}*"}},
             )
         )
+        files = self.bucket.arn_for_objects(f"{folder}*")
         role.add_to_policy(
-            iam.PolicyStatement(actions=["s3:GetObject"], resources=[self.bucket.arn_for_objects(f"{folder}*")])
+            iam.PolicyStatement(sid="FilesOfTheInventoryByS3sNames", actions=["s3:GetObject"], resources=[files])
         )
+        accept_wildcard(role, files, REPORTED)
         if self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant(role, "kms:Decrypt")
 

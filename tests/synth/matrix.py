@@ -20,7 +20,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, IntakeLedger, IntakePipeline, IntakeQueue, Processor
+from cdk_intake_ledger import AuditOptions, AuditScale, IntakeLedger, IntakePipeline, IntakeQueue, Processor
 from tests.synth.build import Json, processor
 
 CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
@@ -301,6 +301,14 @@ def everything(app: App) -> Stack:
     return ours
 
 
+def audit_by_inventory(app: App) -> Stack:
+    """An audit in parts, by the reports of the bucket's inventory."""
+    stack = Stack(app, "AuditByInventory")
+    scale = AuditScale.inventory(bucket(stack, "Reports"), id="all")
+    orders(stack, audit=AuditOptions(scale=scale))
+    return stack
+
+
 def example(app: App) -> Stack:
     return CatalogueStack(app, "Catalogue")
 
@@ -332,6 +340,7 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     nested_beside_its_bucket,
     stages_of_a_cdk_pipeline,
     everything,
+    audit_by_inventory,
     example,
 )
 """Every row of the matrix; its name says what is brought."""

@@ -50,7 +50,14 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     """With acknowledgements that cdk-nag cannot see, it finds what they are about: none too many, none too broad."""
     monkeypatch.setattr(accepted, "ACKNOWLEDGED_RULES", "unseen")
     app = new_app(context=rows.CONTEXT)
-    for row in (rows.default, rows.imported_bucket, rows.in_a_vpc, rows.everything, rows.example):
+    for row in (
+        rows.default,
+        rows.imported_bucket,
+        rows.in_a_vpc,
+        rows.everything,
+        rows.audit_by_inventory,
+        rows.example,
+    ):
         row(app)
     app.synth()
     found = set(findings(app))
