@@ -118,3 +118,16 @@ def test_a_partner_may_upload_and_nothing_else() -> None:
     ]
     assert [one["Principal"] for one in allowed] == [{"AWS": "arn:aws:iam::444455556666:role/Uploader"}]
     assert "/acme/*" in str(allowed[0]["Resource"])
+
+
+def test_our_metrics_stand_on_a_teams_dashboard() -> None:
+    """Monitoring of your own: its graphs show our metrics, its alarm and ours are there, and so are our widgets."""
+    stack = new_stack()
+    exec(snippets(INTRODUCTION) + recipe("Monitoring of your own"), {"self": stack})
+    found = template_of(stack)["Resources"].values()
+    (board,) = [one for one in found if one["Type"] == "AWS::CloudWatch::Dashboard"]
+    shown = str(board["Properties"]["DashboardBody"])
+    for name in ("Accepted", "Committed", "Failed", "Rejected", "ApproximateAgeOfOldestMessage", "AuditRuns"):
+        assert f'"IntakeLedger","{name}"' in shown or f'"AWS/SQS","{name}"' in shown, name
+    alarms = str([one["Properties"] for one in found if one["Type"] == "AWS::CloudWatch::Alarm"])
+    assert all(f"'MetricName': '{name}'" in alarms for name in ("Errors", "Rejected", "AuditFindings"))
