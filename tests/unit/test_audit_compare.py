@@ -215,8 +215,14 @@ def resumed(world: AuditWorld, progress: Progress) -> Progress:
     """The progress as the next invocation gets it."""
     content = json.loads(json.dumps(progress.as_json(world.clock())))
     again = progress_of(content, report_of(content["report"]))
-    for number, part in progress.shown.parts():
-        again.shown.restore(number, part)
+    known = progress.known
+    for old, new in (
+        (known.rows, again.known.rows),
+        (known.settled, again.known.settled),
+        (progress.shown, again.shown),
+    ):
+        for number, part in old.parts():
+            new.restore(number, part)
     return again
 
 

@@ -55,6 +55,20 @@ class TestRequests:
         assert world.store.requests.count("BatchGetItem") == 1
 
 
+    def test_no_head_for_what_is_processed_during_the_run(self, world: AuditWorld) -> None:
+        """A busy bucket has thousands of those between the reading of the rows and the end."""
+        once = iter([True])
+
+        def saved() -> None:
+            if next(once, False):
+                for number in range(20):
+                    key = f"new-{number}"
+                    world.commit(key, world.s3.put(key, age=0))
+
+        report = world.run(saved=saved)
+        assert (report.checked, dict(report.counts), world.s3.heads) == (20, {}, [])
+
+
 class TestTruth:
     """What was read is older than what is listed."""
 

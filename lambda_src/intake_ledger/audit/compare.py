@@ -173,7 +173,9 @@ class Audit:
 
     def _unshown(self, row_key: RowKey, progress: Progress) -> bool:
         name, _, key = row_key.pk.partition("/")
-        return name == self._settings.bucket and self._settings.wants(key) and not progress.shown.has(row_key)
+        ours = name == self._settings.bucket and self._settings.wants(key)
+        # A row that was not there when the rows were read belongs to what happens now; nobody has kept its key.
+        return ours and not progress.shown.has(row_key) and progress.known.has(row_key)
 
     def _gone(self, row_key: RowKey, row: Row | str | None, work: "_Work") -> Seen:
         """What became of a row that no listing shows. A version's row says which one it was; for a key, S3 is asked."""

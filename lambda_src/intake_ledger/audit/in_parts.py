@@ -208,9 +208,9 @@ class AuditInParts:
         known, parts = progress.known, self._parts
         segments = range(about["segments"])
         own = [part.number] if part.work is not None else []
+        of = own if step is Phase.READ else segments
+        parts.merge("rows", of, known.rows)
         if step is not Phase.SCAN:
-            of = own if step is Phase.READ else segments
-            parts.merge("rows", of, known.rows)
             parts.merge("settled", of, known.settled)
         if step is Phase.LIST:
             works = [one.work for one in parts.all(Phase.READ) if one.work]

@@ -244,7 +244,8 @@ def run(aws: LocalAws, outputs: Mapping[str, str], objects: int, *, timeout: flo
         return report if report and sum(report["counts"].values()) >= len(lost.findings) else {}
 
     looked = aws.wait_until(settled, "so many are found, once the settle time is over", timeout=timeout)
-    world.kill_an_audit(batches=max(len(lost.findings) // 20, 2))
+    # Half of what is lost, as far as a run comes in its half-minute.
+    world.kill_an_audit(batches=max(min(len(lost.findings) // 20, 20), 2))
     skipped = world.audit()
     finished = world.audit_once_free()
     world.settled()
