@@ -1,13 +1,11 @@
 """The function that finds what S3 never told anyone about."""
 
-import json
 import math
 from collections.abc import Sequence
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
@@ -143,31 +141,15 @@ class IntakeAudit(Construct):
         accept_wildcard(self.role, rules, RULES_BY_TARGET)
 
     def _schedule(self, interval: Duration, target: str, action: str) -> None:
-        role = iam.Role(
-            self,
-            "ScheduleRole",
-            description=f"{self._description}: its schedule",
-            assumed_by=iam.ServicePrincipal(
-                "scheduler.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
-            ),
-        )
-        role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[target]))
-        minutes = min(int(interval.to_minutes()), TICK_MINUTES)
-        schedule = scheduler.CfnSchedule(
+        schedule(
             self,
             "Schedule",
             description=self._description,
-            schedule_expression=f"rate({minutes} minute{'' if minutes == 1 else 's'})",
-            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
-            target=scheduler.CfnSchedule.TargetProperty(
-                arn=target,
-                role_arn=role.role_arn,
-                input=json.dumps({"everySeconds": int(interval.to_seconds())}),
-                # The next run finds what this one missed; a repeated one would work beside it.
-                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
-            ),
+            minutes=min(int(interval.to_minutes()), TICK_MINUTES),
+            target=target,
+            action=action,
+            content={"everySeconds": int(interval.to_seconds())},
         )
-        schedule.node.add_dependency(role)
         # Lambda's own repetition of an asynchronous call that failed, for the same reason.
         self.function.configure_async_invoke(retry_attempts=0)
         accept(self.function, AUDIT_DEAD_LETTERS)
