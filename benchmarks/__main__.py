@@ -52,7 +52,8 @@ def throughput(found: dict[str, Any]) -> str:
 def synth(found: dict[str, Any]) -> str:
     resources = found["resources"]
     lines = {name: {"": number} for name, number in resources.items()} | {"all": {"": sum(resources.values())}}
-    return table("Synth of a default pipeline", found["seconds"]) + "\n" + table("Its resources", lines)
+    parts = [table(f"Synth, CPU seconds: {part}", found[part]) for part in ("whole app", "App() to synth()")]
+    return "\n".join([*parts, table("The resources of a default pipeline", lines)])
 
 
 def memory(found: dict[str, Any]) -> str:

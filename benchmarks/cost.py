@@ -131,7 +131,7 @@ def measure() -> dict[str, Any]:
     """All rows of both tables."""
     return (
         compared()
-        | {f"a {name}": row for name, row in events().items()}
+        | {f"event: {name}": row for name, row in events().items()}
         | {
             "one run of the audit": audit(),
             "their rows, kept": kept(),
