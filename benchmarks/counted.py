@@ -10,7 +10,7 @@ of its own.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast, override
 
 from benchmarks import units
@@ -18,7 +18,7 @@ from benchmarks.measure import table
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from cdk_intake_ledger.testing.local_pipeline import TABLE
-from cdk_intake_ledger.testing.memory_dynamodb import Item, Key, MemoryDynamoDB, inserted
+from cdk_intake_ledger.testing.memory_dynamodb import Item, Key, MemoryDynamoDB, inserted, updated
 from cdk_intake_ledger.testing.memory_s3 import MemoryS3
 from cdk_intake_ledger.testing.memory_sqs import MemorySQS
 from intake_ledger.errors import Unprocessable
@@ -119,10 +119,13 @@ class MeteredDynamoDB(MemoryDynamoDB):
     @override
     def batch_execute_statement(self, **request: Any) -> dict[str, Any]:
         self._bill.requests["dynamodb.BatchExecuteStatement"] += 1
-        items = [inserted(one) for one in request["Statements"]]
-        before = [self.items.get(_key(item)) for item in items]
+        statements = request["Statements"]
+        new = [None if one["Statement"].startswith("UPDATE") else inserted(one) for one in statements]
+        keys = [_key(item or updated(one)[2]) for item, one in zip(new, statements, strict=True)]
+        before = [self.items.get(key) for key in keys]
         answer = super().batch_execute_statement(**request)
-        self._bill.write_units += sum(units.write_units(*pair) for pair in zip(before, items, strict=True))
+        after = [self.items.get(key) for key in keys]
+        self._bill.write_units += sum(map(units.write_units, before, after, new))
         return answer
 
     @override
@@ -197,6 +200,7 @@ class MeteredPipeline(LocalPipeline):
         *,
         pace: Pace | None = None,
         batch_size: int = 1,
+        commit_together: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(processor, **options)
@@ -206,6 +210,7 @@ class MeteredPipeline(LocalPipeline):
         self._dynamodb = MeteredDynamoDB(self.bill)
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
         self._pace, self._batch_size = pace, batch_size
+        self._settings = replace(self._settings, commit_together=commit_together)
         self.last = ""
         """The message that was sent last."""
 
@@ -256,9 +261,9 @@ def new_key_with_transaction() -> Bill:
     return pipeline.bill
 
 
-def grouped(size: int) -> Bill:
+def grouped(size: int, *, commit_together: bool = False) -> Bill:
     """As many new keys in one batch, by a worker that knows its pace."""
-    pipeline = MeteredPipeline(pace=Pace(1), batch_size=size)
+    pipeline = MeteredPipeline(pace=Pace(1), batch_size=size, commit_together=commit_together)
     for number in range(size):
         pipeline.put(f"{KEY[:-4]}{number:04}", "1")
     pipeline.run()
@@ -429,6 +434,7 @@ def measure() -> dict[str, dict[str, float]]:
     """Per change: requests by service, and units."""
     bills = {name: (case(), 1) for name, case in CASES.items()}
     bills |= {f"new key, batch of {size}": (grouped(size), size) for size in GROUPS}
+    bills |= {f"the same, commit_together, {size}": (grouped(size, commit_together=True), size) for size in GROUPS}
     return {
         name: {
             "dynamodb requests": bill.dynamodb / changes,

@@ -59,6 +59,14 @@ def test_a_warm_worker_claims_new_keys_by_twenty_five(size: int, groups: int) ->
     assert bill.write_units == 2 * size
 
 
+@pytest.mark.parametrize(("size", "groups"), [(10, 1), (100, 4)])
+def test_commits_together_cost_the_same_units_in_a_tenth_of_the_requests(size: int, groups: int) -> None:
+    """Claims and commits both go by twenty-five."""
+    bill = counted.grouped(size, commit_together=True)
+    assert bill.requests == Counter({"dynamodb.BatchExecuteStatement": 2 * groups, "s3.GetObject": size})
+    assert (bill.write_units, bill.read_units) == (2 * size, 0)
+
+
 def test_a_transaction_charges_the_commit_twice_and_asks_no_more() -> None:
     bill = counted.new_key_with_transaction()
     assert (bill.dynamodb, bill.write_units) == (2, 3)
