@@ -18,6 +18,7 @@ from intake_ledger.rows import Ordering, Row, Status, row_key
 from intake_ledger.settings import AuditSettings, KeyFilter
 from intake_ledger.states import State, StateKind, identity_of
 from intake_ledger.table import LedgerTable
+from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, PagedS3
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table
 from tests.unit.test_audit_inventory import as_csv, manifest
@@ -25,6 +26,7 @@ from tests.unit.test_audit_inventory import as_csv, manifest
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+deployed = whole.deployed
 _NUMBERS = count(1)
 SHARDS, SEGMENTS = 3, 2
 
@@ -234,7 +236,7 @@ def test_f42_a_part_that_died_goes_on_where_it_was_stored(world: World, monkeypa
     ],
 )
 def test_a_part_that_fails_for_good_is_named(world: World, step: Phase, named: str) -> None:
-    """The run says what is missing, keeps nobody away, and takes nothing for gone that was not listed."""
+    """The run says what is missing, keeps nobody away, and asks S3 about nothing that was not listed."""
     world.processed(*names())
     planned = world.plan(everySeconds=86_400)
     for phase in Phase:
@@ -244,7 +246,7 @@ def test_a_part_that_fails_for_good_is_named(world: World, step: Phase, named: s
     assert len(report.unfinished) == 1
     assert report.unfinished[0].startswith(named)
     assert "not all of it was audited" in report.summary(world.clock())
-    assert (report.counts, world.sent()) == ({}, [])
+    assert (report.counts, world.sent(), world.s3.heads) == ({}, [], [])
     world.clock.advance(DAY)
     assert world.audit("next", everySeconds=86_400).complete
 
@@ -402,3 +404,39 @@ class TestInventory:
             world.dynamodb, world.table, bucket=BUCKET, pipeline=PIPELINE, clock=world.clock, owner="next",
             new_salt=lambda: b"1",
         ).take(lease_ms=1, only_if_due=False)  # fmt: skip
+
+
+def test_the_handler_takes_the_steps_and_tells_of_the_run(
+    deployed: whole.Deployed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the state machine calls it: the last answer is the report, and only then are there metrics."""
+    deployed.upload("in/a", "in/b")
+    begin = {"step": "plan", "run": "r", "leaseSeconds": 60, "parts": SHARDS, "segments": 1, "input": {}}
+    planned = deployed.audit(**begin)
+    assert planned == {"run": "r", "parts": [0], "segments": [0]}
+    assert "skipped" in deployed.audit(**begin | {"run": "another"})
+    for step in ("read", "list", "scan"):
+        asked = {"step": step, "run": "r", "part": 0}
+        assert deployed.audit(**asked) == asked | {"done": True}
+    assert whole.metrics(capsys.readouterr().out) == {}
+    report = deployed.audit(step="finish", run="r")
+    assert report["summary"].startswith("2 of 2 objects never reached the ledger; oldest 0 minutes; resubmitted")
+    assert deployed.receive() == ["in/a", "in/b"]
+    assert deployed.last() == report
+    assert whole.metrics(capsys.readouterr().out) == {
+        "AuditRuns": 1,
+        "AuditIncomplete": 0,
+        "AuditDeliveryProblems": 0,
+        "AuditedKeys": 2,
+        "AuditFindings": 2,
+        "AuditResubmitted": 2,
+    }
+
+
+def test_a_run_with_gaps_is_incomplete_and_no_run(deployed: whole.Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two alarms hear of it: at once, and when no run comes to its end any more."""
+    begin = {"step": "plan", "run": "r", "leaseSeconds": 60, "parts": SHARDS, "segments": 1, "input": {}}
+    deployed.audit(**begin)
+    assert deployed.audit(step="finish", run="r")["unfinished"] == ["segment 0 of the ledger's rows was not read"]
+    told = whole.metrics(capsys.readouterr().out)
+    assert (told["AuditRuns"], told["AuditIncomplete"]) == (0, 1)
