@@ -147,7 +147,9 @@ class Consumer:
             self._stopping.clear()
             places = lanes([message.keys for message in messages])
             work = [partial(self._lane, [messages[place] for place in lane], batch) for lane in places]
-            if overrun := self._crew.run(work, self._stopping.set):
+            overrun = self._crew.run(work, self._stopping.set)
+            self._give_back(overrun, batch)
+            if overrun:
                 self._leave(overrun, batch)
         self._telemetry.flush()
         failures = [message.id for message in messages if batch.ends[message.id] is not None]
@@ -191,10 +193,9 @@ class Consumer:
             self._delay(message, later.seconds)
         batch.ends[message.id] = later
 
-    def _leave(self, overrun: Sequence[Claim], batch: _Batch) -> None:
-        """Threads cannot be interrupted, so the process has to end: all else is brought to its end before.
-
-        Lambda then takes the invocation for failed and deletes nothing, so that is done here.
+    def _give_back(self, overrun: Sequence[Claim], batch: _Batch) -> None:
+        """What overruns is failed, and what no thread has begun goes back: that may be there although what overran has
+        come to its end after all.
         """
         keys = {claim.change.key: claim for claim in overrun}
         for message in batch.messages:
@@ -209,6 +210,12 @@ class Consumer:
                 self._telemetry.troubled("what was in work could not be given back", message.id, error)
                 later = Later(self._attempts.backoff(message.receives))
             self._ended(message, batch, later if later or message.only_change else Later(0))
+
+    def _leave(self, overrun: Sequence[Claim], batch: _Batch) -> None:
+        """Threads cannot be interrupted, so the process has to end; everything has come to its end before.
+
+        Lambda then takes the invocation for failed and deletes nothing, so that is done here.
+        """
         done = [message.receipt for message in batch.messages if batch.ends[message.id] is None]
         try:
             self._queues.delete(done)

@@ -5,7 +5,7 @@ Nothing here sleeps: processors wait for each other, and give up after `PATIENT`
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Barrier, Event
@@ -200,6 +200,26 @@ class TestOverrun:
         assert stage.bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.FENCED]
         assert stage.row("hangs").status is Status.PROCESSED
         assert stage.bench.queues.deleted == []
+
+    def test_one_that_ends_after_all_ends_no_process(self, stage: Stage) -> None:
+        """It overran and came to its end while its neighbour was awaited; a third, claimed together with them, was left
+        out. The process lives on, and the third is as if it had never been claimed.
+        """
+        crew = stage.consumer._crew
+        assert crew is not None
+
+        def run(work: Sequence[Callable[[], None]], stop: Callable[[], None]) -> "list[Claim]":
+            *begun, _ = work
+            return Crew.run(crew, begun, stop)
+
+        crew.run = run  # type: ignore[method-assign]
+        stage.pace.took(1)
+        bodies = {key: put(stage.bench, key=key)[1] for key in ("late", "neighbour", "third")}
+        assert stage.handle(*(message(body, key) for key, body in bodies.items())) == ["third"]
+        assert stage.ends == 0
+        assert stage.bench.queues.delays == {"handle-third": 0}
+        third = created(stage.bench.world.s3.look("third"), key="third")
+        assert stage.bench.world.row(third) is None
 
     def test_f85_the_last_attempt_is_rejected_with_its_reason(self, hung: tuple[Stage, Event]) -> None:
         """F85: its copy is in the dead-letter queue, so the message is deleted."""
