@@ -411,12 +411,19 @@ def test_the_handler_takes_the_steps_and_tells_of_the_run(
 ) -> None:
     """As the state machine calls it: the last answer is the report, and only then are there metrics."""
     deployed.upload("in/a", "in/b")
-    begin = {"step": "plan", "run": "r", "leaseSeconds": 60, "parts": SHARDS, "segments": 1, "input": {}}
+    begin: dict[str, Any] = {
+        "step": "plan",
+        "run": "r",
+        "leaseSeconds": 60,
+        "parts": SHARDS,
+        "segments": 1,
+        "input": {},
+    }
     planned = deployed.audit(**begin)
     assert planned == {"run": "r", "parts": [0], "segments": [0]}
     assert "skipped" in deployed.audit(**begin | {"run": "another"})
     for step in ("read", "list", "scan"):
-        asked = {"step": step, "run": "r", "part": 0}
+        asked: dict[str, Any] = {"step": step, "run": "r", "part": 0}
         assert deployed.audit(**asked) == asked | {"done": True}
     assert whole.metrics(capsys.readouterr().out) == {}
     report = deployed.audit(step="finish", run="r")
@@ -435,7 +442,14 @@ def test_the_handler_takes_the_steps_and_tells_of_the_run(
 
 def test_a_run_with_gaps_is_incomplete_and_no_run(deployed: whole.Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     """Two alarms hear of it: at once, and when no run comes to its end any more."""
-    begin = {"step": "plan", "run": "r", "leaseSeconds": 60, "parts": SHARDS, "segments": 1, "input": {}}
+    begin: dict[str, Any] = {
+        "step": "plan",
+        "run": "r",
+        "leaseSeconds": 60,
+        "parts": SHARDS,
+        "segments": 1,
+        "input": {},
+    }
     deployed.audit(**begin)
     assert deployed.audit(step="finish", run="r")["unfinished"] == ["segment 0 of the ledger's rows was not read"]
     told = whole.metrics(capsys.readouterr().out)
