@@ -16,6 +16,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
+from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
 from tests.local.faults import stack as faults
 from tests.local.parts_stack import PartsStack
@@ -123,7 +124,7 @@ def main() -> None:
     LocalStack(app, "Local", code=code)
     GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
     faults.from_context(app)
-    audited.AuditedStack(app, audited.STACK, code=code)
+    audited.AuditedStack(app, AUDITED, code=code)
     PartsStack(app, "Parts", code=code)
     app.synth()
 

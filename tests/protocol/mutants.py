@@ -447,6 +447,13 @@ MUTANTS = (
         "tests/unit/test_crew.py -k f20",
     ),
     Mutant(
+        "what no thread had begun is forgotten where what overran came to its end",
+        "consumer.py",
+        "            self._give_back(overrun, batch)\n            if overrun:\n",
+        "            if overrun:\n                self._give_back(overrun, batch)\n",
+        "tests/unit/test_crew.py -k after_all_ends",
+    ),
+    Mutant(
         "processors begin after one has overrun",
         "crew.py",
         "if one.cancel()}",

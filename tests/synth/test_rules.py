@@ -1,6 +1,7 @@
 """Both sides of every rule's boundary."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -41,7 +42,7 @@ PLAN = Plan(
 )
 
 # What is changed in the plan, a value that just passes, one that just does not, and what is said about it.
-BOUNDARIES = [
+BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str]] = [
     ({}, "processing_timeout", 1, 0, "processing_timeout is 0 seconds: it must be 1 second to 890 seconds"),
     ({}, "processing_timeout", 890, 891, "processing_timeout is 891 seconds"),
     ({}, "processing_timeout", 60, 60.5, "processing_timeout is 60.5 seconds: it must be a whole number of seconds"),
@@ -102,7 +103,7 @@ BOUNDARIES = [
 
 
 @pytest.mark.parametrize(("given", "name", "passes", "fails", "said"), BOUNDARIES)
-def test_each_rule_at_its_boundary(given: dict[str, float], name: str, passes: float, fails: float, said: str) -> None:
+def test_each_rule_at_its_boundary(given: dict[str, Any], name: str, passes: Any, fails: Any, said: str) -> None:
     """The last value that passes passes, the next does not, and the problem names the value."""
     assert list(problems(replace(PLAN, **(given | {name: passes})))) == []
     found = list(problems(replace(PLAN, **(given | {name: fails}))))
@@ -139,9 +140,10 @@ def test_f20_a_batch_has_time_for_two_records_that_take_their_whole_time(process
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.needs)
 def test_a_number_that_is_not_known_is_not_compared(rule: Rule) -> None:
     """Whatever a rule needs may be a token, and then the rule is silent."""
-    nonsense = replace(PLAN, **dict.fromkeys(PLAN.__dataclass_fields__, -1.5))
+    nonsense = replace(PLAN, **cast("dict[str, Any]", dict.fromkeys(PLAN.__dataclass_fields__, -1.5)))
     for name in rule.needs:
-        silent = replace(nonsense, **{name: UNKNOWN})
+        unknown: dict[str, Any] = {name: UNKNOWN}
+        silent = replace(nonsense, **unknown)
         said = set(problems(silent))
         assert rule.problem(nonsense) not in said
 

@@ -54,7 +54,6 @@ class TestRequests:
         assert world.run(resubmit=False).counts == {"missing": 20}
         assert world.store.requests.count("BatchGetItem") == 1
 
-
     def test_no_head_for_what_is_processed_during_the_run(self, world: AuditWorld) -> None:
         """A busy bucket has thousands of those between the reading of the rows and the end."""
         once = iter([True])

@@ -208,8 +208,8 @@ class TestOverrun:
         crew = stage.consumer._crew
         assert crew is not None
 
-        def run(work: Sequence[Callable[[], None]], stop: Callable[[], None]) -> "list[Claim]":
-            *begun, _ = work
+        def run(lanes: Sequence[Callable[[], None]], stop: Callable[[], None]) -> "list[Claim]":
+            *begun, _ = lanes
             return Crew.run(crew, begun, stop)
 
         crew.run = run  # type: ignore[method-assign]
