@@ -18,6 +18,7 @@ from constructs import Construct
 from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
+from tests.local.brought_stack import BroughtStack
 from tests.local.faults import stack as faults
 from tests.local.parts_stack import PartsStack
 
@@ -126,6 +127,7 @@ def main() -> None:
     faults.from_context(app)
     audited.AuditedStack(app, AUDITED, code=code)
     PartsStack(app, "Parts", code=code)
+    BroughtStack(app, "Brought", code=code)
     app.synth()
 
 
