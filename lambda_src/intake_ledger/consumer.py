@@ -10,7 +10,7 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
@@ -62,16 +62,16 @@ class _Batch:
 
     messages: Sequence[Message]
     context: LambdaContext
-    answers: Mapping[str, Answer]
-    """Of those that were claimed together, by message."""
-    ends: dict[str, Later | None] = field(default_factory=dict)
+    answers: Mapping[Message, Answer]
+    """Of those that were claimed together. Not by id: one message may be in a batch twice."""
+    ends: dict[Message, Later | None] = field(default_factory=dict)
     """What became of each message so far; None: it is done, once what is held is committed."""
     held: "list[_Held]" = field(default_factory=list)
     """Commits that are written together."""
 
     def claimed(self, message: Message) -> bool:
         """Whether the message was received for the first time and claimed together with others."""
-        answer = self.answers.get(message.id)
+        answer = self.answers.get(message)
         return answer is not None and answer.claim is not None
 
 
@@ -152,7 +152,7 @@ class Consumer:
             if overrun:
                 self._leave(overrun, batch)
         self._telemetry.flush()
-        failures = [message.id for message in messages if batch.ends[message.id] is not None]
+        failures = dict.fromkeys(message.id for message in messages if batch.ends[message] is not None)
         return {"batchItemFailures": [{"itemIdentifier": one} for one in failures]}
 
     def _lane(self, messages: Sequence[Message], batch: _Batch) -> None:
@@ -191,7 +191,7 @@ class Consumer:
     def _ended(self, message: Message, batch: _Batch, later: Later | None) -> None:
         if later is not None:
             self._delay(message, later.seconds)
-        batch.ends[message.id] = later
+        batch.ends[message] = later
 
     def _give_back(self, overrun: Sequence[Claim], batch: _Batch) -> None:
         """What overruns is failed, and what no thread has begun goes back: that may be there although what overran has
@@ -199,12 +199,12 @@ class Consumer:
         """
         keys = {claim.change.key: claim for claim in overrun}
         for message in batch.messages:
-            if message.id in batch.ends:
+            if message in batch.ends:
                 continue
             # The first of its lane is the one that was in work.
             claim = next((keys.pop(key) for key in message.keys & keys.keys()), None)
             try:
-                answer = batch.answers.get(message.id)
+                answer = batch.answers.get(message)
                 later = self._unstarted(answer, Later(0)) if claim is None else self._overran(claim)
             except Exception as error:  # noqa: BLE001 - its lease runs out, and it comes again
                 self._telemetry.troubled("what was in work could not be given back", message.id, error)
@@ -216,11 +216,11 @@ class Consumer:
 
         Lambda then takes the invocation for failed and deletes nothing, so that is done here.
         """
-        done = [message.receipt for message in batch.messages if batch.ends[message.id] is None]
+        done = [message.receipt for message in batch.messages if batch.ends[message] is None]
         try:
             self._queues.delete(done)
         except Exception as error:  # noqa: BLE001 - they come again, as duplicates
-            self._telemetry.troubled("messages could not be deleted", ", ".join(batch.ends), error)
+            self._telemetry.troubled("messages could not be deleted", _ids(batch.messages), error)
         self._telemetry.process_ends([claim.change.key for claim in overrun])
         self._telemetry.flush()
         self._end_process()
@@ -231,7 +231,7 @@ class Consumer:
         self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=took_ms)
         return ending.then if isinstance(ending.then, Later) else None
 
-    def _claim_together(self, messages: Sequence[Message], context: LambdaContext) -> dict[str, Answer]:
+    def _claim_together(self, messages: Sequence[Message], context: LambdaContext) -> dict[Message, Answer]:
         """Claim as many fresh messages at once as will surely be started in time.
 
         What came before is claimed one by one, just before it is processed: a batch that its neighbour brings down must
@@ -241,7 +241,7 @@ class Consumer:
             return {}
         window = context.get_remaining_time_in_millis() - self._needed_ms(RESERVE_SECONDS)
         fresh = {
-            message.id: change
+            message: change
             for message in messages
             if message.receives == 1 and (change := message.only_change) is not None and not self._misdirected(change)
         }
@@ -249,11 +249,11 @@ class Consumer:
         try:
             answers = self._ledger.claim_together(list(some.values()), lease_ms=self._lease_ms(context))
         except Exception as error:  # noqa: BLE001 - then each is claimed alone
-            self._telemetry.troubled("a group could not be claimed", ", ".join(some), error)
+            self._telemetry.troubled("a group could not be claimed", _ids(some), error)
             return {}
-        answered = {message_id: one for message_id, one in zip(some, answers, strict=True) if one is not None}
-        for message_id, answer in answered.items():
-            self._telemetry.decided(some[message_id], answer, now=self._clock())
+        answered = {message: one for message, one in zip(some, answers, strict=True) if one is not None}
+        for message, answer in answered.items():
+            self._telemetry.decided(some[message], answer, now=self._clock())
         return answered
 
     def _claim(self, change: Change, context: LambdaContext) -> Answer:
@@ -291,7 +291,7 @@ class Consumer:
             self._breaker.undecided(parsed.key)
 
     def _change(self, change: Change, message: Message, batch: _Batch) -> Later | None:
-        context, answer = batch.context, batch.answers.get(message.id)
+        context, answer = batch.context, batch.answers.get(message)
         for _ in range(_REJUDGE_GONE):
             if answer is None or answer.claim is not None:
                 obstacle = self._obstacle(change, message, context, RESERVE_SECONDS / (1 if answer is None else 2))
@@ -441,6 +441,10 @@ def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Ca
         return make
     client = make()
     return lambda: client
+
+
+def _ids(messages: Iterable[Message]) -> str:
+    return ", ".join(message.id for message in messages)
 
 
 def _epoch_ms() -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import batched
 from typing import Protocol, cast
 
-from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger import rows
 from intake_ledger.changes import Change
@@ -32,6 +32,9 @@ MIN_GROUP = 2
 
 MAX_JUDGEMENTS = 5
 """Each further one means that somebody else won the row in between; then it is theirs for a while."""
+
+_UNANSWERED = (BotoCoreError, ClientError)
+"""AWS has refused a request, or could not be reached."""
 
 
 class Looks(Protocol):
@@ -121,7 +124,7 @@ class Ledger:
         """Answer those that report new keys, in few requests, since boto's cost is per request.
 
         None stands for each that is better claimed alone: it must be looked up anyway, shares its key with an earlier
-        one, is the only one, or AWS did not answer for it.
+        one, is the only one, or AWS did not answer for it. Raises what AWS raises, where it answered for none.
         """
         attempts = [self._attempt(change, lease_ms) for change in changes]
         together: dict[RowKey, _Attempt] = {}
@@ -131,7 +134,12 @@ class Ledger:
         answers: dict[str, Answer] = {}
         if len(together) >= MIN_GROUP:
             for few in batched(together.values(), BATCH_STATEMENTS):
-                answers |= self._claim_few(few)
+                try:
+                    answers |= self._claim_few(few)
+                except _UNANSWERED:
+                    if not answers:
+                        raise
+                    break  # what was claimed before stays claimed
         return [answers.get(attempt.owner) for attempt in attempts]
 
     def _claim_few(self, few: Sequence["_Attempt"]) -> dict[str, Answer]:
@@ -148,7 +156,7 @@ class Ledger:
             else:
                 refused.append(one)
         # From here on an error must not cost the others their claims.
-        with suppress(ClientError, HTTPClientError):
+        with suppress(*_UNANSWERED):
             found = self._table.get_items([one.key for one in refused]) if refused else {}
             for one in refused:
                 # An audit's mark alone is no row: the single insert takes its place.
@@ -266,7 +274,7 @@ class Ledger:
         for few in batched(commits, BATCH_STATEMENTS):
             written: set[RowKey] = set()
             if len(few) >= MIN_GROUP:
-                with suppress(ClientError, HTTPClientError):
+                with suppress(*_UNANSWERED):
                     written = self._table.commit_many(
                         {claim.key: (claim.row, self._committed(claim, commit)) for claim, commit in few}
                     )

@@ -442,7 +442,7 @@ MUTANTS = (
     Mutant(
         "what was in work is deleted when the process ends",
         "consumer.py",
-        "if batch.ends[message.id] is None]\n        try:",
+        "if batch.ends[message] is None]\n        try:",
         "]\n        try:",
         "tests/unit/test_crew.py -k f20",
     ),
@@ -522,6 +522,29 @@ MUTANTS = (
         'elements: Any = [{"Update": self._update(key, before, after, condition)}, *others]',
         'elements: Any = [{"Update": self._update(key, before, after, Condition("attribute_exists(#status)", ("status",), {}))}, *others]',
         "transactions, a slow worker",
+    ),
+    Mutant(
+        "a claim of a group is every copy's of its message",
+        "messages.py",
+        "    @property\n    def receipt(",
+        "    def __hash__(self) -> int:\n        return hash(self.id)\n\n"
+        "    def __eq__(self, other: object) -> bool:\n        return self.id == getattr(other, 'id', None)\n\n"
+        "    @property\n    def receipt(",
+        "tests/unit/test_groups.py -k f22_a_message",
+    ),
+    Mutant(
+        "claims of a group are forgotten where the network fails after them",
+        "ledger.py",
+        "                    if not answers:\n                        raise\n",
+        "                    raise\n",
+        "tests/unit/test_groups.py -k network_failed",
+    ),
+    Mutant(
+        "an effect is repeated where the network fails at a group's commit",
+        "ledger.py",
+        "_UNANSWERED = (BotoCoreError, ClientError)",
+        "_UNANSWERED = (ClientError,)",
+        "tests/unit/test_groups.py -k does_not_take",
     ),
     Mutant(
         "an outage uses a message's receives up",

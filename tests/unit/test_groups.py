@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
@@ -11,7 +11,7 @@ from intake_ledger.breaker import THRESHOLD, Breaker
 from intake_ledger.consumer import HOLD_MS, Consumer
 from intake_ledger.pace import Pace
 from intake_ledger.rows import Ordering, Status
-from intake_ledger.table import NO_ROW, LedgerTable
+from intake_ledger.table import BATCH_STATEMENTS, NO_ROW, LedgerTable
 from intake_ledger.telemetry import Outcome
 from intake_ledger.verdicts import Verdict
 from tests.unit.support import (
@@ -147,6 +147,25 @@ class TestLedger:
         answers = world.ledger.claim_together([fresh, done], lease_ms=LEASE)
         assert [answer is not None for answer in answers] == [True, False]
 
+    @pytest.mark.parametrize("name", ["batch_execute_statement", "batch_get_item"])
+    def test_what_was_claimed_before_the_network_failed_stays_claimed(self, world: World, name: str) -> None:
+        """A connection that cannot be made, after the first 25: nobody else would find out whose those claims are."""
+        changes = [created(world.s3.put(f"k{n:02}", "1"), key=f"k{n:02}") for n in range(30)]
+        world.process(changes[29])
+        real = getattr(world.wire.client, name)
+
+        def cut_off(**request: Any) -> Any:
+            if len(request.get("Statements", ())) == BATCH_STATEMENTS:
+                return real(**request)
+            raise ConnectTimeoutError(endpoint_url="https://dynamodb")
+
+        setattr(world.wire.client, name, cut_off)
+        answers = world.ledger.claim_together(changes, lease_ms=LEASE)
+        claimed = [world.row(change) is not None for change in changes[:29]]
+        assert [answer is not None for answer in answers[:29]] == claimed
+        assert sum(claimed) >= BATCH_STATEMENTS
+        assert answers[29] is None
+
 
 class TestConsumer:
     def test_a_batch_of_new_keys_is_claimed_together(self, world: World) -> None:
@@ -197,6 +216,23 @@ class TestConsumer:
         assert handle(bench, Pace(10), message(bodies[1], "m1", receives=2)) == []
         row = world.known(created(world.s3.look("innocent"), key="innocent"))
         assert (row.status, row.attempts) == (Status.PROCESSED, 2)
+
+    def test_f22_a_message_that_came_twice_in_one_batch_is_done_once(self, world: World) -> None:
+        """F22: both copies have the message's id; what was claimed together was claimed for the first of them."""
+        bench = Bench(world)
+        twice, other = uploads(world, "twice", "other")
+        messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
+        assert handle(bench, Pace(10), *messages) == []
+        assert [change.key for change in bench.seen] == ["twice", "other"]
+
+    def test_f22_a_message_of_which_one_copy_is_open_is_named_once(self, world: World) -> None:
+        """F22: the copies end differently; Lambda is told of an id that goes back, and only once."""
+        bench = Bench(world)
+        bench.acts = [raising(ConnectionError("out"))]
+        twice, other = uploads(world, "twice", "other")
+        messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
+        assert handle(bench, Pace(10), *messages) == ["m0"]
+        assert [change.key for change in bench.seen] == ["twice", "other"]
 
     def test_a_group_that_aws_refuses_is_claimed_one_by_one(self, world: World) -> None:
         """An error of the one request must not cost the whole batch a round."""
@@ -352,6 +388,27 @@ class TestCommitTogether:
         bodies = uploads(bench.world, "a", "b")
         assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.world.wire.requests[-2:] == ["update_item"] * 2
+
+    def test_f22_a_message_that_came_twice_in_one_batch_is_done_once(self, bench: Bench) -> None:
+        """F22: both copies have the message's id; what was claimed together was claimed for the first of them."""
+        twice, other = uploads(bench.world, "twice", "other")
+        messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
+        assert handle(bench, Pace(10), *messages) == []
+        assert [change.key for change in bench.seen] == ["twice", "other"]
+
+    def test_what_the_network_does_not_take_together_is_committed_alone(self, bench: Bench) -> None:
+        """A connection that cannot be made is no reason to do a whole batch again."""
+        real = bench.world.wire.client.batch_execute_statement
+
+        def inserts_only(**request: Any) -> Any:
+            if request["Statements"][0]["Statement"].startswith("UPDATE"):
+                raise ConnectTimeoutError(endpoint_url="https://dynamodb")
+            return real(**request)
+
+        bench.world.wire.client.batch_execute_statement = inserts_only  # type: ignore[method-assign]
+        bodies = uploads(bench.world, "a", "b")
+        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert bench.telemetry.outcomes == [Outcome.COMMITTED] * 2
 
     def test_f72_a_commit_that_cannot_be_written_is_not_acknowledged(self, bench: Bench) -> None:
         """F72: DynamoDB is out from the commits on: both come again."""
