@@ -171,12 +171,14 @@ def as_commit(returned: object) -> Commit:
     """What the processor returned, with ceremony.
 
     Raises:
-        TypeError: It returned something else than a Commit, a text or nothing.
+        TypeError: It returned something else than a Commit, a text or nothing, or a Commit whose `transact` is no list.
 
     """
     commit = returned if isinstance(returned, Commit) else Commit(cast("str | None", returned))
     if commit.identity is not None and not isinstance(commit.identity, str):
         raise TypeError(f"a processor returns a Commit, a text or None, this one returned {type(returned).__name__}")
+    if not isinstance(commit.transact, Sequence):
+        raise TypeError(f"transact is a list or tuple of elements, this one is {type(commit.transact).__name__}")
     return commit
 
 

@@ -24,6 +24,8 @@ CONFLICT_WAITS = (0.05, 0.1, 0.2, 0.4)
 _RANDOM = random.SystemRandom()
 _NEVER = frozenset({"AccessDeniedException", "ResourceNotFoundException", "ValidationException"})
 """DynamoDB has carried out nothing, and will not."""
+_THROTTLED = frozenset({"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"})
+"""DynamoDB had no capacity for the request. If an earlier repetition was carried out, the fence shows it."""
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not an error
@@ -257,8 +259,8 @@ def _cancelled(error: ClientError | ParamValidationError, others: Sequence[Eleme
     if isinstance(error, ParamValidationError):
         return TransactionRefused(f"not DynamoDB's typed form: {error}", passing=False)
     code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
-    if code in _NEVER:
-        return TransactionRefused(f"{code}: {message}", passing=False)
+    if code in _NEVER or code in _THROTTLED:
+        return TransactionRefused(f"{code}: {message}", passing=code in _THROTTLED)
     if code != "TransactionCanceledException":
         return error
     own, *theirs = cast("dict[str, Any]", error.response)["CancellationReasons"]

@@ -547,6 +547,13 @@ MUTANTS = (
         "tests/unit/test_groups.py -k does_not_take",
     ),
     Mutant(
+        "a throttled transaction spends an attempt",
+        "table.py",
+        "if code in _NEVER or code in _THROTTLED:",
+        "if code in _NEVER:",
+        "tests/unit/test_transactions.py -k throttling",
+    ),
+    Mutant(
         "an outage uses a message's receives up",
         "breaker.py",
         "max(receives - FREE_RECEIVES, 0) * RECEIVE_MS",

@@ -257,6 +257,17 @@ class TestLedger:
         assert not never.value.passing
         assert len(sent) == 1
 
+    @pytest.mark.parametrize(
+        "code", ["ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"]
+    )
+    def test_throttling_of_the_whole_passes_too(self, world: World, orders: str, claim: Claim, code: str) -> None:
+        """DynamoDB says it of an element, or of the request: nothing is wrong with the writes in both cases."""
+        sent = script(world, [ClientError({"Error": {"Code": code, "Message": "says why"}}, "T")] * 3)
+        with pytest.raises(TransactionRefused, match=f"{code}: says why") as throttled:
+            world.ledger.commit(claim, None, [book(orders)])
+        assert throttled.value.passing
+        assert len(sent) == 3
+
     def test_what_nobody_can_tell(self, world: World, orders: str, claim: Claim) -> None:
         """It may have been carried out: nothing is recorded, the lease decides."""
         script(world, [ClientError({"Error": {"Code": "InternalServerError"}}, "T")])
@@ -497,6 +508,33 @@ class TestConsumer:
         pipeline.finish(body)
         row = row_of(world)
         assert (row.status, row.attempts) == (Status.REJECTED, MAX_ATTEMPTS)
+
+    def test_f72_throttled_behind_a_commit_whose_answer_was_lost(self, world: World, orders: str) -> None:
+        """F72: it was carried out before: the fence shows that, and it is neither repeated nor a failure."""
+        pipeline, body = self.refuse(world, orders, lambda: book(orders))
+        real = world.wire.client.transact_write_items
+
+        def throttled(**arguments: Any) -> Any:
+            real(**arguments)
+            raise ClientError({"Error": {"Code": "ThrottlingException"}}, "TransactWriteItems")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(table, "CONFLICT_WAITS", ())
+            patch.setattr(world.wire.client, "transact_write_items", throttled)
+            assert not pipeline.deliver(body)
+        assert pipeline.deliver(body)
+        assert booked(world, orders) == 1
+        assert row_of(world).status is Status.PROCESSED
+
+    @pytest.mark.parametrize("transact", [7, {"Put": {}}, (one for one in "ab")])
+    def test_what_is_no_list_is_an_ordinary_failure(self, world: World, transact: Any) -> None:
+        """It says what it is, and the claim does not hang until its lease is over."""
+        state = world.s3.put(KEY, "a")
+        pipeline = Pipeline(world, "orders", lambda _: Commit(transact=transact))
+        assert not pipeline.deliver(notification(record(KEY, state)))
+        row = row_of(world)
+        assert row.status is Status.FAILED
+        assert f"transact is a list or tuple of elements, this one is {type(transact).__name__}" in str(row.reason)
 
     def test_a_mistake_is_an_ordinary_failure(self, world: World, orders: str) -> None:
         """It says which element."""
