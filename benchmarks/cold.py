@@ -26,7 +26,7 @@ from benchmarks.cpu import environment
 from benchmarks.measure import side_by_side, table
 from benchmarks.stub import stub
 
-from cdk_intake_ledger.runtime_layer import stage
+from cdk_intake_ledger.runtime_layer import archive
 from cdk_intake_ledger.testing.events import s3_notification, sqs_event
 
 FLOOR = "import boto3, DynamoDB client"
@@ -103,7 +103,7 @@ def measure(*, rounds: int = 15) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, stub() as endpoint, environment(endpoint):
         layer, compiled = Path(name, "layer"), Path(name, "compiled")
         for directory in (layer, compiled):
-            stage(directory)
+            zipfile.ZipFile(BytesIO(archive())).extractall(directory)
             (directory / "python" / "processor.py").write_text(PROCESSOR)
         compile_dir(compiled, quiet=1)
         bucket = os.environ["INTAKE_BUCKET"]

@@ -14,9 +14,12 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
@@ -164,7 +167,9 @@ def synthesised(stack: Any, **options: Any) -> Counter[str]:
     return Counter(one["Type"] for one in template["Resources"].values())
 
 
-def seconds(stack: Any, options: dict[str, Any], piece: int) -> float:  # noqa: ARG001 - one piece is all there is
+def seconds(stack: Any, options: dict[str, Any], forget: Callable[[], None], piece: int) -> float:  # noqa: ARG001 - one piece is all there is
+    """CPU seconds of an app in this process; `forget`: what it would not know in a process of its own."""
+    forget()
     before = family_seconds()
     synthesised(stack, **options)
     return family_seconds() - before
@@ -184,16 +189,19 @@ def sides(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 def measure(*, rounds: int = 7) -> dict[str, Any]:
     """CPU seconds and ratios, and the number of resources of one pipeline by type."""
-    from cdk_intake_ledger.runtime_layer import stage  # noqa: PLC0415 - as above
+    from cdk_intake_ledger.runtime_layer import archive  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "code").mkdir()
         (folder / "code" / "processor.py").write_text(PROCESSOR)
-        stage(folder / "layer")
+        ZipFile(BytesIO(archive())).extractall(folder / "layer")
         made, twin = (synthesised(stack, **options) for stack, options in reversed(sides(folder).values()))
         assert made == twin, json.dumps([made - twin, twin - made])
-        alone = {side: partial(seconds, stack, options) for side, (stack, options) in sides(folder).items()}
+        alone = {
+            side: partial(seconds, stack, options, archive.cache_clear)
+            for side, (stack, options) in sides(folder).items()
+        }
         apps = {side: partial(whole_app, side, name) for side in sides(folder)}
         return {
             "whole app": side_by_side(apps, floor=FLOOR, rounds=rounds),

@@ -1,15 +1,19 @@
 """The layer that holds what runs in Lambda: our own package and Powertools, taken from where they are installed.
 
-Neither Docker nor a network is needed at synthesis. Only `*.py` goes in, under file modes and names that do not depend
-on the machine, so that a checkout, an editable install and a wheel give the same asset.
+Neither Docker nor a network is needed at synthesis. Only `*.py` goes in, under file modes, times and names that do not
+depend on the machine, so that a checkout, an editable install and a wheel give the same asset. It is an archive
+already: the CDK copies and hashes one file faster than some 400.
 """
 
-import shutil
+import os
+import stat
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
+from functools import cache
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile, ZipInfo
 
 import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
@@ -17,10 +21,11 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 PACKAGE = "intake_ledger"
-
 # Powertools whole, although we use its logger and metrics alone: a pruned copy failed at import. The others are what
 # it imports itself; all are pure Python.
-DISTRIBUTIONS = ("aws-lambda-powertools", "jmespath", "typing_extensions")
+MODULES = (PACKAGE, "aws_lambda_powertools", "jmespath", "typing_extensions")
+_UNIX = 3
+"""Where an archive's entry was made, by the ZIP format's own numbers."""
 
 TESTED_RUNTIME = lambda_.Runtime.PYTHON_3_13
 """What the functions run on unless the processor asks for another; the tests run on it."""
@@ -33,7 +38,7 @@ def runtime_layer(scope: Construct, id: str) -> lambda_.LayerVersion:
         id,
         description="Intake ledger: consumer and audit, with Powertools for AWS Lambda",
         code=lambda_.Code.from_asset(
-            str(_package_root()),
+            _origin(PACKAGE),
             asset_hash_type=AssetHashType.OUTPUT,
             bundling=BundlingOptions(image=DockerImage.from_registry("never-used"), local=_Staging()),
         ),
@@ -42,51 +47,53 @@ def runtime_layer(scope: Construct, id: str) -> lambda_.LayerVersion:
     )
 
 
-def stage(target: Path) -> None:
-    """Write the layer's content to `target`: `python/` with the packages in it."""
-    for source, name in sorted(_sources(), key=lambda pair: pair[1].as_posix()):
-        destination = target / "python" / name
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, destination)
-        destination.chmod(0o644)
+@cache
+def archive() -> bytes:
+    """The layer's content as an archive: `python/` with the packages in it. Made once in a process.
+
+    Stored and not compressed: compressors differ, and with them the asset's hash would. Lambda unpacks it once, when
+    the layer is published.
+    """
+    content = BytesIO()
+    with ZipFile(content, "w") as out:
+        for name, source in sorted(_sources()):
+            info = ZipInfo(f"python/{name}")
+            # Otherwise Windows leaves another mark; Lambda's own user has to read the files.
+            info.create_system = _UNIX
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            with open(source, "rb") as file:  # noqa: PTH123 - see _sources
+                out.writestr(info, file.read())
+    return content.getvalue()
 
 
 @jsii.implements(ILocalBundling)
 class _Staging:
     # Releases of jsii differ in whether the options come as one argument or as keywords; none of them matters here.
     def try_bundle(self, output_dir: str, *_: Any, **__: Any) -> bool:
-        stage(Path(output_dir))
+        # A single archive in the folder is the asset, as it is.
+        Path(output_dir, "runtime.zip").write_bytes(archive())
         return True
 
 
-def _package_root() -> Path:
-    spec = find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
+def _sources() -> Iterator[tuple[str, str]]:
+    """The name of each file in the layer's `python` folder, and where it is. In plain texts: paths take five times as
+    long, which is more than all the rest.
+    """
+    for module in MODULES:
+        origin = _origin(module)
+        if origin.endswith(".py"):
+            yield f"{module}.py", origin
+        for folder, _, files in os.walk(origin):
+            inside = folder.removeprefix(origin).replace(os.sep, "/")
+            yield from ((f"{module}{inside}/{one}", os.path.join(folder, one)) for one in files if one.endswith(".py"))  # noqa: PTH118
+
+
+def _origin(module: str) -> str:
+    """The folder of a package, or the file of a module, as Python itself would import it."""
+    spec = find_spec(module)
+    origin = next(iter(spec.submodule_search_locations or ()), spec.origin) if spec else None
+    if origin is None:
         raise ModuleNotFoundError(
-            f"the package {PACKAGE} is not installed beside cdk_intake_ledger: reinstall cdk-intake-ledger"
+            f"{module} is not installed beside cdk_intake_ledger: reinstall cdk-intake-ledger with its dependencies"
         )
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def _sources() -> Iterator[tuple[Path, Path]]:
-    root = _package_root()
-    for path in root.rglob("*.py"):
-        yield path, PACKAGE / path.relative_to(root)
-    for name in DISTRIBUTIONS:
-        yield from _distribution_sources(name)
-
-
-def _distribution_sources(name: str) -> Iterator[tuple[Path, Path]]:
-    try:
-        installed = distribution(name)
-    except PackageNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"the distribution {name} is not installed: reinstall cdk-intake-ledger with its dependencies"
-        ) from error
-    files = [file for file in installed.files or () if file.suffix == ".py" and ".." not in file.parts]
-    if not files:
-        raise ModuleNotFoundError(
-            f"the distribution {name} lists no Python files, as an editable install does: install it from a wheel"
-        )
-    for file in files:
-        yield Path(str(file.locate())), Path(*file.parts)
+    return origin

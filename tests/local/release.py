@@ -3,6 +3,7 @@
 `python -m tests.local.release 0.1.0` keeps the present one, and is run at each release.
 """
 
+import io
 import json
 import shutil
 import sys
@@ -15,7 +16,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 
 from cdk_intake_ledger import IntakePipeline, Processor
-from cdk_intake_ledger.runtime_layer import stage
+from cdk_intake_ledger.runtime_layer import archive
 
 HERE = Path(__file__).parent
 RELEASES = HERE / "releases"
@@ -29,7 +30,7 @@ Json = dict[str, Any]
 
 
 def synthesise(folder: Path) -> tuple[Json, dict[str, Path]]:
-    """The stack as it is now: its template, and the folders that it wants zipped, by their keys in `ASSETS`."""
+    """The stack as it is now: its template, and the archives and folders that it wants, by their keys in `ASSETS`."""
     code = folder / "code"
     code.mkdir()
     shutil.copy(HERE / "processors" / "counting.py", code)
@@ -52,8 +53,8 @@ def synthesise(folder: Path) -> tuple[Json, dict[str, Path]]:
     assets = {
         destination["objectKey"]: assembly / file["source"]["path"]
         for file in files
-        if file["source"]["packaging"] == "zip"
         for destination in file["destinations"].values()
+        if destination["objectKey"].endswith(".zip")
     }
     return json.loads((assembly / f"{STACK}.template.json").read_text()), assets
 
@@ -62,10 +63,10 @@ def kept(version: str, folder: Path) -> tuple[Json, dict[str, Path]]:
     """The same of a release: its template and its runtime; processor and Powertools are today's."""
     template = json.loads((RELEASES / f"{version}.template.json").read_text())
     layer, code = folder / "layer", folder / "code"
-    stage(layer)
+    zipfile.ZipFile(io.BytesIO(archive())).extractall(layer)
     shutil.rmtree(layer / RUNTIME)
-    with zipfile.ZipFile(RELEASES / f"{version}.runtime.zip") as archive:
-        archive.extractall(layer / RUNTIME)
+    with zipfile.ZipFile(RELEASES / f"{version}.runtime.zip") as released:
+        released.extractall(layer / RUNTIME)
     code.mkdir()
     shutil.copy(HERE / "processors" / "counting.py", code)
     keys = {
@@ -81,11 +82,12 @@ def keep(version: str) -> None:
     """Write the present template and runtime into `releases`."""
     RELEASES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
-        template, assets = synthesise(Path(directory))
-        (layer,) = (path / RUNTIME for path in assets.values() if (path / RUNTIME).exists())
+        template, _ = synthesise(Path(directory))
         text = json.dumps(template, indent=1, sort_keys=True)
         (RELEASES / f"{version}.template.json").write_text(f"{text}\n")
-        shutil.make_archive(str(RELEASES / f"{version}.runtime"), "zip", layer)
+        layer = Path(directory, "layer")
+        zipfile.ZipFile(io.BytesIO(archive())).extractall(layer)
+        shutil.make_archive(str(RELEASES / f"{version}.runtime"), "zip", layer / RUNTIME)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ class Deployed:
 
     def put(self, what: Literal["create", "update"], template: Mapping[str, Any], assets: Mapping[str, Path]) -> None:
         """Make the stack, or update it."""
-        for key, folder in assets.items():
-            self.aws.client("s3").put_object(Bucket=release.ASSETS, Key=key, Body=zipped(folder))
+        for key, path in assets.items():
+            body = path.read_bytes() if path.is_file() else zipped(path)
+            self.aws.client("s3").put_object(Bucket=release.ASSETS, Key=key, Body=body)
         cloudformation = self.aws.client("cloudformation")
         put = getattr(cloudformation, f"{what}_stack")
         put(StackName=release.STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])

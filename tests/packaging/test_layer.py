@@ -3,24 +3,35 @@
 import os
 import subprocess
 import sys
-from importlib.metadata import distribution
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZIP_STORED, ZipFile
 
 import pytest
+from aws_cdk import App, Stack
 
 from cdk_intake_ledger import runtime_layer
-from cdk_intake_ledger.runtime_layer import stage
+from cdk_intake_ledger.runtime_layer import archive
+
+
+@pytest.fixture(autouse=True)
+def anew() -> Iterator[None]:
+    """Each test makes the archive itself, and leaves nothing of it to others."""
+    archive.cache_clear()
+    yield
+    archive.cache_clear()
 
 
 @pytest.fixture(scope="module")
-def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed() -> ZipFile:
+    return ZipFile(BytesIO(archive()))
+
+
+@pytest.fixture(scope="module")
+def layer(packed: ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("layer")
-    # As on a machine that keeps new files to their owner: Lambda's own user has to read them all the same.
-    before = os.umask(0o077)
-    try:
-        stage(target)
-    finally:
-        os.umask(before)
+    packed.extractall(target)
     return target / "python"
 
 
@@ -58,11 +69,9 @@ def test_the_team_finds_what_it_imports_in_the_layer(layer: Path) -> None:
     assert said.startswith("intake_ledger")
 
 
-def test_the_layer_holds_python_and_nothing_else(layer: Path) -> None:
-    """An allow-list: neither caches, nor metadata, nor compiled modules; the same modes everywhere."""
-    files = [path for path in layer.rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} == {".py"}
-    assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
+def test_the_layer_holds_python_and_nothing_else(layer: Path, packed: ZipFile) -> None:
+    """An allow-list: neither caches, nor metadata, nor compiled modules."""
+    assert {Path(name).suffix for name in packed.namelist()} == {".py"}
     assert sorted(path.name for path in layer.iterdir()) == [
         "aws_lambda_powertools",
         "intake_ledger",
@@ -71,12 +80,26 @@ def test_the_layer_holds_python_and_nothing_else(layer: Path) -> None:
     ]
 
 
+def test_nothing_of_the_machine_is_in_the_archive(packed: ZipFile) -> None:
+    """Modes, times, the order of a folder's entries and the release of zlib are the same everywhere; and Lambda's own
+    user may read all of it.
+    """
+    infos = packed.infolist()
+    assert {one.external_attr >> 16 for one in infos} == {0o100644}
+    assert {(one.date_time, one.create_system, one.compress_type) for one in infos} == {
+        ((1980, 1, 1, 0, 0, 0), 3, ZIP_STORED)
+    }
+    names = [one.filename for one in infos]
+    assert names == sorted(set(names))
+
+
 def test_what_lies_about_does_not_change_the_layer(
     layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Caches, editors' droppings and file modes are the machine's, not the layer's."""
+    """Caches, editors' droppings and file modes are the machine's, not the layer's: not a byte is different."""
+    expected = archive()
     copy = tmp_path / "intake_ledger"
-    for path in (layer / "intake_ledger").rglob("*.py"):
+    for path in sorted((layer / "intake_ledger").rglob("*.py"), reverse=True):
         target = copy / path.relative_to(layer / "intake_ledger")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
@@ -85,37 +108,28 @@ def test_what_lies_about_does_not_change_the_layer(
     (copy / ".DS_Store").write_text("x")
     (copy / "__pycache__").mkdir()
     (copy / "__pycache__" / "ledger.cpython-313.pyc").write_bytes(b"x")
-    monkeypatch.setattr(runtime_layer, "_package_root", lambda: copy)
-    stage(tmp_path / "again")
-    assert contents(tmp_path / "again" / "python") == contents(layer)
+    origin = runtime_layer._origin
+    monkeypatch.setattr(
+        runtime_layer, "_origin", lambda module: str(copy) if module == runtime_layer.PACKAGE else origin(module)
+    )
+    archive.cache_clear()
+    assert archive() == expected
 
 
-def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    return {str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mode) for path in files}
+def test_all_pipelines_of_an_app_share_one_asset(tmp_path: Path) -> None:
+    """However many there are, the runtime is uploaded once, and as it was packed."""
+    app = App(outdir=str(tmp_path), builtin_cloud_formation_validation=False)
+    for name in ("One", "Two"):
+        for id_ in ("A", "B"):
+            runtime_layer.runtime_layer(Stack(app, f"{name}{id_}"), "Runtime")
+    app.synth()
+    (asset,) = tmp_path.glob("asset.*")
+    assert asset.suffix == ".zip"
+    assert asset.read_bytes() == archive()
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("PACKAGE", "intake_ledger_gone", "package intake_ledger_gone is not installed"),
-        ("DISTRIBUTIONS", ("no-such-distribution",), "distribution no-such-distribution is not installed"),
-    ],
-)
-def test_what_is_missing_is_named(
-    name: str, value: object, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation without dependencies fails at synthesis, with the way out, and not in Lambda."""
-    monkeypatch.setattr(runtime_layer, name, value)
-    with pytest.raises(ModuleNotFoundError, match=said):
-        stage(tmp_path)
-
-
-def test_a_distribution_that_lists_no_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our own editable installation is such a one: it would give an empty layer, silently."""
-    monkeypatch.setattr(runtime_layer, "DISTRIBUTIONS", ("cdk-intake-ledger",))
-    files = distribution("cdk-intake-ledger").files or []
-    if any(file.suffix == ".py" for file in files):
-        pytest.skip("installed from a wheel here")
-    with pytest.raises(ModuleNotFoundError, match="install it from a wheel"):
-        stage(tmp_path)
+    monkeypatch.setattr(runtime_layer, "MODULES", (*runtime_layer.MODULES, "no_such_module"))
+    with pytest.raises(ModuleNotFoundError, match=r"no_such_module is not installed .* with its dependencies"):
+        archive()
