@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _GONE_STATUS = frozenset({404, 405})
+_REFUSED_STATUS = frozenset({400, 403})
+"""Of a HEAD, which has no body to say more: an object under a customer's own key, or one that a policy withholds."""
 _GONE = frozenset({"404", "405", "412", "NoSuchKey", "NoSuchVersion", "MethodNotAllowed", "PreconditionFailed"})
 
 
@@ -35,12 +37,14 @@ class Bucket:
     def look(self, key: str) -> State:
         """The state that S3 shows for the key now; S3 is strongly consistent. Raises ClientError when S3 cannot say.
 
-        A delete marker's `created_at` is unknown here; see `created_at`.
+        A delete marker's `created_at` may be unknown here; see `created_at`.
         """
         try:
             head = self._client.head_object(**self._common, Key=key)
         except ClientError as error:
-            # Without s3:ListBucket S3 would answer 403 for a missing object: that is an error, not an absence.
+            if _status(error) in _REFUSED_STATUS:
+                # Its GET will be refused too, but only an attempt that has a state can fail, and end with that reason.
+                return self._listed(key)
             if _status(error) != 404:
                 raise
             headers = _headers(error)
@@ -54,6 +58,23 @@ class Bucket:
             head["ContentLength"],
             _ms(head["LastModified"]),
         )
+
+    def _listed(self, key: str) -> State:
+        """The same by the listing, which starts with the newest version of the first key that begins like this one.
+
+        It needs no permission for the object. Without s3:ListBucketVersions it raises ClientError, too: a refusal is
+        never taken for an absence.
+        """
+        answer = self._client.list_object_versions(**self._common, Prefix=key, MaxKeys=1)
+        for one in answer.get("Versions", ()):
+            if one["Key"] == key:
+                version_id, etag = real_version(one["VersionId"]), bare_etag(one["ETag"])
+                return State(StateKind.OBJECT, version_id, etag, one["Size"], _ms(one["LastModified"]))
+        for marker in answer.get("DeleteMarkers", ()):
+            if marker["Key"] == key:
+                version_id = real_version(marker["VersionId"])
+                return State(StateKind.MARKER, version_id, created_at=_ms(marker["LastModified"]))
+        return ABSENT
 
     def created_at(self, key: str, marker: State) -> int | None:
         """When the delete marker was made, in epoch milliseconds; None where S3 does not say."""

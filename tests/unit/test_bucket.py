@@ -31,6 +31,14 @@ class FakeClient:
 
     answer: Mapping[str, Any] | ClientError
     asked: dict[str, Any] = field(default_factory=dict)
+    listing: Mapping[str, Any] | ClientError = field(default_factory=lambda: refusal(403, "AccessDenied"))
+    listed: list[dict[str, Any]] = field(default_factory=list)
+
+    def list_object_versions(self, **arguments: Any) -> Mapping[str, Any]:
+        self.listed.append(arguments)
+        if isinstance(self.listing, ClientError):
+            raise self.listing
+        return self.listing
 
     def head_object(self, **arguments: Any) -> Mapping[str, Any]:
         self.asked = arguments
@@ -76,6 +84,39 @@ class TestLook:
         with pytest.raises(ClientError):
             bucket(FakeClient(refusal(status, code))).look(KEY)
 
+    @pytest.mark.parametrize(("status", "asks"), [(400, True), (403, True), (301, False), (500, False), (503, False)])
+    def test_f45_only_a_refusal_is_a_reason_to_list(self, status: int, asks: bool) -> None:
+        """F45: and if S3 refuses that too, its word is the error."""
+        client = FakeClient(refusal(status, str(status)))
+        with pytest.raises(ClientError):
+            bucket(client).look(KEY)
+        assert client.listed == ([{"Bucket": BUCKET, "Prefix": KEY, "MaxKeys": 1}] if asks else [])
+
+    @pytest.mark.parametrize(
+        ("listing", "state"),
+        [
+            (
+                {"Versions": [{"Key": KEY, "VersionId": "v1", "ETag": '"e1"', "Size": 5, "LastModified": MODIFIED}]},
+                State(StateKind.OBJECT, "v1", "e1", 5, MODIFIED_MS),
+            ),
+            (
+                {"Versions": [{"Key": KEY, "VersionId": "null", "ETag": '"e1"', "Size": 5, "LastModified": MODIFIED}]},
+                State(StateKind.OBJECT, None, "e1", 5, MODIFIED_MS),
+            ),
+            (
+                {"DeleteMarkers": [{"Key": KEY, "VersionId": "m1", "LastModified": MODIFIED}]},
+                State(StateKind.MARKER, "m1", None, None, MODIFIED_MS),
+            ),
+            ({"Versions": [{"Key": f"{KEY}2", "VersionId": "v1", "ETag": '"e1"', "Size": 5}]}, ABSENT),
+            ({}, ABSENT),
+        ],
+    )
+    def test_f45_what_s3_refuses_to_show_is_in_its_listing(self, listing: Mapping[str, Any], state: State) -> None:
+        """F45: an object under a customer's own key (400), or one that a policy withholds by its tags (403), stays
+        what it is; another key with the same beginning is another's.
+        """
+        assert bucket(FakeClient(refusal(403, "403"), listing=listing)).look(KEY) == state
+
     def test_f29_the_expected_owner_goes_with_every_call(self) -> None:
         """F29: a bucket of that name that somebody else owns by now is refused by S3."""
         client = FakeClient({"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED, "Body": None})
@@ -87,6 +128,9 @@ class TestLook:
         ):
             ask()
             assert client.asked["ExpectedBucketOwner"] == OWNER
+        refusing = FakeClient(refusal(403, "403"), listing={})
+        bucket(refusing, OWNER).look(KEY)
+        assert refusing.listed[0]["ExpectedBucketOwner"] == OWNER
 
 
 class TestCreatedAt:

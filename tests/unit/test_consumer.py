@@ -5,14 +5,16 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
+from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Origin, own_message
 from intake_ledger.consumer import BUSY_JITTER_SECONDS, Consumer
 from intake_ledger.deadlines import Overrun
@@ -46,9 +48,6 @@ from tests.unit.support import (
     record,
     sns,
 )
-
-if TYPE_CHECKING:
-    from intake_ledger.bucket import Bucket
 
 TIMEOUT = 60
 """Seconds that the processor has."""
@@ -904,6 +903,31 @@ class TestVanishedBefore:
         assert (row.status, row.attempts) == (Status.REJECTED, MAX_ATTEMPTS)
         assert "InvalidObjectState" in str(row.reason)
         assert len(bench.queues.copies) == 1
+
+    def test_f44_what_s3_does_not_even_show_ends_with_its_reason(self, bench: Bench) -> None:
+        """F44: a policy withholds the object (a scanner has tagged it, say): its GET is refused, and so is the HEAD
+        before each further attempt.
+        """
+        state, body = put(bench)
+        withheld = ClientError(
+            {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}},  # type: ignore[typeddict-item]
+            "HeadObject",
+        )
+        listed = {"Key": KEY, "VersionId": state.version_id, "ETag": "e", "Size": 1, "LastModified": datetime.now(UTC)}
+
+        class Withheld:
+            head_object = get_object = staticmethod(lambda **_: throw(withheld))
+            list_object_versions = staticmethod(lambda **_: {"Versions": [listed]})
+
+        bench.world.s3 = cast("Any", Bucket(cast("Any", Withheld), BUCKET))
+        for _ in range(MAX_ATTEMPTS + 1):
+            if not bench.handle(message(body)):
+                break
+            bench.wait()
+        row = bench.row(state)
+        assert (row.status, row.attempts) == (Status.REJECTED, MAX_ATTEMPTS)
+        assert "AccessDenied" in str(row.reason)
+        assert bench.telemetry.troubles == []
 
     def test_opening_what_was_removed_is_the_processors_mistake(self, make_world: MakeWorld) -> None:
         """In EVERY_VERSION too, where a version that is gone would be settled: it is retried and then rejected."""
