@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from intake_ledger.audit.listing import Place
 from intake_ledger.audit.progress import Progress, progress_of
 from intake_ledger.audit.report import Report, Stopped, report_of
 from intake_ledger.rows import Ordering, Status
@@ -116,6 +117,17 @@ class TestFilters:
         assert world.sent == ["in/a.csv", "in/more/a.json"]
         assert world.s3.heads == []
         assert [request["Prefix"] for request in world.s3.listed] == ["in/"], "the broader prefix covers the other"
+
+    def test_f47_filters_that_change_during_a_run(self) -> None:
+        """F47: the place where it stopped may belong to none of those that are deployed now: all of it is listed."""
+        for filters, lost in (((KeyFilter("b/"),), ["b/lost"]), ((), ["a/lost", "b/lost", "c/lost"])):
+            world = AuditWorld(filters=filters)
+            for key in ("a/lost", "b/lost", "c/lost"):
+                world.s3.put(key)
+            progress = world.fresh()
+            progress.listing = Place("bb/", "bb/7")
+            report = world.run(progress)
+            assert (world.sent, report.complete) == (lost, True)
 
     def test_f47_another_pipelines_rows(self, world: AuditWorld) -> None:
         """Two pipelines share a table, or two buckets whose names begin alike."""
@@ -259,6 +271,23 @@ class TestStopping:
         report = world.run(remaining_ms=lambda: 900_000 if len(world.s3.heads) < 5 else 0)
         assert len(world.s3.heads) == 5
         assert report.stopped is Stopped.TIME
+
+    def test_f42_time_is_looked_at_between_pages_of_rows_that_were_all_shown(self, world: AuditWorld) -> None:
+        """F42: nothing has to be asked about them, and a large ledger has thousands of such pages."""
+        world.commit("key", world.s3.put("key"))
+        progress = world.fresh()
+        report = world.run(progress, remaining_ms=lambda: 0 if progress.listed else 900_000)
+        assert (report.complete, report.stopped) == (False, Stopped.TIME)
+
+    def test_a_budget_that_was_lowered_meanwhile_is_used_up(self) -> None:
+        """A run goes on after a deployment: what it has sent may be more than it may send now."""
+        world = AuditWorld(budget=3)
+        for number in range(20):
+            world.s3.put(f"{number}")
+        progress = world.fresh()
+        progress.report.resubmitted = 10
+        report = world.run(progress)
+        assert (report.stopped, world.sent) == (Stopped.BUDGET, [])
 
     def test_the_budget_is_not_exceeded_within_a_page(self) -> None:
         """It is looked at before each send."""

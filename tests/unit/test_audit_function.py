@@ -3,7 +3,8 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import chain, count, repeat
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -182,6 +183,21 @@ def test_f31_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Dep
     assert "the queue is 0.2 hours behind" in report["summary"]
     assert deployed.receive() == ["other"]
     assert deployed.audit(everySeconds=86_400)["resubmitted"] == 1
+
+
+def test_f31_a_run_in_several_calls_of_which_one_was_held_back_is_repeated(deployed: Deployed) -> None:
+    """F31: the call that ends it finds an empty queue, and what the first one left alone is still to be looked at."""
+    deployed.upload("in/a")
+    boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
+    # Time for the lease, the rows and the listing.
+    left = chain([900_000] * 3, repeat(0))
+    context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: next(left))
+    report = audit.handler({"everySeconds": 86_400}, context)
+    assert (report["listed"], report["complete"], deployed.receive()) == (1, False, ["other"])
+    report = deployed.audit(everySeconds=86_400)
+    assert "the queue is 0.2 hours behind" in report["summary"]
+    assert report["complete"]
+    assert deployed.audit(everySeconds=86_400)["held"] == ""
 
 
 def test_f31_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(

@@ -318,6 +318,31 @@ def test_what_was_left_to_a_backlog_is_said(world: World) -> None:
     assert world.audit().held == "the queue is 2.0 hours behind"
 
 
+def test_a_part_that_was_held_back_once_says_so(world: World) -> None:
+    """Its later calls may find an empty queue."""
+    world.put("lost")
+    planned = world.plan()
+    world.step(Phase.READ, planned)
+    world.held = "the queue is 2.0 hours behind"
+    for number in planned["parts"]:
+        assert not world.run("run").work(Phase.LIST, number, lambda: 0)
+    world.held = ""
+    for step in (Phase.LIST, Phase.SCAN):
+        world.step(step, planned)
+    assert world.run("run").finish().held == "the queue is 2.0 hours behind"
+
+
+def test_f46_a_summing_up_that_is_called_again_tells_the_same(world: World) -> None:
+    """F46: whoever died between giving the run back and the metrics has told nobody of its losses."""
+    world.put("lost")
+    first = world.audit()
+    assert world.run("run").finish() == first
+    world.plan("next")
+    assert world.run("run").finish() == first
+    with pytest.raises(NotNow):
+        world.plan("third")
+
+
 class TestInventory:
     """Over the files of a report."""
 
@@ -340,7 +365,7 @@ class TestInventory:
         key = "inv/2026-11-20T01-00Z/manifest.json"
         boto3.client("s3").put_object(Bucket=reports, Key=key, Body=json.dumps(content).encode())
 
-    def audit(self, world: World, reports: str) -> Report:
+    def audit(self, world: World, reports: str, name: str = "run") -> Report:
         event = {
             "input": {},
             "leaseSeconds": 86_400,
@@ -348,10 +373,10 @@ class TestInventory:
             "segments": SEGMENTS,
             "inventory": {"bucket": reports, "prefix": "inv/"},
         }
-        planned = world.run("run").plan(event)
+        planned = world.run(name).plan(event)
         for step in Phase:
             world.step(step, planned)
-        return world.run("run").finish()
+        return world.run(name).finish()
 
     def reported(self, world: World, key: str, state: State, *, age: int = 5 * HOUR) -> tuple[str, State, bool]:
         return key, replace(state, created_at=world.clock() - age), True
@@ -395,6 +420,14 @@ class TestInventory:
         """Its event may still have been on its way then; tomorrow's report shows it again."""
         self.deliver(world, reports, [[self.reported(world, "fresh", world.put("fresh"), age=2 * HOUR)]])
         assert self.audit(world, reports).counts == {}
+
+    def test_f46_reports_that_come_no_more_are_told(self, world: World, reports: str) -> None:
+        """F46: by the last one there ever was, nothing that came since would be found, and all would be green."""
+        self.deliver(world, reports, [])
+        assert self.audit(world, reports).delivery == ["the rule is disabled"]
+        world.clock.advance(10 * DAY)
+        (_, problem) = self.audit(world, reports, "next").delivery
+        assert problem.startswith("the newest inventory report is 10 days old")
 
     def test_without_a_report_the_run_is_given_back(self, world: World, reports: str) -> None:
         """The error names the fix, and the next run need not wait for a lease."""

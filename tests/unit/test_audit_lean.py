@@ -1,16 +1,20 @@
 """Large answers of AWS are read as botocore reads them."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.lean import lean_listings, lean_scans
+from intake_ledger.audit.listing import Listing
 from intake_ledger.rows import Row, RowKey, Status
 from intake_ledger.table import LedgerTable
+from tests.unit.audit_support import AuditWorld
 from tests.unit.support import create_table
 
 if TYPE_CHECKING:
@@ -75,22 +79,61 @@ PAGE = b"""<?xml version="1.0" encoding="UTF-8"?>
 </ListVersionsResult>"""
 
 
+def answered(body: bytes) -> Iterator[Any]:
+    """A lean client and a usual one, both of which get this answer to everything."""
+
+    def answer(**_: Any) -> Any:
+        response: Any = AWSResponse("https://s3", 200, HTTPHeaders(), None)
+        response._content = body
+        return response
+
+    for reads in (lean_listings, lambda _: None):
+        client = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}))
+        client.meta.events.register_first("before-send.s3", answer)
+        reads(client)
+        yield client
+
+
+SPARSE = b"<ListVersionsResult><IsTruncated>false</IsTruncated><Version><Key>a</Key></Version></ListVersionsResult>"
+
+
+@pytest.mark.parametrize("body", [SPARSE, b"", b"<html><IsTruncated>false</IsTruncated></html>"])
+def test_what_is_no_usual_page_is_read_as_botocore_does(dynamodb: "DynamoDBClient", body: bytes) -> None:
+    """A page that lacks what S3 always sends, or is none at all."""
+    del dynamodb
+    ours, theirs = (client.list_object_versions(Bucket="uploads") for client in answered(body))
+    assert {name: ours[name] for name in ours if name != "ResponseMetadata"} == {
+        name: theirs[name] for name in theirs if name != "ResponseMetadata"
+    }
+
+
+@pytest.mark.parametrize("body", [b"<Error><Code>InternalError</Code></Error>", PAGE[:-40], PAGE[:60]])
+def test_an_error_inside_200_is_one(dynamodb: "DynamoDBClient", body: bytes) -> None:
+    """S3 may fail when it has begun to answer; that is repeated, and never taken for the end of the bucket."""
+    del dynamodb
+    for client in answered(body):
+        with pytest.raises(ClientError, match=r"InternalError|500"):
+            client.list_object_versions(Bucket="uploads")
+
+
+@pytest.mark.parametrize("operation", ["list_object_versions", "list_objects_v2"])
+def test_an_answer_that_is_no_page_is_not_the_end_of_the_bucket(
+    dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """A proxy's page, or nothing at all: everything behind it would go unnoticed."""
+    del dynamodb
+    settings = AuditWorld().settings
+    monkeypatch.setattr(Listing, "versioned", lambda _: operation == "list_object_versions")
+    for client in answered(b"<html/>"):
+        with pytest.raises(RuntimeError, match="no page"):
+            list(Listing(client, settings).pages())
+
+
 def test_a_listing_as_s3_writes_it(dynamodb: "DynamoDBClient") -> None:
     """Characters that XML cannot have are encoded, elements that nobody reads lie between; moto has neither."""
     del dynamodb
 
-    def answer(**_: Any) -> Any:
-        response: Any = AWSResponse("https://s3", 200, HTTPHeaders(), None)
-        response._content = PAGE
-        return response
-
-    pages = []
-    for reads in (lean_listings, lambda _: None):
-        client = boto3.client("s3")
-        client.meta.events.register_first("before-send.s3", answer)
-        reads(client)
-        pages.append(client.list_object_versions(Bucket="uploads"))
-    ours, theirs = pages
+    ours, theirs = (client.list_object_versions(Bucket="uploads") for client in answered(PAGE))
     assert entries(ours, "Versions", "DeleteMarkers") == entries(theirs, "Versions", "DeleteMarkers")
     assert ours["NextKeyMarker"] == theirs["NextKeyMarker"] == ours["Versions"][0]["Key"]
     assert (ours["NextVersionIdMarker"], ours["IsTruncated"]) == ("null", True)

@@ -121,7 +121,8 @@ class Audit:
         progress.report.complete = True
 
     def _own_budget(self, progress: Progress) -> Callable[[int], int]:
-        return lambda wanted: min(wanted, self._settings.budget - progress.report.resubmitted)
+        # A run goes on after a deployment that has lowered it, too.
+        return lambda wanted: max(min(wanted, self._settings.budget - progress.report.resubmitted), 0)
 
     def _read(self, work: "_Work", saved: Callable[[], None]) -> None:
         known, settings = work.progress.known, self._settings
@@ -165,6 +166,7 @@ class Audit:
         else:
             pages = self._table.committed(settings.pipeline, settings.ordering, progress.scanned)
         for page in pages:
+            work.go_on()
             unshown = [one for one in page.rows if one[1] != "absent" and self._unshown(one[0], progress)]
             for few in batched(unshown, BATCH_GET_KEYS):
                 self._compare([self._gone(row_key, row, work) for row_key, row in few], work)

@@ -165,7 +165,7 @@ class AuditFunction:
         report = held.progress.report
         report.delivery = self._delivery.problems()
         judged = self._judge(held.since)
-        report.held = judged.held
+        report.held = judged.held or report.held
         self._audit.run(
             held.progress,
             judged.window,

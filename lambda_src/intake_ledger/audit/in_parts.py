@@ -11,18 +11,19 @@ A step begins when the one before has been tried; it does nothing if a part of t
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.compare import Audit, Phase, Source
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.inventory import Inventory, Location, Manifest
+from intake_ledger.audit.inventory import Inventory, Location, Manifest, overdue
 from intake_ledger.audit.known import Known
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.parts import Part, Parts
 from intake_ledger.audit.progress import Progress, progress_of
 from intake_ledger.audit.report import Report, Stopped, report_of, summed
-from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, next_at
+from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, LostRun, next_at
 from intake_ledger.audit.shards import Shard, cut
 from intake_ledger.audit.shown import Shown
 from intake_ledger.audit.sources import FileListing, Looks, ShardListing
@@ -101,6 +102,8 @@ class AuditInParts:
         try:
             report.delivery = self._tools.delivery()
             manifest, shares = self._divide(event)
+            if manifest is not None:
+                report.delivery += overdue(manifest, now)
             segments = list(range(event["segments"]))
             about = {
                 "report": report.as_json(now),
@@ -129,7 +132,7 @@ class AuditInParts:
             return True
         progress = self._progress(about, step, part)
         judged = self._judge(about, step)
-        progress.report.held = judged.held
+        progress.report.held = judged.held or progress.report.held
         saved_at, done = self._tools.clock(), json.dumps(progress.as_json(self._tools.clock()))
 
         def keep() -> None:
@@ -162,7 +165,7 @@ class AuditInParts:
         return progress.report.stopped is not Stopped.TIME
 
     def finish(self) -> Report:
-        """Sum up, and give the run back."""
+        """Sum up, and give the run back. Whoever calls it again gets the same."""
         about = self._parts.about()
         report = report_of(about["report"])
         report.dry_run, report.delivery = about["report"]["dryRun"], about["report"]["delivery"]
@@ -176,9 +179,11 @@ class AuditInParts:
             report.stopped = Stopped.PARTS if report.unfinished else None
         report.complete = report.stopped is None
         if not report.dry_run:
-            self._runs.keep(report)
             every = about["everySeconds"]
-            self._runs.finish(due_at=None if every is None else next_at(report.started_at, every))
+            # A call before this one may have given the run back, and died before it told anybody.
+            with suppress(LostRun):
+                self._runs.keep(report)
+                self._runs.finish(due_at=None if every is None else next_at(report.started_at, every))
         return report
 
     def _divide(self, event: Mapping[str, Any]) -> tuple[Manifest | None, list[dict[str, Any]]]:

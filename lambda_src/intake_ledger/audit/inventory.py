@@ -38,6 +38,10 @@ _OF_VERSIONS = ("version_id", "is_latest", "is_delete_marker")
 _PARQUET_COLUMN = re.compile(r"(?:required|optional)\s+\w+\s+(\w+)")
 _REPORT = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\dZ/")
 _PAGE = 1_000
+_DAY_MS = 86_400_000
+OVERDUE_DAYS = 10
+"""A weekly one comes after seven days, and S3 takes up to two to deliver (S3 user guide, "Configuring Amazon S3
+Inventory")."""
 _RANGE_BYTES = 4 * 1024 * 1024
 
 PYARROW = (
@@ -145,6 +149,16 @@ class Inventory:
             for batch in content.iter_batches(batch_size=_PAGE, columns=needed):
                 for values in batch.to_pylist():
                     yield _entry(values, bool, _aware)
+
+
+def overdue(manifest: Manifest, now: int) -> Iterator[str]:
+    """What is wrong if the newest report is so old that no other may ever come, with the fix; `now` in epoch ms."""
+    days = (now - manifest.created_at) // _DAY_MS
+    if days >= OVERDUE_DAYS:
+        yield (
+            f"the newest inventory report is {days} days old, and nothing that came since is audited: see that the "
+            "inventory is enabled, and that S3 may still write to its destination"
+        )
 
 
 def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> Manifest:

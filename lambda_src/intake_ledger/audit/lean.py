@@ -5,6 +5,7 @@ changes but the time. The results are botocore's own, as far as the audit uses t
 """
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -38,21 +39,40 @@ def _scan(response_dict: dict[str, Any], customized_response_dict: dict[str, Any
 def _versions(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
     if response_dict["status_code"] != _OK:
         return
+    # botocore reads it with the same parser, and has found by now that it can be read.
+    root = ET.fromstring(response_dict["body"] or "<nothing/>")  # noqa: S314
+    if _bare(root.tag) != "ListVersionsResult":
+        return
     page = customized_response_dict
-    # botocore reads it with the same parser.
-    for node in ET.fromstring(response_dict["body"]):  # noqa: S314
+    for node in root:
         name = _bare(node.tag)
         if name in _LISTS:
             entry: dict[str, Any] = {_bare(child.tag): child.text or "" for child in node}
-            entry["IsLatest"] = entry["IsLatest"] == "true"
-            entry["LastModified"] = datetime.fromisoformat(entry["LastModified"])
-            if "Size" in entry:
-                entry["Size"] = int(entry["Size"])
-            page.setdefault(_LISTS[name], []).append(entry)
+            page.setdefault(_LISTS[name], []).append(_read(entry))
         elif len(node) == 0:
             page[name] = node.text or ""
-    page["IsTruncated"] = page.get("IsTruncated") == "true"
+    _read(page)
     response_dict["body"] = b""
+
+
+def _read(texts: dict[str, Any]) -> dict[str, Any]:
+    """The same dictionary, in which what is not text has become what it is."""
+    for name, read in _TYPES:
+        if name in texts:
+            texts[name] = read(texts[name])
+    return texts
+
+
+def _flag(text: str) -> bool:
+    return text == "true"
+
+
+_TYPES: tuple[tuple[str, Callable[[str], Any]], ...] = (
+    ("IsLatest", _flag),
+    ("LastModified", datetime.fromisoformat),
+    ("Size", int),
+    ("IsTruncated", _flag),
+)
 
 
 def _bare(tag: str) -> str:

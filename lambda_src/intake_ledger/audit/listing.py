@@ -1,6 +1,6 @@
 """The states that S3 shows, a page at a time, from any place on: memory does not grow with the bucket."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,11 @@ class Listing:
 
     def pages(self, start: Place | None = None) -> Iterator[Page]:
         """The current state of each key, or of each version that there is; from `start` on, or from the beginning."""
-        versioned = self.versioned()
-        prefixes = [one for one in self.prefixes() if start is None or one >= start.prefix]
+        versioned, prefixes = self.versioned(), self.prefixes()
+        if start is not None and start.prefix not in prefixes:
+            # The filters have changed since: some of it may not have been listed.
+            start = None
+        prefixes = [one for one in prefixes if start is None or one >= start.prefix]
         for number, prefix in enumerate(prefixes):
             place = start if start is not None and start.prefix == prefix else Place(prefix)
             following = Place(prefixes[number + 1]) if number + 1 < len(prefixes) else None
@@ -70,7 +73,7 @@ class Listing:
                 )
                 for item in page.get("Contents", ())
             ]
-            yield Page(states, Place(place.prefix, states[-1][0]) if page.get("IsTruncated") and states else following)
+            yield Page(states, Place(place.prefix, states[-1][0]) if truncated(page) and states else following)
 
     def _versions(self, place: Place, following: Place | None) -> Iterator[Page]:
         every = self._settings.ordering is Ordering.EVERY_VERSION
@@ -101,9 +104,19 @@ class Listing:
                 if every or item["IsLatest"]
             ]
             after = following
-            if page.get("IsTruncated"):
+            if truncated(page):
                 after = Place(place.prefix, page["NextKeyMarker"], page.get("NextVersionIdMarker", ""))
             yield Page(states, after)
+
+
+def truncated(page: Mapping[str, Any]) -> bool:
+    """Whether others follow a page. Raises RuntimeError for what is none: it must not be taken for the last one."""
+    if "IsTruncated" not in page:
+        raise RuntimeError(
+            "S3 answered a listing with something that is no page of it: look at what is between the function and S3, "
+            "such as a proxy or an endpoint"
+        )
+    return bool(page["IsTruncated"])
 
 
 def _ms(moment: "datetime") -> int:

@@ -35,7 +35,7 @@ class Report:
     complete: bool = False
     stopped: Stopped | None = None
     held: str = ""
-    """Why nothing, or not everything, was judged or resubmitted, in words."""
+    """Why nothing, or not everything, was judged or resubmitted, in words; what one invocation left stays left."""
     oldest_at: int | None = None
     """The date of the oldest state that was found to differ."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -112,6 +112,7 @@ def report_of(content: Mapping[str, Any]) -> Report:
         listed=content["listed"],
         checked=content["checked"],
         resubmitted=content["resubmitted"],
+        held=content["held"],
         oldest_at=content["oldestAt"],
         counts=Counter(content["counts"]),
         findings=list(content["findings"]),

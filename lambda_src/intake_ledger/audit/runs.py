@@ -81,6 +81,7 @@ class AuditRuns:
         self._saved_at = 0
         self._done: dict[str, Any] = {}
         self._known_is_stored = False
+        self._parts_of_rows: list[int] = []
 
     def fresh(self) -> Progress:
         """A run that has not begun, and that nobody else knows of."""
@@ -180,16 +181,18 @@ class AuditRuns:
     def _store(self, progress: Progress, *, anew: bool = False) -> None:
         # The filters first: they may know more than the checkpoint, never less.
         if not self._known_is_stored:
-            self._store_filter("rows", progress.known.rows)
+            self._parts_of_rows = self._store_filter("rows", progress.known.rows)
             self._store_filter("settled", progress.known.settled)
             # Once all rows are read, it stays as it is.
             self._known_is_stored = progress.known.complete
         self._store_filter("shown", progress.shown)
-        self._write("SET #progress = :progress", {":progress": json.dumps(self._done | {"anew": anew})})
+        content = self._done | {"anew": anew, "rows": self._parts_of_rows}
+        self._write("SET #progress = :progress", {":progress": json.dumps(content)})
         self._saved_at = self._clock()
 
-    def _store_filter(self, name: str, content: Shown) -> None:
-        expires_at = self._clock() // 1000 + _KEPT_SECONDS
+    def _store_filter(self, name: str, content: Shown) -> list[int]:
+        """Store what is not empty of a filter, and say which parts those are."""
+        expires_at, stored = self._clock() // 1000 + _KEPT_SECONDS, []
         for number, part in content.parts():
             self._client.put_item(
                 TableName=self._table,
@@ -200,6 +203,8 @@ class AuditRuns:
                     "expires_at": {"N": str(expires_at)},
                 },
             )
+            stored.append(number)
+        return stored
 
     def _resumed(self, content: Mapping[str, Any]) -> Progress | None:
         """The run that was stopped, if there is one."""
@@ -209,22 +214,28 @@ class AuditRuns:
         fresh = self.fresh()
         progress = progress_of(stored, fresh.report if stored["anew"] else report_of(stored["report"]))
         self._restore("shown", progress.shown)
-        if stored["anew"]:
-            # It may be an interval later: what the ledger has committed is read anew.
+        # What a release before this one stored does not say of which parts it is.
+        parts: list[int] | None = stored.get("rows")
+        # A loss would stay unnoticed where a part of the rows is missing: nobody asks about a key without one.
+        if stored["anew"] or parts is None or not self._restore("rows", progress.known.rows).issuperset(parts):
+            # Or it may be an interval later: what the ledger has committed is read anew.
             progress.known = fresh.known
         else:
-            self._restore("rows", progress.known.rows)
             self._restore("settled", progress.known.settled)
-            self._known_is_stored = progress.known.complete
+            self._known_is_stored, self._parts_of_rows = progress.known.complete, parts
         return progress
 
-    def _restore(self, name: str, content: Shown) -> None:
+    def _restore(self, name: str, content: Shown) -> set[int]:
+        """Add what was stored of a filter, and say which parts those are."""
+        restored = set()
         for number in range(PARTS):
             key = self._key(f"#{name}#{number}")
             item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item", {})
             # Another salt is another run's: this one had nothing there.
             if item.get("salt", {}).get("S") == content.salt.hex():
                 content.restore(number, bytes(item["part"]["B"]))
+                restored.add(number)
+        return restored
 
     def _write(self, expression: str, values: Mapping[str, int | str]) -> None:
         names = ("progress", "held_until", "owner", "due_at", "last")

@@ -62,9 +62,7 @@ class Shown:
                 yield number, zlib.compress(part, 1)
 
     def restore(self, number: int, part: bytes) -> None:
-        """Add a part of what another filter with the same salt was shown. One that is missing costs a HEAD for each of
-        its rows, and no more.
-        """
+        """Add a part of what another filter with the same salt was given."""
         place = slice(number * PART_BYTES, (number + 1) * PART_BYTES)
         own, other = self._bits[place], zlib.decompress(part)
         both = other if own == _EMPTY else (int.from_bytes(own) | int.from_bytes(other)).to_bytes(PART_BYTES)

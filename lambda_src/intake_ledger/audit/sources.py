@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.inventory import Inventory, Manifest
-from intake_ledger.audit.listing import Listing, Page, Place
+from intake_ledger.audit.listing import Listing, Page, Place, truncated
 from intake_ledger.audit.shards import Sample, Shard
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class Looks:
             start: dict[str, Any] = {"KeyMarker": after} if after else {}
             versions = self._client.list_object_versions(**self._common, Prefix=prefix, **start)
             keys = {one["Key"] for name in ("Versions", "DeleteMarkers") for one in _entries(versions, name)}
-            return Sample(sorted(keys), versions["IsTruncated"])
+            return Sample(sorted(keys), truncated(versions))
         start = {"StartAfter": after} if after else {}
         objects = self._client.list_objects_v2(**self._common, Prefix=prefix, **start)
-        return Sample([one["Key"] for one in objects.get("Contents", ())], objects["IsTruncated"])
+        return Sample([one["Key"] for one in objects.get("Contents", ())], truncated(objects))
 
 
 def _entries(page: Any, name: str) -> list[dict[str, Any]]:
