@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.deadlines import Overrun
-from intake_ledger.errors import Fenced, ObjectGone, TransactionRefused, Unprocessable
+from intake_ledger.errors import Fenced, NotBegun, ObjectGone, TransactionRefused, Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger
 from intake_ledger.processing import Commit, Processor, as_commit, object_change
 from intake_ledger.queues import Queues
@@ -146,7 +146,7 @@ class Attempts:
                 raise RuntimeError(f"S3 could not open the object: {error!r}") from error
             if isinstance(error, Overrun):
                 return self._overran(claim)
-            return self._fail(claim, f"{type(error).__name__}: {error}")
+            return self._fail(claim, f"{type(error).__name__}: {error}", counted=not isinstance(error, NotBegun))
         if hold and not commit.transact:
             return Ending(Outcome.COMMITTED, healthy=True, held=commit)
         return self._commit(claim, commit)

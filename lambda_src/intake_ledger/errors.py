@@ -5,8 +5,9 @@ Exception
 ├── ObjectGone           raised by `ObjectChange.open()`: S3 no longer holds the claimed version
 ├── Fenced               the ledger refused a write: the claim belongs to somebody else by now
 ├── TransactionRefused   a commit was refused as a whole because of the team's writes in it
+├── NotBegun             a processor's function was throttled before it had begun
 └── ValueError
-└── SettingsError    an environment variable of the function is missing or makes no sense
+    └── SettingsError    an environment variable of the function is missing or makes no sense
 """
 
 
@@ -38,6 +39,10 @@ class TransactionRefused(Exception):  # noqa: N818 - named as the others
     def __init__(self, why: str, *, passing: bool) -> None:
         super().__init__(why)
         self.passing = passing
+
+
+class NotBegun(Exception):  # noqa: N818 - named as the others
+    """The processor's function was not run, since Lambda throttles it: no attempt is spent."""
 
 
 class SettingsError(ValueError):

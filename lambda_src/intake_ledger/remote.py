@@ -8,7 +8,9 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from intake_ledger.errors import Unprocessable
+from botocore.exceptions import ClientError
+
+from intake_ledger.errors import NotBegun, Unprocessable
 from intake_ledger.processing import Commit, ObjectChange, Processor
 
 if TYPE_CHECKING:
@@ -36,7 +38,12 @@ def remote_processor(make_client: Callable[[], Invokes], function: str) -> Proce
     def process(change: ObjectChange) -> Commit:
         if not clients:
             clients.append(make_client())
-        answer = clients[0].invoke(FunctionName=function, Payload=json.dumps(told(change)).encode())
+        try:
+            answer = clients[0].invoke(FunctionName=function, Payload=json.dumps(told(change)).encode())
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "TooManyRequestsException":
+                raise
+            raise NotBegun(f"Lambda throttles the function: {error}") from error
         content = cast("BinaryIO", answer["Payload"]).read()
         if "FunctionError" in answer:
             raise RemoteError(_failure(content))

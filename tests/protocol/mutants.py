@@ -596,6 +596,13 @@ MUTANTS = (
         "tests/unit/test_consumer.py -k does_not_even_show",
     ),
     Mutant(
+        "a throttled function spends an attempt",
+        "attempts.py",
+        ", counted=not isinstance(error, NotBegun))",
+        ")",
+        "tests/unit/test_remote.py -k f24",
+    ),
+    Mutant(
         "an outage uses a message's receives up",
         "breaker.py",
         "max(receives - FREE_RECEIVES, 0) * RECEIVE_MS",

@@ -14,7 +14,7 @@ from intake_ledger.consumer import _processor
 from intake_ledger.processing import object_change
 from intake_ledger.remote import RemoteError, remote_processor, told
 from intake_ledger.states import State, StateKind
-from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, World, created
+from tests.unit.support import BUCKET, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, START, World, created
 from tests.unit.test_consumer import Bench, message, put
 
 FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:orders"
@@ -161,11 +161,11 @@ class TestFailure:
     @pytest.mark.parametrize(
         "error",
         [
-            ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke"),
+            ClientError({"Error": {"Code": "ServiceException"}}, "Invoke"),
             ReadTimeoutError(endpoint_url="https://lambda"),
         ],
     )
-    def test_a_throttle_or_a_lost_answer_is_not_repeated_here(self, error: Exception) -> None:
+    def test_an_error_of_lambdas_or_a_lost_answer_is_not_repeated_here(self, error: Exception) -> None:
         """The function may be running: the next attempt has a fence of its own."""
         client = FakeLambda([error])
         with pytest.raises(type(error)):
@@ -196,17 +196,28 @@ class TestConsumer:
 
     def test_a_failure_is_retried_with_its_reason(self, bench: Bench) -> None:
         """And then succeeds."""
-        client = FakeLambda(
-            [ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke"), b'{"commit": null}']
-        )
+        client = FakeLambda([ClientError({"Error": {"Code": "ServiceException"}}, "Invoke"), b'{"commit": null}'])
         state, body = put(self.bench(bench, client))
         assert bench.handle(message(body)) == ["m1"]
-        assert "TooManyRequestsException" in str(bench.row(state).reason)
+        assert "ServiceException" in str(bench.row(state).reason)
+        assert bench.row(state).attempts == 1
         bench.wait()
         assert bench.handle(message(body)) == []
         [first, second] = (json.loads(one["Payload"]) for one in client.asked)
         assert second["fence"] > first["fence"]
         assert second["idempotencyKey"] == first["idempotencyKey"]
+
+    def test_f24_a_function_that_is_throttled_spends_no_attempts(self, bench: Bench) -> None:
+        """F24: however often: it was not run, and nothing is wrong with the object."""
+        throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
+        state, body = put(self.bench(bench, FakeLambda([throttled] * 2 * MAX_ATTEMPTS + [b'{"commit": "id"}'])))
+        for _ in range(2 * MAX_ATTEMPTS):
+            assert bench.handle(message(body)) == ["m1"]
+            assert bench.row(state).attempts == 0
+            assert "Lambda throttles the function" in str(bench.row(state).reason)
+            bench.wait()
+        assert bench.handle(message(body)) == []
+        assert bench.row(state).commit == "id"
 
     def test_a_rejection(self, bench: Bench) -> None:
         """It is in the dead-letter queue with the function's own reason."""
@@ -223,7 +234,7 @@ class TestConsumer:
             configs.append(config)
             return FakeLambda([b'{"commit": null}'])
 
-        monkeypatch.setattr("intake_ledger.consumer.boto3.client", client)
+        monkeypatch.setattr("intake_ledger.consumer.make_client", client)
         settings = replace(bench.settings(), processor_function=FUNCTION)
         _processor(settings)(change())
         [config] = configs
