@@ -263,6 +263,13 @@ MUTANTS = (
         "tests/unit/test_audit_function.py tests/unit/test_audit_in_parts.py -k held_back",
     ),
     Mutant(
+        "a summing up that is called again tells nobody of the losses",
+        "audit/in_parts.py",
+        "with suppress(LostRun):",
+        "with suppress(ValueError):",
+        "tests/unit/test_audit_in_parts.py -k summing_up",
+    ),
+    Mutant(
         "an audit goes by the last inventory there ever was",
         "audit/in_parts.py",
         "report.delivery += overdue(manifest, now)",
