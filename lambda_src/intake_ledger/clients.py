@@ -1,14 +1,16 @@
-"""The boto3 clients of the hot path, without the work in them that nobody needs.
+"""The AWS clients of the consumer, without the work in them that nobody needs.
 
-A request's price is boto3's own CPU, several times what the ledger itself does. Two parts of it can be had by
-configuration (`python -m benchmarks.cpu`): the check of parameters that are always built by this package, and the
-user agent, which boto3 puts together twice for each request unless it is given.
+They are botocore's, which boto3 gives out too: boto3 itself would be a tenth of the cold start, for resources and
+transfers that are not used here. A request's price is botocore's own CPU, several times what the ledger itself does.
+Two parts of it can be had by configuration (`python -m benchmarks.cpu`): the check of parameters that are always built
+by this package, and the user agent, which is put together twice for each request unless it is given.
 """
 
 import platform
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.validate import validate_parameters
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
-USER_AGENT = f"Boto3/{boto3.__version__} Python/{platform.python_version()} lib/intake-ledger"
+USER_AGENT = f"Botocore/{botocore.__version__} Python/{platform.python_version()} lib/intake-ledger"
 # A claim whose answer was lost is recognised by its owner, so that retries are safe; a call that hangs must not
 # outlast the time that was left for it.
 RETRIES: Any = {"mode": "standard", "total_max_attempts": 4}
@@ -30,9 +32,9 @@ def ledger_client(pool: int = POOL) -> "DynamoDBClient":
 
     A transaction that is not DynamoDB's typed form raises botocore's ParamValidationError, as ever.
     """
-    client = boto3.client(
+    client: DynamoDBClient = make_client(
         "dynamodb",
-        config=Config(
+        Config(
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
             retries=RETRIES,
@@ -54,7 +56,19 @@ def bucket_client(pool: int = POOL) -> "S3Client":
         max_pool_connections=pool,
         user_agent=USER_AGENT,
     )
-    return boto3.client("s3", config=config)
+    client: S3Client = make_client("s3", config)
+    return client
+
+
+def make_client(service: str, config: Config) -> Any:
+    """A client of any service. Not for several threads at once."""
+    return _session().create_client(service, config=config)
+
+
+@cache
+def _session() -> botocore.session.Session:
+    """One for all clients: it keeps what it has read of their services' descriptions."""
+    return botocore.session.get_session()
 
 
 def _checked(params: dict[str, Any], model: Any, **_: Any) -> None:

@@ -15,17 +15,23 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
 from threading import Event
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import boto3
 from botocore.config import Config
 
 from intake_ledger.attempts import Attempts, Gone, Later
 from intake_ledger.breaker import Breaker, least_wait_ms
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Ignored, Origin, Parsed, Unparseable
-from intake_ledger.clients import CONNECT_SECONDS, POOL, READ_SECONDS, RETRIES, bucket_client, ledger_client
-from intake_ledger.crew import Crew
+from intake_ledger.clients import (
+    CONNECT_SECONDS,
+    POOL,
+    READ_SECONDS,
+    RETRIES,
+    bucket_client,
+    ledger_client,
+    make_client,
+)
 from intake_ledger.deadlines import deadline
 from intake_ledger.errors import Fenced
 from intake_ledger.lanes import lanes
@@ -34,12 +40,14 @@ from intake_ledger.messages import Message, turn
 from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, Processor, load_processor
 from intake_ledger.queues import Queues
-from intake_ledger.remote import remote_processor
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.settings import ConsumerSettings, consumer_settings
 from intake_ledger.table import BATCH_STATEMENTS, LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy, Verdict
+
+if TYPE_CHECKING:
+    from intake_ledger.crew import Crew
 
 RESERVE_SECONDS = 3.0
 """What a claim, a commit and the answer to Lambda may take on top of the processor's own time."""
@@ -124,8 +132,7 @@ class Consumer:
         self._end_process = end_process
         self._stopping = Event()
         """Set while no other processor may begin."""
-        limit = settings.processing_timeout_seconds
-        self._crew = Crew(settings.concurrency, limit) if settings.concurrency > 1 else None
+        self._crew = _crew(settings)
         self._attempts = Attempts(
             settings,
             ledger,
@@ -404,7 +411,7 @@ def _consumer() -> Consumer:
     policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes)
     options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.late_after_seconds * 1000)
     ledger = Ledger(table, bucket, options, clock=clock, new_owner=lambda: secrets.token_hex(8))
-    make_sqs = _maker(settings, partial(boto3.client, "sqs", config=config))
+    make_sqs = _maker(settings, partial(make_client, "sqs", config))
     queues = Queues(make_sqs, settings.queue_url, settings.dlq_url)
     return Consumer(
         settings,
@@ -418,9 +425,19 @@ def _consumer() -> Consumer:
     )
 
 
+def _crew(settings: ConsumerSettings) -> "Crew | None":
+    if settings.concurrency == 1:
+        return None
+    from intake_ledger.crew import Crew  # noqa: PLC0415 - threads are not in every cold start
+
+    return Crew(settings.concurrency, settings.processing_timeout_seconds)
+
+
 def _processor(settings: ConsumerSettings) -> Processor:
     if settings.processor_function is None:
         return load_processor(settings.processor)
+    from intake_ledger.remote import remote_processor  # noqa: PLC0415 - as above
+
     # The function's own timeout comes first, then the consumer's interruption; and a call is never repeated here.
     config = Config(
         connect_timeout=2,
@@ -429,13 +446,13 @@ def _processor(settings: ConsumerSettings) -> Processor:
         retries={"total_max_attempts": 1},
         max_pool_connections=max(POOL, settings.concurrency),
     )
-    make_lambda = _maker(settings, partial(boto3.client, "lambda", config=config))
+    make_lambda = _maker(settings, partial(make_client, "lambda", config))
     return remote_processor(make_lambda, settings.processor_function)
 
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:
-    """Makes a client when it is first needed; before there are threads, where there will be any: boto3's session is not
-    for several at once.
+    """Makes a client when it is first needed; before there are threads, where there will be any: a session is not for
+    several at once.
     """
     if settings.concurrency == 1:
         return make
