@@ -376,9 +376,10 @@ def listing(shown: tuple[tuple[str, int, bool], ...], operation: str) -> dict[st
             "Contents": [
                 {"Key": KEY, "ETag": f'"{identity[2:]}"', "Size": 1, "LastModified": moment(tick)}
                 for identity, tick, _ in shown
-            ]
+            ],
+            "IsTruncated": False,
         }
-    page: dict[str, Any] = {"Versions": [], "DeleteMarkers": []}
+    page: dict[str, Any] = {"Versions": [], "DeleteMarkers": [], "IsTruncated": False}
     for identity, tick, latest in shown:
         version = identity[2:]
         entry = {"Key": KEY, "VersionId": version, "LastModified": moment(tick), "IsLatest": latest}

@@ -13,7 +13,7 @@ import io
 import math
 import random
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -480,7 +480,8 @@ class _S3:
     def paginate(self, **_: Any) -> Iterator[dict[str, Any]]:
         names = sorted(self._simulation.versions)
         for start in range(0, len(names), 1000):
-            page: dict[str, list[dict[str, Any]]] = defaultdict(list)
+            # No run stops half-way here, so none has to know where the next page begins.
+            page: dict[str, Any] = {"Versions": [], "DeleteMarkers": [], "IsTruncated": False}
             for name in names[start : start + 1000]:
                 newest = self._simulation.versions[name][-1]
                 page["DeleteMarkers" if newest.marker else "Versions"].append(
