@@ -44,7 +44,7 @@ def look(queue: Queue, cloudwatch: CloudWatch) -> Backlog:
 
 
 def test_an_empty_queue_is_up_to_date() -> None:
-    """CloudWatch is not even asked; messages in flight have rows that show it."""
+    """CloudWatch is not even asked; there always are messages in flight."""
     cloudwatch = CloudWatch(1.0)
     assert look(Queue(0), cloudwatch) == Backlog(0, 0)
     assert cloudwatch.requests == []

@@ -35,7 +35,8 @@ class Backlog:
 def look(sqs: "SQSClient", make_cloudwatch: Callable[[], Any], queue_url: str, *, now: int) -> Backlog:
     """The queue's backlog. `now` is in epoch milliseconds.
 
-    Messages in flight are not counted: their rows show that somebody is at them, or was a moment ago.
+    Messages in flight are not counted: there always are some, and the rows of most show that somebody is at them. What
+    was given back unclaimed may be found and sent a second time; it is processed once.
     """
     names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed"]
     numbers = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
