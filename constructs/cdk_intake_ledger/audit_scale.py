@@ -106,9 +106,9 @@ class AuditScale:
 
         Args:
             bucket: where the reports are delivered to.
-            id: the inventory's own; it has to be about all versions, with the fields Size, LastModifiedDate and ETag, and
-                about all keys that the pipeline takes: without a prefix, or with one that is theirs. What it leaves out
-                is not audited.
+            id: the inventory's own; it has to be about all versions, with the fields Size, LastModifiedDate and ETag,
+                and about all keys that the pipeline takes: without a prefix, or with one that is theirs. What it leaves
+                out is not audited.
             prefix: the inventory's destination prefix; none when omitted.
             concurrency: how many files are read at the same time, 1 to 1,000; 20 when omitted.
             parquet_layer: a layer with pyarrow, for reports in Parquet, such as AWS's own AWSSDKPandas for Python 3.13
