@@ -263,6 +263,13 @@ MUTANTS = (
         "tests/unit/test_audit_function.py tests/unit/test_audit_in_parts.py -k held_back",
     ),
     Mutant(
+        "what a policy denies is taken for allowed",
+        "audit/delivery.py",
+        'if not is_said(one, "Allow") or is_said(one, "Deny")]',
+        'if not is_said(one, "Allow")]',
+        "tests/unit/test_audit_delivery.py -k edited",
+    ),
+    Mutant(
         "a summing up that is called again tells nobody of the losses",
         "audit/in_parts.py",
         "with suppress(LostRun):",

@@ -21,9 +21,16 @@ AGAIN = "deploy the stack again, or put it back by hand"
 
 def allowed(service: str, **more: Any) -> str:
     """A policy as the stack writes it: TLS only, and the service."""
-    secure = {"Effect": "Deny", "Principal": {"AWS": "*"}, "Action": "sqs:*", "Resource": QUEUE}
+    plain = {"Bool": {"aws:SecureTransport": "false"}}
+    secure = {"Effect": "Deny", "Principal": {"AWS": "*"}, "Action": "*", "Resource": QUEUE, "Condition": plain}
     send = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sqs:SendMessage", "Resource": QUEUE}
     return json.dumps({"Statement": [secure, send | more]})
+
+
+def denied(policy: str, action: Any) -> str:
+    """The same with a statement that somebody has added."""
+    deny = {"Effect": "Deny", "Principal": "*", "Action": action, "Resource": QUEUE}
+    return json.dumps({"Statement": [*json.loads(policy)["Statement"], deny]})
 
 
 def notification(event: str, prefix: str = "", suffix: str = "", queue: str = QUEUE) -> dict[str, Any]:
@@ -151,6 +158,7 @@ def test_f46_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
         allowed("sns.amazonaws.com"),
         allowed("s3.amazonaws.com", Effect="Deny"),
         allowed("s3.amazonaws.com", Action=["sqs:ReceiveMessage"]),
+        denied(allowed("s3.amazonaws.com"), "SQS:Send*"),
     ],
 )
 def test_f46_the_queues_policy_was_edited(policy: str | None) -> None:
@@ -190,6 +198,7 @@ def test_f46_awss_own_key_is_not_for_s3() -> None:
     [
         (allowed("s3.amazonaws.com", Action="kms:Decrypt"), "kms:GenerateDataKey"),
         (allowed("s3.amazonaws.com", Action=["kms:GenerateDataKey"]), "kms:Decrypt"),
+        (denied(allowed("s3.amazonaws.com", Action=KEY_ACTIONS), ["kms:Decrypt"]), "kms:Decrypt"),
         (allowed("events.amazonaws.com", Action=KEY_ACTIONS), "kms:GenerateDataKey and kms:Decrypt"),
         (allowed("s3.amazonaws.com", Action=KEY_ACTIONS, Effect="Deny"), "kms:GenerateDataKey and kms:Decrypt"),
         (

@@ -5,7 +5,7 @@ empty and everything is green.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
@@ -134,9 +134,8 @@ class DeliveryCheck:
             yield f"the queue's key {name} is {key['KeyState']}: nothing can be sent until it is enabled again"
         if not sender:
             return
-        allowed = _allowed(kms.get_key_policy(KeyId=key["Arn"], PolicyName="default")["Policy"], sender)
-        lacking = [one for one in _KEY_ACTIONS if not any(fnmatchcase(one.lower(), action) for action in allowed)]
-        if lacking:
+        policy = kms.get_key_policy(KeyId=key["Arn"], PolicyName="default")["Policy"]
+        if lacking := _lacking(policy, sender, _KEY_ACTIONS):
             yield f"the policy of the queue's key {name} does not let {sender} use {' and '.join(lacking)}: {_AGAIN}"
 
     def _versioning(self) -> Iterator[str]:
@@ -153,21 +152,27 @@ class DeliveryCheck:
 
 
 def _policy(queue: dict[str, str], service: str) -> Iterator[str]:
-    allowed = _allowed(queue.get("Policy") or "{}", service)
-    if not any(fnmatchcase("sqs:sendmessage", action) for action in allowed):
+    if _lacking(queue.get("Policy") or "{}", service, ("sqs:SendMessage",)):
         yield f"the queue's policy does not let {service} send: {_AGAIN}"
 
 
-def _allowed(policy: str, service: str) -> set[str]:
-    """What the policy lets the service do, in lower case and with wildcards; conditions are not looked at."""
-    allowed: set[str] = set()
+def _lacking(policy: str, service: str, wanted: Sequence[str]) -> list[str]:
+    """What the policy does not let the service do of what it has to do. Conditions are not looked at: whatever has one
+    allows, and does not deny.
+    """
+    said: dict[str, set[str]] = {"Allow": set(), "Deny": set()}
     statements = json.loads(policy).get("Statement", [])
     for one in statements if isinstance(statements, list) else [statements]:
-        principal = one.get("Principal", {})
+        principal, effect = one.get("Principal", {}), one["Effect"]
         who = ["*"] if principal == "*" else _listed(principal.get("Service")) + _listed(principal.get("AWS"))
-        if one.get("Effect") == "Allow" and {service, "*"} & {*who}:
-            allowed |= {action.lower() for action in _listed(one.get("Action"))}
-    return allowed
+        if {service, "*"} & {*who} and (effect == "Allow" or not one.get("Condition")):
+            # In lower case and with wildcards, as IAM takes them.
+            said[effect] |= {action.lower() for action in _listed(one.get("Action"))}
+
+    def is_said(action: str, effect: str) -> bool:
+        return any(fnmatchcase(action.lower(), one) for one in said[effect])
+
+    return [one for one in wanted if not is_said(one, "Allow") or is_said(one, "Deny")]
 
 
 def _ends(entry: Any) -> tuple[str, str]:
