@@ -100,6 +100,8 @@ def parse_message(body: str, *, rejected_fence: int | None = None) -> list[Parse
             parsed = _parse(content, body)
     except _MalformedError as problem:
         return [Unparseable(str(problem), body)]
+    if rejected_fence is None:
+        return parsed
     return [replace(one, rejected_fence=rejected_fence) if isinstance(one, Change) else one for one in parsed]
 
 
