@@ -318,6 +318,13 @@ class TestStopping:
             world.s3.put(f"{number}")
         assert world.run().complete
 
+    def test_a_dry_run_that_is_out_of_time_promises_nothing(self, world: AuditWorld) -> None:
+        """Nobody goes on with it."""
+        progress = world.fresh()
+        progress.report.dry_run = True
+        report = world.run(progress, resubmit=False, remaining_ms=lambda: 0)
+        assert report.summary(world.clock()).endswith("; out of time, the rest was not looked at")
+
     def test_a_dry_run_writes_and_sends_nothing(self, world: AuditWorld) -> None:
         """And is not stopped by the budget."""
         world.settings = world.settings

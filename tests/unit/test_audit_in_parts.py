@@ -421,6 +421,16 @@ class TestInventory:
         self.deliver(world, reports, [[self.reported(world, "fresh", world.put("fresh"), age=2 * HOUR)]])
         assert self.audit(world, reports).counts == {}
 
+    def test_f42_the_number_of_files_is_not_bounded_by_an_item(self, world: World, reports: str) -> None:
+        """F42: DynamoDB takes 400 KB, which the names of all files of a large bucket's report exceed."""
+        files = [{"key": f"inv/data/{number:0980}.csv.gz"} for number in range(450)]
+        content = manifest(sourceBucket=BUCKET, creationTimestamp=str(world.clock()), files=files)
+        key = "inv/2026-11-20T01-00Z/manifest.json"
+        boto3.client("s3").put_object(Bucket=reports, Key=key, Body=json.dumps(content).encode())
+        event = {"input": {}, "leaseSeconds": 86_400, "parts": 10_000, "segments": SEGMENTS}
+        planned = world.run("run").plan(event | {"inventory": {"bucket": reports, "prefix": "inv/"}})
+        assert sorted(planned["parts"]) == list(range(450))
+
     def test_f46_reports_that_come_no_more_are_told(self, world: World, reports: str) -> None:
         """F46: by the last one there ever was, nothing that came since would be found, and all would be green."""
         self.deliver(world, reports, [])

@@ -66,7 +66,8 @@ class Report:
                 parts.append(f"oldest {_age(now - self.oldest_at)}")
             parts.append(self._sent())
         if self.stopped:
-            parts.append(self.stopped.value)
+            unseen = self.dry_run and self.stopped is Stopped.TIME
+            parts.append("out of time, the rest was not looked at" if unseen else self.stopped.value)
         if self.unfinished:
             more = len(self.unfinished) - 1
             parts.append(self.unfinished[0] + (f" and {more:,} more" if more else ""))
