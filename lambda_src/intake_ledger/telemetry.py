@@ -31,7 +31,7 @@ class Telemetry:
         self._logger = Logger()
         self._metrics = Metrics()
         self._counts: Counter[str] = Counter()
-        """Of this invocation: Powertools is told of each name once, since a call for each record costs some of its CPU."""
+        """Of this invocation. Powertools is told of each name once: a call for each record is not free."""
         self._lock = Lock()
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
