@@ -154,7 +154,9 @@ class _Scan:
         self._store.requests.append("Scan")
         test = _condition(request["FilterExpression"])
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
-        yield {"Items": [dict(item) for _, item in sorted(self._store.items.items()) if test(item, names, values)]}
+        wanted = [names[one.strip()] for one in request["ProjectionExpression"].split(",")]
+        found = [item for _, item in sorted(self._store.items.items()) if test(item, names, values)]
+        yield {"Items": [{name: item[name] for name in wanted if name in item} for item in found]}
 
 
 def inserted(statement: Mapping[str, Any]) -> Item:
