@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any, cast
 
@@ -99,6 +100,19 @@ def test_f41_old_objects_come_as_one_reprocess_request_and_young_ones_as_the_aud
     filled.world.commit("in/young", young)
     filled.consume()
     assert filled.processed == [("in/old", "v#in/old-0")]
+
+
+def test_f41_filters_that_change_meanwhile_have_it_begin_again() -> None:
+    """F41: there is no such place any more; what was sent already has a row, or is the same request."""
+    filled = Filled(filters=(KeyFilter("in/"),))
+    keys = ["a/1", "in/1", "in/2", "in/3"]
+    for key in keys:
+        filled.s3.put(key, age=YEAR)
+    assert filled.go_on(allowance=1) == Backfilled(listed=2, sent=2)
+    filled.world.settings = replace(filled.world.settings, filters=())
+    assert filled.go_on() == Backfilled(listed=4, sent=4, done=True)
+    filled.consume()
+    assert sorted(key for key, _ in filled.processed) == keys
 
 
 def test_a_persons_request_comes_after_it() -> None:
