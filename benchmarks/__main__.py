@@ -1,12 +1,14 @@
 """All benchmarks, one after the other: tables on the terminal, and everything in build/bench.json.
 
-    python -m benchmarks [NAME ...]
+    python -m benchmarks [--rounds N] [NAME ...]
 
 The names are those of the modules beside this one. `build/bench.json` keeps what an earlier run said of the others.
+`--rounds` is for those that are measured in rounds: fewer where there is no time, more where others use the machine.
 """
 
 import argparse
 import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -74,7 +76,7 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
 """In the order in which they run: what is counted first, since it is the same everywhere."""
 
 
-def measured(name: str) -> dict[str, Any]:
+def measured(name: str, rounds: int | None) -> dict[str, Any]:
     """What one benchmark says."""
     if name == "audit":
         # Each in a process of its own: one of its figures is the peak of memory.
@@ -83,20 +85,24 @@ def measured(name: str) -> dict[str, Any]:
             size: subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
             for size, command in commands.items()
         }
-    found: dict[str, Any] = importlib.import_module(f"benchmarks.{name}").measure()
+    measure = importlib.import_module(f"benchmarks.{name}").measure
+    options = {"rounds": rounds} if rounds and "rounds" in inspect.signature(measure).parameters else {}
+    found: dict[str, Any] = measure(**options)
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=", ".join(SHOWN))
-    names = parser.parse_args().names or list(SHOWN)
+    parser.add_argument("--rounds", type=int, help="each has its own number when this is left out")
+    arguments = parser.parse_args()
+    names = arguments.names or list(SHOWN)
     if unknown := [name for name in names if name not in SHOWN]:
         parser.error(f"there is no benchmark {', '.join(unknown)}: expected some of {', '.join(SHOWN)}")
     kept = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {}
     OUTPUT.parent.mkdir(exist_ok=True)
     for name in names:
-        found = measured(name)
+        found = measured(name, arguments.rounds)
         print(SHOWN[name](found), flush=True)
         kept[name] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(), "figures": found}
         OUTPUT.write_text(json.dumps(kept, indent=2) + "\n")
