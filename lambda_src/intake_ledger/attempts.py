@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from botocore.response import StreamingBody
 
 _PASSING = frozenset({"RequestTimeout", "SlowDown", "Throttling", "TooManyRequests", "RequestTimeTooSkewed"})
+_GROWTH = 1 / 16
+"""What spends no attempt waits for this share of the time that it has been tried for: only the queue's own limit of
+receives ends it, and fourteen days, the longest that SQS keeps a message, then take fewer than 200."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +179,12 @@ class Attempts:
     def _fail(self, claim: Claim, reason: str, *, counted: bool = True) -> Ending:
         if counted and claim.row.attempts >= self._settings.max_attempts:
             return self._reject(claim, reason, healthy=False)
+        now, wait = self._clock(), self.backoff(claim.row.attempts)
+        if not counted:
+            wait = max(wait, (now - claim.row.first_seen_at) / 1000 * _GROWTH)
         # Whole seconds, as SQS counts them: the message must not be back before its time.
-        delay = math.ceil(self.backoff(claim.row.attempts))
-        self._ledger.fail(claim, reason, retry_at=self._clock() + delay * 1000, counted=counted)
+        delay = math.ceil(wait)
+        self._ledger.fail(claim, reason, retry_at=now + delay * 1000, counted=counted)
         return Ending(Outcome.FAILED, reason, Later(delay), healthy=False)
 
     def _reject(self, claim: Claim, reason: str, *, healthy: bool | None = None) -> Ending:

@@ -617,6 +617,13 @@ MUTANTS = (
         "tests/unit/test_remote.py -k f24",
     ),
     Mutant(
+        "throttling uses a message's receives up",
+        "attempts.py",
+        "_GROWTH = 1 / 16",
+        "_GROWTH = 0",
+        "tests/unit/test_remote.py -k receives_up",
+    ),
+    Mutant(
         "an outage uses a message's receives up",
         "breaker.py",
         "max(receives - FREE_RECEIVES, 0) * RECEIVE_MS",

@@ -14,7 +14,7 @@ from intake_ledger.consumer import _processor
 from intake_ledger.processing import object_change
 from intake_ledger.remote import RemoteError, remote_processor, told
 from intake_ledger.states import State, StateKind
-from tests.unit.support import BUCKET, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, START, World, created
+from tests.unit.support import BUCKET, DAY, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, START, World, created
 from tests.unit.test_consumer import Bench, message, put
 
 FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:orders"
@@ -218,6 +218,17 @@ class TestConsumer:
             bench.wait()
         assert bench.handle(message(body)) == []
         assert bench.row(state).commit == "id"
+
+    def test_f24_no_throttling_that_a_message_survives_uses_its_receives_up(self, bench: Bench) -> None:
+        """F24: fourteen days are the longest that SQS keeps a message, and 300 receives are the queue's limit."""
+        throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
+        _, body = put(self.bench(bench, FakeLambda([throttled] * 300)))
+        began, receives = bench.world.clock(), 0
+        while bench.world.clock() < began + 14 * DAY:
+            receives += 1
+            assert bench.handle(message(body, receives=receives)) == ["m1"]
+            bench.wait()
+        assert receives < 250
 
     def test_a_rejection(self, bench: Bench) -> None:
         """It is in the dead-letter queue with the function's own reason."""
