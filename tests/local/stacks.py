@@ -50,7 +50,7 @@ def recording(code: Path, effects: dynamodb.Table, **environment: str) -> Proces
 
 
 def pipeline(scope: Construct, id: str, code: Path, effects: dynamodb.Table, **options: Any) -> IntakePipeline:
-    made = IntakePipeline(scope, id, processor=recording(code, effects), **TIMES, **options)
+    made = IntakePipeline(scope, id, processor=recording(code, effects), **(TIMES | options))
     effects.grant(made, "dynamodb:PutItem")
     cdk.CfnOutput(scope, f"{id}Bucket", value=made.bucket.bucket_name)
     cdk.CfnOutput(scope, f"{id}Function", value=made.consumer_function.function_name)
@@ -58,7 +58,7 @@ def pipeline(scope: Construct, id: str, code: Path, effects: dynamodb.Table, **o
 
 
 class LocalStack(CatalogueStack):
-    """The example, a second pipeline beside it, a third on a bucket of before, a fourth around a Node.js function."""
+    """The example, a second pipeline beside it, a third on a bucket of before, one with threads, one around Node.js."""
 
     def __init__(self, scope: Construct, id: str, *, code: Path) -> None:
         self._code = code
@@ -67,12 +67,24 @@ class LocalStack(CatalogueStack):
         pipeline(self, "Second", code, self._effects, deletes=True)
         existing = s3.Bucket(self, "Existing", versioned=True, removal_policy=cdk.RemovalPolicy.DESTROY)
         pipeline(self, "OnExisting", code, self._effects, bucket=existing)
+        self._add_threads()
         self._add_remote()
         cdk.CfnOutput(self, "EffectsTable", value=self._effects.table_name)
 
     def processor(self) -> Processor:
         self._effects = effects_table(self)
         return recording(self._code, self._effects, CATALOGUE_TABLE=self.catalogue.table_name)
+
+    def _add_threads(self) -> None:
+        """Three records at once; two attempts are all that one has."""
+        retry = RetryOptions(max_attempts=2, min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(1))
+        # Its neighbours take their first breath while one hangs, on a machine that may be busy.
+        seconds = cdk.Duration.seconds(5)
+        options = {"concurrency": 3, "retry": retry, "processing_timeout": seconds}
+        made = pipeline(self, "Threads", self._code, self._effects, **options)
+        cdk.CfnOutput(self, "ThreadsQueueUrl", value=made.queue.queue_url)
+        cdk.CfnOutput(self, "ThreadsDeadLetterQueueUrl", value=made.dead_letter_queue.queue_url)
+        cdk.CfnOutput(self, "ThreadsLedgerTable", value=made.table.table_name)
 
     def _add_remote(self) -> None:
         """A processor in another language, which was there before."""

@@ -1,9 +1,10 @@
-"""A processor that notes each of its effects, keeps the catalogue where there is one, and can be told to die."""
+"""A processor that notes its effects, keeps the catalogue where there is one, and dies or hangs when told to."""
 
 import functools
 import os
 import signal
 import uuid
+from threading import Event
 from typing import Any
 
 import boto3
@@ -15,6 +16,8 @@ from intake_ledger import Commit, ObjectChange
 def process(change: ObjectChange) -> Commit:
     if "worker-dies-once" in change.key and change.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    if "hangs-always" in change.key or ("hangs-once" in change.key and change.attempt == 1):
+        Event().wait()
     commit = catalogue.process(change) if "CATALOGUE_TABLE" in os.environ else Commit(change.idempotency_key)
     entry = {
         "place": f"{change.bucket}/{change.key}",
@@ -22,6 +25,7 @@ def process(change: ObjectChange) -> Commit:
         "version": change.version_id or "",
         "kind": change.kind,
         "attempt": change.attempt,
+        "process": os.getpid(),
         "event": change.event_name,
         "content": "" if change.kind == "removed" else change.open().read()[:40].decode("latin-1"),
     }

@@ -1,0 +1,87 @@
+"""Three records at once, and processors that hang: the deployed consumer ends its process, and nobody else pays."""
+
+import pytest
+
+from cdk_intake_ledger.testing import LocalAws
+from tests.local.conftest import Outputs
+from tests.local.support import TIMEOUT, Catalogue
+
+HUNG = ("hangs-once.bin", "hangs-always.bin")
+NEIGHBOURS = ("a.bin", "b.bin", "c.bin")
+
+
+@pytest.fixture(scope="module")
+def threads(aws: LocalAws, outputs: Outputs) -> Catalogue:
+    found = outputs["Local"]
+    return Catalogue(
+        aws,
+        found["ThreadsBucket"],
+        found["ThreadsFunction"],
+        found["EffectsTable"],
+        queue=found["ThreadsQueueUrl"],
+        dead_letters=found["ThreadsDeadLetterQueueUrl"],
+        ledger=found["ThreadsLedgerTable"],
+        audit_function="",
+        table="",
+    )
+
+
+@pytest.fixture(scope="module")
+def versions(threads: Catalogue) -> dict[str, str]:
+    """What was uploaded, by key: all of it comes in one batch."""
+    mapping, queue = threads.aws.client("lambda"), threads.aws.client("sqs")
+    [source] = mapping.list_event_source_mappings(FunctionName=threads.function)["EventSourceMappings"]
+    mapping.update_event_source_mapping(UUID=source["UUID"], Enabled=False)
+    put = {key: threads.put(key, key.encode()) for key in (*HUNG, *NEIGHBOURS)}
+
+    def all_there() -> bool:
+        name = "ApproximateNumberOfMessages"
+        answer = queue.get_queue_attributes(QueueUrl=threads.queue, AttributeNames=[name])
+        return int(answer["Attributes"][name]) >= len(put)
+
+    threads.aws.wait_until(all_there, "every upload has its message", timeout=TIMEOUT)
+    mapping.update_event_source_mapping(UUID=source["UUID"], Enabled=True)
+    return put
+
+
+def test_f20_the_process_ends_and_a_new_one_goes_on(threads: Catalogue, versions: dict[str, str]) -> None:
+    """F20: a thread that hangs cannot be stopped in another way. The next attempt has the effect, once."""
+    second = threads.effect(HUNG[0], versions[HUNG[0]])
+    assert second["attempt"] == 2
+    assert second["process"] not in {threads.effect(key, versions[key])["process"] for key in NEIGHBOURS}
+
+    def ends() -> list[list[str]]:
+        return [one["keys"] for one in threads.aws.records(threads.function) if one["message"] == "the process ends"]
+
+    first, *_ = threads.aws.wait_until(ends, "the process has ended")
+    assert sorted(first) == sorted(HUNG)
+    assert [one["attempt"] for one in threads.effects(HUNG[0])] == [2]
+
+
+def test_f44_one_that_hangs_at_every_attempt_is_rejected_with_its_reason(
+    threads: Catalogue, versions: dict[str, str]
+) -> None:
+    """F44: its row does not say PROCESSING for ever, and its copy is in the dead-letter queue."""
+    letter = threads.rejected(versions[HUNG[1]])
+    assert "ran longer than its 5 s" in letter["MessageAttributes"]["reason"]["StringValue"]
+    row = threads.aws.wait_until(
+        lambda: row if (row := threads.ledger_row(HUNG[1])).get("status") == "REJECTED" else {}, "the rejection"
+    )
+    assert row["attempts"] == 2
+    assert threads.effects(HUNG[1]) == []
+
+
+def test_f20_the_neighbours_of_one_that_hangs_are_done_once(threads: Catalogue, versions: dict[str, str]) -> None:
+    """F20: the invocation fails, but what was done before is deleted: it does not even come back as a duplicate."""
+    for key in NEIGHBOURS:
+        assert threads.effect(key, versions[key])["attempt"] == 1
+
+    def empty() -> bool:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = threads.aws.client("sqs").get_queue_attributes(QueueUrl=threads.queue, AttributeNames=names)
+        return all(answer["Attributes"][name] == "0" for name in names)
+
+    threads.aws.wait_until(empty, "no message is left", timeout=TIMEOUT)
+    for key in NEIGHBOURS:
+        assert [one["message"] for one in threads.decisions(key)] == ["verdict", "committed"]
+        assert len(threads.effects(key)) == 1
