@@ -72,7 +72,7 @@ class Load:
             lambda: world.count(world.table(side)) >= expected, f"{side} has had its effects", timeout=300, interval=0.1
         )
         elapsed = time.perf_counter() - started
-        world.aws.wait_until(lambda: world.depth(world.queue(side)) == (0, 0), f"{side} is at rest", timeout=60)
+        world.aws.wait_until(lambda: world.depth(world.queue(side)) == (0, 0), f"{side} is at rest", timeout=300)
         return elapsed
 
     def _upload(self) -> str:
