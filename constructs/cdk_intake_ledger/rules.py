@@ -220,7 +220,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         ("concurrency", "batch_size"),
-        lambda p: p.concurrency > p.batch_size,
+        lambda p: p.concurrency > max(p.batch_size, 1),
         lambda p: (
             f"concurrency is {_count(p.concurrency)} and batch_size {_count(p.batch_size)}: no more records than a "
             "batch has can be processed at the same time, lower concurrency or raise batch_size"

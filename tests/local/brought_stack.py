@@ -63,7 +63,7 @@ class BroughtStack(cdk.Stack):
             processor=Processor.from_asset(
                 self._code, entrypoint="recording:process", environment={"EFFECTS_TABLE": self._effects.table_name}
             ),
-            processing_timeout=cdk.Duration.seconds(2),
+            processing_timeout=cdk.Duration.seconds(4),
             removal_policy=DESTROY,
             **options,
         )

@@ -24,7 +24,8 @@ from tests.local.parts_stack import PartsStack
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES: dict[str, Any] = {
-    "processing_timeout": cdk.Duration.seconds(2),
+    # What a busy machine needs for a first event, whose clients are made within it.
+    "processing_timeout": cdk.Duration.seconds(4),
     "clock_skew": cdk.Duration.seconds(2),
     "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
     "audit": AuditOptions(settle_time=cdk.Duration.seconds(1)),
