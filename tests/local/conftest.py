@@ -19,6 +19,27 @@ ROOT = Path(__file__).resolve().parents[2]
 Outputs = dict[str, dict[str, str]]
 
 
+LATE = ("dying_worker", "faults", "audited")
+"""Fixtures that take minutes, most of it in waiting: a worker that dies, the fault runs and the audit's."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who asks how those ended comes last of all tests."""
+    items.sort(key=lambda item: not _wanted([item]).isdisjoint(LATE))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def begun(request: pytest.FixtureRequest) -> None:
+    """They are begun before everything else here, if a test that was chosen wants them."""
+    for name in LATE:
+        if name in _wanted(request.session.items):
+            request.getfixturevalue(name)
+
+
+def _wanted(items: list[pytest.Item]) -> set[str]:
+    return {name for item in items for name in getattr(item, "fixturenames", ())}
+
+
 @pytest.fixture(scope="session")
 def aws() -> Iterator[LocalAws]:
     with LocalAws() as local:
@@ -69,8 +90,8 @@ def audited(aws: LocalAws, outputs: Outputs) -> "Iterator[Future[audit_run.Outco
 
 
 @pytest.fixture(scope="session")
-def catalogue(aws: LocalAws, outputs: Outputs, dying_worker: object, faults: object, audited: object) -> Catalogue:
-    """The example. What takes minutes is begun before it: a worker that dies, the fault runs and the audit's."""
+def catalogue(aws: LocalAws, outputs: Outputs) -> Catalogue:
+    """The example."""
     found = outputs["Local"]
     return Catalogue(
         aws,
@@ -87,7 +108,7 @@ def catalogue(aws: LocalAws, outputs: Outputs, dying_worker: object, faults: obj
 
 @pytest.fixture(scope="session")
 def dying_worker(pipeline: Callable[[str, str], Pipeline]) -> tuple[Pipeline, str, str]:
-    """An upload whose worker is killed; made early, since its message stays hidden for more than a minute."""
+    """An upload whose worker is killed; its message stays hidden for more than a minute."""
     second = pipeline("Local", "Second")
     key = "worker-dies-once.bin"
     return second, key, second.put(key, b"survives")

@@ -1,4 +1,4 @@
-"""A worker that dies in the middle. Named so that it comes last: the message stays hidden for more than a minute."""
+"""A worker that dies in the middle."""
 
 from tests.local.support import Pipeline
 

@@ -1,6 +1,4 @@
-"""The short form of the fault runs (`make faults` runs the full one). Named so that it comes last: they take minutes in
-the background, most of it in waiting for messages to come back.
-"""
+"""The short form of the fault runs (`make faults` runs the full one)."""
 
 from concurrent.futures import Future
 
