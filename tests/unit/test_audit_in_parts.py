@@ -133,6 +133,13 @@ def names(number: int = 20) -> list[str]:
     return [f"in/{n:03d}.csv" for n in range(number)]
 
 
+def test_few_shards_are_found_behind_a_long_common_beginning(world: World) -> None:
+    """Dated folders and zero-filled numbers: the way to where the keys part takes more looks than two shards bring."""
+    world.processed(*(f"in/2026/11/document-{number:010}" for number in range(60)))
+    event = {"input": {}, "leaseSeconds": 86_400, "parts": 2, "segments": SEGMENTS}
+    assert sorted(world.run("run").plan(event)["parts"]) == [0, 1]
+
+
 def test_f39_what_was_lost_is_found_exactly_wherever_it_is(world: World) -> None:
     """F39: an upload, an overwrite, a marker and a row of a key that is gone, in different shards; once each."""
     keys = names()
