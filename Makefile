@@ -11,7 +11,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test bench lint types unit prove faults docs audit-run format lock clean
+.PHONY: help setup demo test checks bench lint types unit prove faults docs audit-run format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,7 +30,12 @@ build/%/.ready: scripts/%-requirements.txt | $(READY)
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
-test: $(READY) lint types unit ## everything that CI runs
+test: $(READY) ## everything that CI runs
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target checks
+	@$(MAKE) --no-print-directory unit
+
+# What can be done side by side before the tests.
+checks: lint types $(CHECKOV)/.ready $(LOWEST)/.ready
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .

@@ -12,10 +12,12 @@ import json
 import resource
 import sys
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import boto3
 from botocore.awsrequest import AWSResponse
@@ -41,6 +43,21 @@ AGE_MS = 3 * 86_400_000
 PAGE, SCAN_PAGE = 1_000, 1_800
 """A page of Scan is 1 MB read: some 1,800 rows."""
 S3_LATENCY, DYNAMODB_LATENCY = 0.15, 0.01
+SETTINGS = AuditSettings(
+    pipeline="p",
+    bucket="bucket",
+    bucket_owner=None,
+    table="table",
+    queue_url="queue",
+    ordering=Ordering.LATEST,
+    deletes=True,
+    retention_seconds=35 * 86_400,
+    clock_skew_seconds=120,
+    settle_seconds=3_600,
+    look_back_seconds=14 * 86_400,
+    budget=1,
+    filters=(),
+)
 DATE = datetime.fromtimestamp((NOW - AGE_MS) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
@@ -80,8 +97,9 @@ class Source:
             return _response(body.encode(), "application/xml")
         self.requests["ListObjectVersions"] += 1
         self._wait(S3_LATENCY)
-        marker = next((p for p in request.url.split("&") if p.startswith("key-marker=")), "")
-        first = int(marker.rpartition("-")[2]) + 1 if marker else 0
+        # It may be any text: the place where a shard begins need not be a key.
+        marker = parse_qs(urlsplit(request.url).query).get("key-marker", [""])[0]
+        first = bisect_right(range(self.objects), marker, key=_key)
         last = min(first + PAGE, self.objects)
         more = last < self.objects
         following = f"<NextKeyMarker>{_key(last - 1)}</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>"
@@ -105,19 +123,26 @@ class Source:
         asked = json.loads(request.body)
         if operation == "Scan":
             start = asked.get("ExclusiveStartKey")
-            first = int(start["pk"]["S"].rpartition("-")[2]) + 1 if start else 0
-            last = min(first + SCAN_PAGE, self.objects)
+            segment, segments = asked.get("Segment", 0), asked.get("TotalSegments", 1)
+            begin, end = (self.objects * n // segments for n in (segment, segment + 1))
+            first = int(start["pk"]["S"].rpartition("-")[2]) + 1 if start else begin
+            last = min(first + SCAN_PAGE, end)
             answer: dict[str, Any] = {"Items": [_projected(n, asked) for n in range(first, last)]}
-            if last < self.objects:
+            if last < end:
                 answer["LastEvaluatedKey"] = {name: _row(last - 1)[name] for name in ("pk", "sk")}
         else:
             keys = asked["RequestItems"]["table"]["Keys"]
             answer = {"Responses": {"table": [_row(int(k["pk"]["S"].rpartition("-")[2])) for k in keys]}}
-        return _response(json.dumps(answer).encode(), "application/x-amz-json-1.0")
+        return json_response(answer)
 
     def _wait(self, seconds: float) -> None:
         if self._latency:
             time.sleep(seconds)
+
+
+def json_response(answer: dict[str, Any]) -> Any:
+    """As DynamoDB answers."""
+    return _response(json.dumps(answer).encode(), "application/x-amz-json-1.0")
 
 
 def _response(body: bytes, kind: str) -> Any:
@@ -166,30 +191,15 @@ def bare(source: Source) -> int:
 
 def audited(source: Source) -> int:
     """One whole run."""
-    settings = AuditSettings(
-        pipeline="p",
-        bucket="bucket",
-        bucket_owner=None,
-        table="table",
-        queue_url="queue",
-        ordering=Ordering.LATEST,
-        deletes=True,
-        retention_seconds=35 * 86_400,
-        clock_skew_seconds=120,
-        settle_seconds=3_600,
-        look_back_seconds=14 * 86_400,
-        budget=1,
-        filters=(),
-    )
     progress = Progress(Report("run", NOW), Known(b"salt"), Shown(b"salt"))
     nothing: Any = None
     lean_listings(source.s3)
     lean_scans(source.dynamodb)
     Audit(
-        settings,
+        SETTINGS,
         LedgerTable(source.dynamodb, "table"),
         AuditTable(source.dynamodb, "table"),
-        Listing(source.s3, settings),
+        Listing(source.s3, SETTINGS),
         Bucket(lambda: source.s3, "bucket"),
         sqs=nothing,
         clock=lambda: NOW,
