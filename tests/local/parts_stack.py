@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import aws_cdk as cdk
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, AuditScale, IntakePipeline, Processor
+from cdk_intake_ledger import AuditOptions, AuditScale, IntakePipeline
+from tests.local.recorded import effects_table, recording
 
 
 class PartsStack(cdk.Stack):
@@ -17,20 +17,11 @@ class PartsStack(cdk.Stack):
         super().__init__(scope, id)
         destroy = cdk.RemovalPolicy.DESTROY
         bucket = s3.Bucket(self, "Full", versioned=True, removal_policy=destroy)
-        effects = dynamodb.Table(
-            self,
-            "Effects",
-            partition_key=dynamodb.Attribute(name="place", type=dynamodb.AttributeType.STRING),
-            sort_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            removal_policy=destroy,
-        )
+        effects = effects_table(self)
         made = IntakePipeline(
             self,
             "Pipeline",
-            processor=Processor.from_asset(
-                code, entrypoint="recording:process", environment={"EFFECTS_TABLE": effects.table_name}
-            ),
+            processor=recording(code, effects),
             bucket=bucket,
             deletes=True,
             processing_timeout=cdk.Duration.seconds(2),

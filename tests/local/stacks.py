@@ -4,7 +4,6 @@ Synthesised by `python -m tests.local.stacks`, with the folder for the processor
 with those of the fault runs (`tests.local.faults.stack`), which are deployed beside them.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tests.local.audit_run import stack as audited
 from tests.local.brought_stack import BroughtStack
 from tests.local.faults import stack as faults
 from tests.local.parts_stack import PartsStack
+from tests.local.recorded import effects_table, put_code, recording
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES: dict[str, Any] = {
@@ -31,23 +31,6 @@ TIMES: dict[str, Any] = {
     "audit": AuditOptions(settle_time=cdk.Duration.seconds(1)),
     "removal_policy": cdk.RemovalPolicy.DESTROY,
 }
-
-
-def effects_table(scope: Construct) -> dynamodb.Table:
-    return dynamodb.Table(
-        scope,
-        "Effects",
-        partition_key=dynamodb.Attribute(name="place", type=dynamodb.AttributeType.STRING),
-        sort_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
-        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-        removal_policy=cdk.RemovalPolicy.DESTROY,
-    )
-
-
-def recording(code: Path, effects: dynamodb.Table, **environment: str) -> Processor:
-    return Processor.from_asset(
-        code, entrypoint="recording:process", environment={"EFFECTS_TABLE": effects.table_name, **environment}
-    )
 
 
 def pipeline(scope: Construct, id: str, code: Path, effects: dynamodb.Table, **options: Any) -> IntakePipeline:
@@ -133,8 +116,7 @@ class GuestStack(cdk.Stack):
 def main() -> None:
     app = cdk.App()
     code = Path(app.node.try_get_context("code"))
-    shutil.copytree(ROOT / "examples" / "catalogue", code / "examples" / "catalogue", dirs_exist_ok=True)
-    shutil.copy(ROOT / "tests" / "local" / "processors" / "recording.py", code)
+    put_code(code)
     LocalStack(app, "Local", code=code)
     GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
     faults.from_context(app)

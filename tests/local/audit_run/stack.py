@@ -4,18 +4,15 @@
 value `code`.
 """
 
-import shutil
 from pathlib import Path
 
 import aws_cdk as cdk
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor
+from cdk_intake_ledger import AuditOptions, IntakePipeline
 from tests.local.audit_run import STACK
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.local.recorded import effects_table, put_code, recording
 
 
 class AuditedStack(cdk.Stack):
@@ -23,17 +20,8 @@ class AuditedStack(cdk.Stack):
 
     def __init__(self, scope: Construct, id: str, *, code: Path) -> None:
         super().__init__(scope, id)
-        effects = dynamodb.Table(
-            self,
-            "Effects",
-            partition_key=dynamodb.Attribute(name="place", type=dynamodb.AttributeType.STRING),
-            sort_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )
-        processor = Processor.from_asset(
-            code, entrypoint="recording:process", environment={"EFFECTS_TABLE": effects.table_name}
-        )
+        effects = effects_table(self)
+        processor = recording(code, effects)
         made = IntakePipeline(
             self,
             "Pipeline",
@@ -54,12 +42,6 @@ class AuditedStack(cdk.Stack):
             "AuditFunction": made.audit_function.function_name,
         }.items():
             cdk.CfnOutput(self, name, value=value)
-
-
-def put_code(code: Path) -> None:
-    """Put the processor's code into this folder."""
-    shutil.copytree(ROOT / "examples" / "catalogue", code / "examples" / "catalogue", dirs_exist_ok=True)
-    shutil.copy(ROOT / "tests" / "local" / "processors" / "recording.py", code)
 
 
 def main() -> None:
