@@ -142,12 +142,14 @@ class Attempts:
             return self._reject(claim, str(verdict) or "the processor gave no reason")
         except ObjectGone as gone:
             return self._gone(claim, str(gone), begun=begun)
-        except (Exception, SystemExit, Overrun) as error:
+        except KeyboardInterrupt:  # somebody wants the process to end
+            raise
+        except BaseException as error:  # whoever exits or cancels a task in there has failed, no more
             if not begun and not _is_refusal(error):
                 # S3's trouble is not the object's fault: it costs no attempt.
                 self._ledger.release(claim)
                 raise RuntimeError(f"S3 could not open the object: {error!r}") from error
-            if isinstance(error, Overrun):
+            if _is_overrun(error):
                 return self._overran(claim)
             return self._fail(claim, f"{type(error).__name__}: {error}", counted=not isinstance(error, NotBegun))
         if hold and not commit.transact:
@@ -241,6 +243,11 @@ class _Opened:
 
     def _again(self) -> None:
         self._streams.append(self._bucket.open(self._claim.change.key, self._claim.state))
+
+
+def _is_overrun(error: BaseException) -> bool:
+    """Whether the processor's time was up; asyncio's task groups wrap what is raised inside them."""
+    return isinstance(error, Overrun) or (isinstance(error, BaseExceptionGroup) and error.subgroup(Overrun) is not None)
 
 
 def _is_refusal(error: BaseException) -> bool:

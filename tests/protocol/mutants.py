@@ -603,6 +603,20 @@ MUTANTS = (
         "tests/unit/test_transactions.py -k throttling",
     ),
     Mutant(
+        "a processor that exits or is cancelled ends the batch",
+        "attempts.py",
+        "except BaseException as error:",
+        "except (Exception, Overrun) as error:",
+        "tests/unit/test_consumer.py -k no_exception",
+    ),
+    Mutant(
+        "an overrun inside a task group is any failure",
+        "attempts.py",
+        " or (isinstance(error, BaseExceptionGroup) and error.subgroup(Overrun) is not None)",
+        "",
+        "tests/unit/test_consumer.py -k task_group",
+    ),
+    Mutant(
         "what S3 does not even show is tried for ever",
         "bucket.py",
         "if _status(error) in _REFUSED_STATUS:",

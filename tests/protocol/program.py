@@ -67,7 +67,7 @@ class Finished(NamedTuple):
     acknowledged: bool
 
 
-class Pause(BaseException):
+class Pause(KeyboardInterrupt):
     """Stops a worker where its history ends."""
 
     def __init__(self, request: Request) -> None:

@@ -95,7 +95,7 @@ class Tally:
     """What must not be: changes lost, processed twice or stale."""
 
 
-class Killed(BaseException):
+class Killed(KeyboardInterrupt):
     """The worker dies here."""
 
 

@@ -1,5 +1,6 @@
 """The real consumer over the real ledger, with queues, processor and telemetry in the test's hand."""
 
+import asyncio
 import json
 import signal
 import time
@@ -54,6 +55,14 @@ TIMEOUT = 60
 FULL_TIME = 70_000
 """Milliseconds that the function starts with: enough for one record that takes its whole time."""
 SKEW = 120
+EXITS = (
+    SystemExit(1),
+    SystemExit(0),
+    asyncio.CancelledError(),
+    GeneratorExit(),
+    BaseExceptionGroup("all", [SystemExit()]),
+)
+"""What ends a program, or a task of one, unless somebody catches it."""
 OUTAGE = ClientError({"Error": {"Code": "InternalServerError"}}, "PutItem")
 
 
@@ -393,7 +402,7 @@ class TestProcessor:
         assert bench.handle(message(body)) == ["m1"]
         assert "returned dict" in str(bench.row(state).reason)
 
-    @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), MemoryError(), OSError("disk")])
+    @pytest.mark.parametrize("error", [ValueError("no"), *EXITS, MemoryError(), OSError("disk")])
     def test_any_exception_is_retried(self, bench: Bench, error: BaseException) -> None:
         """The row says what it was."""
         bench.acts = [raising(error)]
@@ -404,6 +413,52 @@ class TestProcessor:
         bench.wait()
         assert bench.handle(message(body, receives=2)) == []
         assert bench.row(state).settled
+
+    @pytest.mark.parametrize("exits", EXITS)
+    def test_f20_what_is_no_exception_costs_neither_neighbours_nor_the_worker(
+        self, bench: Bench, exits: BaseException
+    ) -> None:
+        """F20: the neighbours are done, and the sick one is rejected when its budget is used up."""
+        bodies = {key: put(bench, key=key)[1] for key in ("sick", "b", "c")}
+        bench.acts = [raising(exits)]
+        assert bench.handle(*(message(body, key) for key, body in bodies.items())) == ["sick"]
+        for receives in range(2, MAX_ATTEMPTS + 1):
+            bench.wait("sick")
+            bench.acts = [raising(exits)]
+            given_back = bench.handle(message(bodies["sick"], "sick", receives=receives))
+        assert given_back == []
+        rows = {key: bench.row(bench.world.s3.look(key), key) for key in bodies}
+        assert (rows["sick"].status, rows["sick"].attempts) == (Status.REJECTED, MAX_ATTEMPTS)
+        assert [rows[key].settled for key in "bc"] == [True, True]
+        assert [attributes["key"] for _, attributes in bench.queues.copies] == ["sick"]
+
+    def test_f20_a_cancelled_task_of_asyncio_is_a_failed_attempt(self, bench: Bench) -> None:
+        """F20: a library that cancels what the processor awaits must not end the function."""
+
+        async def work() -> None:
+            task = asyncio.ensure_future(asyncio.Event().wait())
+            task.cancel()
+            await task
+
+        bench.acts = [lambda _: asyncio.run(work())]
+        state, body = put(bench)
+        assert bench.handle(message(body)) == ["m1"]
+        assert (bench.row(state).status, bench.row(state).attempts) == (Status.FAILED, 1)
+
+    def test_f20_an_overrun_inside_a_task_group_is_told_as_one(self, bench: Bench) -> None:
+        """F20: asyncio wraps what is raised in a task."""
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(interrupted())
+
+        async def interrupted() -> None:
+            raise Overrun
+
+        bench.acts = [lambda _: asyncio.run(work())]
+        state, body = put(bench)
+        assert bench.handle(message(body)) == ["m1"]
+        assert f"ran longer than its {TIMEOUT} s" in str(bench.row(state).reason)
 
     def test_backoff_grows_and_is_bounded(self, bench: Bench) -> None:
         """F23: exponential by the ledger's attempts, from half to the whole of a step, in whole seconds."""

@@ -20,7 +20,7 @@ from intake_ledger.pace import Pace
 from intake_ledger.rows import Status
 from intake_ledger.telemetry import Outcome
 from tests.unit.support import LEASE, World, created
-from tests.unit.test_consumer import OUTAGE, Bench, Context, message, put
+from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
 from tests.unit.test_groups import new_world
 
 if TYPE_CHECKING:
@@ -134,6 +134,20 @@ class TestOverlap:
         assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == ["m0"]
         assert stage.row("a").status is Status.FAILED
 
+    @pytest.mark.parametrize("exits", EXITS)
+    def test_f20_what_would_end_the_program_is_its_own_messages_alone(self, stage: Stage, exits: BaseException) -> None:
+        """F20: in a thread, too, it is a failed attempt; no neighbour is hurt, and the process lives on."""
+
+        def end(_: ObjectChange) -> None:
+            raise exits
+
+        stage.acts = {"a": end}
+        bodies = [put(stage.bench, key=key)[1] for key in "abc"]
+        assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == ["m0"]
+        assert (stage.row("a").status, stage.row("a").attempts) == (Status.FAILED, 1)
+        assert [stage.row(key).status for key in "bc"] == [Status.PROCESSED] * 2
+        assert stage.ends == 0
+
     def test_a_death_in_a_thread_is_the_consumers(self, stage: Stage) -> None:
         """It must not look like a batch that came to its end."""
 
@@ -164,6 +178,21 @@ class TestOverrun:
         assert stage.row("healthy").status is Status.PROCESSED
         assert stage.bench.telemetry.said == ["end of process"]
         assert stage.bench.telemetry.flushed
+
+    def test_f20_one_that_exits_beside_one_that_hangs(self, hung: tuple[Stage, Event]) -> None:
+        """F20: each has spent an attempt with its own reason, and the process ends because of the second alone."""
+        stage, _ = hung
+
+        def end(_: ObjectChange) -> None:
+            sys.exit("no")
+
+        stage.acts["exits"] = end
+        bodies = {key: put(stage.bench, key=key)[1] for key in ("hangs", "exits")}
+        assert stage.handle(*(message(body, key) for key, body in bodies.items())) == ["hangs", "exits"]
+        assert stage.ends == 1
+        assert stage.bench.queues.deleted == []
+        assert stage.row("exits").reason == "SystemExit: no"
+        assert "ran longer than its 1 s" in stage.row("hangs").reason
 
     def test_f92_what_was_claimed_together_and_not_begun_is_released(self, hung: tuple[Stage, Event]) -> None:
         """F92: all threads hang; the third of the group is as if it had never been claimed."""

@@ -312,7 +312,7 @@ def script(world: World, errors: Sequence[Exception]) -> list[dict[str, Any]]:
     return sent
 
 
-class Death(BaseException):
+class Death(KeyboardInterrupt):
     """The worker is killed."""
 
 

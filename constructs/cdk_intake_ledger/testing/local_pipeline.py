@@ -370,7 +370,7 @@ class LocalPipeline:
         return f"worker-{self._owners}"
 
 
-class _Killed(BaseException):
+class _Killed(KeyboardInterrupt):
     """The worker's process is gone: nothing in it can catch this."""
 
 
