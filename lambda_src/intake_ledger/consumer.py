@@ -275,27 +275,34 @@ class Consumer:
     def _message(self, message: Message, batch: _Batch) -> Later | None:
         """None when all that the message says has come to an end."""
         try:
-            delays = [later.seconds for one in message.parsed if (later := self._one(one, message, batch)) is not None]
+            ends = [self._one(one, message, batch) for one in message.parsed]
+            delays = [end.seconds for end in ends if isinstance(end, Later)]
+            if not delays:
+                # Last of all: one copy, however often its neighbours bring the message back.
+                self._refuse([end for end in ends if isinstance(end, Unparseable)], message)
         except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
             self._telemetry.troubled("the message could not be handled", message.id, error)
             return Later(self._attempts.backoff(message.receives))
         return Later(min(delays)) if delays else None
 
-    def _one(self, parsed: Parsed, message: Message, batch: _Batch) -> Later | None:
+    def _one(self, parsed: Parsed, message: Message, batch: _Batch) -> Later | Unparseable | None:
+        """None: it is done. What nobody can do anything with comes back."""
         if isinstance(parsed, Ignored):
             self._telemetry.ignored(parsed.why)
             return None
         if isinstance(parsed, Change) and (why := self._misdirected(parsed)):
-            parsed = Unparseable(why, parsed.body)
+            return Unparseable(why, parsed.body)
         if isinstance(parsed, Unparseable):
-            attributes = {"reason": parsed.why, "pipeline": self._settings.pipeline}
-            self._queues.dead_letter(parsed.body, attributes)
-            self._telemetry.unparseable(parsed.why, message.id)
-            return None
+            return parsed
         try:
             return self._change(parsed, message, batch)
         finally:
             self._breaker.undecided(parsed.key)
+
+    def _refuse(self, records: Sequence[Unparseable], message: Message) -> None:
+        for one in records:
+            self._queues.dead_letter(one.body, {"reason": one.why, "pipeline": self._settings.pipeline})
+            self._telemetry.unparseable(one.why, message.id)
 
     def _change(self, change: Change, message: Message, batch: _Batch) -> Later | None:
         context, answer = batch.context, batch.answers.get(message)

@@ -603,6 +603,20 @@ MUTANTS = (
         "tests/unit/test_transactions.py -k throttling",
     ),
     Mutant(
+        "a bad record is copied whenever its neighbours bring the message back",
+        "consumer.py",
+        "            if not delays:\n",
+        "            if ends:\n",
+        "tests/unit/test_consumer.py tests/unit/test_batches.py -k f26",
+    ),
+    Mutant(
+        "a bad record is copied when its message first comes, or never",
+        "consumer.py",
+        "            if not delays:\n",
+        "            if not delays and message.receives == 1:\n",
+        "tests/unit/test_consumer.py tests/unit/test_batches.py -k f26",
+    ),
+    Mutant(
         "a processor that exits or is cancelled ends the batch",
         "attempts.py",
         "except BaseException as error:",

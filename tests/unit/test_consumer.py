@@ -114,6 +114,7 @@ class FakeTelemetry:
     said: list[str] = field(default_factory=list)
     """What the breaker did."""
     flushed: int = 0
+    on_unparseable: Callable[[], object] = lambda: None
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         self.verdicts.append(answer.verdict)
@@ -125,6 +126,7 @@ class FakeTelemetry:
         self.outcomes.append(Outcome.REJECTED)
 
     def unparseable(self, why: str, message_id: str) -> None:
+        self.on_unparseable()
         self.unparsed.append(why)
 
     def ignored(self, why: str) -> None:
@@ -1410,6 +1412,60 @@ class TestBadMessages:
         [(copy, attributes)] = bench.queues.copies
         assert json.loads(copy) == {"Records": [bad]}
         assert "'3.0'" in attributes["reason"]
+
+    @pytest.mark.parametrize("place", [0, 1])
+    @pytest.mark.parametrize("bad", ["version 3.0", "another bucket"])
+    def test_f26_f27_a_bad_record_is_copied_once_however_often_its_neighbour_comes_back(
+        self, bench: Bench, bad: str, place: int
+    ) -> None:
+        """F26, F27: when all else that the message says is done, wherever in it the bad one stands."""
+        good = record(KEY, bench.world.s3.put(KEY, "1"))
+        wrong = (
+            good | {"eventVersion": "3.0"}
+            if bad == "version 3.0"
+            else record(KEY, bench.world.s3.look(KEY), bucket="theirs")
+        )
+        records = [good, wrong] if place else [wrong, good]
+        bench.acts = [raising(ValueError("no"))] * 2
+        for receives in (1, 2, 3):
+            assert bench.queues.copies == []
+            assert bench.handle(message(notification(*records), receives=receives)) == (["m1"] if receives < 3 else [])
+            if receives < 3:
+                bench.wait()
+        [(copy, _)] = bench.queues.copies
+        assert json.loads(copy) == {"Records": [wrong]}
+        assert len(bench.telemetry.unparsed) == 1
+
+    @pytest.mark.parametrize("death", ["processor", "before the copy", "after the copy"])
+    def test_f26_f85_a_death_costs_a_second_copy_of_a_bad_record_and_never_the_only_one(
+        self, bench: Bench, death: str
+    ) -> None:
+        """F26, F85: wherever the worker dies, the message comes back whole."""
+        state = bench.world.s3.put(KEY, "1")
+        body = notification(record(KEY, state, version="3.0"), record(KEY, state))
+        if death == "processor":
+            bench.acts = [raising(KeyboardInterrupt())]
+        elif death == "before the copy":
+            bench.queues.on_copy = raising_now(KeyboardInterrupt())
+        else:
+            bench.telemetry.on_unparseable = raising_now(KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            bench.handle(message(body))
+        bench.queues.on_copy = bench.telemetry.on_unparseable = lambda: None
+        bench.world.clock.advance(FULL_TIME + SKEW * SECOND + 1)
+        assert bench.handle(message(body, receives=2)) == []
+        assert bench.row(state).settled
+        assert len(bench.queues.copies) == (2 if death == "after the copy" else 1)
+
+    def test_f26_a_bad_record_whose_copy_fails_brings_back_the_message_alone(self, bench: Bench) -> None:
+        """F26: the good one is not processed twice, and the bad one not lost."""
+        state = bench.world.s3.put(KEY, "1")
+        body = notification(record(KEY, state, version="3.0"), record(KEY, state))
+        bench.queues.broken = OUTAGE
+        assert bench.handle(message(body)) == ["m1"]
+        bench.queues.broken = None
+        assert bench.handle(message(body, receives=2)) == []
+        assert (len(bench.seen), len(bench.queues.copies)) == (1, 1)
 
     @pytest.mark.parametrize(
         ("field", "value", "why"),
