@@ -19,7 +19,7 @@ LEAST_MESSAGE_BYTES = 64 * 1_024
 """An S3 event with the longest key, form-encoded, has some ten KB; SQS's own limit is far above."""
 
 SERVED = f"{TOPIC}:served"
-"""Metadata of the app: a queue's ARN and the path of the pipeline that reads it."""
+"""Metadata of the app: the ARN of a queue, or of a dead-letter queue, and the path of the pipeline that has it."""
 
 KEY_OF_SQS = "alias/aws/sqs"
 """The account's AWS managed key for SQS. Its policy cannot be changed, so services cannot send (SQS developer guide,
@@ -47,8 +47,9 @@ class _Known:
 class IntakeQueue(Construct):
     """A standard queue and its dead-letter queue, encrypted, for TLS only; or two that the team brings.
 
-    Each belongs to one pipeline: two consumers of one queue would take each other's messages. Both are removed with
-    their stack; their messages are wake-up calls, and what they wake up to is in the bucket and in the ledger.
+    Each belongs to one pipeline: two consumers of one queue would take each other's messages, and a redrive from one
+    dead-letter queue would send each the other's. Both are removed with their stack; their messages are wake-up calls,
+    and what they wake up to is in the bucket and in the ledger.
     """
 
     def __init__(
@@ -72,7 +73,8 @@ class IntakeQueue(Construct):
             scope: the stack, or a construct in it, that it belongs to.
             id: its name there.
             queue: one of the team's, which nobody else reads. When omitted, one is made.
-            dead_letter_queue: the team's too, if `queue` is; one is made with the queue when omitted.
+            dead_letter_queue: the team's too, if `queue` is, and this pipeline's alone; one is made with the queue when
+                omitted.
             visibility_timeout: for how long a received message is hidden from others, up to 12 hours. When omitted, the
                 pipeline sets six function timeouts and a batching window (what AWS asks for with Lambda), or the lease
                 if that is longer.
@@ -194,7 +196,7 @@ class IntakeQueue(Construct):
 
         """
         found = list(self._found)
-        if (consumer := self._served()) is not None:
+        if (consumer := self._served(self._queue)) is not None:
             path = (self if self._made else self._queue).node.path
             taken = f"the queue {path} already belongs to {consumer}"
             found.append(f"{taken}: two consumers would take each other's messages, give each its own")
@@ -203,6 +205,17 @@ class IntakeQueue(Construct):
         return found
 
     def _problems_of_theirs(self, max_attempts: float) -> Iterator[str]:
+        dead_letters = self._dead_letter_queue.node.path
+        if self._queue.queue_arn == self._dead_letter_queue.queue_arn:
+            yield (
+                f"{dead_letters} is brought as queue and as dead_letter_queue: what is set aside would be delivered at "
+                "once, for ever, bring another one for it"
+            )
+        elif (consumer := self._served(self._dead_letter_queue)) is not None:
+            yield (
+                f"the dead-letter queue {dead_letters} already belongs to {consumer}: a redrive would send each the "
+                "other's messages, give each its own"
+            )
         for queue in (self._queue, self._dead_letter_queue):
             if queue.fifo:
                 yield f"{queue.node.path} is a FIFO queue: S3 sends to none, and order is the ledger's, bring another"
@@ -239,7 +252,8 @@ class IntakeQueue(Construct):
             TypeError: The queue's construct has no queue in it, because somebody took it out.
 
         """
-        self.node.root.node.add_metadata(SERVED, [self._queue.queue_arn, pipeline.node.path])
+        for queue in (self._queue, self._dead_letter_queue):
+            self.node.root.node.add_metadata(SERVED, [queue.queue_arn, pipeline.node.path])
         if self._known.visibility_timeout is not None:
             return
         if not self._made:
@@ -254,10 +268,10 @@ class IntakeQueue(Construct):
             raise TypeError(f"{self._queue.node.path} has no CloudFormation resource of a queue")
         resource.visibility_timeout = visibility
 
-    def _served(self) -> str | None:
+    def _served(self, queue: sqs.IQueue) -> str | None:
         """The pipeline of the app that has this very queue, whichever `IntakeQueue` it came in, or was imported by."""
         entries = (entry.data for entry in self.node.root.node.metadata if entry.type == SERVED)
-        return next((str(pipeline) for arn, pipeline in entries if arn == self._queue.queue_arn), None)
+        return next((str(pipeline) for arn, pipeline in entries if arn == queue.queue_arn), None)
 
     def allow_service(
         self,

@@ -8,6 +8,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
+from constructs import Construct
 
 from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, IntakeQueue, RetryOptions
 from tests.synth.build import (
@@ -76,6 +77,48 @@ def test_two_readers_of_one_imported_queue_are_noticed() -> None:
     with pytest.raises(IntakeConfigurationError, match="the queue Two/Live already belongs to One/Orders"):
         taking(two, "intake")
     assert taking(three, "other").queue.queue_name == "otherLive"
+
+
+def test_two_pipelines_on_one_dead_letter_queue_are_noticed() -> None:
+    """A redrive of one would send the other's messages to its own queue, and lose what is known of them."""
+    stack = new_stack()
+    (own, dead), (other, _) = pair(stack), pair(Construct(stack, "Other"))
+    one = IntakeQueue(stack, "One", queue=own, dead_letter_queue=dead)
+    two = IntakeQueue(stack, "Two", queue=other, dead_letter_queue=dead)
+    IntakePipeline(stack, "Orders", processor=processor(), queue=one)
+    with pytest.raises(IntakeConfigurationError) as raised:
+        IntakePipeline(stack, "Returns", processor=processor(), queue=two)
+    (problem,) = raised.value.problems
+    assert problem.startswith("the dead-letter queue Stack/Dead already belongs to Stack/Orders: a redrive would")
+
+
+def test_one_imported_dead_letter_queue_of_two_pipelines_is_noticed() -> None:
+    """By its ARN, in another stack too; and one pipeline's queue is not another's dead-letter queue."""
+    app = new_app()
+    hour = Duration.hours(1)
+
+    def taking(name: str, live: str, dead: str) -> IntakePipeline:
+        stack = new_stack(name, app)
+        both = [sqs.Queue.from_queue_arn(stack, one.title(), ARN.format(one)) for one in (live, dead)]
+        queue = IntakeQueue(stack, "Queue", queue=both[0], dead_letter_queue=both[1], visibility_timeout=hour)
+        return IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+
+    taking("One", "sales", "central")
+    with pytest.raises(IntakeConfigurationError, match="dead-letter queue Two/Central already belongs to One/Orders"):
+        taking("Two", "returns", "central")
+    with pytest.raises(IntakeConfigurationError, match="dead-letter queue Three/Sales already belongs to One/Orders"):
+        taking("Three", "invoices", "sales")
+    with pytest.raises(IntakeConfigurationError, match="queue Four/Central already belongs to One/Orders"):
+        taking("Four", "central", "others")
+
+
+def test_a_queue_is_not_its_own_dead_letter_queue() -> None:
+    """What is set aside would be delivered at once, for ever."""
+    stack = new_stack()
+    own, _ = pair(stack)
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=own)
+    with pytest.raises(IntakeConfigurationError, match="Stack/Own is brought as queue and as dead_letter_queue"):
+        IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
 
 
 def test_the_key_of_an_own_queue_is_used() -> None:
