@@ -14,6 +14,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.validate import validate_parameters
 
+from intake_ledger.bodies import lean_bodies
+
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
@@ -44,6 +46,7 @@ def ledger_client(pool: int = POOL) -> "DynamoDBClient":
         ),
     )
     client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", _checked)
+    lean_bodies(client)
     return client
 
 

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError, ParamValidationError
@@ -93,9 +94,8 @@ class LedgerTable:
         statements: Any = []
         for key, row in rows_by_key.items():
             item = _item(key, row)
-            names = ", ".join(f"'{name}': ?" for name in item)
             statements.append(
-                {"Statement": f'INSERT INTO "{self._name}" VALUE {{{names}}}', "Parameters": list(item.values())}
+                {"Statement": _insert_statement(self._name, tuple(item)), "Parameters": list(item.values())}
             )
         return self._execute(keys, statements)
 
@@ -110,11 +110,10 @@ class LedgerTable:
             changed, gone = _difference(before, after)
             held = still_held(before)
             said, asked = _partiql(held)
-            clauses = [*(f'SET "{name}" = ?' for name in changed), *(f'REMOVE "{name}"' for name in gone)]
             values = [*changed.values(), key.pk, key.sk, *asked]
             statements.append(
                 {
-                    "Statement": f'UPDATE "{self._name}" {" ".join(clauses)} WHERE "pk" = ? AND "sk" = ? AND {said}',
+                    "Statement": _update_statement(self._name, tuple(changed), tuple(gone), said),
                     "Parameters": [_typed(value) for value in values],
                 }
             )
@@ -241,8 +240,27 @@ def _difference(before: Row, after: Row) -> tuple[dict[str, Any], list[str]]:
 
 def _partiql(condition: Condition) -> tuple[str, list[Any]]:
     """The condition as PartiQL says it, and the values for its question marks, in their order."""
-    values = [condition.values[name] for name in re.findall(r":\w+", condition.expression)]
-    return re.sub(r":\w+", "?", re.sub(r"#(\w+)", r'"\1"', condition.expression)), values
+    said, names = _condition_text(condition.expression)
+    return said, [condition.values[name] for name in names]
+
+
+# Statements differ only by what they name, and few combinations of names occur: each text is put together once.
+@lru_cache
+def _condition_text(expression: str) -> tuple[str, list[str]]:
+    """The expression in PartiQL, and the names of the values for its question marks."""
+    return re.sub(r":\w+", "?", re.sub(r"#(\w+)", r'"\1"', expression)), re.findall(r":\w+", expression)
+
+
+@lru_cache
+def _insert_statement(table: str, names: tuple[str, ...]) -> str:
+    listed = ", ".join(f"'{name}': ?" for name in names)
+    return f'INSERT INTO "{table}" VALUE {{{listed}}}'
+
+
+@lru_cache
+def _update_statement(table: str, changed: tuple[str, ...], gone: tuple[str, ...], condition: str) -> str:
+    clauses = [*(f'SET "{name}" = ?' for name in changed), *(f'REMOVE "{name}"' for name in gone)]
+    return f'UPDATE "{table}" {" ".join(clauses)} WHERE "pk" = ? AND "sk" = ? AND {condition}'
 
 
 def _conditionally(request: Any, arguments: Mapping[str, Any]) -> None:
