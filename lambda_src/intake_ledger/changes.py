@@ -31,6 +31,10 @@ class Origin(StrEnum):
     REPROCESS = "reprocess"
 
 
+_NAMES = {Origin.S3: ("versionId", "eTag"), Origin.EVENTBRIDGE: ("version-id", "etag")}
+"""What the two shapes call an object's version and its ETag."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One report that an object was created or removed."""
@@ -144,32 +148,11 @@ def _s3(record: object, body: str) -> Change | Ignored:
         raise _MalformedError(f"eventVersion is {version!r}, this release understands 2.x")
     # AWS writes `ObjectCreated:Put`; some clients keep the `s3:` of the subscription.
     name = name.removeprefix("s3:")
-    bucket = _text(_get(record, "s3", dict), "bucket", "name")
-    item = _get(_get(record, "s3", dict), "object", dict)
-    try:
-        key = _valid_key(unquote_plus(_get(item, "key", str), errors="strict"))
-    except UnicodeDecodeError as problem:
-        raise _MalformedError(f"the object's key is not form-encoded UTF-8: {problem}") from None
-    return _change(
-        Change(
-            bucket=bucket,
-            key=key,
-            origin=Origin.S3,
-            event_name=name,
-            body=body,
-            sequencer=sequencer.normalise(item.get("sequencer")),
-            event_time=_epoch_ms(_get(record, "eventTime", str)),
-        ),
-        what=name,
-        version_id=real_version(_optional(item, "versionId", str)),
-        etag=bare_etag(_optional(item, "eTag", str)),
-        size=_optional(item, "size", int),
-    )
+    return _reported(Origin.S3, name, _get(record, "s3", dict), _get(record, "eventTime", str), body)
 
 
 def _eventbridge(content: dict[str, Any], body: str) -> Change | Ignored:
     kind, detail = _get(content, "detail-type", str), _get(content, "detail", dict)
-    item = _get(detail, "object", dict)
     reason = _optional(detail, "reason", str) or ""
     lifecycle = reason == "Lifecycle Expiration"
     if kind == "Object Created":
@@ -181,46 +164,49 @@ def _eventbridge(content: dict[str, Any], body: str) -> Change | Ignored:
         )
     else:
         return Ignored(f"{kind} changes no content")
-    change = _change(
-        Change(
-            bucket=_text(detail, "bucket", "name"),
-            key=_valid_key(_get(item, "key", str)),
-            origin=Origin.EVENTBRIDGE,
-            event_name=what,
-            body=body,
-            sequencer=sequencer.normalise(item.get("sequencer")),
-            event_time=_epoch_ms(_get(content, "time", str)),
-        ),
-        what=what,
-        version_id=real_version(_optional(item, "version-id", str)),
-        etag=bare_etag(_optional(item, "etag", str)),
-        size=_optional(item, "size", int),
-    )
-    # Whether a missing version id means "no versions" or "not told" cannot be seen here: S3 has to be asked.
-    if isinstance(change, Change) and change.state and change.state.version_id is None:
-        return replace(change, vouched=False)
-    return change
+    return _reported(Origin.EVENTBRIDGE, what, detail, _get(content, "time", str), body)
 
 
-def _change(
-    change: Change, *, what: str, version_id: str | None, etag: str | None, size: int | None
-) -> Change | Ignored:
-    """The change with the state that an event of this name reports."""
-    family, _, detail = what.partition(":")
+def _reported(origin: Origin, name: str, detail: dict[str, Any], time: str, body: str) -> Change | Ignored:
+    """What an event of this name reports; in both shapes the `detail` has a bucket and an object."""
+    bucket, item, at = _text(detail, "bucket", "name"), _get(detail, "object", dict), _epoch_ms(time)
+    key = _get(item, "key", str)
+    if origin is Origin.S3:
+        try:
+            key = unquote_plus(key, errors="strict")
+        except UnicodeDecodeError as problem:
+            raise _MalformedError(f"the object's key is not form-encoded UTF-8: {problem}") from None
+    key = _valid_key(key)
+    version_name, etag_name = _NAMES[origin]
+    version_id = real_version(_optional(item, version_name, str))
+    etag, size = bare_etag(_optional(item, etag_name, str)), _optional(item, "size", int)
+    family, _, deed = name.partition(":")
+    state, vouched = None, False
     if family == "ObjectCreated":
         if etag is None and version_id is None:
-            raise _MalformedError("a creation with neither versionId nor eTag cannot be identified")
-        state = State(StateKind.OBJECT, version_id, etag, size, change.event_time)
-        return replace(change, state=state, vouched=True)
-    if family not in ("ObjectRemoved", "LifecycleExpiration"):
-        return Ignored(f"{what} changes no content")
-    if detail == "DeleteMarkerCreated":
-        state = State(StateKind.MARKER, version_id, None, None, change.event_time)
+            raise _MalformedError(f"a creation with neither {version_name} nor {etag_name} cannot be identified")
+        state = State(StateKind.OBJECT, version_id, etag, size, at)
+        # Where EventBridge names no version, it may be that there are none or that it was not told: S3 has to be asked.
+        vouched = version_id is not None or origin is Origin.S3
+    elif family not in ("ObjectRemoved", "LifecycleExpiration"):
+        return Ignored(f"{name} changes no content")
+    elif deed == "DeleteMarkerCreated":
+        state = State(StateKind.MARKER, version_id, None, None, at)
         # A lifecycle event comes without a sequencer and as late as S3 likes.
-        return replace(change, state=state, vouched=family == "ObjectRemoved" and version_id is not None)
-    if version_id is None:
-        return change
-    return replace(change, state=State(StateKind.DELETED, version_id, None, None, change.event_time))
+        vouched = version_id is not None and family == "ObjectRemoved"
+    elif version_id is not None:
+        state = State(StateKind.DELETED, version_id, None, None, at)
+    return Change(
+        bucket=bucket,
+        key=key,
+        origin=origin,
+        event_name=name,
+        body=body,
+        state=state,
+        vouched=vouched,
+        sequencer=sequencer.normalise(item.get("sequencer")),
+        event_time=at,
+    )
 
 
 def own_message(
