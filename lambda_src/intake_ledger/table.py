@@ -263,11 +263,16 @@ def _update_statement(table: str, changed: tuple[str, ...], gone: tuple[str, ...
     return f'UPDATE "{table}" {" ".join(clauses)} WHERE "pk" = ? AND "sk" = ? AND {condition}'
 
 
+def condition_failed(error: ClientError) -> bool:
+    """Whether nothing is wrong with a write but that its own condition does not hold."""
+    return error.response["Error"]["Code"] == "ConditionalCheckFailedException"
+
+
 def _conditionally(request: Any, arguments: Mapping[str, Any]) -> None:
     try:
         request(**arguments)
     except ClientError as error:
-        if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+        if not condition_failed(error):
             raise
         raise Refused(_found(cast("dict[str, Any]", error.response))) from None
 

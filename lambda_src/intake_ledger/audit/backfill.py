@@ -18,7 +18,7 @@ from intake_ledger.audit.listing import Listing, Page, Place
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.settings import AuditSettings
 from intake_ledger.states import State
-from intake_ledger.table import BATCH_GET_KEYS, LedgerTable, plain
+from intake_ledger.table import BATCH_GET_KEYS, LedgerTable, condition_failed, plain
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -142,7 +142,7 @@ class Backfill:
                 },
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            if not condition_failed(error):
                 raise
             return False
         return True

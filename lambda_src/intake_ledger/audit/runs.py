@@ -20,7 +20,7 @@ from intake_ledger.audit.known import Known
 from intake_ledger.audit.progress import Progress, progress_of
 from intake_ledger.audit.report import Report, report_of
 from intake_ledger.audit.shown import PARTS, Shown
-from intake_ledger.table import plain
+from intake_ledger.table import condition_failed, plain
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -132,7 +132,7 @@ class AuditRuns:
                 ReturnValues="ALL_NEW",
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            if not condition_failed(error):
                 raise
             raise NotNow("another run is at work, or none is due yet") from None
         content = plain(answer["Attributes"])
@@ -252,7 +252,7 @@ class AuditRuns:
                 | {n: {"N": str(v)} if isinstance(v, int) else {"S": v} for n, v in values.items()},
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            if not condition_failed(error):
                 raise
             raise LostRun("another invocation has taken the run over") from None
 
