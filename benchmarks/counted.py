@@ -10,7 +10,7 @@ of its own.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast, override
 
 from benchmarks import units
@@ -203,14 +203,13 @@ class MeteredPipeline(LocalPipeline):
         commit_together: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(processor, **options)
+        super().__init__(processor, commit_together=commit_together, **options)
         self.bill = Bill()
         self._s3 = MeteredS3(self.bill, clock=self._clock)
         self._sqs = MeteredSQS(self.bill, clock=self._clock, visibility_seconds=self._visibility_seconds)
         self._dynamodb = MeteredDynamoDB(self.bill)
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
         self._pace, self._batch_size = pace, batch_size
-        self._settings = replace(self._settings, commit_together=commit_together)
         self.last = ""
         """The message that was sent last."""
 

@@ -90,11 +90,11 @@ def stack_of_a_team(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table:
 
 
 def tests_of_a_team(stack: Stack) -> None:
-    pipeline = LocalPipeline(process, ordering=Ordering.LATEST, deletes=True)
+    pipeline = LocalPipeline(process, ordering=Ordering.LATEST, deletes=True, commit_together=True)
     LocalPipeline(returns_text)
     LocalPipeline(returns_nothing)
     LocalPipeline(returns_something_else)  # type: ignore[arg-type]
-    pipeline.next(Fault.TIMED_OUT, Fault.OVERTAKEN)
+    pipeline.next(Fault.TIMED_OUT, None, Fault.OVERTAKEN)
     pipeline.send(events.s3_notification("bucket", "key", version_id="1"))
     pipeline.run(seed=1)
     assert_type(pipeline.row("key"), Row | None)

@@ -258,10 +258,39 @@ def test_garbage_goes_to_the_dead_letter_queue(shop: Shop) -> None:
     assert "another-bucket" in reasons[1]
 
 
+@pytest.mark.parametrize(("together", "calls"), [(False, ["a", "b", "c", "c"]), (True, ["a", "b", "c", "a", "b", "c"])])
+def test_f72_a_death_repeats_what_was_to_be_committed_together(shop: Shop, together: bool, calls: list[str]) -> None:
+    """F72: the price of `commit_together`, and what a team's effect has to bear: one more time, with the same key."""
+    pipeline = LocalPipeline(shop.process, commit_together=together)
+    for key in "abc":
+        pipeline.put(key, "one")
+    pipeline.next(None, None, Fault.KILLED_AFTER_EFFECT)
+    pipeline.run()
+    assert [one.key for one in pipeline.calls] == calls
+    assert len({one.idempotency_key for one in pipeline.calls}) == 3
+    assert [getattr(pipeline.row(key), "status", None) for key in "abc"] == ["PROCESSED"] * 3
+
+
+def test_what_is_committed_together_is_committed_after_the_batch() -> None:
+    """While the second is processed, the first one's commit is held."""
+    seen = []
+
+    def process(change: ObjectChange) -> None:
+        seen.append([getattr(pipeline.row(key), "status", None) for key in "ab"])
+
+    pipeline = LocalPipeline(process, commit_together=True)
+    for key in "ab":
+        pipeline.put(key, "one")
+    pipeline.run()
+    assert seen == [["PROCESSING", "PROCESSING"]] * 2
+    assert pipeline.outcomes == {"Committed": 2}
+
+
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_chaos_changes_nothing(shop: Shop, seed: int) -> None:
+def test_chaos_changes_nothing(shop: Shop, seed: int, together: bool) -> None:
     """Whatever the seed: the downstream shows what the bucket shows."""
-    pipeline = LocalPipeline(shop.process, deletes=True)
+    pipeline = LocalPipeline(shop.process, deletes=True, commit_together=together)
     for number in range(12):
         pipeline.put(f"key-{number % 4}", f"{number}")
     pipeline.delete("key-3")

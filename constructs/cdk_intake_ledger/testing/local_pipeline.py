@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, cast, override
+from typing import Any, cast, override
 
 from botocore.exceptions import ClientError
 
@@ -36,6 +36,7 @@ from intake_ledger.consumer import Consumer
 from intake_ledger.deadlines import Overrun
 from intake_ledger.errors import Fenced
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, ObjectChange, Processor
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row, row_key
@@ -43,9 +44,6 @@ from intake_ledger.settings import ConsumerSettings
 from intake_ledger.table import LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy
-
-if TYPE_CHECKING:
-    from intake_ledger.pace import Pace
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -77,6 +75,7 @@ class LocalPipeline:
         versioned: bool = True,
         max_attempts: int = 12,
         processing_timeout: int = 60,
+        commit_together: bool = False,
     ) -> None:
         """Make a pipeline with an empty bucket.
 
@@ -87,6 +86,8 @@ class LocalPipeline:
             versioned: whether the bucket keeps versions; it does when omitted.
             max_attempts: as in `RetryOptions`; 12 when omitted.
             processing_timeout: in real seconds, a minute when omitted: a processor that hangs is interrupted then.
+            commit_together: as the construct's; each change is committed alone when omitted. There is no
+                `concurrency`: threads would make each run another one.
 
         """
         self._processor = processor
@@ -109,6 +110,7 @@ class LocalPipeline:
             min_backoff_seconds=_MIN_BACKOFF_SECONDS,
             max_backoff_seconds=_MAX_BACKOFF_SECONDS,
             late_after_seconds=_LATE_AFTER_SECONDS,
+            commit_together=commit_together,
         )
         self._function_seconds = 2 * processing_timeout + 10
         self._visibility_seconds = 6 * self._function_seconds + _CLOCK_SKEW_SECONDS
@@ -117,8 +119,8 @@ class LocalPipeline:
         self._dynamodb = MemoryDynamoDB()
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
         self._batch_size = BATCH_SIZE
-        self._pace: Pace | None = None  # each worker is a new one, and has yet to find its pace
-        self._faults: list[Fault] = []
+        self._pace: Pace | None = None
+        self._faults: list[Fault | None] = []
         self._random: random.Random | None = None
         self._events = self._owners = self._requests = 0
         self.calls: list[ObjectChange] = []
@@ -222,11 +224,11 @@ class LocalPipeline:
             self._sqs.send(one.body, one.attributes)
         self._sqs.dead_letters.clear()
 
-    def next(self, *faults: Fault) -> None:
+    def next(self, *faults: Fault | None) -> None:
         """Say how the next calls of the processor end; those after them end as they end.
 
         Args:
-            faults: one for each call.
+            faults: one for each call; None for one that ends as it ends.
 
         """
         self._faults.extend(faults)
@@ -316,6 +318,8 @@ class LocalPipeline:
         bucket = Bucket(lambda: cast("Any", self._s3), BUCKET)
         settings = self._settings
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes)
+        # Each worker is a new one, and has yet to find its pace; only what is claimed in groups is committed together.
+        pace = self._pace or (Pace(0.0) if settings.commit_together else None)
         options = LedgerOptions(PIPELINE, settings.ordering, policy, settings.late_after_seconds * 1000)
         consumer = Consumer(
             settings,
@@ -326,7 +330,7 @@ class LocalPipeline:
             telemetry=_Record(self),
             clock=self._clock,
             jitter=lambda: 0.5,
-            pace=self._pace,
+            pace=pace,
         )
         context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
         try:
