@@ -10,6 +10,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from intake_ledger.changes import Change
 from intake_ledger.ledger import Answer, Claim
+from intake_ledger.loglines import LogLines
 from intake_ledger.rows import Row
 from intake_ledger.verdicts import Verdict
 
@@ -28,7 +29,7 @@ class Telemetry:
     """The consumer's voice."""
 
     def __init__(self) -> None:
-        self._logger = Logger()
+        self._logger = Logger(logger_formatter=LogLines())
         self._metrics = Metrics()
         self._counts: Counter[str] = Counter()
         """Of this invocation. Powertools is told of each name once: a call for each record is not free."""

@@ -1,0 +1,41 @@
+"""Powertools' log lines, put together in half the time: two of them for each change are a good part of its CPU."""
+
+import json
+import os
+from logging import LogRecord
+from typing import Any
+
+from aws_lambda_powertools.logging.formatter import RESERVED_LOG_ATTRS, LambdaPowertoolsFormatter
+
+_RESERVED = frozenset(RESERVED_LOG_ATTRS)
+_JSON_BEGINS = frozenset('{["-0123456789tfnNI \t\r\n')
+"""The first characters of what Powertools might decode, rather than quote: a message may be JSON itself."""
+_TRACE = "_X_AMZN_TRACE_ID"
+
+
+class LogLines(LambdaPowertoolsFormatter):
+    """The lines of `LambdaPowertoolsFormatter`, to the letter. It leaves to that whatever has an exception, arguments,
+    or a message that may be JSON: the processor's own lines come here too, where it logs by the same service's name.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        if self.json_indent is None:
+            # `json.dumps` makes one of these for each line.
+            encoder = json.JSONEncoder(default=self.json_default, separators=(",", ":"), ensure_ascii=False)
+            self.json_serializer: Any = encoder.encode
+
+    def format(self, record: LogRecord) -> str:
+        """One line of JSON, without its end."""
+        message = record.msg
+        if record.exc_info or record.args or not isinstance(message, str) or message[:1] in _JSON_BEGINS:
+            return super().format(record)
+        attributes = record.__dict__ | {"asctime": self.formatTime(record)}
+        line: dict[str, Any] = {}
+        for name, value in (self.log_format | self.thread_safe_get_current_keys()).items():
+            line[name] = value % attributes if value and name in _RESERVED else value
+        line.update({name: value for name, value in attributes.items() if name not in _RESERVED})
+        line["message"] = message
+        if self.log_format.get("xray_trace_id", "") is not None and (trace := os.environ.get(_TRACE)):
+            line["xray_trace_id"] = trace.partition(";")[0].removeprefix("Root=")
+        return self.serialize({name: value for name, value in line.items() if value is not None})
