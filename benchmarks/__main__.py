@@ -2,8 +2,10 @@
 
     python -m benchmarks [--rounds N] [NAME ...]
 
-The names are those of the modules beside this one. `build/bench.json` keeps what an earlier run said of the others.
-`--rounds` is for those that are measured in rounds: fewer where there is no time, more where others use the machine.
+The names are those of the modules beside this one. Each has a process of its own, and what it says is kept at once:
+one that fails leaves the others' figures alone, and makes the whole run fail at its end. `build/bench.json` keeps what
+an earlier run said of those that are not asked for. `--rounds` is for those that are measured in rounds: fewer where
+there is no time, more where others use the machine.
 """
 
 import argparse
@@ -12,7 +14,8 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +23,6 @@ from typing import Any
 from benchmarks.measure import machine, table
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench.json"
-AUDITED = (10_000, 100_000)
-"""Objects in the bucket."""
 
 
 def counted(found: dict[str, Any]) -> str:
@@ -33,7 +34,7 @@ def cpu(found: dict[str, Any]) -> str:
 
 
 def cold(found: dict[str, Any]) -> str:
-    imports = {"CPU ms, from source": found["imports"]}
+    imports = {"ms, from source": found["imports"]}
     return "\n".join(
         [
             table("Cold start, CPU ms", found["milliseconds"]),
@@ -48,7 +49,8 @@ def hotkey(found: dict[str, Any]) -> str:
 
 
 def throughput(found: dict[str, Any]) -> str:
-    return table("Throughput on the local AWS, beside the naive consumer", found)
+    requests = [table(f"Requests for an object: {name}", rows) for name, rows in found["requests"].items()]
+    return "\n".join([table("Throughput on the local AWS, beside the naive consumer", found["rows"]), *requests])
 
 
 def synth(found: dict[str, Any]) -> str:
@@ -66,29 +68,49 @@ def cost(found: dict[str, Any]) -> str:
     return table("Dollars per million objects, us-east-1", found)
 
 
-def audit(found: dict[str, Any]) -> str:
-    return "\n".join(["The audit", *found.values(), ""])
+def audit_growth(found: dict[str, Any]) -> str:
+    return table("The audit, as the bucket grows", found)
+
+
+def audit_shards(found: dict[str, Any]) -> str:
+    return table("The audit in parts, CPU seconds", found)
 
 
 SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
-    one.__name__: one for one in (counted, cost, hotkey, memory, cpu, cold, synth, throughput, audit)
+    one.__name__: one
+    for one in (counted, cost, hotkey, memory, cpu, cold, synth, throughput, audit_growth, audit_shards)
 }
 """In the order in which they run: what is counted first, since it is the same everywhere."""
 
 
 def measured(name: str, rounds: int | None) -> dict[str, Any]:
-    """What one benchmark says."""
-    if name == "audit":
-        # Each in a process of its own: one of its figures is the peak of memory.
-        commands = {f"{size:,} objects": [sys.executable, "-m", "benchmarks.audit", str(size)] for size in AUDITED}
-        return {
-            size: subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-            for size, command in commands.items()
-        }
+    """What one benchmark says, how it was asked, when, where and for how many seconds."""
     measure = importlib.import_module(f"benchmarks.{name}").measure
-    options = {"rounds": rounds} if rounds and "rounds" in inspect.signature(measure).parameters else {}
+    asked = inspect.signature(measure).parameters
+    options = {"rounds": rounds} if rounds and "rounds" in asked else {}
+    began, started = datetime.now(UTC), time.monotonic()
     found: dict[str, Any] = measure(**options)
-    return found
+    return {
+        "at": began.isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - started, 1),
+        "options": {name: one.default for name, one in asked.items()} | options,
+        "machine": machine(),
+        "figures": found,
+    }
+
+
+def keep(name: str, found: dict[str, Any], output: Path) -> None:
+    """Put what one benchmark says in its place, at once or not at all."""
+    kept = json.loads(output.read_text()) if output.exists() else {}
+    output.parent.mkdir(exist_ok=True)
+    new = output.with_suffix(".new")
+    new.write_text(json.dumps(kept | {name: found}, indent=2) + "\n")
+    new.replace(output)
+
+
+def all_but(names: Sequence[str], run: Callable[[str], int]) -> list[str]:
+    """Run each, whatever becomes of the others: the names of those that failed."""
+    return [name for name in names if run(name)]
 
 
 def main() -> None:
@@ -99,14 +121,18 @@ def main() -> None:
     names = arguments.names or list(SHOWN)
     if unknown := [name for name in names if name not in SHOWN]:
         parser.error(f"there is no benchmark {', '.join(unknown)}: expected some of {', '.join(SHOWN)}")
-    kept = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {}
-    OUTPUT.parent.mkdir(exist_ok=True)
-    for name in names:
-        found = measured(name, arguments.rounds)
-        print(SHOWN[name](found), flush=True)
-        kept[name] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(), "figures": found}
-        OUTPUT.write_text(json.dumps(kept, indent=2) + "\n")
+    if len(names) == 1:
+        found = measured(names[0], arguments.rounds)
+        print(SHOWN[names[0]](found["figures"]), f"{found['seconds']:.0f} seconds\n", sep="\n", flush=True)
+        keep(names[0], found, OUTPUT)
+        return
+    rounds = ["--rounds", str(arguments.rounds)] if arguments.rounds else []
+    failed = all_but(
+        names, lambda name: subprocess.run([sys.executable, "-m", "benchmarks", name, *rounds], check=False).returncode
+    )
     print(f"All of it: {OUTPUT}")
+    if failed:
+        sys.exit(f"Failed, and left as an earlier run said it: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -261,7 +261,7 @@ def cpu_ms(run: Callable[[int], None], piece: int) -> float:
     return (time.process_time() - before) * 1000 / PIECE
 
 
-def measure(*, changes: int = 500, rounds: int = 5) -> dict[str, Any]:
+def measure(*, changes: int = 2_000, rounds: int = 5) -> dict[str, Any]:
     """CPU milliseconds per change, and ratios to the floor."""
     with stub() as endpoint, environment(endpoint), silence():
         payloads = Payloads(changes)
@@ -286,7 +286,7 @@ def profile(name: str, *, changes: int = 2_000) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--changes", type=int, default=500, help="a multiple of 100")
+    parser.add_argument("--changes", type=int, default=2_000, help="a multiple of 100")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", metavar="ROW")
     arguments = parser.parse_args()

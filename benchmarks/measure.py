@@ -58,12 +58,12 @@ def side_by_side(
     }
 
 
-def family_seconds() -> float:
-    """CPU time of this process and of all that it has started and that still runs (the CDK's engine is a Node.js
-    process); where there is no /proc, the time on the clock.
+def family() -> dict[int, tuple[int, float]]:
+    """This process and all that it has started and that still runs, by number: how many generations below, and the CPU
+    seconds of each; where there is no /proc, this process alone with the time on the clock.
     """
     if sys.platform != "linux":
-        return time.perf_counter()
+        return {os.getpid(): (0, time.perf_counter())}
     parents, spent = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended meanwhile
@@ -71,10 +71,20 @@ def family_seconds() -> float:
             fields = path.read_text().rpartition(")")[2].split()
             number = int(path.parent.name)
             parents[number], spent[number] = int(fields[1]), int(fields[11]) + int(fields[12])
-    family = {os.getpid()}
-    while more := {number for number, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(spent.get(number, 0) for number in family) / os.sysconf("SC_CLK_TCK")
+    generations = {os.getpid(): 0}
+    while more := {
+        one: generations[its] + 1 for one, its in parents.items() if its in generations and one not in generations
+    }:
+        generations |= more
+    tick = os.sysconf("SC_CLK_TCK")
+    return {number: (generation, spent.get(number, 0) / tick) for number, generation in generations.items()}
+
+
+def family_seconds() -> float:
+    """CPU time of this process and of all that it has started and that still runs (the CDK's engine is a Node.js
+    process); where there is no /proc, the time on the clock.
+    """
+    return sum(seconds for _, seconds in family().values())
 
 
 def machine() -> dict[str, Any]:
@@ -99,7 +109,7 @@ def _processor() -> str:
 def table(title: str, rows: Mapping[str, Row]) -> str:
     """Rows of named figures as text."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-    lines = [["", *columns], *([name, *(_shown(row.get(column)) for column in columns)] for name, row in rows.items())]
+    lines = [["", *columns], *([name, *(shown(row.get(column)) for column in columns)] for name, row in rows.items())]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns) + 1)]
     text = [
         "  ".join(cell.ljust(width) if n == 0 else cell.rjust(width) for n, (cell, width) in enumerate(pairs)).rstrip()
@@ -108,7 +118,8 @@ def table(title: str, rows: Mapping[str, Row]) -> str:
     return "\n".join([title, *text, ""])
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A figure as the tables have it: a number, or a median with its extremes."""
     if isinstance(value, Mapping):
         return str(Figure(**value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):

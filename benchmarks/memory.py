@@ -2,7 +2,7 @@
 
     python -m benchmarks.memory
 
-The audit's is told by `benchmarks.audit`.
+The audit's is told by `benchmarks.audit_growth`.
 """
 
 import io
@@ -10,11 +10,12 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import asdict
 from typing import Any
 from unittest import mock
 
 from benchmarks import cpu
-from benchmarks.measure import table
+from benchmarks.measure import Figure, table
 from benchmarks.stub import stub
 
 from cdk_intake_ledger.testing.context import LambdaContext
@@ -81,10 +82,11 @@ def peak(batch: int, megabytes: int) -> float:
     return float(answer.stdout)
 
 
-def measure() -> dict[str, Any]:
-    by_batch = {f"batch of {batch:,}, empty objects": {"peak MB": peak(batch, 0)} for batch in BATCHES}
-    by_object = {f"one object of {size:,} MB": {"peak MB": peak(1, size)} for size in MEGABYTES}
-    return by_batch | by_object
+def measure(*, rounds: int = 3) -> dict[str, Any]:
+    """Medians and extremes, by batch and by object."""
+    cases = {f"batch of {batch:,}, empty objects": (batch, 0) for batch in BATCHES}
+    cases |= {f"one object of {size:,} MB": (1, size) for size in MEGABYTES}
+    return {name: {"peak MB": asdict(Figure.of([peak(*case) for _ in range(rounds)]))} for name, case in cases.items()}
 
 
 def main() -> None:

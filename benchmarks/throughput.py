@@ -2,85 +2,139 @@
 
     python -m benchmarks.throughput [--objects N] [--rounds N]
 
-Both are deployed by the CDK in one stack (`examples.demo.stack`), keep the same catalogue, and note each effect. The
-objects are there before; both sides are then sent the same notifications in turn, under keys that they have not seen.
-Timed from the first message until the last effect, after a few that make each one's function warm. On the local AWS a
-request costs far more CPU than the functions do, so that this is rather a bound for the number of requests than for AWS
-itself.
+All are deployed by the CDK in one stack (`benchmarks.throughput_stack`), take batches of ten, keep the same catalogue,
+and note each effect. In each round every consumer has its turn with a backlog of its own: objects that it has not seen
+are put, the messages about them wait in its queue, and then its event source mapping is switched on. Timed until the
+queue is empty; nothing else runs meanwhile, and the round before the first, which starts the functions, is not counted.
+
+What bounds it is shown beside it: the CPU time of the local AWS and of the functions, and the requests for an object
+with what each costs (`benchmarks.throughput_requests`). The local AWS is one Python process, so that its CPU
+milliseconds are the least that an object can take, however many functions wait. CPU times are read from /proc: it
+needs Linux.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from itertools import batched
+from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import side_by_side, table
-from examples.demo.stack import ROOT, STACK
-from examples.demo.world import World
+from benchmarks.measure import Figure, family, table
+from benchmarks.throughput_requests import asked
+from benchmarks.throughput_stack import STACK
+from examples.demo.stack import ROOT
 from tests.local.support import model
 
 from cdk_intake_ledger.testing import LocalAws
-from cdk_intake_ledger.testing.events import s3_notification
+from cdk_intake_ledger.testing.events import s3_notification, sqs_event
 
-FLOOR, LEDGER, TOGETHER = "naive", "ledger", "ledger, commit_together"
-WARM = 20
-"""Objects."""
-NAIVE_TIMEOUT = 30
-"""Seconds. The demo's own is short, so that its retries come soon; here none may be needed."""
+FLOOR = "naive"
+BATCH = 10
+"""Messages: the default of all three."""
+PROFILED = 10
+"""Batches."""
+EMULATOR, FUNCTIONS = 2, 3
+"""Generations below this process: `LocalAws` has one between itself and the local AWS, which starts the functions."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the consumers."""
+
+    bucket: str
+    queue: str
+    mapping: str
+    """Its event source mapping."""
+    function: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a backlog took: milliseconds for each object, on the clock and of CPU."""
+
+    clock: float
+    emulator: float
+    functions: float
+
+
+def sides(aws: LocalAws, outputs: Mapping[str, str]) -> dict[str, Side]:
+    """By the name of their row, with all of them switched off."""
+    named = {
+        FLOOR: ("BucketName", "NaiveQueueUrl"),
+        "ledger": ("BucketName", "QueueUrl"),
+        "ledger, commit_together": ("TogetherBucketName", "TogetherQueueUrl"),
+    }
+    found = {}
+    for name, (bucket, queue) in named.items():
+        url = outputs[queue]
+        asked = aws.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        arn = asked["Attributes"]["QueueArn"]
+        (mapping,) = aws.client("lambda").list_event_source_mappings(EventSourceArn=arn)["EventSourceMappings"]
+        found[name] = Side(outputs[bucket], url, mapping["UUID"], mapping["FunctionArn"])
+    return found
 
 
 class Load:
-    """Objects in the bucket, and messages about them that nobody has been sent yet."""
+    """Objects in the buckets, and messages about them that nobody but us sends."""
 
-    def __init__(self, world: World, objects: int) -> None:
-        self._world = world
-        self._objects = objects
+    def __init__(self, aws: LocalAws, outputs: Mapping[str, str]) -> None:
+        self._aws = aws
         self._uploads = 0
-        # From here on only we send.
-        world.aws.client("s3").put_bucket_notification_configuration(Bucket=world.bucket, NotificationConfiguration={})
+        self.sides = sides(aws, outputs)
+        for side in self.sides.values():
+            aws.client("s3").put_bucket_notification_configuration(Bucket=side.bucket, NotificationConfiguration={})
+            self._switch(side, on=False)
 
-    def rate(self, row: str, piece: int = 0) -> float:  # noqa: ARG002 - one piece is all there is
-        """Seconds for each object."""
-        side = FLOOR if row == FLOOR else LEDGER
-        self._seconds(side, WARM)
-        return self._seconds(side, self._objects) / self._objects
+    def turn(self, name: str, objects: int) -> Turn:
+        """Let one consumer work off a backlog."""
+        side = self.sides[name]
+        *waiting, last = (self._upload(side) for _ in range(objects))
+        for few in batched(waiting, BATCH):
+            self._send(side, *few)
+        self._switch(side, on=True)
+        before, started = _spent(), time.perf_counter()
+        self._send(side, last)  # which wakes the local AWS's poller
+        self._aws.wait_until(lambda: self._depth(side) == 0, f"{name} is through", timeout=600)
+        elapsed, after = time.perf_counter() - started, _spent()
+        self._switch(side, on=False)
+        emulator, functions = (1000 * (end - start) / objects for start, end in zip(before, after, strict=True))
+        return Turn(elapsed * 1000 / objects, emulator, functions)
 
-    def commit_together(self, on: bool) -> None:
-        """What `commit_together` of the construct sets."""
-        client = self._world.aws.client("lambda")
-        functions = client.list_functions()["Functions"]
-        (consumer,) = (one for one in functions if "INTAKE_DLQ_URL" in one.get("Environment", {}).get("Variables", {}))
-        variables = consumer["Environment"]["Variables"] | {"INTAKE_COMMIT_TOGETHER": "true" if on else "false"}
-        client.update_function_configuration(
-            FunctionName=consumer["FunctionName"], Environment={"Variables": variables}
-        )
-        client.get_waiter("function_updated_v2").wait(FunctionName=consumer["FunctionName"])
+    def requests(self, name: str) -> dict[str, dict[str, float]]:
+        """What one consumer asks for an object, by operation."""
+        side = self.sides[name]
+        function = self._aws.client("lambda").get_function_configuration(FunctionName=side.function)
+        bodies = [self._upload(side) for _ in range((PROFILED + 1) * BATCH)]
+        variables = os.environ | self._aws.environment | function["Environment"]["Variables"]
+        events = [sqs_event(*few) for few in batched(bodies, BATCH)]
+        return asked(function["Handler"], _emulator(), variables, events)
 
-    def _seconds(self, side: str, objects: int) -> float:
-        bodies = [self._upload() for _ in range(objects)]
-        world, sqs = self._world, self._world.aws.client("sqs")
-        expected = world.count(world.table(side)) + objects
-        started = time.perf_counter()
-        for few in batched(bodies, 10):
-            entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(few)]
-            sqs.send_message_batch(QueueUrl=world.queue(side), Entries=entries)
-        world.aws.wait_until(
-            lambda: world.count(world.table(side)) >= expected, f"{side} has had its effects", timeout=300, interval=0.1
-        )
-        elapsed = time.perf_counter() - started
-        world.aws.wait_until(lambda: world.depth(world.queue(side)) == (0, 0), f"{side} is at rest", timeout=300)
-        return elapsed
+    def _switch(self, side: Side, *, on: bool) -> None:
+        self._aws.client("lambda").update_event_source_mapping(UUID=side.mapping, Enabled=on)
 
-    def _upload(self) -> str:
+    def _send(self, side: Side, *bodies: str) -> None:
+        entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(bodies)]
+        answer = self._aws.client("sqs").send_message_batch(QueueUrl=side.queue, Entries=entries)
+        assert len(answer["Successful"]) == len(bodies), answer
+
+    def _depth(self, side: Side) -> int:
+        """Messages that wait, are in work, or are hidden until a retry."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = self._aws.client("sqs").get_queue_attributes(QueueUrl=side.queue, AttributeNames=names)
+        return sum(int(answer["Attributes"][name]) for name in names)
+
+    def _upload(self, side: Side) -> str:
         self._uploads += 1
         key, body = f"models/{self._uploads:06}/service-2.json.gz", model("2026-11-21", self._uploads % 7)
-        answer = self._world.aws.client("s3").put_object(Bucket=self._world.bucket, Key=key, Body=body)
+        answer = self._aws.client("s3").put_object(Bucket=side.bucket, Key=key, Body=body)
         return s3_notification(
-            self._world.bucket,
+            side.bucket,
             key,
             version_id=answer["VersionId"],
             etag=answer["ETag"].strip('"'),
@@ -90,34 +144,70 @@ class Load:
         )
 
 
-def measure(*, objects: int = 100, rounds: int = 5) -> dict[str, Any]:
-    """Seconds per object; the pipeline's ratio of throughput is the naive consumer's seconds over its own."""
-    with LocalAws() as aws, tempfile.TemporaryDirectory() as code:
-        context = {"code": code, "naiveTimeout": str(NAIVE_TIMEOUT)}
-        outputs = aws.deploy(f"{sys.executable} -m examples.demo.stack", STACK, context=context, cwd=ROOT)
-        load = Load(World(aws, outputs[STACK]), objects)
-        found: dict[str, Any] = {}
-        # One after the other: to set it begins with new environments, whose first batches are claimed one by one.
-        for row in (LEDGER, TOGETHER):
-            load.commit_together(row == TOGETHER)
-            runs = {one: partial(load.rate, one) for one in (FLOOR, row)}
-            found |= side_by_side(runs, floor=FLOOR, rounds=rounds)
-    for figures in found.values():
-        ratio = figures["ratio"]
-        figures["throughput"] = {
-            "median": 1 / ratio["median"],
-            "least": 1 / ratio["most"],
-            "most": 1 / ratio["least"],
+def _emulator() -> int:
+    """The number of the local AWS's process."""
+    (found,) = (
+        number
+        for number, (generation, _) in family().items()
+        if generation == EMULATOR and Path(f"/proc/{number}/cmdline").read_bytes().endswith(b"-m\0ministack\0")
+    )
+    return found
+
+
+def _spent() -> tuple[float, float]:
+    """CPU seconds of the local AWS, and of all functions."""
+    processes = family()
+    functions = sum(seconds for generation, seconds in processes.values() if generation == FUNCTIONS)
+    return processes[_emulator()][1], functions
+
+
+def taken(load: Load, objects: int, rounds: int) -> dict[str, list[Turn]]:
+    """Every side's turns; they change places from round to round."""
+    turns: dict[str, list[Turn]] = {name: [] for name in load.sides}
+    for number in range(rounds + 1):
+        for name in list(turns)[:: -1 if number % 2 else 1]:
+            turn = load.turn(name, objects)
+            if number:
+                turns[name].append(turn)
+    return turns
+
+
+def figures(turns: Mapping[str, list[Turn]]) -> dict[str, dict[str, Any]]:
+    """The rows; a ratio is taken within each round."""
+    return {
+        name: {
+            "objects per second": _figure(1000 / turn.clock for turn in mine),
+            "of the naive one": _figure(its.clock / turn.clock for turn, its in zip(mine, turns[FLOOR], strict=True)),
+            "CPU ms of the local AWS": _figure(turn.emulator for turn in mine),
+            "CPU ms of the functions": _figure(turn.functions for turn in mine),
         }
-    return {f"{name}, seconds per object": figures for name, figures in found.items()}
+        for name, mine in turns.items()
+    }
+
+
+def _figure(values: Any) -> dict[str, float]:
+    return asdict(Figure.of(list(values)))
+
+
+def measure(*, objects: int = 200, rounds: int = 5) -> dict[str, Any]:
+    """The throughput of each consumer, and its requests by operation."""
+    with LocalAws() as aws, tempfile.TemporaryDirectory() as code:
+        app = f"{sys.executable} -m benchmarks.throughput_stack"
+        outputs = aws.deploy(app, STACK, context={"code": code}, cwd=ROOT)
+        load = Load(aws, outputs[STACK])
+        turns = taken(load, objects, rounds)
+        return {"rows": figures(turns), "requests": {name: load.requests(name) for name in load.sides}}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--objects", type=int, default=100)
+    parser.add_argument("--objects", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    print(table("Throughput", measure(objects=arguments.objects, rounds=arguments.rounds)))
+    found = measure(objects=arguments.objects, rounds=arguments.rounds)
+    print(table("Throughput", found["rows"]))
+    for name, rows in found["requests"].items():
+        print(table(f"Requests for an object: {name}", rows))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 from app import CatalogueStack
@@ -32,15 +33,7 @@ class DemoStack(CatalogueStack):
     def __init__(self, scope: cdk.App, id: str, *, code: Path, kill_keys: str, naive_timeout: int) -> None:
         self._code = code
         self._kill_keys = kill_keys
-        super().__init__(
-            scope,
-            id,
-            processing_timeout=cdk.Duration.seconds(2),
-            clock_skew=cdk.Duration.seconds(3),
-            retry=RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
-            audit=AuditOptions(settle_time=cdk.Duration.seconds(SETTLE_SECONDS)),
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )
+        super().__init__(scope, id, removal_policy=cdk.RemovalPolicy.DESTROY, **self.times())
         self._effects.grant(self.models, "dynamodb:PutItem")
         self._naive_consumer(naive_timeout)
         # S3 sends here in stage 2; the demo carries the messages on to both queues, as badly as it can.
@@ -56,6 +49,15 @@ class DemoStack(CatalogueStack):
         cdk.CfnOutput(self, "TapQueueUrl", value=tap.queue_url)
         cdk.CfnOutput(self, "EffectsTable", value=self._effects.table_name)
 
+    def times(self) -> dict[str, Any]:
+        """Options that make everything soon; a stack that extends this one may leave the pipeline's own."""
+        return {
+            "processing_timeout": cdk.Duration.seconds(2),
+            "clock_skew": cdk.Duration.seconds(3),
+            "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
+            "audit": AuditOptions(settle_time=cdk.Duration.seconds(SETTLE_SECONDS)),
+        }
+
     def filters(self) -> list[s3.NotificationKeyFilter]:
         return [s3.NotificationKeyFilter(prefix="models/")]
 
@@ -69,6 +71,10 @@ class DemoStack(CatalogueStack):
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
+        return self.watched()
+
+    def watched(self) -> Processor:
+        """The processor, for a pipeline of this stack."""
         return Processor.from_asset(
             self._code,
             entrypoint="examples.demo.functions.watched:process",

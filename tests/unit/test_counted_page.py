@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarks import cost, measure, measured, prices
+from benchmarks import cost, prices
 
-PLACE = r"<!-- measured: \w+ -->\n.*?\n<!-- end -->"
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cost.md").read_text()
 
 
@@ -31,19 +30,3 @@ def test_the_ledger_costs_no_more_than_powertools_idempotency() -> None:
     rows = cost.compared()
     assert rows["the ledger, batches of 10 claimed together"]["all"] <= rows["Powertools idempotency"]["all"]
     assert rows["naive consumer"]["all"] < rows["Powertools idempotency"]["all"]
-
-
-def test_measured_tables_have_their_places() -> None:
-    """Whatever a machine says, `python -m benchmarks.measured` puts it where it belongs and touches nothing else."""
-    figure = {"median": 0.5, "least": 0.4, "most": 0.6}
-    rows = {"a row": {"value": figure, "ratio": figure}}
-    about = {"at": "2026-11-21", "machine": measure.machine()}
-    found = {
-        "cpu": about | {"figures": rows},
-        "cold": about | {"figures": {"milliseconds": rows, "layer": {"files": 392}}},
-    }
-    tables = measured.tables(found)
-    assert measured.places(PAGE) == [name for name in ("cpu", "machine", "cold", "layer") if name in tables]
-    page = measured.written(PAGE, tables)
-    assert page.count("| a row | 0.5 | 0.5 (0.4 to 0.6) |") == 2
-    assert re.sub(PLACE, "", page, flags=re.DOTALL) == re.sub(PLACE, "", PAGE, flags=re.DOTALL)

@@ -1,0 +1,51 @@
+"""What `benchmarks.throughput` deploys: the demo's stack with the pipeline's own times, and a pipeline beside it that
+commits together.
+"""
+
+from pathlib import Path
+from typing import Any, override
+
+import aws_cdk as cdk
+from examples.demo.stack import DemoStack, stage_code
+
+from cdk_intake_ledger import IntakePipeline
+
+STACK = "Throughput"
+NAIVE_TIMEOUT = 30
+"""Seconds. The demo's own is short, so that its retries come soon; here none may be needed."""
+
+
+class ThroughputStack(DemoStack):
+    """Three consumers, each with a queue of its own."""
+
+    def __init__(self, scope: cdk.App, id: str, *, code: Path) -> None:
+        super().__init__(scope, id, code=code, kill_keys="-", naive_timeout=NAIVE_TIMEOUT)
+        together = IntakePipeline(
+            self,
+            "Together",
+            processor=self.watched(),
+            deletes=True,
+            commit_together=True,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        self.catalogue.grant(
+            together, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"
+        )
+        self._effects.grant(together, "dynamodb:PutItem")
+        cdk.CfnOutput(self, "TogetherBucketName", value=together.bucket.bucket_name)
+        cdk.CfnOutput(self, "TogetherQueueUrl", value=together.queue.queue_url)
+
+    @override
+    def times(self) -> dict[str, Any]:
+        """The pipeline's own: how many are claimed together depends on how much time there is."""
+        return {}
+
+
+def main() -> None:
+    app = cdk.App()
+    ThroughputStack(app, STACK, code=stage_code(Path(app.node.try_get_context("code"))))
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()
