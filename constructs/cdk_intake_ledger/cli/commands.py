@@ -13,12 +13,11 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from cdk_intake_ledger.cli import audits, documents, reading, reprocess, screen, status
-from cdk_intake_ledger.cli.aws import Aws
-from cdk_intake_ledger.cli.deployed import Deployed, find
 from cdk_intake_ledger.cli.documents import Document
 from cdk_intake_ledger.cli.errors import CliError, denied_action, in_words
 from cdk_intake_ledger.cli.inspection import compare
 from cdk_intake_ledger.cli.letters import Wanted
+from cdk_intake_ledger.cli.options import Call, with_shared_options
 from cdk_intake_ledger.cli.pace import Rate
 from cdk_intake_ledger.cli.redrive import Redrive
 from cdk_intake_ledger.cli.ulid import RANDOM_BITS, is_ulid, ulid
@@ -31,13 +30,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Stack = Annotated[str, typer.Option(help="The CloudFormation stack that the pipeline is in.", show_default=False)]
-Pipeline = Annotated[
-    str | None, typer.Option(help="Its name, or its construct's id, where the stack has several.", show_default=False)
-]
-Region = Annotated[str | None, typer.Option(help="As for every AWS tool.", show_default=False)]
-Profile = Annotated[str | None, typer.Option(help="As for every AWS tool.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.", show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.", show_default=False)]
 PerSecond = Annotated[
     float | None, typer.Option("--rate", help="Messages a second; as fast as SQS takes them when omitted.", min=0.1)
@@ -57,39 +49,30 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 @app.command("status")
-def status_command(
-    *,
-    stack: Stack,
-    pipeline: Pipeline = None,
-    region: Region = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+@with_shared_options
+def status_command(call: Call) -> None:
     """How the pipeline stands: queue, dead letters, failed and rejected objects, last audit, alarms."""
-    aws, deployed = _open(stack, pipeline, region, profile)
+    aws, deployed = call.open()
     found, now = status.look(aws, deployed), _now()
-    _say(documents.standing(deployed, found, now), screen.standing(deployed, found, now), as_json)
+    call.say(documents.standing(deployed, found, now), screen.standing(deployed, found, now))
 
 
 @app.command()
+@with_shared_options
 def watch(
+    call: Call,
     *,
-    stack: Stack,
-    pipeline: Pipeline = None,
-    region: Region = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1)] = 3,
 ) -> None:
     """The same, again and again, until Ctrl-C. With --json, one line for each look."""
-    aws, deployed = _open(stack, pipeline, region, profile)
+    aws, deployed = call.open()
 
     def look() -> tuple[Document, RenderableType]:
         found, now = status.look(aws, deployed), _now()
         return documents.standing(deployed, found, now), screen.standing(deployed, found, now)
 
     try:
-        if as_json:
+        if call.as_json:
             while True:
                 sys.stdout.write(json.dumps(look()[0]) + "\n")
                 sys.stdout.flush()
@@ -103,36 +86,29 @@ def watch(
 
 
 @app.command("list")
+@with_shared_options
 def list_command(
+    call: Call,
     *,
-    stack: Stack,
-    pipeline: Pipeline = None,
-    region: Region = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
     only: Annotated[str, typer.Option("--status", help="FAILED or REJECTED; both when omitted.")] = "",
     limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 50,
     after: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
 ) -> None:
     """Objects that failed or were rejected, with the reasons; those that have waited longest come first."""
     wanted = _attention_status(only)
-    aws, deployed = _open(stack, pipeline, region, profile)
+    aws, deployed = call.open()
     found = reading.some_needing_attention(aws.dynamodb, deployed, wanted, limit=limit, after=after)
-    _say(documents.listed(found), screen.listed(found, _now()), as_json)
+    call.say(documents.listed(found), screen.listed(found, _now()))
 
 
 @app.command()
+@with_shared_options
 def inspect(
+    call: Call,
     key: Annotated[str, typer.Argument(help="The object's key, as it is.", show_default=False)],
-    *,
-    stack: Stack,
-    pipeline: Pipeline = None,
-    region: Region = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
 ) -> None:
     """What the ledger says of an object, what S3 shows, and whether they agree."""
-    aws, deployed = _open(stack, pipeline, region, profile)
+    aws, deployed = call.open()
     # The row first: what happens in between makes it look behind, which is no lie.
     entries, denied = reading.rows_of(aws.dynamodb, deployed, key), None
     try:
@@ -144,17 +120,14 @@ def inspect(
     now = _now()
     found = compare(entries, versions, deployed, now)
     document = documents.inspected(deployed, key, found, denied)
-    _say(document, screen.inspected(deployed, key, found, denied, now), as_json)
+    call.say(document, screen.inspected(deployed, key, found, denied, now))
 
 
 @app.command()
+@with_shared_options
 def redrive(
+    call: Call,
     *,
-    stack: Stack,
-    pipeline: Pipeline = None,
-    region: Region = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
     key: Annotated[
         str | None, typer.Option(help="Only of this object; with * at its end, of all keys that begin so.")
     ] = None,
@@ -164,7 +137,7 @@ def redrive(
     dry_run: DryRun = False,
 ) -> None:
     """Move messages from the dead-letter queue back to the queue: each rejected object gets another round."""
-    aws, deployed = _open(stack, pipeline, region, profile)
+    aws, deployed = call.open()
     wanted = Wanted(key, reason)
     moving = Redrive(aws.sqs, deployed, wanted, rate=_rate(rate), limit=limit, dry_run=dry_run)
     try:
@@ -172,20 +145,17 @@ def redrive(
             moving.run()
     finally:
         done = moving.outcome
-        _say(documents.redriven(done, dry_run=dry_run), screen.redriven(done, dry_run=dry_run), as_json)
+        call.say(documents.redriven(done, dry_run=dry_run), screen.redriven(done, dry_run=dry_run))
     if done.failed:
         raise typer.Exit(1)
 
 
 @app.command("reprocess")
+@with_shared_options
 def reprocess_command(
+    call: Call,
     keys: Annotated[list[str] | None, typer.Argument(help="Objects' keys, as they are.", show_default=False)] = None,
     *,
-    stack: Stack,
-    pipeline: Pipeline = None,
-    region: Region = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
     prefix: Annotated[
         str | None, typer.Option(help="Everything under this prefix that S3 has now; '' is the whole bucket.")
     ] = None,
@@ -202,7 +172,7 @@ def reprocess_command(
     _one_way(keys, prefix, rejected, reason, version_id)
     if request_id is not None and not is_ulid(request_id):
         raise CliError(f"--id {request_id} is no ULID: give the one that was printed, or leave it out")
-    aws, deployed = _open(stack, pipeline, region, profile)
+    aws, deployed = call.open()
     asked = reprocess.Asked(request_id or ulid(_now(), secrets.randbits(RANDOM_BITS)))
     if keys:
         # All are checked before any is sent.
@@ -221,53 +191,32 @@ def reprocess_command(
             else:
                 reprocess.ask(aws.sqs, deployed, targets, asked, _rate(rate))
     finally:
-        _say(documents.asked(asked, dry_run=dry_run), screen.asked(asked, dry_run=dry_run), as_json)
+        call.say(documents.asked(asked, dry_run=dry_run), screen.asked(asked, dry_run=dry_run))
     if asked.failed:
         raise typer.Exit(1)
 
 
 @app.command()
+@with_shared_options
 def audit(
+    call: Call,
     *,
-    stack: Stack,
-    pipeline: Pipeline = None,
-    region: Region = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
     dry_run: DryRun = False,
 ) -> None:
     """Compare bucket and ledger now, and resubmit what differs. It may take minutes."""
-    aws, deployed = _open(stack, pipeline, region, profile)
+    aws, deployed = call.open()
     with screen.console(stderr=True).status("the audit is at work"):
         found = audits.run(aws, deployed, dry_run=dry_run, sleep=time.sleep)
-    _say(found, screen.report(found, audits.in_full(deployed, found), _now()), as_json)
+    call.say(found, screen.report(found, audits.in_full(deployed, found), _now()))
 
 
 @app.command()
-def report(
-    *,
-    stack: Stack,
-    pipeline: Pipeline = None,
-    region: Region = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+@with_shared_options
+def report(call: Call) -> None:
     """What the last audit found."""
-    aws, deployed = _open(stack, pipeline, region, profile)
+    aws, deployed = call.open()
     found = audits.last(aws.dynamodb, deployed)
-    _say(found, screen.report(found, audits.in_full(deployed, found), _now()), as_json)
-
-
-def _open(stack: str, pipeline: str | None, region: str | None, profile: str | None) -> tuple[Aws, Deployed]:
-    aws = Aws(region=region, profile=profile)
-    return aws, find(aws, stack, pipeline)
-
-
-def _say(document: Document, shown: RenderableType, as_json: bool) -> None:
-    if as_json:
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
-    else:
-        screen.console().print(shown)
+    call.say(found, screen.report(found, audits.in_full(deployed, found), _now()))
 
 
 def _one_way(
