@@ -9,16 +9,19 @@ on, and the looks by which shards are found. All else follows from these, from c
 import gzip
 import io
 import time
-from itertools import count, takewhile
+from dataclasses import dataclass
+from itertools import count, pairwise, takewhile
+from math import ceil
 from typing import Any, cast
 
 from benchmarks import prices
 from benchmarks.audit import Source, audited
 from benchmarks.audit import measure as listing
 
+from intake_ledger.audit.in_parts import Step
 from intake_ledger.audit.inventory import Inventory, Location, Manifest
 from intake_ledger.audit.shards import Sample, cut
-from intake_ledger.audit.shown import Shown
+from intake_ledger.audit.shown import Shown, united
 from intake_ledger.rows import RowKey
 
 OBJECTS, ROWS = 1_000_000_000, 10_000_000
@@ -41,6 +44,10 @@ LIST_SECONDS = 0.15
 """S3 user guide, "Best practices design patterns: optimizing Amazon S3 performance": some 100 to 200 ms."""
 INVENTORY_FILE_OBJECTS = 3_000_000
 """Taken for one data file of a report."""
+TOGETHER = 4
+"""Pieces that are united at once, to measure it."""
+STEPS_OF_SEGMENTS = len(Step) - 1
+"""All but the listing have as many parts as there are segments."""
 TRANSITIONS_OF_A_PART = 4
 """The start of its execution, the work, the question whether it is done, and the end."""
 
@@ -63,12 +70,36 @@ def inventory_rate() -> float:
     return SAMPLE / (time.process_time() - begun)
 
 
-def filter_bytes(rows: int) -> int:
-    """What a filter of so many rows is, packed, as it is stored."""
-    shown = Shown(b"salt")
-    for number in range(rows):
-        shown.add(RowKey(f"uploads/in/{number:012d}/file.csv", "Pipeline@latest"))
-    return sum(len(piece) for _, piece in shown.parts())
+@dataclass(frozen=True)
+class Handed:
+    """What it takes to hand on a filter of so many rows: CPU seconds, and DynamoDB's units for its pieces."""
+
+    packing: float
+    beginning: float
+    """To put it together again."""
+    uniting: float
+    """To add it to others."""
+    written: int
+    read: float
+
+    @classmethod
+    def of(cls, rows: int) -> "Handed":
+        shown, again = Shown(b"salt"), Shown(b"salt")
+        for number in range(rows):
+            shown.add(RowKey(f"uploads/in/{number:012d}/file.csv", "Pipeline@latest"))
+        times = [time.process_time()]
+        pieces = list(shown.parts())
+        times.append(time.process_time())
+        for number, piece in pieces:
+            again.restore(number, piece)
+        times.append(time.process_time())
+        for _, piece in pieces:
+            united([piece] * TOGETHER)
+        times.append(time.process_time())
+        packing, beginning, uniting = (end - begin for begin, end in pairwise(times))
+        sizes = [len(piece) for _, piece in pieces]
+        # Written one by one, a unit at least; a page of many is read as a whole.
+        return cls(packing, beginning, uniting / TOGETHER, sum(ceil(size / 1024) for size in sizes), sum(sizes) / 4096)
 
 
 def looks() -> int:
@@ -99,24 +130,32 @@ def main() -> None:
     source = Source(SAMPLE, latency=False)
     _, listed = listing(audited, source)
     reported = inventory_rate()
-    segment = filter_bytes(ROWS // CONCURRENCY)
-    found = looks()
+    segment, whole, found = Handed.of(ROWS // CONCURRENCY), Handed.of(ROWS), looks()
     print(f"per CPU second: {listed:,.0f} objects listed and compared, {reported:,.0f} read of an inventory's CSV")
-    print(f"filters: {segment:,} bytes for {ROWS // CONCURRENCY:,} rows; shards: {found:,} looks for {SHARDS:,}")
+    print(f"a filter of {ROWS // CONCURRENCY:,} rows: {segment}\nof {ROWS:,} rows: {whole}")
+    print(f"shards: {found:,} looks for {SHARDS:,}")
 
     scans = 2 * ROWS * ROW_BYTES / 4096 * 0.5 * prices.READ_UNIT
     gigabyte_second = prices.LAMBDA_GB_SECOND
-    # Two filters are written by each segment, and read by each part; a third the other way round.
-    stored = 2 * segment * CONCURRENCY
-    handed = stored / 1024 * prices.WRITE_UNIT * 1.5
 
-    def reading(parts: int) -> float:
-        return (parts + CONCURRENCY / 2) * stored / 4096 * prices.READ_UNIT
+    def handing(parts: int) -> tuple[float, float]:
+        """CPU seconds of all parts, and dollars: two filters of each segment and one of each part are written and added
+        up; each part begins with two of the sums, and so does each segment at last.
+        """
+        part = Handed.of(ROWS // parts)
+        begun = 2 * (parts + CONCURRENCY)
+        seconds = 2 * CONCURRENCY * (segment.packing + segment.uniting) + parts * (part.packing + part.uniting)
+        written = 2 * CONCURRENCY * segment.written + parts * part.written + 3 * whole.written
+        read = 2 * CONCURRENCY * segment.read + parts * part.read + begun * whole.read
+        return seconds + begun * whole.beginning, written * prices.WRITE_UNIT + read * prices.READ_UNIT
 
     files = round(OBJECTS / INVENTORY_FILE_OBJECTS)
     lists, waited = OBJECTS / 1_000 * prices.S3_LIST, OBJECTS / 1_000 * LIST_SECONDS
     alone = OBJECTS / listed * VCPU_GB / ONE_GB + waited
-    parted, by_report = OBJECTS / listed + waited, OBJECTS / reported + OBJECTS / listed
+    of_shards, for_shards = handing(SHARDS)
+    of_files, for_files = handing(files)
+    print(f"handing filters on: {of_shards:,.0f} CPU seconds in {SHARDS:,} shards, {of_files:,.0f} in {files:,} files")
+    parted, by_report = OBJECTS / listed + waited + of_shards, OBJECTS / reported + OBJECTS / listed + of_files
     table = {
         "one function": (
             alone,
@@ -126,18 +165,18 @@ def main() -> None:
             parted / CONCURRENCY,
             {
                 "S3": lists + found * prices.S3_LIST,
-                "DynamoDB": scans + handed + reading(SHARDS),
+                "DynamoDB": scans + for_shards,
                 "Lambda": parted * VCPU_GB * gigabyte_second,
-                "Step Functions": (SHARDS + 2 * CONCURRENCY) * TRANSITIONS_OF_A_PART * STATE_TRANSITION,
+                "Step Functions": (SHARDS + STEPS_OF_SEGMENTS * CONCURRENCY) * TRANSITIONS_OF_A_PART * STATE_TRANSITION,
             },
         ),
         f"inventory, {files:,} files, {CONCURRENCY} at a time": (
             by_report / CONCURRENCY,
             {
                 "S3": OBJECTS * INVENTORY_OBJECT + files * prices.S3_GET,
-                "DynamoDB": scans + handed + reading(files),
+                "DynamoDB": scans + for_files,
                 "Lambda": by_report * VCPU_GB * gigabyte_second,
-                "Step Functions": (files + 2 * CONCURRENCY) * TRANSITIONS_OF_A_PART * STATE_TRANSITION,
+                "Step Functions": (files + STEPS_OF_SEGMENTS * CONCURRENCY) * TRANSITIONS_OF_A_PART * STATE_TRANSITION,
             },
         ),
     }

@@ -1,9 +1,11 @@
-"""The state machine that runs the audit in parts: plan, read the rows, list, look for what is gone, sum up.
+"""The state machine that runs the audit in parts: plan, read the rows, list, look for what is gone, sum up. Between
+these, what the parts of one step hand on to the next is added up, in parts too.
 
 The function of the audit does each step. Shards, places and findings are kept in the ledger's table, so that what goes
 through the machine stays small however many parts there are, and a part that failed goes on where it was.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from aws_cdk import Duration
@@ -43,17 +45,21 @@ class AuditMachine(Construct):
         sum_up = self._step("Sum up", {"step": "finish", "run.$": "$.run"})
         steps = [
             self._map("Rows", "read", "$.segments"),
+            self._map("Known", "known", "$.segments"),
             self._map("Shards", "list", "$.parts"),
+            self._map("Shown", "shown", "$.segments"),
             self._map("Gone", "scan", "$.segments"),
         ]
+        for step, following in pairwise(steps):
+            step.next(following)
+        steps[-1].next(sum_up)
         for step in steps:
             # Whatever happens, the run is summed up and given back, and says what is missing.
             step.add_catch(sum_up, errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
-        rows, shards, gone = steps
         work = (
             sfn.Choice(self, "Anything to do?")
             .when(sfn.Condition.is_present("$.skipped"), sfn.Succeed(self, "Nothing to do"))
-            .otherwise(rows.next(shards).next(gone).next(sum_up))
+            .otherwise(steps[0])
         )
         # The execution's own name makes a planner that is called again the same run.
         given = {"run.$": "$$.Execution.Name", "input.$": "$", "leaseSeconds": RUN_LIMIT.to_seconds()}

@@ -286,16 +286,30 @@ MUTANTS = (
     Mutant(
         "what one part of an audit was shown replaces what the others were",
         "audit/shown.py",
-        "both = other if own == _EMPTY else",
-        "both = other if True else",
+        "both |= int.from_bytes(_unpacked(part))",
+        "both = int.from_bytes(_unpacked(part))",
         "tests/unit/test_audit_in_parts.py -k no_head",
     ),
     Mutant(
         "S3 is asked about every key that a part of an audit has failed to list",
         "audit/in_parts.py",
-        "return step not in _BEFORE or all(part.done for part in self._parts.all(_BEFORE[step]))",
+        "return bool(before) and all(part.done for part in before)",
         "return True",
         "tests/unit/test_audit_in_parts.py -k fails_for_good",
+    ),
+    Mutant(
+        "a run that was begun by the release before goes by filters that nobody has added up",
+        "audit/in_parts.py",
+        "return bool(before) and all(part.done for part in before)",
+        "return all(part.done for part in before)",
+        "tests/unit/test_audit_in_parts.py -k release_before",
+    ),
+    Mutant(
+        "what DynamoDB has not taken of a batch is forgotten",
+        "audit/items.py",
+        'requests = answer.get("UnprocessedItems", {}).get(self.table)',
+        "requests = None",
+        "tests/unit/test_audit_items.py",
     ),
     Mutant(
         "what an inventory of yesterday shows counts without a look",

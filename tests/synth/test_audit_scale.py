@@ -10,7 +10,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import AuditOptions, AuditScale, IntakeConfigurationError, IntakePipeline
-from intake_ledger.audit.compare import Phase
+from intake_ledger.audit.in_parts import Step
 from tests.synth.build import (
     Json,
     actions,
@@ -54,13 +54,14 @@ def test_one_function_is_the_default_and_has_no_state_machine() -> None:
 def test_rows_are_read_before_shards_are_listed_and_looked_through_after_them(sharded: Json) -> None:
     """Each part is called until it is done, at most so many at the same time, and one that fails stops no other."""
     states = definition(sharded)["States"]
-    order = [(states[name]["ItemSelector"]["step"], states[name]["ItemsPath"]) for name in ("Rows", "Shards", "Gone")]
-    assert order == [(Phase.READ, "$.segments"), (Phase.LIST, "$.parts"), (Phase.SCAN, "$.segments")]
-    assert states["Rows"]["Next"] == "Shards"
-    assert states["Shards"]["Next"] == "Gone"
-    for name in ("Rows", "Shards", "Gone"):
+    maps = ("Rows", "Known", "Shards", "Shown", "Gone")
+    assert states["Anything to do?"]["Default"] == maps[0]
+    assert [states[name]["Next"] for name in maps] == [*maps[1:], "Sum up"]
+    assert [states[name]["ItemSelector"]["step"] for name in maps] == list(Step)
+    for name in maps:
         state = states[name]
         assert state["ItemProcessor"]["ProcessorConfig"] == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
+        assert state["ItemsPath"] == ("$.parts" if name == "Shards" else "$.segments")
         assert (state["MaxConcurrency"], state["ToleratedFailurePercentage"]) == (8, 100)
         assert state["Catch"][0]["Next"] == "Sum up"
         inner = state["ItemProcessor"]["States"]
@@ -163,10 +164,10 @@ def test_an_inventory_without_an_id_is_refused() -> None:
 def test_what_the_parts_of_a_run_call_is_what_the_role_may(sharded: Json) -> None:
     """Every call to DynamoDB in the modules of a run in parts has its action."""
     folder = Path(__file__).resolve().parents[2] / "lambda_src" / "intake_ledger" / "audit"
-    source = (folder / "parts.py").read_text()
+    source = "".join((folder / name).read_text() for name in ("items.py", "parts.py", "handed.py"))
     calls = {"put_item": "PutItem", "get_item": "GetItem", "update_item": "UpdateItem"}
-    calls |= {"batch_write_item": "BatchWriteItem", 'get_paginator("query")': "Query"}
-    used = {f"dynamodb:{action}" for call, action in calls.items() if f"_client.{call}" in source}
+    calls |= {"batch_write_item": "BatchWriteItem", "batch_get_item": "BatchGetItem", 'get_paginator("query")': "Query"}
+    used = {f"dynamodb:{action}" for call, action in calls.items() if f"client.{call}" in source}
     given = {action for one in statements(sharded, "OrdersAuditRole") for action in actions(one)}
     assert len(used) == len(calls)
     assert used <= given

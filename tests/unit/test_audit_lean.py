@@ -94,6 +94,18 @@ def answered(body: bytes) -> Iterator[Any]:
         yield client
 
 
+def test_a_page_is_read_once(dynamodb: "DynamoDBClient") -> None:
+    """botocore's own handlers, which would read all of it to see whether it is an error, find nothing left."""
+    del dynamodb
+    left: list[bytes] = []
+    for client in answered(PAGE):
+        client.meta.events.register_first(
+            "before-parse.s3.*", lambda response_dict, **_: left.append(response_dict["body"])
+        )
+        client.list_object_versions(Bucket="uploads")
+    assert left == [b"", PAGE]
+
+
 SPARSE = b"<ListVersionsResult><IsTruncated>false</IsTruncated><Version><Key>a</Key></Version></ListVersionsResult>"
 
 

@@ -20,9 +20,9 @@ from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
 from intake_ledger.audit.backfill import Backfill, Backfilled
-from intake_ledger.audit.compare import Audit, Phase
+from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.delivery import DeliveryCheck
-from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools
+from intake_ledger.audit.in_parts import AuditInParts, Judgement, Step, Tools
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.publish import publish
@@ -136,7 +136,7 @@ class AuditFunction:
             case "finish":
                 return parts.finish()
             case step:
-                done = parts.work(Phase(step), event["part"], context.get_remaining_time_in_millis)
+                done = parts.work(Step(step), event["part"], context.get_remaining_time_in_millis)
                 return {**event, "done": done}
 
     def backfill(self, context: LambdaContext, *, most: int) -> Backfilled:

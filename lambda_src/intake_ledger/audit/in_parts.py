@@ -2,7 +2,8 @@
 
     plan ──► read segment 0..n of the table ──► list shard 0..m of the bucket ──► scan segment 0..n ──► finish
              what the ledger has committed      what S3 shows, compared           rows that S3       one report,
-             in filters that add up             with all of that                  has not shown      the metrics
+             in filters, added up by "known"    with all of that; "shown" adds    has not shown      the metrics
+                                                up the filters of all shards
 
 It is the audit itself (`intake_ledger.audit.compare`) that works in each part; here is only what divides and sums up.
 A step begins when the one before has been tried; it does nothing if a part of that is missing, and the run says so.
@@ -13,11 +14,14 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.audit.compare import Audit, Phase, Source
+from intake_ledger.audit.compare import STOP_BEFORE_MS, Audit, Phase, Source
 from intake_ledger.audit.diff import Window
+from intake_ledger.audit.handed import HandedOn, places
 from intake_ledger.audit.inventory import Inventory, Location, Manifest, overdue
+from intake_ledger.audit.items import RunItems
 from intake_ledger.audit.known import Known
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.parts import Part, Parts
@@ -45,9 +49,28 @@ the first cut: few shards would never be found.
 """
 MOST_LOOKS = 3_000
 """Each takes some 0.15 s: half of the time that the planner has."""
-_BEFORE = {Phase.LIST: Phase.READ, Phase.SCAN: Phase.LIST}
 _NOTHING_JUDGED = Window(settled_before=0, known_since=0)
 _RANDOM = random.SystemRandom()
+
+
+class Step(StrEnum):
+    """What the parts of a run do, one step after the other."""
+
+    READ = "read"
+    """A segment of the ledger's rows."""
+    KNOWN = "known"
+    """Adding up what was read, a share of the filters."""
+    LIST = "list"
+    """A shard of the bucket, or a file of its inventory."""
+    SHOWN = "shown"
+    """Adding up what was listed."""
+    SCAN = "scan"
+    """A segment of the ledger's rows again, for those that S3 has not shown."""
+
+
+AUDITED = {Step.READ: Phase.READ, Step.LIST: Phase.LIST, Step.SCAN: Phase.SCAN}
+ADDED_UP = {Step.KNOWN: ("rows", "settled"), Step.SHOWN: ("shown",)}
+_BEFORE = dict(zip(tuple(Step)[1:], Step, strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +105,17 @@ class AuditInParts:
         self._settings = settings
         self._run = run
         self._listing = Listing(tools.s3, settings)
-        names = {"bucket": settings.bucket, "pipeline": settings.pipeline}
-        self._parts = Parts(tools.dynamodb, settings.table, **names, run=run, clock=tools.clock)
+        bucket, pipeline = settings.bucket, settings.pipeline
+        items = RunItems(tools.dynamodb, settings.table, bucket=bucket, pipeline=pipeline, run=run, clock=tools.clock)
+        self._parts, self._handed = Parts(items), HandedOn(items)
         self._runs = AuditRuns(
-            tools.dynamodb, settings.table, **names, clock=tools.clock, owner=run, new_salt=tools.new_salt
+            tools.dynamodb,
+            settings.table,
+            bucket=bucket,
+            pipeline=pipeline,
+            clock=tools.clock,
+            owner=run,
+            new_salt=tools.new_salt,
         )
 
     def plan(self, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +150,7 @@ class AuditInParts:
                 "manifest": asdict(replace(manifest, files=())) if manifest else None,
             }
             rows: list[dict[str, Any]] = [{"segment": number} for number in segments]
-            self._parts.begin(about, {Phase.READ: rows, Phase.LIST: shares, Phase.SCAN: rows})
+            self._parts.begin(about, {step: shares if step is Step.LIST else rows for step in Step})
         except Exception:
             if not report.dry_run:
                 self._runs.give_back()
@@ -130,18 +160,39 @@ class AuditInParts:
         _RANDOM.shuffle(numbers)
         return {"run": self._run, "parts": numbers, "segments": segments}
 
-    def work(self, step: Phase, number: int, remaining_ms: Callable[[], int]) -> bool:
+    def work(self, step: Step, number: int, remaining_ms: Callable[[], int]) -> bool:
         """Go on with one part of a step; False when there is more of it to do."""
         about, part = self._parts.about(), self._parts.part(step, number)
         if part.done or not self._can_begin(step):
             return True
+        if step in ADDED_UP:
+            return self._add_up(about, step, part, remaining_ms)
+        return self._go_through(about, step, part, remaining_ms)
+
+    def _add_up(self, about: Mapping[str, Any], step: Step, part: Part, remaining_ms: Callable[[], int]) -> bool:
+        """Go on with a share of the places of the filters."""
+        own = list(places(part.number, about["segments"]))
+        begun = part.work["places"] if part.work else 0
+        for done, at in enumerate(own[begun:], begun):
+            if remaining_ms() < STOP_BEFORE_MS:
+                part.work = {"places": done}
+                self._parts.save(step, part)
+                return False
+            for name in ADDED_UP[step]:
+                self._handed.add_up(name, at)
+        part.work, part.done = {"places": len(own)}, True
+        self._parts.save(step, part)
+        return True
+
+    def _go_through(self, about: Mapping[str, Any], step: Step, part: Part, remaining_ms: Callable[[], int]) -> bool:
+        """Go on with a share of the audit itself."""
         progress = self._progress(about, step, part)
         judged = self._judge(about, step)
         progress.report.held = judged.held or progress.report.held
         saved_at, done = self._tools.clock(), json.dumps(progress.as_json(self._tools.clock()))
 
         def keep() -> None:
-            self._keep_filters(step, number, progress)
+            self._keep_filters(step, part.number, progress)
             part.work = json.loads(done)
             self._parts.save(step, part)
 
@@ -159,7 +210,7 @@ class AuditInParts:
             resubmit=judged.resubmit and not about["report"]["dryRun"],
             remaining_ms=remaining_ms,
             saved=saved,
-            phases=(step,),
+            phases=(AUDITED[step],),
             allow=lambda wanted: self._parts.allow(wanted, self._settings.budget),
         )
         part.done = progress.report.complete
@@ -174,12 +225,12 @@ class AuditInParts:
         about = self._parts.about()
         report = report_of(about["report"])
         report.dry_run, report.delivery = about["report"]["dryRun"], about["report"]["delivery"]
-        steps = [(phase, self._parts.all(phase)) for phase in Phase]
-        works = [part.work["report"] for _, parts in steps for part in parts if part.work]
+        steps = [(step, self._parts.all(step)) for step in Step]
+        works = [part.work["report"] for step, parts in steps if step in AUDITED for part in parts if part.work]
         summed(report, works)
         if report.stopped is not Stopped.BUDGET:
             # Where one step has a gap, the next was left out as a whole.
-            gaps = (["".join(_words(phase, part.what)) for part in parts if not part.done] for phase, parts in steps)
+            gaps = (["".join(_words(step, part.what)) for part in parts if not part.done] for step, parts in steps)
             report.unfinished = next((gap for gap in gaps if gap), [])
             report.stopped = Stopped.PARTS if report.unfinished else None
         report.complete = report.stopped is None
@@ -204,10 +255,14 @@ class AuditInParts:
     def _inventory(self, where: Mapping[str, Any]) -> Inventory:
         return Inventory(self._tools.s3, Location(**where), self._settings.bucket)
 
-    def _can_begin(self, step: Phase) -> bool:
-        return step not in _BEFORE or all(part.done for part in self._parts.all(_BEFORE[step]))
+    def _can_begin(self, step: Step) -> bool:
+        if step not in _BEFORE:
+            return True
+        before = self._parts.all(_BEFORE[step])
+        # None at all: the run was begun by a release that did not have this step.
+        return bool(before) and all(part.done for part in before)
 
-    def _progress(self, about: Mapping[str, Any], step: Phase, part: Part) -> Progress:
+    def _progress(self, about: Mapping[str, Any], step: Step, part: Part) -> Progress:
         """How far the part has come, with the filters that its step needs."""
         rows, shown = (bytes.fromhex(salt) for salt in about["salts"])
         if part.work is None:
@@ -215,30 +270,32 @@ class AuditInParts:
             progress = Progress(Report(about["report"]["runId"], now), Known(rows), Shown(shown))
         else:
             progress = progress_of(part.work, report_of(part.work["report"]))
-        known, parts = progress.known, self._parts
-        segments = range(about["segments"])
-        own = [part.number] if part.work is not None else []
-        of = own if step is Phase.READ else segments
-        parts.merge("rows", of, known.rows)
-        if step is not Phase.SCAN:
-            parts.merge("settled", of, known.settled)
-        if step is Phase.LIST:
-            works = [one.work for one in parts.all(Phase.READ) if one.work]
-            known.count, known.complete = sum(work["known"]["count"] for work in works), True
-            parts.merge("shown", own, progress.shown)
-        if step is Phase.SCAN:
-            parts.merge("shown", (one.number for one in parts.all(Phase.LIST)), progress.shown)
+        handed, known, again = self._handed, progress.known, part.work is not None
+        match step:
+            case Step.READ if again:
+                handed.add_own("rows", part.number, known.rows)
+                handed.add_own("settled", part.number, known.settled)
+            case Step.LIST:
+                works = [one.work for one in self._parts.all(Step.READ) if one.work]
+                known.count, known.complete = sum(work["known"]["count"] for work in works), True
+                handed.add_all("rows", known.rows)
+                handed.add_all("settled", known.settled)
+                if again:
+                    handed.add_own("shown", part.number, progress.shown)
+            case Step.SCAN:
+                handed.add_all("rows", known.rows)
+                handed.add_all("shown", progress.shown)
         return progress
 
-    def _keep_filters(self, step: Phase, number: int, progress: Progress) -> None:
-        if step is Phase.READ:
-            self._parts.keep("rows", number, progress.known.rows)
-            self._parts.keep("settled", number, progress.known.settled)
-        elif step is Phase.LIST:
-            self._parts.keep("shown", number, progress.shown)
+    def _keep_filters(self, step: Step, number: int, progress: Progress) -> None:
+        if step is Step.READ:
+            self._handed.keep("rows", number, progress.known.rows)
+            self._handed.keep("settled", number, progress.known.settled)
+        elif step is Step.LIST:
+            self._handed.keep("shown", number, progress.shown)
 
-    def _judge(self, about: Mapping[str, Any], step: Phase) -> Judgement:
-        if step is Phase.READ:
+    def _judge(self, about: Mapping[str, Any], step: Step) -> Judgement:
+        if step is Step.READ:
             return Judgement(_NOTHING_JUDGED, resubmit=False, held="")
         judged, manifest = self._tools.judge(about["since"]), about["manifest"]
         if manifest is None:
@@ -249,18 +306,18 @@ class AuditInParts:
         window = Window(min(window.settled_before, reported), window.known_since, window.undated)
         return Judgement(window, judged.resubmit, judged.held)
 
-    def _audit(self, about: Mapping[str, Any], step: Phase, part: Part) -> Audit:
+    def _audit(self, about: Mapping[str, Any], step: Step, part: Part) -> Audit:
         tools, settings = self._tools, self._settings
-        segment = None if step is Phase.LIST else (part.what["segment"], about["segments"])
+        segment = None if step is Step.LIST else (part.what["segment"], about["segments"])
         return Audit(
             settings,
             LedgerTable(tools.dynamodb, settings.table),
             AuditTable(tools.dynamodb, settings.table, segment),
-            self._source(about, part) if step is Phase.LIST else self._listing,
+            self._source(about, part) if step is Step.LIST else self._listing,
             Bucket(lambda: tools.s3, settings.bucket, settings.bucket_owner),
             sqs=tools.sqs,
             clock=tools.clock,
-            listed_long_ago=step is Phase.LIST and about["manifest"] is not None,
+            listed_long_ago=step is Step.LIST and about["manifest"] is not None,
         )
 
     def _source(self, about: Mapping[str, Any], part: Part) -> Source:
@@ -272,10 +329,12 @@ class AuditInParts:
         return FileListing(self._inventory(about["inventory"]), manifest, part.what["file"], every=every)
 
 
-def _words(phase: Phase, what: Mapping[str, Any]) -> Iterator[str]:
+def _words(step: Step, what: Mapping[str, Any]) -> Iterator[str]:
     """A part in words, for a person who wants to know what was left out."""
-    if "segment" in what:
-        verb = "read" if phase is Phase.READ else "looked through for keys that are gone"
+    if step in ADDED_UP:
+        yield f"what was {'read' if step is Step.KNOWN else 'listed'} was not added up, share {what['segment']}"
+    elif "segment" in what:
+        verb = "read" if step is Step.READ else "looked through for keys that are gone"
         yield f"segment {what['segment']} of the ledger's rows was not {verb}"
     elif "file" in what:
         yield f"the inventory's file {what['file']}"

@@ -26,8 +26,11 @@ def lean_scans(client: "DynamoDBClient") -> None:
 
 
 def lean_listings(client: "S3Client") -> None:
-    """Make this client read a page of ListObjectVersions from its XML."""
-    client.meta.events.register("before-parse.s3.ListObjectVersions", _versions)
+    """Make this client read a page of ListObjectVersions from its XML, once: before botocore reads all of it to see
+    whether it is an error in spite of its status. What cannot be read, or is no page, is left to botocore.
+    """
+    # With a star in this place it comes before botocore's own handlers, which are for `before-parse.s3.*`.
+    client.meta.events.register_first("before-parse.*.ListObjectVersions", _versions)
 
 
 def _scan(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
@@ -39,15 +42,20 @@ def _scan(response_dict: dict[str, Any], customized_response_dict: dict[str, Any
 def _versions(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
     if response_dict["status_code"] != _OK:
         return
-    # botocore reads it with the same parser, and has found by now that it can be read.
-    root = ET.fromstring(response_dict["body"] or "<nothing/>")  # noqa: S314
-    if _bare(root.tag) != "ListVersionsResult":
+    try:
+        # botocore reads it with the same parser.
+        root = ET.fromstring(response_dict["body"])  # noqa: S314
+    except ET.ParseError:
+        return
+    # Names begin behind their namespace, which is the same for all of them.
+    bare = root.tag.rfind("}") + 1
+    if root.tag[bare:] != "ListVersionsResult":
         return
     page = customized_response_dict
     for node in root:
-        name = _bare(node.tag)
+        name = node.tag[bare:]
         if name in _LISTS:
-            entry: dict[str, Any] = {_bare(child.tag): child.text or "" for child in node}
+            entry: dict[str, Any] = {child.tag[bare:]: child.text or "" for child in node}
             page.setdefault(_LISTS[name], []).append(_read(entry))
         elif len(node) == 0:
             page[name] = node.text or ""
@@ -73,8 +81,3 @@ _TYPES: tuple[tuple[str, Callable[[str], Any]], ...] = (
     ("Size", int),
     ("IsTruncated", _flag),
 )
-
-
-def _bare(tag: str) -> str:
-    """The tag without its namespace."""
-    return tag[tag.rfind("}") + 1 :]

@@ -2,27 +2,18 @@
 
     <bucket>#<run>              what the run is about, and how many messages it has sent
     <bucket>#<run>#list         one item for each part of a step: its place in the bucket, its progress, its findings
-    <bucket>#<run>#shown#7      a filter that part 7 has filled, in pieces
 
-No object's row can have such a partition key: a bucket's name has neither `#` nor `/`. All of it expires.
+What parts hand on to each other lies beside these.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit.shown import Shown
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-KEPT_SECONDS = 14 * 86_400
-"""How long a run can be looked at afterwards."""
-_WRITE_BATCH = 25  # DynamoDB's limit of BatchWriteItem
+from intake_ledger.audit.items import RunItems
 
 
 @dataclass(slots=True)
@@ -36,65 +27,44 @@ class Part:
 
 
 class Parts:
-    """The parts of one run. `clock` gives epoch milliseconds."""
+    """The parts of one run."""
 
-    def __init__(
-        self,
-        client: "DynamoDBClient",
-        table: str,
-        *,
-        bucket: str,
-        pipeline: str,
-        run: str,
-        clock: Callable[[], int],
-    ) -> None:
-        self._client = client
-        self._table = table
-        self._name = f"{bucket}#{run}"
-        self._sort = f"{pipeline}@audit"
-        self._clock = clock
+    def __init__(self, items: RunItems) -> None:
+        self._items = items
 
     def begin(self, about: Mapping[str, Any], steps: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Write down what the run is about, and what each part of each step has to do."""
-        items = [
-            self._part_item(step, Part(number, what))
-            for step, parts in steps.items()
-            for number, what in enumerate(parts)
-        ]
-        for few in batched(items, _WRITE_BATCH):
-            request: Any = {self._table: [{"PutRequest": {"Item": item}} for item in few]}
-            while request:
-                request = self._client.batch_write_item(RequestItems=request).get("UnprocessedItems")
+        self._items.put_all(
+            self._item(step, Part(number, what)) for step, parts in steps.items() for number, what in enumerate(parts)
+        )
         # Last: who finds this finds all of it.
-        self._put(self._key(), {"about": {"S": json.dumps(about)}, "sent": {"N": "0"}})
+        self._items.put({**self._items.key(), "about": {"S": json.dumps(about)}, "sent": {"N": "0"}})
 
     def about(self) -> dict[str, Any]:
         """What the run is about."""
-        item = self._client.get_item(TableName=self._table, Key=self._key(), ConsistentRead=True)["Item"]
-        found: dict[str, Any] = json.loads(item["about"]["S"])
+        found: dict[str, Any] = json.loads(self._items.get(self._items.key())["about"]["S"])
         return found
 
     def part(self, step: str, number: int) -> Part:
         """One part as it was saved last."""
-        key = self._part_key(step, number)
-        return _part(self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True)["Item"])
+        return _part(self._items.get(self._key(step, number)))
 
     def all(self, step: str) -> list[Part]:
         """All parts of a step."""
-        return [_part(item) for item in self._query(f"#{step}")]
+        return [_part(item) for item in self._items.query(f"#{step}")]
 
     def save(self, step: str, part: Part) -> None:
         """Keep how far a part has come."""
-        item = self._part_item(step, part)
-        self._client.put_item(TableName=self._table, Item=item)
+        self._items.put(self._item(step, part))
 
     def allow(self, wanted: int, budget: int) -> int:
         """Take `wanted` messages, or what is left, from the budget that all parts share."""
+        items = self._items
         while wanted > 0:
             try:
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=self._key(),
+                items.client.update_item(
+                    TableName=items.table,
+                    Key=items.key(),
                     UpdateExpression="SET #sent = #sent + :wanted",
                     ConditionExpression="#sent <= :most",
                     ExpressionAttributeNames={"#sent": "sent"},
@@ -110,44 +80,13 @@ class Parts:
                 return wanted
         return 0
 
-    def keep(self, name: str, number: int, content: Shown) -> None:
-        """Store what a part has filled of a filter."""
-        for place, piece in content.parts():
-            self._put(self._key(f"#{name}#{number}", f"#{place:03d}"), {"piece": {"B": piece}, "at": {"N": str(place)}})
+    def _key(self, step: str, number: int) -> dict[str, Any]:
+        return self._items.key(f"#{step}", f"#{number:05d}")
 
-    def merge(self, name: str, numbers: Iterable[int], content: Shown) -> None:
-        """Add to a filter what these parts have filled, all of them with the same salt."""
-        for number in numbers:
-            for item in self._query(f"#{name}#{number}"):
-                content.restore(int(item["at"]["N"]), bytes(item["piece"]["B"]))
-
-    def _query(self, name: str) -> Iterator[dict[str, Any]]:
-        # Consistently: a piece that is missing would be keys that nobody has shown.
-        for page in self._client.get_paginator("query").paginate(
-            TableName=self._table,
-            KeyConditionExpression="#pk = :pk AND begins_with(#sk, :sk)",
-            ExpressionAttributeNames={"#pk": "pk", "#sk": "sk"},
-            ExpressionAttributeValues={":pk": {"S": f"{self._name}{name}"}, ":sk": {"S": f"{self._sort}#"}},
-            ConsistentRead=True,
-        ):
-            yield from page["Items"]
-
-    def _part_key(self, step: str, number: int) -> dict[str, Any]:
-        return self._key(f"#{step}", f"#{number:05d}")
-
-    def _part_item(self, step: str, part: Part) -> dict[str, Any]:
+    def _item(self, step: str, part: Part) -> dict[str, Any]:
         content = {"what": part.what, "work": part.work, "done": part.done}
         texts = {name: {"S": json.dumps(value)} for name, value in content.items()}
-        return {**self._part_key(step, part.number), **texts, "part": {"N": str(part.number)}, **self._expiry()}
-
-    def _put(self, key: Mapping[str, Any], content: Mapping[str, Any]) -> None:
-        self._client.put_item(TableName=self._table, Item={**key, **content, **self._expiry()})
-
-    def _key(self, name: str = "", sort: str = "") -> dict[str, Any]:
-        return {"pk": {"S": f"{self._name}{name}"}, "sk": {"S": f"{self._sort}{sort}"}}
-
-    def _expiry(self) -> dict[str, Any]:
-        return {"expires_at": {"N": str(self._clock() // 1000 + KEPT_SECONDS)}}
+        return {**self._key(step, part.number), **texts, "part": {"N": str(part.number)}}
 
 
 def _part(item: Mapping[str, Any]) -> Part:

@@ -135,10 +135,10 @@ class _Scale:
     def __init__(self, keys: Sequence[str]) -> None:
         self._common = _common(keys)
         rests = [key[len(self._common) :] for key in keys]
-        seen = {character for rest in rests for character in rest}
+        seen = set().union(*rests)
         ends = {rest[:1] for rest in rests}
         between = {character for character in _ANY if min(ends) < character < max(ends)}
-        self._alphabets = [sorted(seen | between), *[sorted(seen)] * max(len(rest) for rest in rests)]
+        self._alphabets = [sorted(seen | between), *[sorted(seen)] * max(map(len, rests))]
 
     def place(self, key: str) -> int:
         number = 0

@@ -8,7 +8,7 @@ in this run; the salt differs from run to run, and so do the rows that this happ
 import hashlib
 import mmap
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from intake_ledger.rows import RowKey
@@ -62,8 +62,17 @@ class Shown:
                 yield number, zlib.compress(part, 1)
 
     def restore(self, number: int, part: bytes) -> None:
-        """Add a part of what another filter with the same salt was given."""
-        place = slice(number * PART_BYTES, (number + 1) * PART_BYTES)
-        own, other = self._bits[place], zlib.decompress(part)
-        both = other if own == _EMPTY else (int.from_bytes(own) | int.from_bytes(other)).to_bytes(PART_BYTES)
-        self._bits[place] = both
+        """Begin with a part of what another filter with the same salt was given."""
+        self._bits[number * PART_BYTES : (number + 1) * PART_BYTES] = _unpacked(part)
+
+
+def united(parts: Iterable[bytes]) -> bytes | None:
+    """One part for several of the same number, packed as they are; None for none."""
+    both = 0
+    for part in parts:
+        both |= int.from_bytes(_unpacked(part))
+    return zlib.compress(both.to_bytes(PART_BYTES), 1) if both else None
+
+
+def _unpacked(part: bytes) -> bytes:
+    return zlib.decompress(part, bufsize=PART_BYTES)
