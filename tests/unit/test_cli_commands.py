@@ -292,6 +292,12 @@ class TestActing:
         assert (said["moved"], said["reasons"]) == (1, {"no invoice": 1})
         assert len(person.site.messages()) == 1
 
+    def test_redrive_tells_what_it_left_to_another_pipeline(self, person: Person) -> None:
+        """Or somebody would look for it in vain."""
+        person.site.dead_letter("x", reason="y", pipeline="Other-Pipeline")
+        assert "1 left to the pipelines that set them aside" in person.types("redrive")
+        assert person.reads("redrive")["ofOthers"] == 1
+
     def test_redrive_ends_badly_when_a_message_stays(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         """A script has to notice."""
         person.site.dead_letter("x", reason="y")

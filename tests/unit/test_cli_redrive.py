@@ -85,6 +85,18 @@ def test_what_sqs_gave_up_is_moved_too(site: Site) -> None:
     assert sorted(message["body"] for message in site.messages()) == sorted([event("in/a"), "garbage"])
 
 
+def test_what_another_pipeline_set_aside_is_left_to_it(site: Site) -> None:
+    """Where two share a dead-letter queue that is imported, no synthesis can see it: in the wrong queue, what is known
+    of a message would be lost, or the wrong processor would have the object.
+    """
+    for name, pipeline in (("in/ours", site.deployed.name), ("in/theirs", "Other-Pipeline")):
+        site.dead_letter(event(name), reason="no invoice in it", pipeline=pipeline)
+    done = redrive(site)
+    assert (done.moved, done.of_others, done.left) == (1, 1, 0)
+    assert [change.key for change in site.changes()] == ["in/ours"]
+    assert site.visible(site.deployed.dead_letter_url) == 1
+
+
 @pytest.mark.parametrize(
     ("wanted", "moved"),
     [

@@ -29,6 +29,11 @@ class Letter:
         return self._text("reason") or NO_REASON
 
     @property
+    def pipeline(self) -> str:
+        """Whose consumer set it aside; empty where SQS did."""
+        return self._text("pipeline")
+
+    @property
     def attempts(self) -> str:
         """How often it was tried; empty where nobody said so."""
         return self._text("attempts")

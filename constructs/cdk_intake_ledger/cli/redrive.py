@@ -37,6 +37,8 @@ class Redriven:
     moved: int = 0
     left: int = 0
     """They do not fit the filter, or are beyond the limit."""
+    of_others: int = 0
+    """Another pipeline's consumer set them aside; they stay where they are."""
     arrived_meanwhile: int = 0
     """They were sent after the beginning: failed again, most likely, and would go round for ever."""
     hidden_by_others: int = 0
@@ -62,6 +64,7 @@ class Redrive:
         self._client = client
         self._queue_url = deployed.queue_url
         self._dead_letter_url = deployed.dead_letter_url
+        self._pipeline = deployed.name
         self._wanted = wanted
         self._rate = rate
         self._limit = limit
@@ -123,7 +126,9 @@ class Redrive:
     def _handle(self, letters: Sequence[Letter], begun_at: int) -> None:
         out, meant = self.outcome, []
         for letter in letters:
-            if self._is_back(letter, begun_at):
+            if letter.pipeline not in ("", self._pipeline):
+                out.of_others += 1
+            elif self._is_back(letter, begun_at):
                 out.arrived_meanwhile += 1
             elif not self._wanted.fits(letter) or (self._limit is not None and out.matched >= self._limit):
                 out.left += 1
