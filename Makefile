@@ -60,7 +60,7 @@ faults: $(READY) ## deployed pipelines under fire, in full (some minutes); TIMES
 audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number)
 	@python -m tests.local.audit_run $(OBJECTS)
 
-bench: $(READY) ## what a change costs: requests, dollars, CPU, memory, cold start, synth; all of it in build/bench.json
+bench: $(READY) ## what a change costs, in full (about half an hour), in build/bench.json; BENCH="cpu cold" for some of it
 	@python -m benchmarks $(BENCH)
 
 format: $(READY) ## ruff's formatter and its safe fixes

@@ -12,6 +12,7 @@ import argparse
 import importlib
 import inspect
 import json
+import os
 import subprocess
 import sys
 import time
@@ -84,15 +85,16 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def measured(name: str, rounds: int | None) -> dict[str, Any]:
-    """What one benchmark says, how it was asked, when, where and for how many seconds."""
+    """What one benchmark says, how it was asked, when, where, for how many seconds, and how busy the machine was."""
     measure = importlib.import_module(f"benchmarks.{name}").measure
     asked = inspect.signature(measure).parameters
     options = {"rounds": rounds} if rounds and "rounds" in asked else {}
-    began, started = datetime.now(UTC), time.monotonic()
+    began, started, (load, *_) = datetime.now(UTC), time.monotonic(), os.getloadavg()
     found: dict[str, Any] = measure(**options)
     return {
         "at": began.isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - started, 1),
+        "load": load,
         "options": {name: one.default for name, one in asked.items()} | options,
         "machine": machine(),
         "figures": found,

@@ -28,6 +28,8 @@ class Figure:
         return cls(statistics.median(values), min(values), max(values))
 
     def __str__(self) -> str:
+        if self.least == self.most:
+            return _short(self.median)
         return f"{_short(self.median)} ({_short(self.least)} to {_short(self.most)})"
 
 

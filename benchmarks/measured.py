@@ -118,8 +118,9 @@ def requests(found: Found) -> str:
     for name, rows in found["requests"].items():
         for operation, one in rows.items():
             each = one["CPU ms of each"]
-            lines.append((name, operation, f"{one['requests']:.2f}", f"{each:.3g}", f"{each * one['requests']:.2f}"))
-        total = sum(one["requests"] * one["CPU ms of each"] for one in rows.values())
+            ms = each["median"] * one["requests"]
+            lines.append((name, operation, f"{one['requests']:.2f}", shown(each), f"{ms:.2f}"))
+        total = sum(one["requests"] * one["CPU ms of each"]["median"] for one in rows.values())
         lines.append((name, "all", f"{sum(one['requests'] for one in rows.values()):.2f}", "", f"{total:.2f}"))
     return grid(("", "operation", "requests", "CPU ms of each", "CPU ms"), lines)
 
@@ -167,12 +168,13 @@ def runs(found: Found) -> str:
     for name in sources:
         one = found[name]
         machines.setdefault(_machine(one["machine"]), []).append(name)
-        options = ", ".join(f"{value} {option}" for option, value in one["options"].items() if value is not None)
-        lines.append((f"`{name}`", one["at"][:16].replace("T", " "), options, f"{one['seconds']:.0f}"))
+        options = ", ".join(f"{option} {value}" for option, value in one["options"].items() if value is not None)
+        begun = one["at"][:16].replace("T", " ")
+        lines.append((f"`{name}`", begun, shown(one.get("load")), options, f"{one['seconds']:.0f}"))
     where = "\n".join(
         f"{machine}{'' if len(machines) == 1 else f' ({", ".join(names)})'}." for machine, names in machines.items()
     )
-    return where + "\n\n" + grid(("", "begun (UTC)", "of each", "seconds"), lines)
+    return where + "\n\n" + grid(("", "begun (UTC)", "load average then", "asked for", "seconds"), lines)
 
 
 def _machine(machine: Found) -> str:

@@ -1,0 +1,230 @@
+"""`make bench` and the measured tables of docs/cost.md, without measuring: each benchmark's own code puts its figures
+together, so that they have their true shape, and only what takes time is replaced.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from benchmarks import __main__ as bench
+from benchmarks import (
+    audit_growth,
+    cold,
+    cost,
+    counted,
+    cpu,
+    hotkey,
+    measured,
+    memory,
+    synth,
+    throughput,
+    throughput_requests,
+)
+from benchmarks.measure import Figure, machine
+from benchmarks.stub import stub
+
+PLACE = r"<!-- measured: \w+ -->\n.*?<!-- end -->"
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cost.md").read_text()
+HALF = {"median": 0.5, "least": 0.5, "most": 0.5}
+
+
+def ask_once_for_each(event: dict[str, Any], _context: object) -> None:
+    """A handler: one request for each message."""
+    import boto3  # noqa: PLC0415 - with the variables of the benchmark
+
+    client = boto3.client("dynamodb")
+    for _ in event["Records"]:
+        client.delete_item(TableName="table", Key={"pk": {"S": "1"}})
+
+
+@pytest.fixture(scope="module")
+def requests() -> dict[str, dict[str, float]]:
+    """What a handler asks, by `benchmarks.throughput_requests`; of this process, which is never idle meanwhile."""
+    with stub() as endpoint, cpu.environment(endpoint):
+        events: list[dict[str, list[dict[str, str]]]] = [{"Records": [{}] * 3}] * 4
+        return throughput_requests.profile(f"{__name__}.ask_once_for_each", os.getpid(), events)
+
+
+@pytest.fixture(scope="module")
+def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
+    """What each benchmark stores, by its name."""
+    turn = throughput.Turn(clock=20, emulator=10, functions=5)
+    slower = throughput.Turn(clock=40, emulator=15, functions=10)
+    rows = throughput.figures({throughput.FLOOR: [turn, turn], "ledger": [slower, turn]})
+    load = mock.create_autospec(throughput.Load, instance=True, sides={"ledger": None})
+    load.requests.return_value = requests
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hotkey, "OVERWRITES", (10,))
+        patched.setattr(memory, "peak", lambda *_: 50.0)
+        patched.setattr(cpu, "cpu_ms", lambda *_: 2.0)
+        patched.setattr(cold, "compile_dir", lambda *_, **__: None)
+        patched.setattr(cold, "milliseconds", lambda code, *_: 10.0 if code == "pass" else 100.0)
+        patched.setattr(cold, "imports", lambda _: {"intake_ledger": 20.0, "others": 3.0})
+        patched.setattr(synth, "synthesised", lambda *_, **__: Counter({"AWS::SQS::Queue": 2}))
+        patched.setattr(synth, "seconds", lambda *_: 0.5)
+        patched.setattr(synth, "whole_app", lambda *_: 2.0)
+        patched.setattr(audit_growth, "SIZES", {1_000: 1})
+        patched.setattr(audit_growth, "alone", audit_growth.once)
+        return {
+            "counted": counted.measure(),
+            "cost": cost.measure(),
+            "hotkey": hotkey.measure(),
+            "memory": memory.measure(),
+            "cpu": cpu.measure(changes=cpu.PIECE, rounds=1),
+            "cold": cold.measure(rounds=1),
+            "synth": synth.measure(rounds=1),
+            "throughput": {"rows": rows, "requests": throughput.in_turn(load, 2)},
+            "audit_growth": audit_growth.measure(),
+            "audit_shards": {"1 worker": {"run, objects/s": HALF}},
+        }
+
+
+@pytest.fixture(scope="module")
+def found(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """build/bench.json."""
+    about = {
+        "at": "2026-11-21T10:20:30+00:00",
+        "seconds": 12.3,
+        "load": 1.5,
+        "options": {"rounds": 3},
+        "machine": machine(),
+    }
+    stored = {name: about | {"figures": one} for name, one in figures.items()}
+    return dict(json.loads(json.dumps(stored)))
+
+
+def test_every_benchmark_prints_what_it_stores(found: dict[str, Any]) -> None:
+    """A title, and one line for each row."""
+    assert found.keys() == bench.SHOWN.keys()
+    for name, show in bench.SHOWN.items():
+        lines = show(found[name]["figures"]).splitlines()
+        assert len(lines) > 2, name
+        for row in found[name]["figures"] if name not in ("cold", "synth", "throughput") else ():
+            assert any(line.startswith(row) for line in lines), (name, row)
+
+
+def test_every_measured_table_has_its_place_in_the_page(found: dict[str, Any]) -> None:
+    """Whatever a machine says, `python -m benchmarks.measured` puts it where it belongs and touches nothing else."""
+    tables = measured.tables(found)
+    assert sorted(measured.places(PAGE)) == sorted(tables)
+    page = measured.written(PAGE, tables)
+    assert [name for name, table in tables.items() if table not in page] == []
+    assert re.sub(PLACE, "", page, flags=re.DOTALL) == re.sub(PLACE, "", PAGE, flags=re.DOTALL)
+
+
+def test_the_page_shows_the_rows_that_are_measured(found: dict[str, Any]) -> None:
+    """Where a row or a column was added, renamed or taken away, the table has to be written anew."""
+    shown = dict(re.findall(r"<!-- measured: (\w+) -->\n(.*?)\n<!-- end -->", PAGE, flags=re.DOTALL))
+    for name in ("cpu", "powertools", "cold", "synth"):
+        made = measured.tables(found)[name]
+        assert _names(shown[name]) == _names(made), name
+    for name in ("hotkey", "layer", "memory", "audit", "throughput", "requests", "runs"):
+        head = next(line for line in measured.tables(found)[name].splitlines() if line.startswith("|"))
+        assert head in shown[name], name
+
+
+def _names(table: str) -> list[str]:
+    """The columns of a table, and then the first cell of each row."""
+    head, *rows = table.splitlines()
+    return [*head.split(" | "), *(row.split(" | ")[0] for row in rows)]
+
+
+def test_no_measured_figure_stands_beside_the_tables() -> None:
+    """Milliseconds, megabytes, shares and ratios with their spread are written by the benchmarks, or not at all."""
+    prose = PAGE[PAGE.index("## CPU of the consumer") :]
+    prose = re.sub(PLACE, "", prose, flags=re.DOTALL)
+    assert re.findall(r"\d[\d.,]* (?:ms|MB|kB|seconds)\b|\d\.\d+ \(\d", prose) == []
+
+
+def test_a_table_that_was_not_measured_is_left_as_it_is(found: dict[str, Any]) -> None:
+    """A run of some benchmarks leaves the others' tables alone."""
+    tables = measured.tables({name: one for name, one in found.items() if name != "memory"})
+    assert "memory" not in tables
+    assert "`memory`" not in tables["runs"]
+    assert "| `cpu` | 2026-11-21 10:20 | 1.5 | rounds 3 | 12 |" in tables["runs"]
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "said"),
+    [(0.6, False, "0.60, met"), (0.61, False, "0.60, missed"), (0.6, True, "0.60, met"), (0.59, True, "0.60, missed")],
+)
+def test_a_goal_is_met_or_missed(value: float, least: bool, said: str) -> None:
+    assert measured.held(value, 0.6, least=least) == said
+
+
+def test_every_goal_has_its_row(found: dict[str, Any]) -> None:
+    tables = measured.tables(found)
+    for name, goal in measured.GOALS.items():
+        assert any(f"| {name} |" in table and f" {goal:.2f}, " in table for table in tables.values()), name
+    ledger = next(line for line in tables["throughput"].splitlines() if line.startswith("| ledger |"))
+    assert ledger.endswith(" 0.80, missed |")
+
+
+def test_the_throughput_is_taken_within_each_round(found: dict[str, Any]) -> None:
+    ledger = found["throughput"]["figures"]["rows"]["ledger"]
+    assert ledger["of the naive one"] == {"median": 0.75, "least": 0.5, "most": 1}
+    assert ledger["of the naive one, by CPU"] == {"median": 0.8, "least": 0.6, "most": 1}
+    assert ledger["objects per second"] == {"median": 37.5, "least": 25, "most": 50}
+
+
+def test_requests_are_counted_by_operation(requests: dict[str, dict[str, float]]) -> None:
+    """The first batch is not among them."""
+    assert requests.keys() == {"DeleteItem"}
+    assert requests["DeleteItem"]["requests"] == 1
+    assert requests["DeleteItem"]["CPU ms of each"] > 0
+
+
+def test_one_benchmark_is_kept_beside_the_others(tmp_path: Path) -> None:
+    output = tmp_path / "build" / "bench.json"
+    for name, number in (("cpu", 1), ("cold", 2), ("cpu", 3)):
+        bench.keep(name, {"figures": {"row": {"n": number}}}, output)
+    kept = json.loads(output.read_text())
+    assert {name: one["figures"]["row"]["n"] for name, one in kept.items()} == {"cpu": 3, "cold": 2}
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_what_is_kept_says_how_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "peak", lambda *_: 50.0)
+    kept = bench.measured("memory", 2)
+    assert kept["options"] == {"rounds": 2}
+    assert kept["figures"]["one object of 1 MB"]["peak MB"] == {"median": 50, "least": 50, "most": 50}
+    assert kept["machine"] == machine()
+    assert bench.measured("memory", None)["options"] == {"rounds": 3}
+
+
+def test_one_that_fails_leaves_the_others_and_fails_the_whole_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is a process of its own, asked for the same rounds."""
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command[3:])
+        return subprocess.CompletedProcess(command, 1 if "cold" in command else 0)
+
+    monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--rounds", "2"])
+    with pytest.raises(SystemExit, match=r"cold$"):
+        bench.main()
+    assert asked == [[name, "--rounds", "2"] for name in bench.SHOWN]
+    assert "bench.json" in capsys.readouterr().out
+
+
+def test_a_benchmark_that_does_not_exist_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "cpus"])
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert "there is no benchmark cpus: expected some of counted, cost" in capsys.readouterr().err
+
+
+def test_a_figure_has_its_extremes() -> None:
+    assert str(Figure.of([3.0, 1.0, 2.0])) == "2 (1 to 3)"
+    assert str(Figure.of([2.0])) == "2"
