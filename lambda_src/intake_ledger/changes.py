@@ -5,7 +5,6 @@ inside an SNS envelope, and the pipeline's own messages. A message is only ever 
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -261,7 +260,7 @@ def _own(content: object, body: str) -> Change:
 
 
 def _get[T](content: object, name: str, expected: type[T]) -> T:
-    if not isinstance(content, Mapping):
+    if not isinstance(content, dict):
         raise _MalformedError(f"expected an object with {name!r}, got {type(content).__name__}")
     value = content.get(name)
     if not isinstance(value, expected) or isinstance(value, bool):
@@ -283,7 +282,7 @@ def _storable(name: str, text: str) -> None:
 
 
 def _optional[T](content: object, name: str, expected: type[T]) -> T | None:
-    return None if isinstance(content, Mapping) and content.get(name) is None else _get(content, name, expected)
+    return None if isinstance(content, dict) and content.get(name) is None else _get(content, name, expected)
 
 
 def _valid_key(key: str) -> str:
