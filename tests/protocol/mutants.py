@@ -288,7 +288,7 @@ MUTANTS = (
         "audit/shown.py",
         "both |= int.from_bytes(_unpacked(part))",
         "both = int.from_bytes(_unpacked(part))",
-        "tests/unit/test_audit_in_parts.py -k no_head",
+        "tests/unit/test_audit_shown.py -k smaller_one",
     ),
     Mutant(
         "S3 is asked about every key that a part of an audit has failed to list",
@@ -296,6 +296,13 @@ MUTANTS = (
         "return bool(before) and all(part.done for part in before)",
         "return True",
         "tests/unit/test_audit_in_parts.py -k fails_for_good",
+    ),
+    Mutant(
+        "most of what was read of the rows is left out where a small filter is made of large ones",
+        "audit/handed.py",
+        "for place in range(at, of, size)",
+        "for place in [at]",
+        "tests/unit/test_audit_in_parts.py -k lost_is_found_exactly",
     ),
     Mutant(
         "a run that was begun by the release before goes by filters that nobody has added up",

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intake_ledger.audit.shards import MAX_KEY_BYTES, Sample, Shard, cut
+from intake_ledger.audit.sources import KEYS_OF_A_LOOK
 
-PAGE = 1_000
+PAGE = KEYS_OF_A_LOOK
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 
 

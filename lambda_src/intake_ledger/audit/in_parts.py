@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.compare import STOP_BEFORE_MS, Audit, Phase, Source
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.handed import HandedOn, places
+from intake_ledger.audit.handed import HandedOn
 from intake_ledger.audit.inventory import Inventory, Location, Manifest, overdue
 from intake_ledger.audit.items import RunItems
 from intake_ledger.audit.known import Known
@@ -29,7 +29,7 @@ from intake_ledger.audit.progress import Progress, progress_of
 from intake_ledger.audit.report import Report, Stopped, report_of, summed
 from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, LostRun, next_at
 from intake_ledger.audit.shards import Shard, cut
-from intake_ledger.audit.shown import Shown
+from intake_ledger.audit.shown import PARTS, Shown, parts_for
 from intake_ledger.audit.sources import FileListing, Looks, ShardListing
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
@@ -171,18 +171,20 @@ class AuditInParts:
 
     def _add_up(self, about: Mapping[str, Any], step: Step, part: Part, remaining_ms: Callable[[], int]) -> bool:
         """Go on with a share of the places of the filters."""
-        own = list(places(part.number, about["segments"]))
-        begun = part.work["places"] if part.work else 0
-        for done, at in enumerate(own[begun:], begun):
-            if remaining_ms() < STOP_BEFORE_MS:
-                part.work = {"places": done}
-                self._parts.save(step, part)
-                return False
+        size, segments = parts_for(self._rows()), about["segments"]
+        at: int = part.work["at"] if part.work else part.number
+        while at < size and remaining_ms() >= STOP_BEFORE_MS:
             for name in ADDED_UP[step]:
-                self._handed.add_up(name, at)
-        part.work, part.done = {"places": len(own)}, True
+                # Only who had read all rows knew how large a filter has to be.
+                self._handed.add_up(name, at, size=size, of=PARTS if step is Step.KNOWN else size)
+            at += segments
+        part.work, part.done = {"at": at}, at >= size
         self._parts.save(step, part)
-        return True
+        return part.done
+
+    def _rows(self) -> int:
+        """How many rows the ledger has; known once all of them were read."""
+        return sum(one.work["known"]["count"] for one in self._parts.all(Step.READ) if one.work)
 
     def _go_through(self, about: Mapping[str, Any], step: Step, part: Part, remaining_ms: Callable[[], int]) -> bool:
         """Go on with a share of the audit itself."""
@@ -264,27 +266,30 @@ class AuditInParts:
 
     def _progress(self, about: Mapping[str, Any], step: Step, part: Part) -> Progress:
         """How far the part has come, with the filters that its step needs."""
-        rows, shown = (bytes.fromhex(salt) for salt in about["salts"])
+        of_rows, of_shown = (bytes.fromhex(salt) for salt in about["salts"])
+        again = part.work is not None
         if part.work is None:
             now = self._tools.clock()
-            progress = Progress(Report(about["report"]["runId"], now), Known(rows), Shown(shown))
+            progress = Progress(Report(about["report"]["runId"], now), Known(of_rows), Shown(of_shown))
         else:
             progress = progress_of(part.work, report_of(part.work["report"]))
-        handed, known, again = self._handed, progress.known, part.work is not None
-        match step:
-            case Step.READ if again:
-                handed.add_own("rows", part.number, known.rows)
-                handed.add_own("settled", part.number, known.settled)
-            case Step.LIST:
-                works = [one.work for one in self._parts.all(Step.READ) if one.work]
-                known.count, known.complete = sum(work["known"]["count"] for work in works), True
-                handed.add_all("rows", known.rows)
-                handed.add_all("settled", known.settled)
-                if again:
-                    handed.add_own("shown", part.number, progress.shown)
-            case Step.SCAN:
-                handed.add_all("rows", known.rows)
-                handed.add_all("shown", progress.shown)
+        handed, number = self._handed, part.number
+        if step is Step.READ:
+            if again:
+                handed.begin_own("rows", number, progress.known.rows)
+                handed.begin_own("settled", number, progress.known.settled)
+            return progress
+        rows = self._rows()
+        size = parts_for(rows)
+        progress.known = known = Known(of_rows, count=rows, complete=True, size=size)
+        progress.shown = Shown(of_shown, size)
+        handed.begin_all("rows", known.rows)
+        if step is Step.SCAN:
+            handed.begin_all("shown", progress.shown)
+            return progress
+        handed.begin_all("settled", known.settled)
+        if again:
+            handed.begin_own("shown", number, progress.shown)
         return progress
 
     def _keep_filters(self, step: Step, number: int, progress: Progress) -> None:

@@ -15,10 +15,18 @@ one of 7 million if it has none. With more rows each is asked for."""
 class Known:
     """The ledger's rows, and the states that they have committed, in two filters of fixed size."""
 
-    def __init__(self, salt: bytes, after: RowKey | None = None, *, count: int = 0, complete: bool = False) -> None:
-        """Begin with nothing, or go on `after` a row."""
-        self.rows = Shown(salt)
-        self.settled = Shown(salt)
+    def __init__(
+        self,
+        salt: bytes,
+        after: RowKey | None = None,
+        *,
+        count: int = 0,
+        complete: bool = False,
+        size: int | None = None,
+    ) -> None:
+        """Begin with nothing, or go on `after` a row; `size` is that of the filters, as `Shown` has it."""
+        self.rows = Shown(salt, size)
+        self.settled = Shown(salt, size)
         self.count = count
         self.after = after
         """The last row that was read; None at the beginning."""

@@ -49,7 +49,7 @@ Look = Callable[[str, str], Sample]
 
 def cut(prefixes: Sequence[str], look: Look, *, shards: int, looks: int) -> list[Shard]:
     """About `shards` shards, in the order of their keys, found with at most `looks` looks, or one for each prefix. They
-    are fewer where there are fewer pages of keys.
+    are fewer where there are few keys.
     """
     left = looks - len(prefixes)
     ids = count()

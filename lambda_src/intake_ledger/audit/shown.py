@@ -18,35 +18,51 @@ FILTER_BYTES = 2**_INDEX_BITS // 8
 """32 MiB: with 10 million rows, one lost removal of 2,700 stays unnoticed in a run; with 100 million, one of three."""
 PART_BYTES = 2**18
 """A part, packed or not, fits into an item of DynamoDB, which has at most 400 KB."""
-PARTS = FILTER_BYTES // PART_BYTES
+PARTS: int = FILTER_BYTES // PART_BYTES
 _EMPTY = bytes(PART_BYTES)
 _INDICES = Struct("<4I")
 """Four indices of 28 bits each: the upper 25 name the byte, the next three the bit."""
 _BYTE, _BIT = 32 - _INDEX_BITS + 3, 32 - _INDEX_BITS
 SALT_BYTES = 8
+BITS_OF_A_ROW = 107
+"""Of a filter that is made for so many rows: with fewer bits than its bytes could be, one lost removal of 500,000 stays
+unnoticed in a run, ((1 - e^(-4/107))^4).
+"""
+
+
+def parts_for(rows: int) -> int:
+    """Of how many parts a filter for so many rows is: a power of two, and no more than there can be."""
+    wanted = max(-(-rows * BITS_OF_A_ROW // (8 * PART_BYTES)), 1)
+    return min(1 << (wanted - 1).bit_length(), PARTS)
 
 
 class Shown:
     """The rows that were added, and hardly any other."""
 
-    def __init__(self, salt: bytes) -> None:
-        """Make an empty filter; `salt` has at most 8 bytes."""
+    def __init__(self, salt: bytes, size: int | None = None) -> None:
+        """Make an empty filter; `salt` has at most 8 bytes. `size` is how many parts it has, a power of two; when
+        omitted, as many as there can be.
+
+        A smaller one has in each of its parts what a larger one with the same salt has in every so-many-th.
+        """
         self.salt = salt
+        self.size = PARTS if size is None else size
         # Only the pages that are written take memory.
-        self._bits = mmap.mmap(-1, FILTER_BYTES)
+        self._bits = mmap.mmap(-1, self.size * PART_BYTES)
+        self._last = len(self._bits) - 1
         # A copy of a salted hash takes half as long as a new one.
         self._hash = hashlib.blake2b(digest_size=_INDICES.size, salt=salt)
 
     def add(self, key: RowKey, identity: str = "") -> None:
         """Add the row, or the row in one state."""
-        bits = self._bits
+        bits, last = self._bits, self._last
         for index in self._indices(key, identity):
-            bits[index >> _BYTE] |= 1 << (index >> _BIT & 7)
+            bits[index >> _BYTE & last] |= 1 << (index >> _BIT & 7)
 
     def has(self, key: RowKey, identity: str = "") -> bool:
         """Whether this was added; see above for how sure that is."""
-        bits = self._bits
-        return all(bits[index >> _BYTE] >> (index >> _BIT & 7) & 1 for index in self._indices(key, identity))
+        bits, last = self._bits, self._last
+        return all(bits[index >> _BYTE & last] >> (index >> _BIT & 7) & 1 for index in self._indices(key, identity))
 
     def _indices(self, key: RowKey, identity: str) -> tuple[int, ...]:
         # The sort key is the same for all rows of a pipeline in LATEST, and says which one it is in EVERY_VERSION.
@@ -56,18 +72,18 @@ class Shown:
 
     def parts(self) -> Iterator[tuple[int, bytes]]:
         """What is not empty of the filter, as numbered parts, each packed on its own, to be given to `restore`."""
-        for number, start in enumerate(range(0, FILTER_BYTES, PART_BYTES)):
+        for number, start in enumerate(range(0, len(self._bits), PART_BYTES)):
             part = self._bits[start : start + PART_BYTES]
             if part != _EMPTY:
                 yield number, zlib.compress(part, 1)
 
     def restore(self, number: int, part: bytes) -> None:
-        """Begin with a part of what another filter with the same salt was given."""
+        """Begin with a part of what another filter with the same salt, of the same size, was given."""
         self._bits[number * PART_BYTES : (number + 1) * PART_BYTES] = _unpacked(part)
 
 
 def united(parts: Iterable[bytes]) -> bytes | None:
-    """One part for several of the same number, packed as they are; None for none."""
+    """One part for several, packed as they are; None for none."""
     both = 0
     for part in parts:
         both |= int.from_bytes(_unpacked(part))
