@@ -25,9 +25,13 @@ from benchmarks import (
     synth,
     throughput,
     throughput_requests,
+    throughput_stack,
 )
 from benchmarks.measure import Figure, machine
 from benchmarks.stub import stub
+from examples.demo.stack import stage_code
+
+from tests.synth.build import new_app, resources, template_of
 
 PLACE = r"<!-- measured: \w+ -->\n.*?<!-- end -->"
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cost.md").read_text()
@@ -178,6 +182,20 @@ def test_requests_are_counted_by_operation(requests: dict[str, dict[str, float]]
     assert requests.keys() == {"DeleteItem"}
     assert requests["DeleteItem"]["requests"] == 1
     assert requests["DeleteItem"]["CPU ms of each"] > 0
+
+
+def test_three_consumers_are_compared_that_have_the_same_to_run_on(tmp_path: Path) -> None:
+    """As many messages to a batch, as much memory: only what they do is another."""
+    stack = throughput_stack.ThroughputStack(new_app(), throughput_stack.STACK, code=stage_code(tmp_path))
+    template = template_of(stack)
+    mappings = [one["Properties"] for one in resources(template, "AWS::Lambda::EventSourceMapping").values()]
+    assert [one.get("BatchSize", throughput.BATCH) for one in mappings] == [throughput.BATCH] * 3
+    consumers = [template["Resources"][one["FunctionName"]["Ref"]]["Properties"] for one in mappings]
+    assert {(one["MemorySize"], one["Runtime"], *one["Architectures"]) for one in consumers} == {
+        (512, "python3.13", "arm64")
+    }
+    together = [one["Environment"]["Variables"].get("INTAKE_COMMIT_TOGETHER", "naive") for one in consumers]
+    assert sorted(together) == ["false", "naive", "true"]
 
 
 def test_one_benchmark_is_kept_beside_the_others(tmp_path: Path) -> None:
