@@ -139,7 +139,7 @@ class Attempts:
                 returned = self._processor(change)
             commit = as_commit(returned)
         except Unprocessable as verdict:
-            return self._reject(claim, str(verdict) or "the processor gave no reason")
+            return self._reject(claim, _told(verdict) or "the processor gave no reason")
         except ObjectGone as gone:
             return self._gone(claim, str(gone), begun=begun)
         except KeyboardInterrupt:  # somebody wants the process to end
@@ -151,7 +151,7 @@ class Attempts:
                 raise RuntimeError(f"S3 could not open the object: {error!r}") from error
             if _is_overrun(error):
                 return self._overran(claim)
-            return self._fail(claim, f"{type(error).__name__}: {error}", counted=not isinstance(error, NotBegun))
+            return self._fail(claim, f"{type(error).__name__}: {_told(error)}", counted=not isinstance(error, NotBegun))
         if hold and not commit.transact:
             return Ending(Outcome.COMMITTED, healthy=True, held=commit)
         return self._commit(claim, commit)
@@ -243,6 +243,14 @@ class _Opened:
 
     def _again(self) -> None:
         self._streams.append(self._bucket.open(self._claim.change.key, self._claim.state))
+
+
+def _told(error: BaseException) -> str:
+    """What it says of itself; its text is made by the team's code, which may fail in turn."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever it is, there has to be a reason
+        return f"{type(error).__name__}, which cannot tell what it is about"
 
 
 def _is_overrun(error: BaseException) -> bool:

@@ -416,6 +416,20 @@ class TestProcessor:
         assert bench.handle(message(body, receives=2)) == []
         assert bench.row(state).settled
 
+    @pytest.mark.parametrize("kind", [ValueError, Unprocessable])
+    def test_f20_an_error_that_cannot_be_told_is_one_of_its_kind(self, bench: Bench, kind: type[Exception]) -> None:
+        """F20: the row has a reason, and need not wait for the end of its lease."""
+
+        def tell(_: object) -> str:
+            raise KeyError("detail")
+
+        bench.acts = [raising(type("Odd", (kind,), {"__str__": tell})())]
+        state, body = put(bench)
+        bench.handle(message(body))
+        row = bench.row(state)
+        assert row.status is (Status.REJECTED if kind is Unprocessable else Status.FAILED)
+        assert "Odd, which cannot tell what it is about" in str(row.reason)
+
     @pytest.mark.parametrize("exits", EXITS)
     def test_f20_what_is_no_exception_costs_neither_neighbours_nor_the_worker(
         self, bench: Bench, exits: BaseException

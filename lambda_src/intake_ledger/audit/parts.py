@@ -14,6 +14,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.items import RunItems
+from intake_ledger.table import condition_failed
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class Parts:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
             except ClientError as error:
-                if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                if not condition_failed(error):
                     raise
                 found: Any = error.response
                 wanted = budget - int(found["Item"]["sent"]["N"])
