@@ -98,9 +98,10 @@ class Source:
         self.requests["ListObjectVersions"] += 1
         self._wait(S3_LATENCY)
         # It may be any text: the place where a shard begins need not be a key.
-        marker = parse_qs(urlsplit(request.url).query).get("key-marker", [""])[0]
+        asked = parse_qs(urlsplit(request.url).query)
+        marker = asked.get("key-marker", [""])[0]
         first = bisect_right(range(self.objects), marker, key=_key)
-        last = min(first + PAGE, self.objects)
+        last = min(first + int(asked.get("max-keys", [str(PAGE)])[0]), self.objects)
         more = last < self.objects
         following = f"<NextKeyMarker>{_key(last - 1)}</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>"
         body = (
