@@ -34,6 +34,10 @@ def cpu(found: dict[str, Any]) -> str:
     return table("CPU of the consumer, ms per change, and its ratio to the floor", found)
 
 
+def profile(found: dict[str, Any]) -> str:
+    return table("Where the consumer's CPU goes, in hundredths of the floor", found)
+
+
 def cold(found: dict[str, Any]) -> str:
     imports = {"ms, from source": found["imports"]}
     return "\n".join(
@@ -79,7 +83,7 @@ def audit_shards(found: dict[str, Any]) -> str:
 
 SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
     one.__name__: one
-    for one in (counted, cost, hotkey, memory, cpu, cold, synth, throughput, audit_growth, audit_shards)
+    for one in (counted, cost, hotkey, memory, cpu, profile, cold, synth, throughput, audit_growth, audit_shards)
 }
 """In the order in which they run: what is counted first, since it is the same everywhere."""
 SHORTENED: dict[str, dict[str, Any]] = {"audit_shards": {"objects": 100_000, "rounds": 2}}

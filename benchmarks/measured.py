@@ -147,6 +147,7 @@ PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "hotkey": ("hotkey", hotkey),
     "cpu": ("cpu", lambda found: ratios("ms per change", found)),
     "powertools": ("cpu", beside_powertools),
+    "profile": ("profile", plain),
     "cold": ("cold", lambda found: ratios("CPU ms", found["milliseconds"])),
     "layer": ("cold", layer),
     "imports": ("cold", imports),

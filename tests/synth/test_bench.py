@@ -2,16 +2,21 @@
 together, so that they have their true shape, and only what takes time is replaced.
 """
 
+import functools
 import json
 import os
 import re
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import aws_lambda_powertools
+import botocore
 import pytest
+import urllib3
 from benchmarks import __main__ as bench
 from benchmarks import (
     audit_growth,
@@ -22,6 +27,7 @@ from benchmarks import (
     hotkey,
     measured,
     memory,
+    profile,
     synth,
     throughput,
     throughput_requests,
@@ -31,6 +37,7 @@ from benchmarks.measure import Figure, machine
 from benchmarks.stub import stub
 from examples.demo.stack import stage_code
 
+import intake_ledger
 from tests.synth.build import new_app, resources, template_of
 
 PLACE = r"<!-- measured: \w+ -->\n.*?<!-- end -->"
@@ -81,6 +88,7 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
             "hotkey": hotkey.measure(),
             "memory": memory.measure(),
             "cpu": cpu.measure(changes=cpu.PIECE, rounds=1),
+            "profile": profile.measure(changes=cpu.PIECE),
             "cold": cold.measure(rounds=1),
             "synth": synth.measure(rounds=1),
             "throughput": {"rows": rows, "requests": throughput.in_turn(load, 2)},
@@ -113,6 +121,38 @@ def test_every_benchmark_prints_what_it_stores(found: dict[str, Any]) -> None:
             assert any(line.startswith(row) for line in lines), (name, row)
 
 
+def test_the_parts_of_the_profile_are_there() -> None:
+    """Each is a file or a folder of what is installed; one that was renamed would count for nothing."""
+    roots = {Path(str(one.__file__)).parents[1] for one in (aws_lambda_powertools, botocore, intake_ledger, urllib3)}
+    marks = [mark for marks in profile.PARTS.values() for mark in marks]
+    assert [mark for mark in marks if not any((root / mark.strip("/")).exists() for root in roots)] == []
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["intake_ledger/consumer.py", "intake_ledger/table.py"], "rows and statements"),
+        (["intake_ledger/table.py", "botocore/client.py", "botocore/signers.py", "hmac.py"], "boto: signing"),
+        (["botocore/validate.py", "botocore/serialize.py", "json/encoder.py"], "boto: writing the body"),
+        (["intake_ledger/telemetry.py", "json/encoder.py"], "log lines"),
+        (["intake_ledger/telemetry.py", "aws_lambda_powertools/metrics/base.py"], "Powertools' metrics"),
+    ],
+)
+def test_a_part_has_what_it_calls_but_for_the_parts_above_it(files: list[str], expected: str) -> None:
+    """What a general library does is whoever's that called it."""
+    found: list[str] = []
+
+    def look() -> None:
+        found.append(profile.part(sys._getframe()))
+
+    call = look
+    for file in reversed(files):
+        code = compile("call()", f"/site-packages/{file}", "exec")
+        call = functools.partial(exec, code, {"call": call})
+    call()
+    assert found == [expected]
+
+
 def test_every_measured_table_has_its_place_in_the_page(found: dict[str, Any]) -> None:
     """Whatever a machine says, `python -m benchmarks.measured` puts it where it belongs and touches nothing else."""
     tables = measured.tables(found)
@@ -125,7 +165,7 @@ def test_every_measured_table_has_its_place_in_the_page(found: dict[str, Any]) -
 def test_the_page_shows_the_rows_that_are_measured(found: dict[str, Any]) -> None:
     """Where a row or a column was added, renamed or taken away, the table has to be written anew."""
     shown = dict(re.findall(r"<!-- measured: (\w+) -->\n(.*?)\n<!-- end -->", PAGE, flags=re.DOTALL))
-    for name in ("cpu", "powertools", "cold", "synth"):
+    for name in ("cpu", "powertools", "profile", "cold", "synth"):
         made = measured.tables(found)[name]
         assert _names(shown[name]) == _names(made), name
     for name in ("hotkey", "layer", "memory", "audit", "throughput", "requests", "runs"):

@@ -1,0 +1,119 @@
+"""Where the consumer's CPU goes: rows of `benchmarks.cpu`, part by part, each in hundredths of the floor.
+
+    python -m benchmarks.profile [--changes N]
+
+A timer looks at the stack whenever the process has used some CPU. That changes less than cProfile, which makes what
+calls many small functions look dearer than it is; in turn, a share of a tenth is good to about a hundredth after a few
+thousand looks. Each look counts for the first part of the list that has a file on the stack: what `json` or `email` do
+is whoever's that called them.
+"""
+
+import argparse
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from benchmarks.cpu import FLOOR, Payloads, cpu_ms, environment, rows, silence
+from benchmarks.measure import table
+from benchmarks.stub import stub
+
+ROWS = (
+    FLOOR,
+    "two bare calls, the ledger's client",
+    "group claims, batches of 10",
+    "group claims, grouped commits, batches of 10",
+    "group claims, grouped commits, batches of 100",
+)
+BOTO = "boto: "
+PARTS: dict[str, tuple[str, ...]] = {
+    "Powertools' metrics": ("/aws_lambda_powertools/metrics/",),
+    "log lines": ("/intake_ledger/telemetry.py",),
+    "boto: signing": ("/botocore/signers.py", "/botocore/auth.py"),
+    "boto: sending, receiving": ("/botocore/httpsession.py", "/urllib3/"),
+    "boto: reading the answer": ("/botocore/parsers.py",),
+    "boto: finding the endpoint": ("/botocore/regions.py", "/botocore/endpoint_provider.py"),
+    # botocore checks what it is about to write, around the writing.
+    "boto: writing the body": ("/botocore/serialize.py", "/intake_ledger/bodies.py"),
+    "boto: checking parameters": ("/botocore/validate.py",),
+    "boto: the user agent": ("/botocore/useragent.py",),
+    "boto: everything else": ("/botocore/",),
+    "reading messages": ("/intake_ledger/messages.py",),
+    "rows and statements": ("/intake_ledger/rows.py", "/intake_ledger/table.py"),
+    "the deadline": ("/intake_ledger/deadlines.py",),
+    "deciding, and the rest": ("/intake_ledger/",),
+}
+"""The first that fits: what a part calls is its own, but for the parts above it."""
+REST = "the benchmark itself"
+SECONDS = 0.001
+"""Of CPU between two looks, at least: the machine's own clock may tick more slowly."""
+
+
+def part(frame: FrameType | None) -> str:
+    """Whose time it is."""
+    files = set()
+    while frame is not None:
+        files.add(frame.f_code.co_filename)
+        frame = frame.f_back
+    for name, marks in PARTS.items():
+        if any(mark in file for file in files for mark in marks):
+            return name
+    return REST
+
+
+@contextmanager
+def looking(found: Callable[[], Counter[str]]) -> Iterator[None]:
+    """Count whose the CPU of the block is, each look in what `found` gives at the time.
+
+    The timer runs through: one that is set anew for each piece never looks at how a piece begins.
+    """
+
+    def look(_signal: int, frame: FrameType | None) -> None:
+        found()[part(frame)] += 1
+
+    before = signal.signal(signal.SIGPROF, look)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def shares(found: Counter[str], of_the_floor: float) -> dict[str, float]:
+    """Each part in hundredths of the floor, what boto's are together, the sum, and how many looks that is."""
+    looks = found.total()
+    each = {name: 100 * of_the_floor * found[name] / max(looks, 1) for name in (*PARTS, REST)}
+    boto = sum(value for name, value in each.items() if name.startswith(BOTO))
+    return each | {"all of boto": boto, "all": 100 * of_the_floor, "looks at the stack": looks}
+
+
+def measure(*, changes: int = 4_000) -> dict[str, dict[str, float]]:
+    """By part: what it takes of each row, in hundredths of the floor."""
+    with stub() as endpoint, environment(endpoint), silence():
+        payloads = Payloads(changes)
+        runs = rows(payloads)
+        found: dict[str, Counter[str]] = {name: Counter() for name in ROWS}
+        spent = dict.fromkeys(ROWS, 0.0)
+        for name in ROWS:
+            runs[name](0)
+        now = FLOOR
+        with looking(lambda: found[now]):
+            for piece in range(len(payloads)):
+                # In turn, forwards and backwards: what others do on the machine is the same to all.
+                for now in ROWS[:: 1 if piece % 2 else -1]:
+                    spent[now] += cpu_ms(runs[now], piece)
+    columns = {name: shares(found[name], spent[name] / spent[FLOOR]) for name in ROWS}
+    return {name: {row: parts[name] for row, parts in columns.items()} for name in columns[FLOOR]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", type=int, default=4_000, help="a multiple of 100")
+    found = measure(changes=parser.parse_args().changes)
+    print(table("Where the CPU goes, in hundredths of the floor", found))
+
+
+if __name__ == "__main__":
+    main()
