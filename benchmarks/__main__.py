@@ -86,15 +86,13 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
     for one in (counted, cost, hotkey, memory, cpu, profile, cold, synth, throughput, audit_growth, audit_shards)
 }
 """In the order in which they run: what is counted first, since it is the same everywhere."""
-SHORTENED: dict[str, dict[str, Any]] = {"audit_shards": {"objects": 100_000, "rounds": 2}}
-"""What is asked for less than its module asks by itself, so that all of them are through in half an hour."""
 
 
 def measured(name: str, rounds: int | None) -> dict[str, Any]:
     """What one benchmark says, how it was asked, when, where, for how many seconds, and how busy the machine was."""
     measure = importlib.import_module(f"benchmarks.{name}").measure
     asked = inspect.signature(measure).parameters
-    options = SHORTENED.get(name, {}) | ({"rounds": rounds} if rounds and "rounds" in asked else {})
+    options = {"rounds": rounds} if rounds and "rounds" in asked else {}
     began, started, (load, *_) = datetime.now(UTC), time.monotonic(), os.getloadavg()
     found: dict[str, Any] = measure(**options)
     return {

@@ -1,9 +1,9 @@
-"""The measured tables of docs/cost.md, from what `make bench` has left in build/bench.json.
+"""The measured tables of docs/cost.md and docs/scale.md, from what `make bench` has left in build/bench.json.
 
     python -m benchmarks.measured
 
 They are one machine's and one run's, so that no test holds the page to their figures, but to what they name. The goals
-are those that the figures are held against; whether one is met is worked out here, never typed into the page. The table
+are those that the figures are held against; whether one is met is worked out here, never typed into a page. The table
 of a benchmark that has not run keeps what it said, and is named.
 """
 
@@ -16,7 +16,8 @@ from typing import Any
 from benchmarks.measure import Figure, shown
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, FOUND = ROOT / "docs" / "cost.md", ROOT / "build" / "bench.json"
+PAGES = (ROOT / "docs" / "cost.md", ROOT / "docs" / "scale.md")
+FOUND = ROOT / "build" / "bench.json"
 GOALS = {
     "group claims, batches of 10": 0.6,
     "group claims, batches of 100": 0.6,
@@ -143,6 +144,12 @@ def imports(found: Found) -> str:
     return grid(("", *packages), [("ms", *packages.values())])
 
 
+def workers(found: Found) -> str:
+    """What the sentence before it does not say."""
+    names = tuple(name for row in found.values() for name in row if name != "CPU of all")
+    return plain(found, tuple(dict.fromkeys(names)))
+
+
 PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "hotkey": ("hotkey", hotkey),
     "cpu": ("cpu", lambda found: ratios("ms per change", found)),
@@ -155,10 +162,11 @@ PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "resources": ("synth", resources),
     "memory": ("memory", plain),
     "audit": ("audit_growth", plain),
+    "workers": ("audit_shards", workers),
     "throughput": ("throughput", throughput),
     "requests": ("throughput", requests),
 }
-"""By the name of each place in the page: whose figures stand there, and how."""
+"""By the name of each place in a page: whose figures stand there, and how."""
 
 
 def runs(found: Found) -> str:
@@ -197,12 +205,12 @@ def places(page: str) -> list[str]:
 
 
 def written(page: str, content: Mapping[str, str]) -> str:
-    """The page with each table in its place."""
-    for name, table in content.items():
+    """The page with a table in each of its places, where there is one."""
+    for name in places(page):
         begin, end = f"<!-- measured: {name} -->\n", "\n<!-- end -->"
-        head, found, rest = page.partition(begin)
-        assert found, f"the page has no place for {name!r}"
-        page = head + begin + table + end + rest.partition(end)[2]
+        head, _, rest = page.partition(begin)
+        before, _, after = rest.partition(end)
+        page = head + begin + content.get(name, before) + end + after
     return page
 
 
@@ -210,7 +218,8 @@ def main() -> None:
     found = json.loads(FOUND.read_text())
     if missing := sorted({source for source, _ in PLACES.values()} - found.keys()):
         print(f"Not measured, and left as the page has it: python -m benchmarks {' '.join(missing)}")
-    PAGE.write_text(written(PAGE.read_text(), tables(found)))
+    for page in PAGES:
+        page.write_text(written(page.read_text(), tables(found)))
 
 
 if __name__ == "__main__":
