@@ -207,10 +207,11 @@ def places(page: str) -> list[str]:
 def written(page: str, content: Mapping[str, str]) -> str:
     """The page with a table in each of its places, where there is one."""
     for name in places(page):
-        begin, end = f"<!-- measured: {name} -->\n", "\n<!-- end -->"
+        begin, end = f"<!-- measured: {name} -->\n", "<!-- end -->"
         head, _, rest = page.partition(begin)
-        before, _, after = rest.partition(end)
-        page = head + begin + content.get(name, before) + end + after
+        before, found, after = rest.partition(end)
+        assert found, f"the place for {name!r} has no end"
+        page = head + begin + (f"{content[name]}\n" if name in content else before) + end + after
     return page
 
 
