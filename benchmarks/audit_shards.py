@@ -13,7 +13,7 @@ import heapq
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -21,12 +21,12 @@ from benchmarks.audit import NOW, SETTINGS, Source, json_response
 from benchmarks.measure import Figure, table
 
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.in_parts import AuditInParts, Judgement, Step, Tools
+from intake_ledger.audit.in_parts import AuditInParts, Judgement, Step, Tools, Warm
 from intake_ledger.audit.lean import lean_listings, lean_scans
 
 WORKERS = (1, 4, 16)
 """The construct's `concurrency`: segments of the ledger's rows are as many."""
-SHARDS_EACH = 4
+SHARDS_EACH = 8
 """Shards for each worker: they are not all of one size, and several of them even out."""
 OBJECTS = 500_000
 QUERY_BYTES = 1_000_000
@@ -124,14 +124,14 @@ class _Watch:
         return time.process_time() - self._source.cpu
 
 
-def run(objects: int, shards: int, segments: int) -> Spent:
-    """One whole run."""
+def run(objects: int, shards: int, workers: int) -> Spent:
+    """One whole run, with as many segments of the ledger's rows as workers."""
     source, spent, salts = StoringSource(objects), Spent(), count(1)
     lean_listings(source.s3)
     lean_scans(source.dynamodb)
     nothing: Any = None
     window = Window(NOW - 3_600_000, NOW - 14 * 86_400_000)
-    tools = Tools(
+    cold = Tools(
         settings=SETTINGS,
         s3=source.s3,
         sqs=nothing,
@@ -140,20 +140,28 @@ def run(objects: int, shards: int, segments: int) -> Spent:
         new_salt=lambda: bytes([next(salts)]),
         judge=lambda _: Judgement(window, resubmit=True, held=""),
         delivery=list,
+        warm=Warm(),
     )
+    begun: list[Step] = []
+
+    def tools(step: Step) -> Tools:
+        """Each worker's first shard finds nothing there, and its others what that has read; no other step gains."""
+        begun.append(step)
+        return cold if step is Step.LIST and begun.count(step) > workers else replace(cold, warm=Warm())
+
     watch = _Watch(source)
     began = watch()
-    event = {"input": {}, "leaseSeconds": 86_400, "parts": shards, "segments": segments}
-    planned = AuditInParts(tools, "run").plan(event)
+    event = {"input": {}, "leaseSeconds": 86_400, "parts": shards, "segments": workers}
+    planned = AuditInParts(cold, "run").plan(event)
     spent.plan = watch() - began
     assert len(planned["parts"]) == shards, f"the bucket has {len(planned['parts'])} shards and not {shards}"
     for step, parts in spent.steps.items():
         for number in planned["parts" if step is Step.LIST else "segments"]:
             began = watch()
-            assert AuditInParts(tools, "run").work(step, number, lambda: 10**9)
+            assert AuditInParts(tools(step), "run").work(step, number, lambda: 10**9)
             parts.append(watch() - began)
     began = watch()
-    report = AuditInParts(tools, "run").finish()
+    report = AuditInParts(cold, "run").finish()
     spent.end = watch() - began
     assert report.complete, report.unfinished
     assert report.listed == report.checked == objects

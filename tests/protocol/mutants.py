@@ -305,6 +305,13 @@ MUTANTS = (
         "tests/unit/test_audit_in_parts.py -k lost_is_found_exactly",
     ),
     Mutant(
+        "a warm environment goes by the rows of an earlier run",
+        "audit/in_parts.py",
+        "if self._known is None or self._of != (run, salt):",
+        "if self._known is None:",
+        "tests/unit/test_audit_in_parts.py -k warm_environment",
+    ),
+    Mutant(
         "a run that was begun by the release before goes by filters that nobody has added up",
         "audit/in_parts.py",
         "return bool(before) and all(part.done for part in before)",

@@ -11,7 +11,8 @@ import pytest
 from intake_ledger.audit import in_parts, shown
 from intake_ledger.audit.compare import STOP_BEFORE_MS
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.in_parts import ADDED_UP, AuditInParts, Judgement, Step, Tools
+from intake_ledger.audit.handed import HandedOn
+from intake_ledger.audit.in_parts import ADDED_UP, AuditInParts, Judgement, Step, Tools, Warm
 from intake_ledger.audit.inventory import InventoryError
 from intake_ledger.audit.report import Report
 from intake_ledger.audit.runs import AuditRuns, NotNow
@@ -57,6 +58,7 @@ class World:
         create_table(dynamodb, self.table)
         self.ledger = LedgerTable(dynamodb, self.table)
         self.held = ""
+        self.warm = Warm()
         self.settings = AuditSettings(
             pipeline=PIPELINE,
             bucket=BUCKET,
@@ -85,6 +87,7 @@ class World:
             new_salt=lambda: bytes([next(salts)]),
             judge=lambda _: Judgement(Window(now - HOUR, now - 14 * DAY), resubmit=True, held=self.held),
             delivery=lambda: ["the rule is disabled"],
+            warm=self.warm,
         )
 
     def run(self, name: str) -> AuditInParts:
@@ -289,6 +292,25 @@ def test_f42_adding_up_that_is_out_of_time_is_continued(world: World, monkeypatc
     # Two places each, one in a call.
     assert calls == 2 * len(ADDED_UP) * SEGMENTS
     assert (report.complete, report.counts, world.s3.heads) == (True, {}, [])
+
+
+def test_a_warm_environment_reads_the_rows_filters_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many shards it is called for; and goes by none of another run, whose rows are others."""
+    read: list[str] = []
+    begin = HandedOn.begin_all
+
+    def noted(self: HandedOn, name: str, content: shown.Shown) -> None:
+        read.append(name)
+        begin(self, name, content)
+
+    monkeypatch.setattr(HandedOn, "begin_all", noted)
+    world.processed(*names())
+    world.audit("first")
+    assert sorted(read) == ["rows", "settled", *["shown"] * SEGMENTS]
+    world.processed("in/new", "in/old")
+    del world.s3.keys["in/new"]
+    assert world.audit("second").counts == {"removed": 1}
+    assert world.sent() == ["in/new"]
 
 
 def test_a_run_of_the_release_before_is_left_incomplete(world: World) -> None:

@@ -22,7 +22,7 @@ from intake_ledger.audit import backlog as backlogs
 from intake_ledger.audit.backfill import Backfill, Backfilled
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.delivery import DeliveryCheck
-from intake_ledger.audit.in_parts import AuditInParts, Judgement, Step, Tools
+from intake_ledger.audit.in_parts import AuditInParts, Judgement, Step, Tools, Warm
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.publish import publish
@@ -33,6 +33,8 @@ from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
+
+_WARM = Warm()
 
 
 class LambdaContext(Protocol):
@@ -127,6 +129,7 @@ class AuditFunction:
                 new_salt=lambda: secrets.token_bytes(SALT_BYTES),
                 judge=self._judge,
                 delivery=self._delivery.problems,
+                warm=_WARM,
             ),
             event["run"],
         )

@@ -82,9 +82,29 @@ class Judgement:
     held: str
 
 
+class Warm:
+    """What an environment that is called for several parts of a run need not read again: the filters of the ledger's
+    rows, which nothing changes once they are added up.
+    """
+
+    def __init__(self) -> None:
+        self._of: tuple[str, bytes] | None = None
+        self._known: Known | None = None
+
+    def known(self, run: str, salt: bytes, read: Callable[[], Known]) -> Known:
+        """Those of this run, read if they are not there."""
+        if self._known is None or self._of != (run, salt):
+            # Two runs' would be more than the memory is for.
+            self._known = None
+            self._known, self._of = read(), (run, salt)
+        return self._known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What an invocation has. `clock` gives epoch milliseconds; `judge` takes the time of the pipeline's first run."""
+    """What an invocation has. `clock` gives epoch milliseconds; `judge` takes the time of the pipeline's first run;
+    `warm` stays from one invocation to the next.
+    """
 
     settings: AuditSettings
     s3: "S3Client"
@@ -94,6 +114,7 @@ class Tools:
     new_salt: Callable[[], bytes]
     judge: Callable[[int], Judgement]
     delivery: Callable[[], list[str]]
+    warm: Warm
 
 
 class AuditInParts:
@@ -279,18 +300,21 @@ class AuditInParts:
                 handed.begin_own("rows", number, progress.known.rows)
                 handed.begin_own("settled", number, progress.known.settled)
             return progress
-        rows = self._rows()
-        size = parts_for(rows)
-        progress.known = known = Known(of_rows, count=rows, complete=True, size=size)
-        progress.shown = Shown(of_shown, size)
-        handed.begin_all("rows", known.rows)
+        progress.known = known = self._tools.warm.known(self._run, of_rows, lambda: self._known(of_rows))
+        progress.shown = Shown(of_shown, known.rows.size)
         if step is Step.SCAN:
             handed.begin_all("shown", progress.shown)
-            return progress
-        handed.begin_all("settled", known.settled)
-        if again:
+        elif again:
             handed.begin_own("shown", number, progress.shown)
         return progress
+
+    def _known(self, salt: bytes) -> Known:
+        """What all segments together have read."""
+        rows = self._rows()
+        known = Known(salt, count=rows, complete=True, size=parts_for(rows))
+        self._handed.begin_all("rows", known.rows)
+        self._handed.begin_all("settled", known.settled)
+        return known
 
     def _keep_filters(self, step: Step, number: int, progress: Progress) -> None:
         if step is Step.READ:
