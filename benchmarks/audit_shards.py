@@ -26,9 +26,9 @@ from intake_ledger.audit.lean import lean_listings, lean_scans
 
 WORKERS = (1, 4, 16)
 """The construct's `concurrency`: segments of the ledger's rows are as many."""
-SHARDS_EACH = 8
+SHARDS_EACH = 4
 """Shards for each worker: they are not all of one size, and several of them even out."""
-OBJECTS = 500_000
+OBJECTS = 1_000_000
 QUERY_BYTES = 1_000_000
 """DynamoDB developer guide, "Query": a page is at most 1 MB."""
 
@@ -183,7 +183,7 @@ def figures(objects: int, workers: int, spent: Spent, alone: Spent) -> dict[str,
 
 
 def measure(
-    rounds: int = 2, objects: int = OBJECTS, workers: Sequence[int] = WORKERS
+    rounds: int = 1, objects: int = OBJECTS, workers: Sequence[int] = WORKERS
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Medians and extremes of the rounds, for each number of workers; CPU seconds where nothing else is said."""
     run(10_000, 2, 1)  # what is imported and built once is nobody's
@@ -207,7 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("objects", nargs="?", type=int, default=OBJECTS)
     parser.add_argument("--workers", nargs="+", type=int, default=WORKERS)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
     asked = parser.parse_args()
     found = measure(asked.rounds, asked.objects, asked.workers)
     print(table(f"{asked.objects:,} objects, {asked.rounds} rounds: CPU seconds", found))

@@ -15,7 +15,7 @@ from intake_ledger.audit.handed import HandedOn
 from intake_ledger.audit.in_parts import ADDED_UP, AuditInParts, Judgement, Step, Tools, Warm
 from intake_ledger.audit.inventory import InventoryError
 from intake_ledger.audit.report import Report
-from intake_ledger.audit.runs import AuditRuns, NotNow
+from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, NotNow
 from intake_ledger.rows import Ordering, Row, Status, row_key
 from intake_ledger.settings import AuditSettings, KeyFilter
 from intake_ledger.states import State, StateKind, identity_of
@@ -313,6 +313,40 @@ def test_a_warm_environment_reads_the_rows_filters_once(world: World, monkeypatc
     assert world.sent() == ["in/new"]
 
 
+def test_f42_adding_up_that_dies_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F42: every two minutes, as everything else."""
+    monkeypatch.setattr(in_parts, "parts_for", lambda _: 4)
+    world.processed(*names())
+    planned = world.plan()
+    world.step(Step.READ, planned)
+    added: list[int] = []
+    add_up = HandedOn.add_up
+
+    def slowly(self: HandedOn, name: str, at: int, **sizes: int) -> None:
+        if len(added) == 3:
+            raise RuntimeError("killed")
+        add_up(self, name, at, **sizes)
+        added.append(at)
+        world.clock.advance(CHECKPOINT_MS)
+
+    monkeypatch.setattr(HandedOn, "add_up", slowly)
+    with pytest.raises(RuntimeError, match="killed"):
+        world.run("run").work(Step.KNOWN, 0, lambda: 900_000)
+    assert added == [0, 0, 2]
+    added_at: list[int] = []
+
+    def noted(self: HandedOn, name: str, at: int, **sizes: int) -> None:
+        added_at.append(at)
+        add_up(self, name, at, **sizes)
+
+    monkeypatch.setattr(HandedOn, "add_up", noted)
+    for step in list(Step)[1:]:
+        world.step(step, planned)
+    # The first place, both of whose filters were added up, is not among what was done again.
+    assert added_at[:2] == [2, 2]
+    assert world.run("run").finish().complete
+
+
 def test_a_run_of_the_release_before_is_left_incomplete(world: World) -> None:
     """Its state machine goes on without adding up: nothing is compared with filters that nobody has added up."""
     world.processed(*names())
@@ -478,6 +512,13 @@ class TestInventory:
         assert report.counts == {"missing": 1, "removed": 2}
         assert world.sent() == ["gone", "lost", "marked"]
         assert (report.listed, report.complete) == (3, True)
+
+    def test_a_report_of_an_empty_bucket_shows_that_all_is_gone(self, world: World, reports: str) -> None:
+        """It has no files, and so the listing has no parts: nothing was left out."""
+        world.commit("gone", State(StateKind.OBJECT, "1", "1", 1))
+        self.deliver(world, reports, [])
+        report = self.audit(world, reports)
+        assert (report.complete, report.counts, world.sent()) == (True, {"removed": 1}, ["gone"])
 
     def test_what_has_changed_since_the_report_is_no_loss(self, world: World, reports: str) -> None:
         """It is looked at before it counts: a key that was deleted since then, an overwritten one, a new one."""

@@ -194,12 +194,17 @@ class AuditInParts:
         """Go on with a share of the places of the filters."""
         size, segments = parts_for(self._rows()), about["segments"]
         at: int = part.work["at"] if part.work else part.number
+        saved_at = self._tools.clock()
         while at < size and remaining_ms() >= STOP_BEFORE_MS:
             for name in ADDED_UP[step]:
                 # Only who had read all rows knew how large a filter has to be.
                 self._handed.add_up(name, at, size=size, of=PARTS if step is Step.KNOWN else size)
             at += segments
-        part.work, part.done = {"at": at}, at >= size
+            part.work = {"at": at}
+            if (now := self._tools.clock()) - saved_at >= CHECKPOINT_MS:
+                self._parts.save(step, part)
+                saved_at = now
+        part.done = at >= size
         self._parts.save(step, part)
         return part.done
 
@@ -282,8 +287,9 @@ class AuditInParts:
         if step not in _BEFORE:
             return True
         before = self._parts.all(_BEFORE[step])
-        # None at all: the run was begun by a release that did not have this step.
-        return bool(before) and all(part.done for part in before)
+        # Adding up has a part for each segment. None at all: the run was begun by a release that did not add up.
+        known_to_the_run = bool(before) or _BEFORE[step] not in ADDED_UP
+        return known_to_the_run and all(part.done for part in before)
 
     def _progress(self, about: Mapping[str, Any], step: Step, part: Part) -> Progress:
         """How far the part has come, with the filters that its step needs."""
