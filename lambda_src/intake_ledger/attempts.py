@@ -141,7 +141,7 @@ class Attempts:
         except Unprocessable as verdict:
             return self._reject(claim, _told(verdict) or "the processor gave no reason")
         except ObjectGone as gone:
-            return self._gone(claim, str(gone), begun=begun)
+            return self._gone(claim, _told(gone), begun=begun)
         except KeyboardInterrupt:  # somebody wants the process to end
             raise
         except BaseException as error:  # whoever exits or cancels a task in there has failed, no more
@@ -249,7 +249,9 @@ def _told(error: BaseException) -> str:
     """What it says of itself; its text is made by the team's code, which may fail in turn."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - whatever it is, there has to be a reason
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - whatever it is, there has to be a reason
         return f"{type(error).__name__}, which cannot tell what it is about"
 
 

@@ -10,6 +10,8 @@ from aws_lambda_powertools.logging.formatter import RESERVED_LOG_ATTRS, LambdaPo
 _RESERVED = frozenset(RESERVED_LOG_ATTRS)
 _JSON_BEGINS = frozenset('{["-0123456789tfnNI \t\r\n')
 """The first characters of what Powertools might decode, rather than quote: a message may be JSON itself."""
+_ITS_OWN = frozenset({"stack_trace", "xray_trace_id"})
+"""What Powertools puts into a line itself, and takes from nobody."""
 _TRACE = "_X_AMZN_TRACE_ID"
 
 
@@ -29,6 +31,8 @@ class LogLines(LambdaPowertoolsFormatter):
         """One line of JSON, without its end."""
         message = record.msg
         if record.exc_info or record.args or not isinstance(message, str) or message[:1] in _JSON_BEGINS:
+            return super().format(record)
+        if not _ITS_OWN.isdisjoint(record.__dict__):
             return super().format(record)
         attributes = record.__dict__ | {"asctime": self.formatTime(record)}
         line: dict[str, Any] = {}

@@ -416,12 +416,15 @@ class TestProcessor:
         assert bench.handle(message(body, receives=2)) == []
         assert bench.row(state).settled
 
+    @pytest.mark.parametrize("trouble", [KeyError("detail"), SystemExit(1)])
     @pytest.mark.parametrize("kind", [ValueError, Unprocessable])
-    def test_f20_an_error_that_cannot_be_told_is_one_of_its_kind(self, bench: Bench, kind: type[Exception]) -> None:
+    def test_f20_an_error_that_cannot_be_told_is_one_of_its_kind(
+        self, bench: Bench, kind: type[Exception], trouble: BaseException
+    ) -> None:
         """F20: the row has a reason, and need not wait for the end of its lease."""
 
         def tell(_: object) -> str:
-            raise KeyError("detail")
+            raise trouble
 
         bench.acts = [raising(type("Odd", (kind,), {"__str__": tell})())]
         state, body = put(bench)

@@ -87,6 +87,15 @@ def test_appended_keys_and_the_trace(monkeypatch: pytest.MonkeyPatch, keys: dict
     assert ours == theirs
 
 
+@pytest.mark.parametrize("extra", [{"stack_trace": "mine"}, {"xray_trace_id": "mine"}])
+def test_what_only_powertools_may_say(monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]) -> None:
+    """It leaves out what anybody else gives by these names."""
+    monkeypatch.delenv("_X_AMZN_TRACE_ID", raising=False)
+    theirs, ours = both(record(**EXTRA, **extra))
+    assert ours == theirs
+    assert "mine" not in ours
+
+
 def test_keys_of_a_thread() -> None:
     formatters = [LambdaPowertoolsFormatter(), LogLines()]
     formatters[0].thread_safe_append_keys(request="r1")
