@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aws_cdk import Annotations, Duration, Resource, Token
+from aws_cdk import Annotations, Duration, Resource, Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
@@ -253,7 +253,7 @@ class IntakeQueue(Construct):
 
         """
         for queue in (self._queue, self._dead_letter_queue):
-            self.node.root.node.add_metadata(SERVED, [queue.queue_arn, pipeline.node.path])
+            self.node.root.node.add_metadata(SERVED, [self._identity(queue), pipeline.node.path])
         if self._known.visibility_timeout is not None:
             return
         if not self._made:
@@ -271,7 +271,17 @@ class IntakeQueue(Construct):
     def _served(self, queue: sqs.IQueue) -> str | None:
         """The pipeline of the app that has this very queue, whichever `IntakeQueue` it came in, or was imported by."""
         entries = (entry.data for entry in self.node.root.node.metadata if entry.type == SERVED)
-        return next((str(pipeline) for arn, pipeline in entries if arn == queue.queue_arn), None)
+        return next((str(pipeline) for one, pipeline in entries if one == self._identity(queue)), None)
+
+    def _identity(self, queue: sqs.IQueue) -> str:
+        """What no other queue of the app has: an imported ARN that leaves account or region to the stack may be another
+        queue in another environment.
+        """
+        arn, stack = queue.queue_arn, Stack.of(self)
+        if "AWS::" not in str(stack.resolve(arn)):  # such as {"Ref": "AWS::Region"}
+            return arn
+        known = not Token.is_unresolved(stack.account) and not Token.is_unresolved(stack.region)
+        return f"{arn} in {f'{stack.account}/{stack.region}' if known else stack.node.path}"
 
     def allow_service(
         self,

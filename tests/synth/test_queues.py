@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from aws_cdk import Duration
+from aws_cdk import Aws, Duration, Environment, Stack
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
@@ -77,6 +77,24 @@ def test_two_readers_of_one_imported_queue_are_noticed() -> None:
     with pytest.raises(IntakeConfigurationError, match="the queue Two/Live already belongs to One/Orders"):
         taking(two, "intake")
     assert taking(three, "other").queue.queue_name == "otherLive"
+
+
+def test_what_only_has_the_same_name_in_another_environment_is_another_queue() -> None:
+    """The same stack for two accounts: `Aws.ACCOUNT_ID` is the same token in both. In one account it is one queue."""
+    app = new_app()
+    arn = f"arn:aws:sqs:{Aws.REGION}:{Aws.ACCOUNT_ID}:"
+
+    def taking(name: str, account: str) -> IntakePipeline:
+        stack = Stack(app, name, env=Environment(account=account, region="eu-central-1"))
+        live, dead = (sqs.Queue.from_queue_arn(stack, role, arn + role) for role in ("Live", "Dead"))
+        hour = Duration.hours(1)
+        queue = IntakeQueue(stack, "Queue", queue=live, dead_letter_queue=dead, visibility_timeout=hour)
+        return IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+
+    taking("Dev", "111111111111")
+    taking("Prod", "222222222222")
+    with pytest.raises(IntakeConfigurationError, match="the queue Twice/Live already belongs to Dev/Orders"):
+        taking("Twice", "111111111111")
 
 
 def test_two_pipelines_on_one_dead_letter_queue_are_noticed() -> None:

@@ -295,8 +295,14 @@ class TestActing:
     def test_redrive_tells_what_it_left_to_another_pipeline(self, person: Person) -> None:
         """Or somebody would look for it in vain."""
         person.site.dead_letter("x", reason="y", pipeline="Other-Pipeline")
-        assert "1 left to the pipelines that set them aside" in person.types("redrive")
-        assert person.reads("redrive")["ofOthers"] == 1
+        assert "1 left to who set them aside: Other-Pipeline" in person.types("redrive")
+        assert person.reads("redrive")["ofOthers"] == {"Other-Pipeline": 1}
+
+    def test_redrive_takes_what_the_pipeline_set_aside_under_another_name(self, person: Person) -> None:
+        """Its default name is its path in the app, which may change while messages wait."""
+        person.site.dead_letter("x", reason="y", pipeline="Old-Pipeline")
+        assert "Old-Pipeline (if this was the name before: --former-name)" in person.types("redrive")
+        assert person.reads("redrive", "--former-name", "Old-Pipeline")["moved"] == 1
 
     def test_redrive_ends_badly_when_a_message_stays(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         """A script has to notice."""

@@ -133,13 +133,24 @@ def redrive(
     ] = None,
     reason: Annotated[str | None, typer.Option(help="Only with this in the reason, whatever the case.")] = None,
     limit: Annotated[int | None, typer.Option(help="How many at most; all when omitted.", min=1)] = None,
+    former_name: Annotated[
+        list[str] | None, typer.Option(help="Those of this pipeline too, which the pipeline was before it was renamed.")
+    ] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
 ) -> None:
     """Move messages from the dead-letter queue back to the queue: each rejected object gets another round."""
     aws, deployed = call.open()
     wanted = Wanted(key, reason)
-    moving = Redrive(aws.sqs, deployed, wanted, rate=_rate(rate), limit=limit, dry_run=dry_run)
+    moving = Redrive(
+        aws.sqs,
+        deployed,
+        wanted,
+        rate=_rate(rate),
+        limit=limit,
+        dry_run=dry_run,
+        former_names=former_name or (),
+    )
     try:
         with screen.console(stderr=True).status("going through the dead-letter queue"):
             moving.run()

@@ -66,7 +66,7 @@ def redriven(found: Redriven, *, dry_run: bool) -> Document:
         "matched": found.matched,
         "moved": found.moved,
         "left": found.left,
-        "ofOthers": found.of_others,
+        "ofOthers": dict(found.of_others),
         "arrivedMeanwhile": found.arrived_meanwhile,
         "hiddenByOthers": found.hidden_by_others,
         "undeleted": found.undeleted,

@@ -6,7 +6,7 @@ end: given back earlier, it would be received again and again.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import batched
@@ -37,8 +37,8 @@ class Redriven:
     moved: int = 0
     left: int = 0
     """They do not fit the filter, or are beyond the limit."""
-    of_others: int = 0
-    """Another pipeline's consumer set them aside; they stay where they are."""
+    of_others: Counter[str] = field(default_factory=Counter)
+    """By the name of the pipeline that set them aside; they stay where they are."""
     arrived_meanwhile: int = 0
     """They were sent after the beginning: failed again, most likely, and would go round for ever."""
     hidden_by_others: int = 0
@@ -59,12 +59,21 @@ class Redrive:
     """One call of the command."""
 
     def __init__(
-        self, client: "SQSClient", deployed: "Deployed", wanted: Wanted, *, rate: Rate, limit: int | None, dry_run: bool
+        self,
+        client: "SQSClient",
+        deployed: "Deployed",
+        wanted: Wanted,
+        *,
+        rate: Rate,
+        limit: int | None,
+        dry_run: bool,
+        former_names: Collection[str] = (),
     ) -> None:
+        """Prepare it. `former_names` are pipelines whose messages are this one's now, which was renamed since."""
         self._client = client
         self._queue_url = deployed.queue_url
         self._dead_letter_url = deployed.dead_letter_url
-        self._pipeline = deployed.name
+        self._ours = {"", deployed.name, *former_names}
         self._wanted = wanted
         self._rate = rate
         self._limit = limit
@@ -126,8 +135,8 @@ class Redrive:
     def _handle(self, letters: Sequence[Letter], begun_at: int) -> None:
         out, meant = self.outcome, []
         for letter in letters:
-            if letter.pipeline not in ("", self._pipeline):
-                out.of_others += 1
+            if letter.pipeline not in self._ours:
+                out.of_others[letter.pipeline] += 1
             elif self._is_back(letter, begun_at):
                 out.arrived_meanwhile += 1
             elif not self._wanted.fits(letter) or (self._limit is not None and out.matched >= self._limit):

@@ -113,9 +113,10 @@ def redriven(found: Redriven, *, dry_run: bool) -> RenderableType:
         if len(about) > _NAMED:
             lines.add_row("", Text(f"and {len(about) - _NAMED:,} more", style=QUIET))
     parts.append(lines)
+    others = ", ".join(map(safe, found.of_others))
     for number, what in (
         (found.left, "left where they are: they do not fit, or are beyond the limit"),
-        (found.of_others, "left to the pipelines that set them aside: they share this dead-letter queue"),
+        (found.of_others.total(), f"left to who set them aside: {others} (if this was the name before: --former-name)"),
         (found.arrived_meanwhile, "arrived meanwhile and were left: failed again, most likely"),
         (found.hidden_by_others, "hidden when this began: another redrive is at work, or was killed minutes ago"),
         (found.undeleted, "moved, but their copies could not be deleted: they do no harm"),
