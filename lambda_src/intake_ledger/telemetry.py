@@ -10,7 +10,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from intake_ledger.changes import Change
 from intake_ledger.ledger import Answer, Claim
-from intake_ledger.loglines import LogLines
+from intake_ledger.loglines import FrequentLine, LogLines
 from intake_ledger.rows import Row
 from intake_ledger.verdicts import Verdict
 
@@ -30,6 +30,8 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._logger = Logger(logger_formatter=LogLines())
+        self._decided = FrequentLine(self._logger.name, self.decided.__code__)
+        self._committed = FrequentLine(self._logger.name, self.ended.__code__)
         self._metrics = Metrics()
         self._counts: Counter[str] = Counter()
         """Of this invocation. Powertools is told of each name once: a call for each record is not free."""
@@ -42,15 +44,18 @@ class Telemetry:
         self._count("AlreadyRejected" if answer.verdict is Verdict.REJECTED else answer.verdict.title())
         lag_ms = None if change.event_time is None else now - change.event_time
         said = {"verdict": answer.verdict, "why": answer.why, "lag_ms": lag_ms}
-        self._logger.info("verdict", extra=_names(change) | said | _standing(row))
+        self._decided.write("verdict", _names(change) | said | _standing(row))
 
     def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None:
         """An accepted claim has come to an end."""
         self._count(outcome.value)
-        say = self._logger.info if outcome is Outcome.COMMITTED else self._logger.warning
         # What was processed is the state that S3 showed, which need not be the message's.
         said = {"version_id": claim.state.version_id, "why": why, "took_ms": took_ms}
-        say(outcome.lower(), extra=_names(claim.change) | said | _standing(claim.row))
+        extra = _names(claim.change) | said | _standing(claim.row)
+        if outcome is Outcome.COMMITTED:
+            self._committed.write(outcome.lower(), extra)
+        else:
+            self._logger.warning(outcome.lower(), extra=extra)
 
     def exhausted(self, change: Change, row: Row) -> None:
         """Attempts that never came back were rejected in their place."""

@@ -1,8 +1,12 @@
 """Log lines are Powertools' own, to the letter, whoever writes them."""
 
+import io
 import json
 import logging
 import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +14,7 @@ import pytest
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
-from intake_ledger.loglines import LogLines
+from intake_ledger.loglines import FrequentLine, LogLines
 from intake_ledger.telemetry import Telemetry
 
 EXTRA = {
@@ -62,6 +66,68 @@ def test_any_message(message: object) -> None:
     """Powertools decodes a message that is JSON, so that what may be is left to it."""
     theirs, ours = both(record(message, **EXTRA))
     assert ours == theirs
+
+
+def test_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same second and of others, wherever the clock is."""
+    moments = (0.0, 0.999, 59.0, 59.001, 59.998, 60.0, 86_399.5, 59.25)
+    for zone in ("UTC", "Asia/Kathmandu", "America/St_Johns"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        ours, theirs = LogLines(), LambdaPowertoolsFormatter()
+        for moment in moments:
+            one = record(**EXTRA)
+            one.created, one.msecs = 1_763_000_000 + moment, moment * 1000 % 1000 // 1 + 0.0
+            assert ours.format(one) == theirs.format(one)
+    monkeypatch.undo()
+    time.tzset()
+
+
+class TestFrequentLine:
+    @pytest.fixture
+    def lines(self) -> Iterator[io.StringIO]:
+        """What a service's logger writes, and its level and handlers."""
+        written = io.StringIO()
+        Logger(service="frequent", stream=written, logger_formatter=LogLines(), level="INFO")
+        yield written
+        del logging.Logger.manager.loggerDict["frequent"]
+
+    def test_it_is_what_the_logger_would_write(self, lines: io.StringIO) -> None:
+        """Where and when it was written aside."""
+        logger = Logger(service="frequent")
+
+        def decided() -> None:
+            logger.info("verdict", extra=EXTRA)
+
+        decided()
+        FrequentLine("frequent", decided.__code__).write("verdict", EXTRA)
+        theirs, ours = (json.loads(line) for line in lines.getvalue().splitlines())
+        moments = [datetime.strptime(line.pop("timestamp"), "%Y-%m-%d %H:%M:%S,%f%z") for line in (theirs, ours)]
+        assert timedelta() <= moments[1] - moments[0] < timedelta(minutes=1)
+        assert [line.pop("location").partition(":")[0] for line in (theirs, ours)] == ["decided", "decided"]
+        assert ours == theirs
+        assert list(ours) == list(theirs)
+
+    def test_the_level_decides(self, lines: io.StringIO) -> None:
+        line = FrequentLine("frequent", self.test_the_level_decides.__code__)
+        logging.getLogger("frequent").setLevel("WARNING")
+        line.write("verdict", EXTRA)
+        assert lines.getvalue() == ""
+
+    def test_filters_are_asked(self, lines: io.StringIO) -> None:
+        """A team's own, on the service's logger."""
+        logger, unwanted = logging.getLogger("frequent"), lambda one: one.key != EXTRA["key"]
+        logger.addFilter(unwanted)
+        FrequentLine("frequent", self.test_filters_are_asked.__code__).write("verdict", EXTRA)
+        logger.removeFilter(unwanted)
+        assert lines.getvalue() == ""
+
+    def test_lines_have_nothing_of_each_other(self, lines: io.StringIO) -> None:
+        line = FrequentLine("frequent", self.test_filters_are_asked.__code__)
+        line.write("verdict", {"key": "a", "why": "new"})
+        line.write("verdict", {"key": "b"})
+        first, second = (json.loads(one) for one in lines.getvalue().splitlines())
+        assert (first["key"], first["why"], second["key"], "why" in second) == ("a", "new", "b", False)
 
 
 def test_arguments_and_exceptions() -> None:
