@@ -145,9 +145,9 @@ ACCEPTED = (
 
 def accept(construct: IConstruct, finding: Accepted, of: str = "") -> None:
     """Acknowledge a finding at the construct's own resource; `of` is what cdk-nag adds to its name, if anything."""
-    resource = construct.node.default_child or construct
+    node = (construct.node.default_child or construct).node
     for rule in finding.rules:
-        resource.node.add_metadata(ACKNOWLEDGED_RULES, {f"Annotation::{rule}{of}": finding.reason})
+        node.add_metadata(ACKNOWLEDGED_RULES, {f"Annotation::{rule}{of}": finding.reason})
 
 
 def accept_wildcard(policy_of: iam.Role, resource: str, finding: Accepted) -> None:

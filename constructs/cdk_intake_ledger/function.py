@@ -182,4 +182,5 @@ def in_seconds(duration: Duration) -> str:
 
 def in_text(number: float) -> str:
     """A number as an environment variable; a token stays one."""
-    return Tokenization.stringify_number(number)
+    # A token is a negative number, far below any that is meant.
+    return f"{number:.15g}" if number >= 0 else Tokenization.stringify_number(number)

@@ -252,8 +252,9 @@ class IntakeQueue(Construct):
             TypeError: The queue's construct has no queue in it, because somebody took it out.
 
         """
+        root, path = self.node.root.node, pipeline.node.path
         for queue in (self._queue, self._dead_letter_queue):
-            self.node.root.node.add_metadata(SERVED, [self._identity(queue), pipeline.node.path])
+            root.add_metadata(SERVED, [self._identity(queue), path])
         if self._known.visibility_timeout is not None:
             return
         if not self._made:
@@ -278,7 +279,7 @@ class IntakeQueue(Construct):
         queue in another environment.
         """
         arn, stack = queue.queue_arn, Stack.of(self)
-        if "AWS::" not in str(stack.resolve(arn)):  # such as {"Ref": "AWS::Region"}
+        if self._made or "AWS::" not in str(stack.resolve(arn)):  # such as {"Ref": "AWS::Region"}
             return arn
         known = not Token.is_unresolved(stack.account) and not Token.is_unresolved(stack.region)
         return f"{arn} in {f'{stack.account}/{stack.region}' if known else stack.node.path}"

@@ -21,9 +21,9 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 PACKAGE = "intake_ledger"
-# Powertools whole, although we use its logger and metrics alone: a pruned copy failed at import. The others are what
-# it imports itself; all are pure Python.
-MODULES = (PACKAGE, "aws_lambda_powertools", "jmespath", "typing_extensions")
+# Powertools whole, although we use its logger and metrics alone: a pruned copy failed at import. Of what it imports,
+# Lambda has jmespath beside boto3, which needs it too, and with byte code: a cold start need not compile it.
+MODULES = (PACKAGE, "aws_lambda_powertools", "typing_extensions")
 _UNIX = 3
 """Where an archive's entry was made, by the ZIP format's own numbers."""
 
