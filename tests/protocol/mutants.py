@@ -428,8 +428,8 @@ MUTANTS = (
     Mutant(
         "a version that is gone before the processor starts is a failure",
         "attempts.py",
-        "return self._gone(claim, str(gone), begun=begun)",
-        "return self._gone(claim, str(gone), begun=True)",
+        "return self._gone(claim, _told(gone), begun=begun)",
+        "return self._gone(claim, _told(gone), begun=True)",
         "rollback, slow claims",
     ),
     Mutant(
