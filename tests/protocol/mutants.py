@@ -307,8 +307,8 @@ MUTANTS = (
     Mutant(
         "a warm environment goes by the rows of an earlier run",
         "audit/in_parts.py",
-        "if self._known is None or self._of != (run, salt):",
-        "if self._known is None:",
+        "if self._of != (run, salt):",
+        "if self._of is None:",
         "tests/unit/test_audit_in_parts.py -k warm_environment",
     ),
     Mutant(

@@ -89,15 +89,16 @@ class Warm:
 
     def __init__(self) -> None:
         self._of: tuple[str, bytes] | None = None
-        self._known: Known | None = None
+        self._filters: dict[str, Shown] = {}
 
-    def known(self, run: str, salt: bytes, read: Callable[[], Known]) -> Known:
-        """Those of this run, read if they are not there."""
-        if self._known is None or self._of != (run, salt):
+    def filter(self, name: str, run: str, salt: bytes, read: Callable[[], Shown]) -> Shown:
+        """The one of this run, read if it is not there."""
+        if self._of != (run, salt):
             # Two runs' would be more than the memory is for.
-            self._known = None
-            self._known, self._of = read(), (run, salt)
-        return self._known
+            self._filters, self._of = {}, (run, salt)
+        if name not in self._filters:
+            self._filters[name] = read()
+        return self._filters[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,21 +307,28 @@ class AuditInParts:
                 handed.begin_own("rows", number, progress.known.rows)
                 handed.begin_own("settled", number, progress.known.settled)
             return progress
-        progress.known = known = self._tools.warm.known(self._run, of_rows, lambda: self._known(of_rows))
-        progress.shown = Shown(of_shown, known.rows.size)
+        rows = self._rows()
+        size = parts_for(rows)
+        # What all segments together have read.
+        progress.known = known = Known(of_rows, count=rows, complete=True, size=size)
+        progress.shown = Shown(of_shown, size)
+        known.rows = self._added_up("rows", known.rows)
         if step is Step.SCAN:
             handed.begin_all("shown", progress.shown)
-        elif again:
+            return progress
+        known.settled = self._added_up("settled", known.settled)
+        if again:
             handed.begin_own("shown", number, progress.shown)
         return progress
 
-    def _known(self, salt: bytes) -> Known:
-        """What all segments together have read."""
-        rows = self._rows()
-        known = Known(salt, count=rows, complete=True, size=parts_for(rows))
-        self._handed.begin_all("rows", known.rows)
-        self._handed.begin_all("settled", known.settled)
-        return known
+    def _added_up(self, name: str, empty: Shown) -> Shown:
+        """The filter that all segments have filled, of which the environment may have it still."""
+
+        def read() -> Shown:
+            self._handed.begin_all(name, empty)
+            return empty
+
+        return self._tools.warm.filter(name, self._run, empty.salt, read)
 
     def _keep_filters(self, step: Step, number: int, progress: Progress) -> None:
         if step is Step.READ:
