@@ -271,8 +271,9 @@ class IntakeQueue(Construct):
 
     def _served(self, queue: sqs.IQueue) -> str | None:
         """The pipeline of the app that has this very queue, whichever `IntakeQueue` it came in, or was imported by."""
+        wanted = self._identity(queue)
         entries = (entry.data for entry in self.node.root.node.metadata if entry.type == SERVED)
-        return next((str(pipeline) for one, pipeline in entries if one == self._identity(queue)), None)
+        return next((str(pipeline) for one, pipeline in entries if one == wanted), None)
 
     def _identity(self, queue: sqs.IQueue) -> str:
         """What no other queue of the app has: an imported ARN that leaves account or region to the stack may be another
