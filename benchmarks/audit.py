@@ -9,8 +9,6 @@ source takes itself is left out. With `--latency` each answer takes as long as S
 
 import argparse
 import json
-import resource
-import sys
 import time
 from bisect import bisect_right
 from collections import Counter
@@ -20,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
+from benchmarks.measure import peak_mb
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
@@ -229,12 +228,10 @@ def main() -> None:
         listed, listed_cpu = measure(bare, source)
         source.requests.clear()
         compared, cpu = measure(audited, source)
-        # Linux counts in KiB, macOS in bytes.
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
         per_million = {name: round(number * 1e6 / objects) for name, number in source.requests.items()}
         print(
             f"{objects:,} objects: bare listing {listed:,.0f}/s, audit {compared:,.0f}/s ({compared / listed:.2f}); "
-            f"per CPU second {listed_cpu:,.0f} and {cpu:,.0f} ({cpu / listed_cpu:.2f}); peak {peak:.0f} MB; "
+            f"per CPU second {listed_cpu:,.0f} and {cpu:,.0f} ({cpu / listed_cpu:.2f}); peak {peak_mb():.0f} MB; "
             f"requests per million {per_million}"
         )
 

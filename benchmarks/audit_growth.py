@@ -7,14 +7,13 @@ Both sides of the ratio are those of `benchmarks.audit`: the audit, and a bare `
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 from dataclasses import asdict
 from typing import Any
 
 from benchmarks import audit
-from benchmarks.measure import Figure, table
+from benchmarks.measure import Figure, peak_mb, table
 
 SIZES = {10_000: 5, 100_000: 3, 1_000_000: 1}
 """Objects in the bucket, and rounds: the largest takes minutes."""
@@ -25,13 +24,11 @@ def once(objects: int) -> dict[str, float]:
     source = audit.Source(objects, latency=False)
     _, listed = audit.measure(audit.bare, source)
     _, compared = audit.measure(audit.audited, source)
-    # Linux counts in KiB, macOS in bytes.
-    unit = 1024**2 if sys.platform == "darwin" else 1024
     return {
         "bare listing, objects per CPU second": listed,
         "audit, objects per CPU second": compared,
         "of the listing": compared / listed,
-        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit,
+        "peak MB": peak_mb(),
     }
 
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import resource
 import statistics
 import sys
 import time
@@ -87,6 +88,13 @@ def family_seconds() -> float:
     process); where there is no /proc, the time on the clock.
     """
     return sum(seconds for _, seconds in family().values())
+
+
+def peak_mb() -> float:
+    """The most memory that this process has had so far."""
+    # Linux counts in KiB, macOS in bytes.
+    unit = 1024**2 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def machine() -> dict[str, Any]:

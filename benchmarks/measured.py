@@ -146,8 +146,8 @@ def imports(found: Found) -> str:
 
 def workers(found: Found) -> str:
     """What the sentence before it does not say."""
-    names = tuple(name for row in found.values() for name in row if name != "CPU of all")
-    return plain(found, tuple(dict.fromkeys(names)))
+    first, *_ = found.values()
+    return plain(found, [name for name in first if name != "CPU of all"])
 
 
 PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {

@@ -7,7 +7,6 @@ The audit's is told by `benchmarks.audit_growth`.
 
 import io
 import os
-import resource
 import subprocess
 import sys
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks import cpu
-from benchmarks.measure import Figure, table
+from benchmarks.measure import Figure, peak_mb, table
 from benchmarks.stub import stub
 
 from cdk_intake_ledger.testing.context import LambdaContext
@@ -92,9 +91,7 @@ def measure(*, rounds: int = 3) -> dict[str, Any]:
 def main() -> None:
     if len(sys.argv) == 3:
         handled(int(sys.argv[1]), int(sys.argv[2]))
-        # Linux counts in KiB, macOS in bytes.
-        unit = 1024**2 if sys.platform == "darwin" else 1024
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
+        print(peak_mb())
         return
     print(table("The consumer's memory", measure()))
 
