@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
@@ -72,6 +73,21 @@ class Catalogue(Pipeline):
     ledger: str
     audit_function: str
     table: str
+
+    @classmethod
+    def beside(cls, aws: LocalAws, found: Mapping[str, str], name: str, *, effects_table: str = "") -> "Catalogue":
+        """Another pipeline of the example's stack, whose outputs begin with its name."""
+        return cls(
+            aws,
+            found[f"{name}Bucket"],
+            found[f"{name}Function"],
+            effects_table,
+            queue=found[f"{name}QueueUrl"],
+            dead_letters=found[f"{name}DeadLetterQueueUrl"],
+            ledger=found[f"{name}LedgerTable"],
+            audit_function="",
+            table="",
+        )
 
     def row(self, name: str) -> Entry | None:
         answer = self.aws.client("dynamodb").get_item(

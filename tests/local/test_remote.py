@@ -9,18 +9,7 @@ from tests.local.support import TIMEOUT, Catalogue
 
 @pytest.fixture(scope="module")
 def remote(aws: LocalAws, outputs: Outputs) -> Catalogue:
-    found = outputs["Local"]
-    return Catalogue(
-        aws,
-        found["RemoteBucket"],
-        found["RemoteFunction"],
-        effects_table="",
-        queue=found["RemoteQueueUrl"],
-        dead_letters=found["RemoteDeadLetterQueueUrl"],
-        ledger=found["RemoteLedgerTable"],
-        audit_function="",
-        table="",
-    )
+    return Catalogue.beside(aws, outputs["Local"], "Remote")
 
 
 def test_it_is_given_the_change_and_its_answer_is_committed(remote: Catalogue) -> None:

@@ -13,17 +13,7 @@ NEIGHBOURS = ("a.bin", "b.bin", "c.bin")
 @pytest.fixture(scope="module")
 def threads(aws: LocalAws, outputs: Outputs) -> Catalogue:
     found = outputs["Local"]
-    return Catalogue(
-        aws,
-        found["ThreadsBucket"],
-        found["ThreadsFunction"],
-        found["EffectsTable"],
-        queue=found["ThreadsQueueUrl"],
-        dead_letters=found["ThreadsDeadLetterQueueUrl"],
-        ledger=found["ThreadsLedgerTable"],
-        audit_function="",
-        table="",
-    )
+    return Catalogue.beside(aws, found, "Threads", effects_table=found["EffectsTable"])
 
 
 @pytest.fixture(scope="module")
