@@ -61,7 +61,10 @@ def throughput(found: dict[str, Any]) -> str:
 def synth(found: dict[str, Any]) -> str:
     resources = found["resources"]
     lines = {name: {"": number} for name, number in resources.items()} | {"all": {"": sum(resources.values())}}
-    parts = [table(f"Synth, CPU seconds: {part}", found[part]) for part in ("whole app", "App() to synth()")]
+    parts = [
+        table(f"Synth, CPU seconds: {part}", rows) for part, rows in found.items() if part not in ("calls", "resources")
+    ]
+    parts.append(table("Calls to the CDK's process", {"": found["calls"]}))
     return "\n".join([*parts, table("The resources of a default pipeline", lines)])
 
 

@@ -52,6 +52,11 @@ def side_by_side(
         if number:
             for name, value in sums.items():
                 taken[name].append(value / pieces)
+    return compared(taken, floor=floor)
+
+
+def compared(taken: Mapping[str, Sequence[float]], *, floor: str) -> dict[str, dict[str, dict[str, float]]]:
+    """What each run took in each round, as a figure, and as its ratio to the floor's of the same round."""
     return {
         name: {
             "value": asdict(Figure.of(values)),

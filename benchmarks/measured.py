@@ -79,14 +79,22 @@ def beside_powertools(rows: Mapping[str, Found]) -> str:
 
 
 def synth(found: Found) -> str:
-    """Both parts of it, the construct's beside what is by hand."""
-    parts = {"a whole app": "whole app", "from App() to the end of synth()": "App() to synth()"}
+    """Each part of it, the construct's beside what is by hand."""
+    parts = {
+        "a whole app": "whole app",
+        "from App() to the end of synth()": "App() to synth()",
+        "the same, the layer packed before": "App() to synth(), the layer packed before",
+        "another app in the same process": "another app in the same process, the layer packed before",
+    }
     lines = []
     for name, part in parts.items():
         (hand, ours) = found[part].values()
         ratio = ours["ratio"]
         seconds = (f"{one['value']['median']:.3g}" for one in (hand, ours))
         lines.append((name, *seconds, str(Figure(**ratio)), held(ratio["median"], GOALS.get(name))))
+    calls = found["calls"].values()
+    hand, ours = calls
+    lines.append(("calls to the CDK's process", *map(shown, calls), shown(ours / hand), ""))
     return grid(("CPU seconds", "by hand", "the construct", "of what is by hand", "goal"), lines)
 
 

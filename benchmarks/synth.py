@@ -2,10 +2,12 @@
 
     python -m benchmarks.synth [--rounds N]
 
-CPU time of Python and of the CDK's Node.js process: of a whole app, as `python app.py` is run by the CDK's command; and
-of the part from `App()` to the end of `synth()` alone, where the CDK is loaded already. Both sides take turns and stage
-the same code; what is by hand finds the runtime's folder ready. That both make the same resources is checked by their
-types.
+CPU time of Python and of the CDK's Node.js process in an app in a process of its own, as `python app.py` is run by the
+CDK's command: of all of it, and from `App()` to the end of `synth()`, where the CDK is loaded already. Both sides take
+turns and stage the same code: by hand a layer is a folder, which the CDK hashes and copies, and the construct packs
+what is installed. The last parts leave both out: there the layer is one file, and packed before. And of another app in
+the same process, which finds everything loaded, as in a team's tests. That both make the same resources is checked by
+their types.
 """
 
 import argparse
@@ -14,11 +16,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from zipfile import ZipFile
 
 import aws_cdk as cdk
@@ -30,13 +30,14 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_scheduler_targets as targets
 from aws_cdk import aws_sqs as sqs
-from benchmarks.measure import family_seconds, side_by_side, table
+from benchmarks.measure import compared, family_seconds, table
+from jsii._kernel.providers.process import _NodeProcess
 
 FLOOR, CONSTRUCT = "the same by hand", "the construct"
 ALARMS = 9
 """As many as a default pipeline has."""
-PIECES = 4
-"""Apps to a round of what takes a fraction of a second: the kernel counts hundredths."""
+MORE = 5
+"""Apps after the first: the kernel counts hundredths of a second."""
 PROCESSOR = "def process(change): return change.key\n"
 VARIABLES = 18
 """Each function is told about as much by its environment."""
@@ -169,18 +170,60 @@ def synthesised(stack: Any, **options: Any) -> Counter[str]:
     return Counter(one["Type"] for one in template["Resources"].values())
 
 
-def seconds(stack: Any, options: dict[str, Any], forget: Callable[[], None], piece: int) -> float:  # noqa: ARG001 - one piece is all there is
-    """CPU seconds of an app in this process; `forget`: what it would not know in a process of its own."""
-    forget()
+def an_app(side: str, folder: Path, *, packed: bool) -> None:
+    """One app, as in a process of its own, and some more after it. Prints the CPU seconds of all of the first, those
+    from its `App()` on, and those of each other one.
+    """
+    stack, options = sides(folder)[side]
+    if side == CONSTRUCT:
+        # What is written by hand does not pay for this import.
+        from cdk_intake_ledger import IntakePipeline  # noqa: PLC0415, F401
+        from cdk_intake_ledger.runtime_layer import archive  # noqa: PLC0415
+
+        if packed:
+            archive()
+    elif packed:
+        options["layer"] = folder / "layer.zip"
     before = family_seconds()
     synthesised(stack, **options)
-    return family_seconds() - before
+    whole = family_seconds()
+    for _ in range(MORE):
+        synthesised(stack, **options)
+    print(json.dumps([whole, whole - before, (family_seconds() - whole) / MORE]))
 
 
-def whole_app(side: str, folder: str, piece: int) -> float:  # noqa: ARG001 - one piece is all there is
-    """CPU seconds of an app in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.synth", "--app", side, "--folder", folder]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def apps(folder: Path, *, packed: bool, rounds: int) -> list[dict[str, dict[str, dict[str, float]]]]:
+    """What `an_app` prints, of each side in each round."""
+    taken: list[dict[str, list[float]]] = [{FLOOR: [], CONSTRUCT: []} for _ in range(3)]
+    for number in range(rounds + 1):
+        # In turn forwards and backwards, as in `side_by_side`; the first reads the files that are cached for the rest.
+        for side in (FLOOR, CONSTRUCT)[:: 1 if number % 2 else -1]:
+            printed = said(side, folder, packed=packed)
+            if number:
+                for part, seconds in zip(taken, printed, strict=True):
+                    part[side].append(seconds)
+    return [compared(part, floor=FLOOR) for part in taken]
+
+
+def said(side: str, folder: Path, *, packed: bool) -> list[float]:
+    """What `an_app` prints in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.synth", "--app", side, "--folder", str(folder)]
+    printed = subprocess.run([*command, *["--packed"] * packed], check=True, capture_output=True, text=True).stdout
+    seconds: list[float] = json.loads(printed)
+    return seconds
+
+
+def calls(stack: Any, options: dict[str, Any]) -> int:
+    """How many requests an app makes to the CDK's process: each takes some 0.2 ms on either side."""
+    send, sent = _NodeProcess.send, []
+
+    def counted(process: _NodeProcess, request: Any, answer: Any) -> Any:
+        sent.append(request)
+        return send(process, request, answer)
+
+    with mock.patch.object(_NodeProcess, "send", counted):
+        synthesised(stack, **options)
+    return len(sent)
 
 
 def sides(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
@@ -197,17 +240,18 @@ def measure(*, rounds: int = 5) -> dict[str, Any]:
         folder = Path(name)
         (folder / "code").mkdir()
         (folder / "code" / "processor.py").write_text(PROCESSOR)
-        ZipFile(BytesIO(archive())).extractall(folder / "layer")
+        (folder / "layer.zip").write_bytes(archive())
+        ZipFile(folder / "layer.zip").extractall(folder / "layer")
         made, twin = (synthesised(stack, **options) for stack, options in reversed(sides(folder).values()))
         assert made == twin, json.dumps([made - twin, twin - made])
-        alone = {
-            side: partial(seconds, stack, options, archive.cache_clear)
-            for side, (stack, options) in sides(folder).items()
-        }
-        apps = {side: partial(whole_app, side, name) for side in sides(folder)}
+        whole, alone, _ = apps(folder, packed=False, rounds=rounds)
+        _, packed, more = apps(folder, packed=True, rounds=rounds)
         return {
-            "whole app": side_by_side(apps, floor=FLOOR, rounds=rounds),
-            "App() to synth()": side_by_side(alone, floor=FLOOR, rounds=rounds, pieces=PIECES),
+            "whole app": whole,
+            "App() to synth()": alone,
+            "App() to synth(), the layer packed before": packed,
+            "another app in the same process, the layer packed before": more,
+            "calls": {side: calls(*one) for side, one in sides(folder).items()},
             "resources": dict(made.most_common()),
         }
 
@@ -217,18 +261,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--app", choices=(FLOOR, CONSTRUCT), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--packed", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.app:
-        stack, options = sides(arguments.folder)[arguments.app]
-        synthesised(stack, **options)
-        print(family_seconds())
+        an_app(arguments.app, arguments.folder, packed=arguments.packed)
         return
     found = measure(rounds=arguments.rounds)
-    for part in ("whole app", "App() to synth()"):
-        print(table(f"Synth, CPU seconds: {part}", found[part]))
-    print(
-        table("Resources of a default pipeline", {"": found["resources"] | {"all": sum(found["resources"].values())}})
-    )
+    for part, rows in found.items():
+        print(table(f"Synth: {part}", {"": rows} if part in ("calls", "resources") else rows))
 
 
 if __name__ == "__main__":

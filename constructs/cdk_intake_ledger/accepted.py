@@ -143,26 +143,56 @@ ACCEPTED = (
 """All of them."""
 
 
-def accept(construct: IConstruct, finding: Accepted, of: str = "") -> None:
-    """Acknowledge a finding at the construct's own resource; `of` is what cdk-nag adds to its name, if anything."""
-    node = (construct.node.default_child or construct).node
-    for rule in finding.rules:
-        node.add_metadata(ACKNOWLEDGED_RULES, {f"Annotation::{rule}{of}": finding.reason})
+def accept(construct: IConstruct, *findings: Accepted, of: str = "") -> None:
+    """Acknowledge findings at a construct, for its own resource; `of` is what cdk-nag adds to their names, if anything.
 
-
-def accept_wildcard(policy_of: iam.Role, resource: str, finding: Accepted) -> None:
-    """Acknowledge that a role's own policy names this resource, which has an asterisk."""
-    policy_of.node.add_validation(_Wildcard(policy_of, resource, finding))
+    Where there are several for one construct, all at once: each call crosses over to the CDK's process.
+    """
+    reasons = {f"Annotation::{rule}{of}": finding.reason for finding in findings for rule in finding.rules}
+    construct.node.add_metadata(ACKNOWLEDGED_RULES, reasons)
 
 
 def accept_wildcards(policy: iam.Policy, finding: Accepted) -> None:
     """Acknowledge every resource with an asterisk in a policy that is CDK's own."""
-    policy.node.add_validation(_Wildcards(policy, finding))
+    policy.node.add_validation(_EachWildcard(policy, finding))
 
 
 @jsii.implements(IValidation)
-class _Wildcards:
-    """As below, for whatever the policy has come to."""
+class Wildcards:
+    """The resources with an asterisk that the roles of one pipeline may have in their own policies.
+
+    They are acknowledged when CDK validates the tree: a finding is named after the resource as the template will spell
+    it, and how it refers to another stack's is known only then.
+    """
+
+    def __init__(self, scope: IConstruct) -> None:
+        self._scope = scope
+        self._accepted: dict[iam.Role, list[tuple[str, Accepted]]] = {}
+
+    def accept(self, role: iam.Role, resource: str, finding: Accepted) -> None:
+        """Acknowledge that a role's own policy names this resource."""
+        self._accepted.setdefault(role, []).append((resource, finding))
+
+    def validate(self) -> list[str]:
+        """No problems; a second synthesis adds nothing."""
+        accepted, self._accepted = self._accepted, {}
+        resources = [[resource for resource, _ in entries] for entries in accepted.values()]
+        resolved = Stack.of(self._scope).resolve(resources)
+        for (role, entries), spellings in zip(accepted.items(), resolved, strict=True):
+            policy = role.node.try_find_child("DefaultPolicy")
+            if policy is not None:
+                reasons = {
+                    f"Annotation::{rule}[Resource::{_spelt(spelling)}]": finding.reason
+                    for (_, finding), spelling in zip(entries, spellings, strict=True)
+                    for rule in finding.rules
+                }
+                policy.node.add_metadata(ACKNOWLEDGED_RULES, reasons)
+        return []
+
+
+@jsii.implements(IValidation)
+class _EachWildcard:
+    """As above, for whatever the policy has come to."""
 
     def __init__(self, policy: iam.Policy, finding: Accepted) -> None:
         self._policy = policy
@@ -177,29 +207,7 @@ class _Wildcards:
         self._done = True
         for resource in resources:
             if "*" in resource:
-                accept(self._policy, self._finding, f"[Resource::{resource}]")
-        return []
-
-
-@jsii.implements(IValidation)
-class _Wildcard:
-    """Acknowledges when CDK validates the tree: the finding is named after the resource as the template will spell it,
-    and how it refers to another stack's is known only then.
-    """
-
-    def __init__(self, role: iam.Role, resource: str, finding: Accepted) -> None:
-        self._role = role
-        self._resource = resource
-        self._finding = finding
-        self._done = False
-
-    def validate(self) -> list[str]:
-        """No problems; a second synthesis adds nothing."""
-        policy = self._role.node.try_find_child("DefaultPolicy")
-        if policy is not None and not self._done:
-            self._done = True
-            spelt = _spelt(Stack.of(self._role).resolve(self._resource))
-            accept(policy, self._finding, f"[Resource::{spelt}]")
+                accept(self._policy, self._finding, of=f"[Resource::{resource}]")
         return []
 
 

@@ -14,8 +14,8 @@ from cdk_intake_ledger.accepted import (
     AUDIT_DESTINATION,
     METRICS,
     RULES_BY_TARGET,
+    Wildcards,
     accept,
-    accept_wildcard,
 )
 from cdk_intake_ledger.audit_machine import AuditMachine
 from cdk_intake_ledger.audit_reports import allow_reports
@@ -62,13 +62,14 @@ class IntakeAudit(Construct):
             memory_size=1_769 if scale.in_parts else 512,
             timeout=Duration.minutes(15),
             layers=scale.layers(),
-            environment=wiring.environment()
+            accepted=AUDIT_DEAD_LETTERS,
+            environment=wiring.environment
             | {
                 "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
                 "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
                 "INTAKE_AUDIT_BUDGET": in_text(options.budget),
                 # What was in a bucket before the pipeline is none of its losses; its own bucket was empty.
-                "INTAKE_AUDIT_BASELINE": "false" if _made_by(scope, wiring) else "true",
+                "INTAKE_AUDIT_BASELINE": "false" if wiring.bucket_is_own else "true",
                 "INTAKE_AUDIT_DELIVERY": wiring.delivery.value,
                 # A filter that matches every key is none.
                 "INTAKE_FILTERS": Stack.of(self).to_json_string(wanted if all(wanted) else []),
@@ -105,17 +106,17 @@ class IntakeAudit(Construct):
             sid="AgeOfMessagesCloudWatchKnowsNoResources", actions=["cloudwatch:GetMetricStatistics"], resources=["*"]
         )
         self.role.add_to_policy(age)
-        accept_wildcard(self.role, "*", METRICS)
+        wiring.wildcards.accept(self.role, "*", METRICS)
         key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
         if key is not None:
             # A key that is the table's too may be described already.
             shared = tables is not None and tables.node.path == key.node.path
             key.grant(self.role, *(() if shared else ("kms:DescribeKey",)), "kms:GetKeyPolicy")
         if wiring.delivery is Delivery.EVENTBRIDGE:
-            self._allow_looking_at_rules()
+            self._allow_looking_at_rules(wiring.wildcards)
         self.state_machine: sfn.IStateMachine | None = None
         if scale.in_parts:
-            plan = scale.allow_planning(self.role, wiring.bucket)
+            plan = scale.allow_planning(self.role, wiring.bucket, wiring.wildcards)
             machine = AuditMachine(
                 self,
                 "Parts",
@@ -129,7 +130,7 @@ class IntakeAudit(Construct):
         else:
             self._schedule(options.interval, self.function.function_arn, "lambda:InvokeFunction")
 
-    def _allow_looking_at_rules(self) -> None:
+    def _allow_looking_at_rules(self, wildcards: Wildcards) -> None:
         # Finding rules by their target and trying a pattern out: EventBridge knows no resource for either.
         finding = ["events:ListRuleNamesByTarget", "events:TestEventPattern"]
         rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
@@ -138,7 +139,7 @@ class IntakeAudit(Construct):
             ("RuleByNameWouldTieACircle", ["events:DescribeRule"], rules),
         ):
             self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=[resource]))
-        accept_wildcard(self.role, rules, RULES_BY_TARGET)
+        wildcards.accept(self.role, rules, RULES_BY_TARGET)
 
     def _schedule(self, interval: Duration, target: str, action: str) -> None:
         schedule(
@@ -152,11 +153,4 @@ class IntakeAudit(Construct):
         )
         # Lambda's own repetition of an asynchronous call that failed, for the same reason.
         self.function.configure_async_invoke(retry_attempts=0)
-        accept(self.function, AUDIT_DEAD_LETTERS)
         accept(self.function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)
-
-
-def _made_by(pipeline: Construct, wiring: Wiring) -> bool:
-    """Whether the bucket is the pipeline's own."""
-    scope = wiring.bucket.node.scope
-    return scope is not None and scope.node.addr == pipeline.node.addr

@@ -73,8 +73,7 @@ class AuditMachine(Construct):
         role = self.machine.role.node.default_child
         if isinstance(role, iam.CfnRole):
             role.description = description
-        accept(self.machine, MACHINE_LOGS)
-        accept(self.machine, MACHINE_TRACING)
+        accept(self.machine, MACHINE_LOGS, MACHINE_TRACING)
         children = self.machine.node.find_child("DistributedMapPolicy")
         assert isinstance(children, iam.Policy)
         accept_wildcards(children, MACHINE_EXECUTIONS)

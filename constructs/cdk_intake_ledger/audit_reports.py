@@ -6,8 +6,8 @@ from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.accepted import REPORTS, accept_wildcard
-from cdk_intake_ledger.delivery import owner_of
+from cdk_intake_ledger.accepted import REPORTS
+from cdk_intake_ledger.delivery import owned_resource, owner_of
 from cdk_intake_ledger.filters import KeyFilter, overlap
 from cdk_intake_ledger.function import Wiring
 from cdk_intake_ledger.options import AuditOptions
@@ -39,10 +39,10 @@ def allow_reports(role: iam.Role, wiring: Wiring, options: AuditOptions) -> dict
     role.add_to_policy(
         iam.PolicyStatement(sid="ReportsOfThisPipelineByDayAndRun", actions=["s3:PutObject"], resources=[objects])
     )
-    accept_wildcard(role, objects, REPORTS)
+    wiring.wildcards.accept(role, objects, REPORTS)
     if bucket.encryption_key is not None:
         bucket.encryption_key.grant(role, "kms:GenerateDataKey")
-    owner = owner_of(bucket, role)
+    owner = owner_of(bucket, owned_resource(bucket), role)
     return {"INTAKE_REPORT_BUCKET": bucket.bucket_name, "INTAKE_REPORT_PREFIX": _prefix(options)} | (
         {"INTAKE_REPORT_BUCKET_OWNER": owner} if owner else {}
     )

@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.accepted import REPORTED, accept_wildcard
+from cdk_intake_ledger.accepted import REPORTED, Wildcards
 
 MAX_SHARDS = 2_000
 """As many as one planner finds in the time that it has, about a look and a half at the bucket for each."""
@@ -31,7 +31,7 @@ class Reports:
         parts = (self.prefix.rstrip("/"), source.bucket_name, self.id)
         return "".join(f"{part}/" for part in parts if part)
 
-    def allow(self, role: iam.Role, source: s3.IBucket) -> None:
+    def allow(self, role: iam.Role, source: s3.IBucket, wildcards: Wildcards) -> None:
         """Let a role find and read them, and nothing else of their bucket."""
         folder = self.folder(source)
         role.add_to_policy(
@@ -45,7 +45,7 @@ class Reports:
         role.add_to_policy(
             iam.PolicyStatement(sid="FilesOfTheInventoryByS3sNames", actions=["s3:GetObject"], resources=[files])
         )
-        accept_wildcard(role, files, REPORTED)
+        wildcards.accept(role, files, REPORTED)
         if self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant(role, "kms:Decrypt")
 
@@ -127,18 +127,19 @@ class AuditScale:
         """What the function needs besides the runtime."""
         return [self.reports.parquet_layer] if self.reports and self.reports.parquet_layer else []
 
-    def allow_planning(self, role: iam.Role, source: s3.IBucket) -> dict[str, Any]:
+    def allow_planning(self, role: iam.Role, source: s3.IBucket, wildcards: Wildcards) -> dict[str, Any]:
         """What the planner is told; the audit's role may go by it afterwards. Part of the pipeline's own making.
 
         Args:
             role: the audit's own.
             source: the bucket that is audited.
+            wildcards: what the role may have with an asterisk.
 
         """
         # Each of those that work at the same time reads one segment of the ledger's table.
         plan: dict[str, Any] = {"parts": self.parts, "segments": self.concurrency}
         if self.reports is not None:
-            self.reports.allow(role, source)
+            self.reports.allow(role, source, wildcards)
             plan["inventory"] = {"bucket": self.reports.bucket.bucket_name, "prefix": self.reports.folder(source)}
         return plan
 

@@ -46,7 +46,7 @@ class IntakeConsumer(Construct):
             architecture=processor.architecture,
             memory_size=processor.memory_size,
             timeout=Duration.seconds(function_timeout(processing_timeout.to_seconds())),
-            environment=wiring.environment()
+            environment=wiring.environment
             | {
                 "INTAKE_DLQ_URL": wiring.queue.dead_letter_queue.queue_url,
                 "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
@@ -59,6 +59,7 @@ class IntakeConsumer(Construct):
             }
             | processor.settings,
             layers=processor.layers,
+            accepted=CONSUMER_DEAD_LETTERS,
         )
         wiring.allow(
             self.role,
@@ -93,5 +94,4 @@ class IntakeConsumer(Construct):
             # Without it Lambda takes whatever the consumer answers for success, and deletes the messages.
             report_batch_item_failures=True,
         )
-        accept(self.function, CONSUMER_DEAD_LETTERS)
         accept(source, SOURCE_DESTINATION)

@@ -54,16 +54,17 @@ def owned_resource(bucket: s3.IBucket) -> s3.CfnBucket | None:
     return resource if isinstance(resource, s3.CfnBucket) and Resource.is_owned_resource(bucket) else None
 
 
-def owner_of(bucket: s3.IBucket, scope: IConstruct) -> str | None:
+def owner_of(bucket: s3.IBucket, resource: s3.CfnBucket | None, scope: IConstruct) -> str | None:
     """The account that owns the bucket, where that is certain: an imported bucket claims to be the stack's own."""
-    ours = Stack.of(scope).account
     theirs = bucket.env.account
-    return theirs if owned_resource(bucket) is not None or theirs != ours else None
+    return theirs if resource is not None or theirs != Stack.of(scope).account else None
 
 
 def in_stack_of(bucket: s3.IBucket, scope: IConstruct) -> bool:
     """Whether both belong to one stack."""
-    return Stack.of(bucket).node.addr == Stack.of(scope).node.addr
+    one, other = Stack.of(bucket), Stack.of(scope)
+    # A stack that was not made in Python is another object each time that one asks.
+    return one is other or one.node.addr == other.node.addr
 
 
 def has_cdk_notifications(bucket: s3.IBucket) -> bool:
@@ -71,9 +72,9 @@ def has_cdk_notifications(bucket: s3.IBucket) -> bool:
     return bucket.node.try_find_child(CDK_NOTIFICATIONS) is not None
 
 
-def way_from(bucket: s3.IBucket, scope: IConstruct) -> Delivery:
+def way_from(bucket: s3.IBucket, resource: s3.CfnBucket | None, scope: IConstruct) -> Delivery:
     """The way that works for this bucket, where nobody has chosen one."""
-    sibling = owned_resource(bucket) is not None and not in_stack_of(bucket, scope)
+    sibling = resource is not None and not in_stack_of(bucket, scope)
     return Delivery.EVENTBRIDGE if sibling else Delivery.S3
 
 
@@ -116,10 +117,15 @@ def bucket_problems(
 
 
 def deliver(
-    scope: Construct, way: Delivery, *, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+    scope: Construct,
+    way: Delivery,
+    *,
+    bucket: s3.IBucket,
+    resource: s3.CfnBucket | None,
+    queue: IntakeQueue,
+    filters: Sequence[KeyFilter],
 ) -> None:
     """Have the changes of these keys sent to the queue."""
-    resource = owned_resource(bucket)
     if resource is None:
         _warn_about_versioning(scope, bucket)
     if way is Delivery.EXISTING:
@@ -160,8 +166,8 @@ def _notify_natively(
         ],
     )
     # S3 tries the queue when it is told of it.
-    if queue.cfn_policy is not None:
-        resource.node.add_dependency(queue.cfn_policy)
+    if (policy := queue.cfn_policy) is not None:
+        resource.node.add_dependency(policy)
 
 
 def _key_filter(item: KeyFilter) -> s3.CfnBucket.NotificationFilterProperty | None:
@@ -188,7 +194,7 @@ def _notify_by_cdk(
             bucket.add_event_notification(event, destination, *keys)
     handler = stack.node.try_find_child(CDK_HANDLER)
     if handler is not None and not handler_is_theirs:
-        accept(handler.node.find_child("Role"), NOTIFICATIONS_HANDLER, f"[Policy::{LOGS_POLICY}]")
+        accept(handler.node.find_child("Role"), NOTIFICATIONS_HANDLER, of=f"[Policy::{LOGS_POLICY}]")
 
 
 @jsii.implements(s3.IBucketNotificationDestination)

@@ -30,7 +30,7 @@ class KeyFilter:
     @property
     def is_known(self) -> bool:
         """Whether both ends are known at synthesis: tokens cannot be compared or encoded."""
-        return not Token.is_unresolved(self.prefix) and not Token.is_unresolved(self.suffix)
+        return not _is_token(self.prefix) and not _is_token(self.suffix)
 
     def __str__(self) -> str:
         parts = [f"{name} {value!r}" for name, value in self.parts()]
@@ -49,9 +49,7 @@ class KeyFilter:
 
     def iam_pattern(self) -> str:
         """The resource pattern of these keys, its wildcards standing for themselves only where the filter has them."""
-        prefix, suffix = (
-            part if Token.is_unresolved(part) else _iam_escaped(part) for part in (self.prefix, self.suffix)
-        )
+        prefix, suffix = (part if _is_token(part) else _iam_escaped(part) for part in (self.prefix, self.suffix))
         return f"{prefix}*{suffix}"
 
     def event_patterns(self) -> list[object]:
@@ -115,14 +113,19 @@ def looks_encoded(filters: Sequence[KeyFilter]) -> list[str]:
     return [value for value in ends if re.search("%[0-9A-Fa-f]{2}", value)]
 
 
+def _is_token(text: str) -> bool:
+    # Most filters have one end only, and to ask the CDK about the other is a call to its process.
+    return text != "" and Token.is_unresolved(text)
+
+
 def _form_encoded(text: str) -> str:
-    if Token.is_unresolved(text):
+    if _is_token(text):
         return text
     return quote(text, safe="/!-_.*'() ").replace(" ", "+")
 
 
 def _wildcard_escaped(text: str) -> str:
-    if Token.is_unresolved(text):
+    if _is_token(text):
         return text
     return text.replace("\\", "\\\\").replace("*", "\\*")
 

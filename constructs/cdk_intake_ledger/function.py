@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from aws_cdk import Duration, RemovalPolicy, Tokenization
 from aws_cdk import aws_dynamodb as dynamodb
@@ -13,7 +14,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.accepted import INTERFACES, OBJECTS, RUNTIME, TRACING, accept, accept_wildcard
+from cdk_intake_ledger.accepted import INTERFACES, OBJECTS, RUNTIME, TRACING, Accepted, Wildcards, accept
 from cdk_intake_ledger.ledger import IntakeLedger
 from cdk_intake_ledger.metrics import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Delivery, Ordering
@@ -62,6 +63,8 @@ class Wiring:
     name: str
     """The pipeline's name, unique among those that share a ledger."""
     bucket: s3.IBucket
+    bucket_is_own: bool
+    """Whether the pipeline made it."""
     bucket_owner: str | None
     """The account that must own the bucket; `None` where it is not known."""
     delivery: Delivery
@@ -70,7 +73,10 @@ class Wiring:
     ordering: Ordering
     deletes: bool
     clock_skew: Duration
+    wildcards: Wildcards
+    """What both roles may have with an asterisk."""
 
+    @cached_property
     def environment(self) -> dict[str, str]:
         """The variables that both functions read."""
         owner = {"INTAKE_BUCKET_OWNER": self.bucket_owner} if self.bucket_owner else {}
@@ -96,15 +102,18 @@ class Wiring:
     def allow(self, role: iam.Role, *, bucket: Sequence[str], table: Sequence[str], queue: Sequence[str]) -> None:
         """Give a role exactly these actions, reading of the objects, and the keys behind all of it."""
         objects = self.bucket.arn_for_objects("*")
-        for actions, resource, sid in (
-            (bucket, self.bucket.bucket_arn, None),
-            (("s3:GetObject", "s3:GetObjectVersion"), objects, "ObjectsOfThisBucketWhateverTheirKeys"),
-            (table, self.table.table_arn, None),
-            (queue, self.queue.queue.queue_arn, None),
-        ):
-            # What has an asterisk says why in its name, for whoever reads nothing but the template.
-            role.add_to_policy(iam.PolicyStatement(sid=sid, actions=list(actions), resources=[resource]))
-        accept_wildcard(role, objects, OBJECTS)
+        _grant(role, bucket, self.bucket.bucket_arn)
+        # What has an asterisk says why in its name, for whoever reads nothing but the template.
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="ObjectsOfThisBucketWhateverTheirKeys",
+                actions=["s3:GetObject", "s3:GetObjectVersion"],
+                resources=[objects],
+            )
+        )
+        _grant(role, table, self.table.table_arn)
+        _grant(role, queue, self.queue.queue.queue_arn)
+        self.wildcards.accept(role, objects, OBJECTS)
         keys = (
             (self.bucket.encryption_key, BUCKET_KEY_ACTIONS),
             (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
@@ -112,6 +121,10 @@ class Wiring:
         )
         for key, key_actions in _merged(keys):
             key.grant(role, *sorted(key_actions))
+
+
+def _grant(role: iam.Role, actions: Sequence[str], resource: str) -> None:
+    iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=[resource])
 
 
 def _merged(pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> Iterable[tuple[kms.IKey, set[str]]]:
@@ -135,6 +148,7 @@ def intake_function(
     memory_size: int,
     timeout: Duration,
     environment: Mapping[str, str],
+    accepted: Accepted,
     layers: Sequence[lambda_.ILayerVersion] = (),
 ) -> tuple[lambda_.Function, iam.Role]:
     """A function with a role of its own, which may write to its log group and do nothing else yet."""
@@ -149,7 +163,7 @@ def intake_function(
         interfaces = iam.PolicyStatement(
             sid="NetworkInterfacesHaveNoNameBeforehand", actions=list(INTERFACE_ACTIONS), resources=["*"]
         )
-        accept(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, "[Resource::*]")
+        accept(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, of="[Resource::*]")
     function = lambda_.Function(
         scope,
         "Function",
@@ -169,9 +183,8 @@ def intake_function(
         vpc_subnets=placement.vpc_subnets,
         security_groups=list(placement.security_groups) if placement.security_groups else None,
     )
-    accept(function, TRACING)
-    if runtime.name == TESTED_RUNTIME.name:
-        accept(function, RUNTIME)
+    tested = runtime is TESTED_RUNTIME or runtime.name == TESTED_RUNTIME.name
+    accept(function, TRACING, *((RUNTIME,) if tested else ()), accepted)
     return function, role
 
 

@@ -13,11 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
-from cdk_intake_ledger.delivery import (
-    CDK_NOTIFICATIONS,
-    has_cdk_notifications,
-    owned_resource,
-)
+from cdk_intake_ledger.delivery import CDK_NOTIFICATIONS, has_cdk_notifications
 from cdk_intake_ledger.filters import KeyFilter
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources import properties_of
@@ -34,6 +30,7 @@ class BucketGuard:
         scope: Construct,
         *,
         bucket: s3.IBucket,
+        resource: s3.CfnBucket | None,
         delivery: Delivery,
         filters: Sequence[KeyFilter],
         role: iam.Role,
@@ -41,6 +38,7 @@ class BucketGuard:
     ) -> None:
         self._scope = scope
         self._bucket = bucket
+        self._resource = resource
         self._delivery = delivery
         self._filters = filters
         self._role = role
@@ -50,9 +48,8 @@ class BucketGuard:
     def validate(self) -> list[str]:
         """What is wrong, as CDK wants it."""
         problems = list(self._loops())
-        if (resource := owned_resource(self._bucket)) is not None:
-            properties = properties_of(resource)
-            problems += [*self._replaced_notifications(), *self._short_lives(properties)]
+        if self._resource is not None:
+            problems += [*self._replaced_notifications(), *self._short_lives(properties_of(self._resource))]
         return problems
 
     def _replaced_notifications(self) -> Iterator[str]:

@@ -10,6 +10,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.rules import LEDGER_RETENTION_DAYS
 from cdk_intake_ledger.topics import TOPIC
 
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
@@ -52,7 +53,7 @@ class IntakeLedger(Construct):
 
         """
         super().__init__(scope, id)
-        self._retention = retention or Duration.days(35)
+        self._retention = retention or Duration.days(LEDGER_RETENTION_DAYS)
         self._brought = table is not None
         self._key_beside_table = table is not None and encryption_key is not None
         if table is not None:

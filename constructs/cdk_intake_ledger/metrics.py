@@ -6,6 +6,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 METRICS_NAMESPACE = "IntakeLedger"
+FIVE_MINUTES = Duration.minutes(5)
 
 
 class MetricOptions(TypedDict, total=False):
@@ -40,7 +41,7 @@ class IntakeMetrics:
             namespace=METRICS_NAMESPACE,
             metric_name=metric_name,
             dimensions_map={"service": self.pipeline_name},
-            **(MetricOptions(statistic="Sum", period=Duration.minutes(5)) | options),
+            **(MetricOptions(statistic="Sum", period=FIVE_MINUTES) | options),
         )
 
     def metric_accepted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:

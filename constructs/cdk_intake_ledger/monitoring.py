@@ -9,14 +9,12 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.metrics import IntakeMetrics
+from cdk_intake_ledger.metrics import FIVE_MINUTES, IntakeMetrics
 from cdk_intake_ledger.rules import DAY, span
 from cdk_intake_ledger.topics import TOPIC
 
 LONGEST_WATCH = 7 * DAY
 """Seconds that an alarm can look back in all, its period being an hour or more."""
-
-_FIVE_MINUTES = Duration.minutes(5)
 
 
 class IntakeMonitoring(Construct, IntakeMetrics):
@@ -58,6 +56,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         self._pipeline_name = pipeline_name
         self._queue = queue
         self._dead_letter_queue = dead_letter_queue
+        interval = audit_interval.to_seconds()
         alarms = {
             "DeadLetters": self._dead_letters().create_alarm(
                 self,
@@ -103,12 +102,13 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
                 alarm_description=f"{pipeline_name}: the way from S3 to the queue is not what was deployed",
             ),
-            "AuditIncomplete": self._audit_incomplete(audit_interval.to_seconds()),
-            "AuditMissing": self._audit_missing(audit_interval.to_seconds()),
+            "AuditIncomplete": self._audit_incomplete(interval),
+            "AuditMissing": self._audit_missing(interval),
         }
         self._alarms = {name: alarm for name, alarm in alarms.items() if alarm is not None}
-        for alarm in self._alarms.values():
-            alarm.add_alarm_action(*(alarm_actions or ()))
+        if alarm_actions:
+            for alarm in self._alarms.values():
+                alarm.add_alarm_action(*alarm_actions)
 
     @property
     def pipeline_name(self) -> str:
@@ -154,12 +154,12 @@ class IntakeMonitoring(Construct, IntakeMetrics):
 
     def _dead_letters(self) -> cloudwatch.Metric:
         return self._dead_letter_queue.metric_approximate_number_of_messages_visible(
-            statistic="Maximum", period=_FIVE_MINUTES
+            statistic="Maximum", period=FIVE_MINUTES
         )
 
     def _oldest_message(self) -> cloudwatch.Metric:
         # SQS leaves out what was received three times and more: a retried failure is not a backlog.
-        return self._queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=_FIVE_MINUTES)
+        return self._queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=FIVE_MINUTES)
 
     def _once(self, name: str, metric: cloudwatch.Metric, what: str) -> cloudwatch.Alarm:
         """One is enough."""

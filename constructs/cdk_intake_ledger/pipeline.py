@@ -17,11 +17,12 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_intake_ledger.accepted import Wildcards
 from cdk_intake_ledger.audit import IntakeAudit
 from cdk_intake_ledger.audit_reports import report_problems
 from cdk_intake_ledger.bucket import intake_bucket
 from cdk_intake_ledger.consumer import IntakeConsumer
-from cdk_intake_ledger.delivery import bucket_problems, deliver, delivery_problems, owner_of, way_from
+from cdk_intake_ledger.delivery import bucket_problems, deliver, delivery_problems, owned_resource, owner_of, way_from
 from cdk_intake_ledger.errors import IntakeConfigurationError
 from cdk_intake_ledger.filters import filter_problems, key_filters, looks_encoded
 from cdk_intake_ledger.function import Placement, Wiring
@@ -32,7 +33,15 @@ from cdk_intake_ledger.monitoring import IntakeMonitoring
 from cdk_intake_ledger.options import AuditOptions, Delivery, Ordering, RetryOptions
 from cdk_intake_ledger.processor import Processor
 from cdk_intake_ledger.queue import IntakeQueue
-from cdk_intake_ledger.rules import UNKNOWN, Plan, problems
+from cdk_intake_ledger.rules import (
+    DAY,
+    DEAD_LETTER_RETENTION_DAYS,
+    LEDGER_RETENTION_DAYS,
+    QUEUE_RETENTION_DAYS,
+    UNKNOWN,
+    Plan,
+    problems,
+)
 from cdk_intake_ledger.runtime_layer import runtime_layer
 from cdk_intake_ledger.topics import TOPIC
 
@@ -149,9 +158,9 @@ class IntakePipeline(Construct, IntakeMetrics):
             concurrency=_number(concurrency),
             commit_together=commit_together,
             visibility_timeout=_seconds(queue.visibility_timeout if queue else None),
-            queue_retention=_seconds(queue.retention) if queue else _seconds(Duration.days(4)),
-            dead_letter_retention=_seconds(queue.dead_letter_retention) if queue else _seconds(Duration.days(14)),
-            ledger_retention=_seconds(ledger.retention) if ledger else _seconds(Duration.days(35)),
+            queue_retention=_seconds(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
+            dead_letter_retention=_seconds(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY,
+            ledger_retention=_seconds(ledger.retention) if ledger else LEDGER_RETENTION_DAYS * DAY,
             audit_interval=_seconds(audit.interval),
             settle_time=_seconds(audit.settle_time),
             look_back=_seconds(audit.look_back),
@@ -184,9 +193,13 @@ class IntakePipeline(Construct, IntakeMetrics):
         self._bucket = bucket or intake_bucket(
             self, "Bucket", encryption_key=encryption_key, removal_policy=removal_policy
         )
-        way = delivery or way_from(self._bucket, self)
-        self._queue = queue or IntakeQueue(self, "Queue", encryption_key=encryption_key)
-        self._queue.serve(self, int(plan.least_visibility))
+        resource = owned_resource(self._bucket)
+        way = delivery or (way_from(bucket, resource, self) if bucket else Delivery.S3)
+        visibility = int(plan.least_visibility)
+        self._queue = queue or IntakeQueue(
+            self, "Queue", visibility_timeout=Duration.seconds(visibility), encryption_key=encryption_key
+        )
+        self._queue.serve(self, visibility)
         self._ledger = ledger or IntakeLedger(
             self, "Ledger", encryption_key=encryption_key, removal_policy=removal_policy
         )
@@ -198,16 +211,19 @@ class IntakePipeline(Construct, IntakeMetrics):
             log_group=log_group,
             removal_policy=removal_policy,
         )
+        wildcards = Wildcards(self)
         wiring = Wiring(
             name=self._pipeline_name,
             bucket=self._bucket,
-            bucket_owner=owner_of(self._bucket, self),
+            bucket_is_own=bucket is None,
+            bucket_owner=owner_of(self._bucket, resource, self),
             delivery=way,
             queue=self._queue,
             ledger=self._ledger,
             ordering=ordering,
             deletes=deletes,
             clock_skew=skew,
+            wildcards=wildcards,
         )
         self._consumer = IntakeConsumer(
             self,
@@ -235,11 +251,13 @@ class IntakePipeline(Construct, IntakeMetrics):
             alarm_actions=alarm_actions,
         )
         self._filters = keys
-        deliver(self, way, bucket=self._bucket, queue=self._queue, filters=keys)
+        deliver(self, way, bucket=self._bucket, resource=resource, queue=self._queue, filters=keys)
+        self.node.add_validation(wildcards)
         self.node.add_validation(
             BucketGuard(
                 self,
                 bucket=self._bucket,
+                resource=resource,
                 delivery=way,
                 filters=keys,
                 role=self._consumer.role,
@@ -364,13 +382,20 @@ class IntakePipeline(Construct, IntakeMetrics):
 
 
 def _seconds(duration: Duration | None) -> float:
-    if duration is None or duration.is_unresolved():
+    """A duration's seconds; `UNKNOWN` where it was not given, or has a token in it."""
+    if duration is None:
         return UNKNOWN
-    return float(duration.to_seconds(integral=False))
+    try:
+        seconds = duration.to_seconds(integral=False)
+    except RuntimeError:  # CDK cannot convert a token, such as one of days
+        return UNKNOWN
+    # It is a negative number, which no duration may be.
+    return UNKNOWN if seconds < 0 else float(seconds)
 
 
 def _number(value: float | None) -> float:
-    return UNKNOWN if value is None or Token.is_unresolved(value) else value
+    # A token is a negative number; to ask the CDK about every other one is a call to its process each.
+    return UNKNOWN if value is None or (value < 0 and Token.is_unresolved(value)) else value
 
 
 def _needed_at_synthesis(plan: Plan) -> list[str]:

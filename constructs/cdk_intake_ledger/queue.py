@@ -12,14 +12,14 @@ from constructs import Construct
 
 from cdk_intake_ledger.accepted import DEAD_LETTERS, accept
 from cdk_intake_ledger.resources import properties_of
-from cdk_intake_ledger.rules import MAX_RECEIVES, span
+from cdk_intake_ledger.rules import DEAD_LETTER_RETENTION_DAYS, MAX_RECEIVES, QUEUE_RETENTION_DAYS, span
 from cdk_intake_ledger.topics import TOPIC
 
 LEAST_MESSAGE_BYTES = 64 * 1_024
 """An S3 event with the longest key, form-encoded, has some ten KB; SQS's own limit is far above."""
 
 SERVED = f"{TOPIC}:served"
-"""Metadata of the app: the ARN of a queue, or of a dead-letter queue, and the path of the pipeline that has it."""
+"""Metadata of the app: the path of a pipeline, and the ARNs of its queue and its dead-letter queue."""
 
 KEY_OF_SQS = "alias/aws/sqs"
 """The account's AWS managed key for SQS. Its policy cannot be changed, so services cannot send (SQS developer guide,
@@ -102,8 +102,8 @@ class IntakeQueue(Construct):
             )
         self._known = _Known(
             visibility_timeout=visibility_timeout,
-            retention=retention or Duration.days(4),
-            dead_letter_retention=dead_letter_retention or Duration.days(14),
+            retention=retention or Duration.days(QUEUE_RETENTION_DAYS),
+            dead_letter_retention=dead_letter_retention or Duration.days(DEAD_LETTER_RETENTION_DAYS),
         )
         encryption = sqs.QueueEncryption.KMS if encryption_key else sqs.QueueEncryption.SQS_MANAGED
         self._dead_letter_queue = sqs.Queue(
@@ -252,9 +252,8 @@ class IntakeQueue(Construct):
             TypeError: The queue's construct has no queue in it, because somebody took it out.
 
         """
-        root, path = self.node.root.node, pipeline.node.path
-        for queue in (self._queue, self._dead_letter_queue):
-            root.add_metadata(SERVED, [self._identity(queue), path])
+        queues = [self._identity(queue) for queue in (self._queue, self._dead_letter_queue)]
+        self.node.root.node.add_metadata(SERVED, [pipeline.node.path, *queues])
         if self._known.visibility_timeout is not None:
             return
         if not self._made:
@@ -273,14 +272,17 @@ class IntakeQueue(Construct):
         """The pipeline of the app that has this very queue, whichever `IntakeQueue` it came in, or was imported by."""
         wanted = self._identity(queue)
         entries = (entry.data for entry in self.node.root.node.metadata if entry.type == SERVED)
-        return next((str(pipeline) for one, pipeline in entries if one == wanted), None)
+        return next((str(pipeline) for pipeline, *queues in entries if wanted in queues), None)
 
     def _identity(self, queue: sqs.IQueue) -> str:
         """What no other queue of the app has: an imported ARN that leaves account or region to the stack may be another
         queue in another environment.
         """
-        arn, stack = queue.queue_arn, Stack.of(self)
-        if self._made or "AWS::" not in str(stack.resolve(arn)):  # such as {"Ref": "AWS::Region"}
+        arn = queue.queue_arn
+        if self._made:
+            return arn
+        stack = Stack.of(self)
+        if "AWS::" not in str(stack.resolve(arn)):  # such as {"Ref": "AWS::Region"}
             return arn
         known = not Token.is_unresolved(stack.account) and not Token.is_unresolved(stack.region)
         return f"{arn} in {f'{stack.account}/{stack.region}' if known else stack.node.path}"

@@ -29,6 +29,15 @@ ABORT_MULTIPART_DAYS = 7
 NONCURRENT_EXPIRY_DAYS = 30
 """How long an overwritten version of the pipeline's own bucket can still be read."""
 
+QUEUE_RETENTION_DAYS = 4
+"""How long a queue that is made keeps a message, unless the team says so; SQS's own default."""
+
+DEAD_LETTER_RETENTION_DAYS = 14
+"""The same of a dead-letter queue; the most that SQS has."""
+
+LEDGER_RETENTION_DAYS = 35
+"""How long a settled row is remembered, unless the team says so: a message's longest way through both queues."""
+
 MAX_RECEIVES = 300
 """The queue's own limit, a backstop only: the retry budget is the ledger's. An outage downstream of fourteen days costs
 200 receives (`intake_ledger.breaker`), a busy key a few; and a message on which every worker dies before it can count

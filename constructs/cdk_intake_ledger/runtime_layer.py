@@ -2,21 +2,20 @@
 
 Neither Docker nor a network is needed at synthesis. Only `*.py` goes in, under file modes, times and names that do not
 depend on the machine, so that a checkout, an editable install and a wheel give the same asset. It is an archive
-already: the CDK copies and hashes one file faster than some 400.
+already, and where the CDK would put it: it need not copy and hash some 400 files.
 """
 
 import os
 import stat
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile, ZipInfo
 
-import jsii
-from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
+from aws_cdk import Stage
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -33,15 +32,13 @@ TESTED_RUNTIME = lambda_.Runtime.PYTHON_3_13
 
 def runtime_layer(scope: Construct, id: str) -> lambda_.LayerVersion:
     """A layer version with the runtime, for every Python that the runtime knows and for both architectures."""
+    content = archive()
+    digest = sha256(content).hexdigest()
     return lambda_.LayerVersion(
         scope,
         id,
         description="Intake ledger: consumer and audit, with Powertools for AWS Lambda",
-        code=lambda_.Code.from_asset(
-            _origin(PACKAGE),
-            asset_hash_type=AssetHashType.OUTPUT,
-            bundling=BundlingOptions(image=DockerImage.from_registry("never-used"), local=_Staging()),
-        ),
+        code=lambda_.Code.from_asset(_staged(scope, content, digest), asset_hash=digest),
         compatible_runtimes=[lambda_.Runtime.PYTHON_3_12, TESTED_RUNTIME, lambda_.Runtime.PYTHON_3_14],
         compatible_architectures=[lambda_.Architecture.ARM_64, lambda_.Architecture.X86_64],
     )
@@ -66,13 +63,19 @@ def archive() -> bytes:
     return content.getvalue()
 
 
-@jsii.implements(ILocalBundling)
-class _Staging:
-    # Releases of jsii differ in whether the options come as one argument or as keywords; none of them matters here.
-    def try_bundle(self, output_dir: str, *_: Any, **__: Any) -> bool:
-        # A single archive in the folder is the asset, as it is.
-        Path(output_dir, "runtime.zip").write_bytes(archive())
-        return True
+def _staged(scope: Construct, content: bytes, digest: str) -> str:
+    """The archive in the cloud assembly, by the name that the CDK has for an asset of this hash. A CDK that has another
+    name for it copies the file.
+    """
+    stage = Stage.of(scope)
+    assert stage is not None, f"{scope.node.path} is in no app"
+    path = Path(stage.asset_outdir, f"asset.{sha256(digest.encode()).hexdigest()}.zip")
+    if not path.exists():
+        # Whole or not at all, whoever else synthesises into the same folder.
+        written = path.with_suffix(f".{os.getpid()}")
+        written.write_bytes(content)
+        written.replace(path)
+    return str(path)
 
 
 def _sources() -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """The runtime layer stands alone."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -119,9 +120,11 @@ def test_what_lies_about_does_not_change_the_layer(
     assert archive() == expected
 
 
-def test_all_pipelines_of_an_app_share_one_asset(tmp_path: Path) -> None:
-    """However many there are, the runtime is uploaded once, and as it was packed."""
-    app = App(outdir=str(tmp_path), builtin_cloud_formation_validation=False)
+@pytest.mark.parametrize("staging", [True, False], ids=["staged", "not staged"])
+def test_all_pipelines_of_an_app_share_one_asset(tmp_path: Path, staging: bool) -> None:
+    """However many there are, the runtime is uploaded once, and as it was packed; `--no-staging` finds it too."""
+    context = {} if staging else {"aws:cdk:disable-asset-staging": True}
+    app = App(outdir=str(tmp_path), context=context, builtin_cloud_formation_validation=False)
     for name in ("One", "Two"):
         for id_ in ("A", "B"):
             runtime_layer.runtime_layer(Stack(app, f"{name}{id_}"), "Runtime")
@@ -129,6 +132,10 @@ def test_all_pipelines_of_an_app_share_one_asset(tmp_path: Path) -> None:
     (asset,) = tmp_path.glob("asset.*")
     assert asset.suffix == ".zip"
     assert asset.read_bytes() == archive()
+    manifest = json.loads((tmp_path / "OneA.assets.json").read_text())
+    assert [
+        tmp_path / one["source"]["path"] for one in manifest["files"].values() if "zip" in one["source"]["path"]
+    ] == [asset]
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

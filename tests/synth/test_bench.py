@@ -78,8 +78,8 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
         patched.setattr(cold, "milliseconds", lambda code, *_: 10.0 if code == "pass" else 100.0)
         patched.setattr(cold, "imports", lambda _: {"intake_ledger": 20.0, "others": 3.0})
         patched.setattr(synth, "synthesised", lambda *_, **__: Counter({"AWS::SQS::Queue": 2}))
-        patched.setattr(synth, "seconds", lambda *_: 0.5)
-        patched.setattr(synth, "whole_app", lambda *_: 2.0)
+        patched.setattr(synth, "said", lambda *_, **__: [7.0, 6.0, 0.5])
+        patched.setattr(synth, "calls", lambda *_: 100)
         patched.setattr(audit_growth, "SIZES", {1_000: 1})
         patched.setattr(audit_growth, "alone", audit_growth.once)
         return {
@@ -119,6 +119,15 @@ def test_every_benchmark_prints_what_it_stores(found: dict[str, Any]) -> None:
         assert len(lines) > 2, name
         for row in found[name]["figures"] if name not in ("cold", "synth", "throughput") else ():
             assert any(line.startswith(row) for line in lines), (name, row)
+
+
+def test_a_pipeline_asks_little_more_of_the_cdk_than_its_resources_by_hand(tmp_path: Path) -> None:
+    """Every question and every setting crosses over to another process: twice as many are for what is checked."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "processor.py").write_text(synth.PROCESSOR)
+    (tmp_path / "layer").mkdir()
+    by_hand, ours = (synth.calls(*side) for side in synth.sides(tmp_path).values())
+    assert ours <= 2 * by_hand
 
 
 def test_the_parts_of_the_profile_are_there() -> None:

@@ -62,7 +62,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     app.synth()
     found = set(findings(app))
     acknowledged = [
-        (re.sub("^Annotation::", "", rule), construct.node.path, reason)
+        (re.sub("^Annotation::", "", rule), (construct.node.default_child or construct).node.path, reason)
         for construct in app.node.find_all()
         for entry in construct.node.metadata
         if entry.type == "unseen"
