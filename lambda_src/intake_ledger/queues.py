@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 MAX_VISIBILITY_SECONDS = 12 * 3600  # SQS's limit, from the receive on
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in any SQS text
+# In any SQS text. Compiled when the first message goes there: it would be a good part of this module's import.
+_FORBIDDEN = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _TOO_LONG = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
 _RESERVE_SECONDS = 900
 """The function may have held the message for as long as Lambda lets it run."""
@@ -49,7 +50,7 @@ class Queues:
         message: dict[str, Any] = {
             name: {"DataType": "Number", "StringValue": str(value)}
             if isinstance(value, int)
-            else {"DataType": "String", "StringValue": _FORBIDDEN.sub("\ufffd", value)}
+            else {"DataType": "String", "StringValue": re.sub(_FORBIDDEN, "\ufffd", value)}
             for name, value in attributes.items()
             if value not in (None, "")
         }
