@@ -43,6 +43,7 @@ class Context:
     def get_remaining_time_in_millis(self): return 130_000
 assert handler(event, Context()) == {"batchItemFailures": []}
 """
+END = "\nimport os\nos._exit(0)"
 PACKAGES = 7
 PROCESSOR = "def process(change): return change.key\n"
 CODES = {
@@ -75,9 +76,9 @@ def _zipped(directory: Path, files: list[Path]) -> int:
 
 
 def milliseconds(code: str, paths: str, piece: int = 0) -> float:  # noqa: ARG001 - one piece is all there is
-    """CPU time of an interpreter from its start to its end."""
+    """CPU time of an interpreter from its start to the code's end: Lambda does not take it down either."""
     variables = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-    with subprocess.Popen([sys.executable, "-c", code], env=variables, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen([sys.executable, "-c", f"{code}{END}"], env=variables, stdout=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, code

@@ -8,7 +8,7 @@ from logging import LogRecord
 from types import CodeType
 from typing import Any
 
-from aws_lambda_powertools.logging.formatter import RESERVED_LOG_ATTRS, LambdaPowertoolsFormatter
+from intake_ledger.powertools import RESERVED_LOG_ATTRS, LambdaPowertoolsFormatter
 
 _RESERVED = frozenset(RESERVED_LOG_ATTRS)
 _JSON_BEGINS = frozenset('{["-0123456789tfnNI \t\r\n')

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 from threading import Lock
 
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
-
 from intake_ledger.changes import Change
 from intake_ledger.ledger import Answer, Claim
 from intake_ledger.loglines import FrequentLine, LogLines
+from intake_ledger.powertools import Logger, Metrics, MetricUnit
 from intake_ledger.rows import Row
 from intake_ledger.verdicts import Verdict
 

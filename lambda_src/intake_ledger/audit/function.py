@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import boto3
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
@@ -31,6 +29,7 @@ from intake_ledger.audit.runs import AuditRuns, Held, NotNow, next_at
 from intake_ledger.audit.shown import SALT_BYTES
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
+from intake_ledger.powertools import Logger, Metrics, MetricUnit
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
 
