@@ -12,7 +12,7 @@ from intake_ledger.audit import in_parts, shown
 from intake_ledger.audit.compare import STOP_BEFORE_MS
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.handed import HandedOn
-from intake_ledger.audit.in_parts import ADDED_UP, AuditInParts, Judgement, Step, Tools, Warm
+from intake_ledger.audit.in_parts import ADDED_UP, AuditInParts, Judgement, Step, Tools, Warm, _order
 from intake_ledger.audit.inventory import InventoryError
 from intake_ledger.audit.report import Report
 from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, NotNow
@@ -436,6 +436,15 @@ def test_what_was_left_to_a_backlog_is_said(world: World) -> None:
     world.held = "the queue is 2.0 hours behind"
     world.processed(*names(5))
     assert world.audit().held == "the queue is 2.0 hours behind"
+
+
+def test_the_heaviest_shares_come_first_and_others_of_about_their_weight_in_any_order() -> None:
+    """Whoever is last has little to do; and who may find the budget used up is not the same in every run."""
+    shares = [{"weight": 1}, *({"weight": 1_000 + n} for n in range(10)), {"weight": 20}]
+    orders = [_order(shares) for _ in range(20)]
+    assert {tuple(order[-2:]) for order in orders} == {(11, 0)}
+    assert len({order[0] for order in orders}) > 1
+    assert sorted(_order([{"file": "a"}, {"file": "b"}])) == [0, 1]
 
 
 def test_a_part_that_was_held_back_once_says_so(world: World) -> None:

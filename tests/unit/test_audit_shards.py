@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.audit.shards import MAX_KEY_BYTES, Sample, Shard, cut
+from intake_ledger.audit.shards import MAX_KEY_BYTES, MOST_KEYS, Sample, Shard, cut
 from intake_ledger.audit.sources import KEYS_OF_A_LOOK
 
 PAGE = KEYS_OF_A_LOOK
@@ -117,3 +117,11 @@ def test_shards_are_even_enough_whatever_keys_look_like(family: object) -> None:
     assert len(found) == 16
     assert max(sizes) < 3 * len(bucket.keys) / 16
     assert min(sizes) > 0
+    by_weight = sorted(found, key=lambda shard: shard.weight)
+    assert sum(map(bucket.size, by_weight[8:])) > 0.9 * sum(map(bucket.size, by_weight[:8]))
+
+
+def test_keys_that_lie_close_together_weigh_no_more_than_a_bucket_can() -> None:
+    """A weight is multiplied and written down."""
+    bucket = Bucket([*("x" * 500 + f"{n:04d}" for n in range(2_000)), "y"])
+    assert [shard.weight for shard in cut([""], bucket.look, shards=4, looks=1)] == [MOST_KEYS]

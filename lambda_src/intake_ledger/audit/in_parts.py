@@ -11,7 +11,7 @@ A step begins when the one before has been tried; it does nothing if a part of t
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -177,10 +177,7 @@ class AuditInParts:
             if not report.dry_run:
                 self._runs.give_back()
             raise
-        numbers = list(range(len(shares)))
-        # Whoever comes late may find the budget used up: not the same one in every run.
-        _RANDOM.shuffle(numbers)
-        return {"run": self._run, "parts": numbers, "segments": segments}
+        return {"run": self._run, "parts": _order(shares), "segments": segments}
 
     def work(self, step: Step, number: int, remaining_ms: Callable[[], int]) -> bool:
         """Go on with one part of a step; False when there is more of it to do."""
@@ -370,6 +367,14 @@ class AuditInParts:
         manifest = Manifest(**(stored | {name: tuple(stored[name]) for name in ("columns", "files")}))
         every = self._settings.ordering is Ordering.EVERY_VERSION
         return FileListing(self._inventory(about["inventory"]), manifest, part.what["file"], every=every)
+
+
+def _order(shares: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The numbers of the shares, about the heaviest first: whoever is last has little to do. Not the same ones in every
+    run, since the last may find the budget used up.
+    """
+    turns = {number: share.get("weight", 1) * _RANDOM.uniform(0.5, 1.5) for number, share in enumerate(shares)}
+    return sorted(turns, key=turns.__getitem__, reverse=True)
 
 
 def _words(step: Step, what: Mapping[str, Any]) -> Iterator[str]:

@@ -8,8 +8,8 @@ from intake_ledger.audit.shown import Shown
 from intake_ledger.rows import RowKey
 
 MOST_ROWS = 10_000_000
-"""With so many rows, one state of 2,700 that was lost would be taken for committed in a run, if its key has a row, and
-one of 7 million if it has none. With more rows each is asked for."""
+"""With so many rows, one state of 15,000 that was lost would be taken for committed in a run, if its key has a row, and
+one of 200 million if it has none. With more rows each is asked for."""
 
 
 class Known:

@@ -9,7 +9,7 @@ import heapq
 import string
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count
 from os.path import commonprefix
 
@@ -18,6 +18,8 @@ _TOP = "\U0010ffff"
 _BLOCKS = (*range(0x80, 0x3000, 0x80), *range(0x3000, 0xD800, 0x400), *range(0xE000, 0x110000, 0x2000))
 _ANY = {*string.printable, *map(chr, _BLOCKS), _TOP}
 """What keys may go on with where nothing was seen yet: ASCII, and a place in each block of Unicode."""
+MOST_KEYS = 10**12
+"""A look at keys that lie close together says little of those that are far away: no bucket has more."""
 _WORTH_A_LEAP = 4
 """A folder whose name is longer by so many letters is passed at once, and not searched letter by letter."""
 
@@ -29,6 +31,8 @@ class Shard:
     prefix: str
     after: str = ""
     until: str | None = None
+    weight: int = field(default=0, compare=False)
+    """About how many keys it holds."""
 
     def holds(self, key: str) -> bool:
         # Code points have the order of their UTF-8, which is S3's order.
@@ -66,8 +70,9 @@ def cut(prefixes: Sequence[str], look: Look, *, shards: int, looks: int) -> list
         left -= 1
         for one in part.cut(middle, look(part.shard.prefix, middle)):
             heapq.heappush(heap, (-one.weight(), next(ids), one))
-    found = [part.shard for part in done] + [part.shard for _, _, part in heap]
-    return sorted(found, key=lambda shard: (shard.prefix, shard.after))
+    found = [*done, *(part for _, _, part in heap)]
+    weighed = (replace(part.shard, weight=min(part.weight(), MOST_KEYS)) for part in found)
+    return sorted(weighed, key=lambda shard: (shard.prefix, shard.after))
 
 
 class _Part:

@@ -15,18 +15,18 @@ from intake_ledger.rows import RowKey
 
 _INDEX_BITS = 28
 FILTER_BYTES = 2**_INDEX_BITS // 8
-"""32 MiB: with 10 million rows, one lost removal of 2,700 stays unnoticed in a run; with 100 million, one of three."""
+"""32 MiB: with 10 million rows, one lost removal of 15,000 stays unnoticed in a run; with 100 million, one of two."""
 PART_BYTES = 2**18
 """A part, packed or not, fits into an item of DynamoDB, which has at most 400 KB."""
 PARTS: int = FILTER_BYTES // PART_BYTES
 _EMPTY = bytes(PART_BYTES)
-_INDICES = Struct("<4I")
-"""Four indices of 28 bits each: the upper 25 name the byte, the next three the bit."""
+_INDICES = Struct("<6I")
+"""Six indices of 28 bits each: the upper 25 name the byte, the next three the bit."""
 _BYTE, _BIT = 32 - _INDEX_BITS + 3, 32 - _INDEX_BITS
 SALT_BYTES = 8
-BITS_OF_A_ROW = 107
+BITS_OF_A_ROW = 50
 """Of a filter that is made for so many rows: with fewer bits than its bytes could be, one lost removal of 500,000 stays
-unnoticed in a run, ((1 - e^(-4/107))^4).
+unnoticed in a run, ((1 - e^(-6/50))^6). With fewer indices it would have to be larger, and all parts of a run read it.
 """
 
 
