@@ -1,4 +1,4 @@
-"""What cdk-nag finds in a pipeline and what is accepted, each with its reason, said at the resource itself.
+"""What cdk-nag finds in a pipeline and what is accepted, each with its reason, said at the construct of the resource.
 
 cdk-nag 3 reads acknowledgements from the construct tree's metadata, where CDK's `Validations.of(...).acknowledge(...)`
 writes them. They are written there directly, since that function is younger than the oldest CDK that is supported;
