@@ -188,12 +188,7 @@ def _compare_effects(
         for entry in entries:
             state = entry["version"] if entry["kind"] == "created" else None
             if state == before:
-                # S3 may have shown it again, after something that was overtaken or gone before anybody processed it.
-                again = [n for n, epoch in enumerate(epochs[key]) if epoch == state and n > reached]
-                if again:
-                    reached = again[0]
-                else:
-                    facts.repeated.append(key)
+                facts.repeated.append(key)
                 continue
             before = state
             # The most lenient reading: the first time after what was brought about last that S3 showed this state.
