@@ -6,12 +6,13 @@ READY := $(VENV)/.ready
 # Environments of their own: checkov needs other releases of what the checkout needs too, and the oldest CDK is another.
 CHECKOV := build/checkov
 LOWEST := build/lowest
+OLD_URLLIB3 := build/urllib3
 # jsii warns on every start that Node 20 has reached its end of life; the CDK still supports it.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test checks bench lint types unit prove faults docs audit-run format lock clean
+.PHONY: help setup demo test checks bench lint types unit prove late-workers breaker faults docs audit-run format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,6 +28,12 @@ build/%/.ready: scripts/%-requirements.txt | $(READY)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
 	@touch $@
 
+# Not an environment: a folder that stands first on the path of the tests that want it.
+$(OLD_URLLIB3)/.ready: scripts/urllib3-requirements.txt | $(READY)
+	@rm -rf $(@D)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
+	@touch $@
+
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
@@ -35,7 +42,7 @@ test: $(READY) ## everything that CI runs
 	@$(MAKE) --no-print-directory unit
 
 # What can be done side by side before the tests.
-checks: lint types $(CHECKOV)/.ready $(LOWEST)/.ready
+checks: lint types $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
@@ -45,16 +52,22 @@ types: $(READY) ## mypy, strict
 	@mypy
 	@mypy app.py benchmarks examples tests
 
-unit: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## all tests, the deployed stack on the local AWS included
+unit: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready ## all tests, the deployed stack on the local AWS included
 	@pytest
 
-prove: $(READY) ## the whole proof of the protocol: every world explored, every seeded defect found (about half an hour)
-	@python -m tests.protocol.prove
+prove: $(READY) $(OLD_URLLIB3)/.ready ## the whole proof of the protocol: every world explored, every seeded defect found; MINUTES=n to stop then
+	@python -m tests.protocol.prove $(if $(MINUTES),--minutes $(MINUTES))
+
+late-workers: $(READY) ## 200 rounds of chaos with workers that write after their successor's commit (under a minute)
+	@python -m tests.protocol.late_workers
+
+breaker: $(READY) ## bad files and outages in virtual time, all worlds (about half an hour)
+	@python -m tests.protocol.breaker_runs
 
 docs: $(READY) ## write docs/api anew from the docstrings
 	@python -m scripts.api_pages
 
-faults: $(READY) ## deployed pipelines under fire, in full (some minutes); TIMES=10 in a row, DEFECTS=1 to see each one found
+faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under fire, in full (some minutes); TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
 
 audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number)

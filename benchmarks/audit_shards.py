@@ -69,7 +69,7 @@ class StoringSource(Source):
                 return self._queried(asked)
             case "UpdateItem":
                 # The run's own item, taken and given back: nobody else is there.
-                return {"Attributes": {"since": {"N": str(NOW)}}}
+                return {"Attributes": {"first_run_at": {"N": str(NOW)}}}
             case _:
                 raise NotImplementedError(operation)
         return {}

@@ -107,7 +107,7 @@ def measure(*, rounds: int = 15) -> dict[str, Any]:
             zipfile.ZipFile(BytesIO(archive())).extractall(directory)
             (directory / "python" / "processor.py").write_text(PROCESSOR)
         compile_dir(compiled, quiet=1)
-        bucket = os.environ["INTAKE_BUCKET"]
+        bucket = os.environ["INTAKE_BUCKET_NAME"]
         event = sqs_event(s3_notification(bucket, "key", event="ObjectRemoved:DeleteMarkerCreated", version_id="v"))
         os.environ["BENCHMARK_EVENT"] = json.dumps(event)
         os.environ["INTAKE_PROCESSOR"] = "processor:process"

@@ -30,6 +30,7 @@ ROW_OVERHEAD = 100
 GIGABYTE = 1024**3
 KEPT_DAYS = 36
 """The ledger's retention, by default, and the day after it."""
+DAYS_OF_A_MONTH = 30
 EVENTUAL = 0.5
 """Read units of a Scan that is not consistent, for each 4 KB."""
 
@@ -116,13 +117,17 @@ def audit() -> dict[str, float]:
     }
 
 
-def kept() -> dict[str, float]:
-    """A million settled rows for as long as they are kept, in the table and in its continuous backup."""
-    pipeline = counted.MeteredPipeline()
+def kept(days: float = KEPT_DAYS, *, deletes: bool = False) -> dict[str, float]:
+    """A million settled rows for so many days, in the table and in its continuous backup. With `deletes` they are those
+    of a complete ledger, which have no expiry.
+    """
+    pipeline = counted.MeteredPipeline(deletes=deletes)
     pipeline.put(counted.KEY, "1")
     pipeline.run()
-    gigabytes = (units.item_size(pipeline.item()) + ROW_OVERHEAD) * prices.MILLION / GIGABYTE
-    months = KEPT_DAYS / 30
+    item = pipeline.item()
+    assert ("expires_at" in item) is not deletes
+    gigabytes = (units.item_size(item) + ROW_OVERHEAD) * prices.MILLION / GIGABYTE
+    months = days / DAYS_OF_A_MONTH
     table_, backup = (gigabytes * months * price for price in (prices.STORAGE_GB_MONTH, prices.BACKUP_GB_MONTH))
     return {"table": round(table_, 2), "backup": round(backup, 2), "all": round(table_ + backup, 2)}
 
@@ -135,6 +140,7 @@ def measure() -> dict[str, Any]:
         | {
             "one run of the audit": audit(),
             "their rows, kept": kept(),
+            "a complete ledger's rows, each month": kept(DAYS_OF_A_MONTH, deletes=True),
         }
     )
 
@@ -158,7 +164,14 @@ def page() -> dict[str, str]:
         "new objects": markdown(compared()),
         "events": markdown(events()),
         "counted": markdown({name: {one: row[one] for one in units_} for name, row in per_change.items()}, digits=2),
-        "beside": markdown({"a run of the audit": audit(), "their rows, kept": kept()}, digits=3),
+        "beside": markdown(
+            {
+                "a run of the audit": audit(),
+                "their rows, kept": kept(),
+                "a complete ledger's rows, each month": kept(DAYS_OF_A_MONTH, deletes=True),
+            },
+            digits=3,
+        ),
     }
 
 

@@ -21,13 +21,14 @@ from cdk_intake_ledger.testing.local_pipeline import TABLE
 from cdk_intake_ledger.testing.memory_dynamodb import Item, Key, MemoryDynamoDB, inserted, updated
 from cdk_intake_ledger.testing.memory_s3 import MemoryS3
 from cdk_intake_ledger.testing.memory_sqs import MemorySQS
+from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.errors import Unprocessable
 from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, ObjectChange, Processor
 from intake_ledger.rows import Ordering
 from intake_ledger.table import LedgerTable
 
-INDEX = ("attention", "updated_at")
+INDEX = ("needs_review", "updated_at")
 """The keys of the ledger's index of what failed."""
 KEY = "in/2026/11/" + "k" * (256 - len("in/2026/11/"))
 """Of 256 bytes."""
@@ -181,9 +182,9 @@ class MeteredSQS(MemorySQS):
         self._bill = bill
 
     @override
-    def change_message_visibility(self, **request: Any) -> None:
-        self._bill.requests["sqs.ChangeMessageVisibility"] += 1
-        super().change_message_visibility(**request)
+    def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["sqs.ChangeMessageVisibilityBatch"] += 1
+        return super().change_message_visibility_batch(**request)
 
     @override
     def send_message(self, **request: Any) -> None:
@@ -209,6 +210,11 @@ class MeteredPipeline(LocalPipeline):
         self._sqs = MeteredSQS(self.bill, clock=self._clock, visibility_seconds=self._visibility_seconds)
         self._dynamodb = MeteredDynamoDB(self.bill)
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
+        self._completeness = CompletenessRecord(self._settings, self._table, self._clock)
+        self._completeness.begin()
+        self.start = self.bill.copy()
+        """What the start of an environment asks for, which is in none of the other figures."""
+        self.bill.clear()
         self._pace, self._batch_size = pace, batch_size
         self.last = ""
         """The message that was sent last."""
@@ -228,7 +234,7 @@ class MeteredPipeline(LocalPipeline):
 
     def item(self) -> Item:
         """The only row, as it is stored."""
-        [found] = self._dynamodb.items.values()
+        [found] = [item for item in self._dynamodb.items.values() if "status" in item]
         return found
 
     def settle(self) -> None:
@@ -258,6 +264,11 @@ def new_key_with_transaction() -> Bill:
     pipeline.put(KEY, "1")
     pipeline.run()
     return pipeline.bill
+
+
+def start() -> Bill:
+    """Of an execution environment: its first claim looks up what the ledger still knows."""
+    return MeteredPipeline().start
 
 
 def grouped(size: int, *, commit_together: bool = False) -> Bill:
@@ -434,6 +445,7 @@ def measure() -> dict[str, dict[str, float]]:
     bills = {name: (case(), 1) for name, case in CASES.items()}
     bills |= {f"new key, batch of {size}": (grouped(size), size) for size in GROUPS}
     bills |= {f"the same, commit_together, {size}": (grouped(size, commit_together=True), size) for size in GROUPS}
+    bills["start of an environment"] = (start(), 1)
     return {
         name: {
             "dynamodb requests": bill.dynamodb / changes,

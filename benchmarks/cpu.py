@@ -42,6 +42,7 @@ from intake_ledger import consumer as runtime
 from intake_ledger.bucket import Bucket
 from intake_ledger.clients import ledger_client
 from intake_ledger.consumer import Consumer
+from intake_ledger.object_stream import ObjectStream
 from intake_ledger.pace import Pace
 from intake_ledger.processing import ObjectChange
 
@@ -70,8 +71,8 @@ class OpensNothing(Bucket):
     def __init__(self) -> None:
         super().__init__(_no_client, BUCKET)
 
-    def open(self, *_: object) -> Any:
-        return io.BytesIO()
+    def open(self, *_: object) -> ObjectStream:
+        return ObjectStream(io.BytesIO(), 0)
 
 
 def _no_client() -> Any:
@@ -140,8 +141,14 @@ def recorded(payloads: Payloads) -> list[list[Call]]:
         made = consumer(groups=False)
         for events in payloads.batches(10):
             handle(made, events)
-    assert len(calls) == 2 * PIECE * len(payloads), len(calls)
-    return [list(few) for few in batched(calls, 2 * PIECE)]
+    # A new environment also records once what the ledger keeps.
+    of_changes = [
+        (operation, arguments)
+        for operation, arguments in calls
+        if not (arguments.get("Item") or arguments["Key"])["sk"]["S"].endswith("@ledger")
+    ]
+    assert len(of_changes) == 2 * PIECE * len(payloads), len(of_changes)
+    return [list(few) for few in batched(of_changes, 2 * PIECE)]
 
 
 def bare(client: Any, calls: Sequence[Call], *, get: Any = None) -> None:
@@ -224,9 +231,9 @@ def environment(endpoint: str) -> Iterator[None]:
         "AWS_DEFAULT_REGION": "eu-central-1",
         "AWS_ACCESS_KEY_ID": "benchmark",
         "AWS_SECRET_ACCESS_KEY": "benchmark",
-        "INTAKE_PIPELINE": "Invoices-Pipeline-1A2B3C4D",
-        "INTAKE_BUCKET": BUCKET,
-        "INTAKE_TABLE": TABLE,
+        "INTAKE_PIPELINE_NAME": "Invoices-Pipeline-1A2B3C4D",
+        "INTAKE_BUCKET_NAME": BUCKET,
+        "INTAKE_TABLE_NAME": TABLE,
         "INTAKE_QUEUE_URL": f"{endpoint}/queue",
         "INTAKE_DLQ_URL": f"{endpoint}/dead-letters",
         "INTAKE_ORDERING": "LATEST",
@@ -238,7 +245,7 @@ def environment(endpoint: str) -> Iterator[None]:
         "INTAKE_MAX_ATTEMPTS": "12",
         "INTAKE_MIN_BACKOFF_SECONDS": "15",
         "INTAKE_MAX_BACKOFF_SECONDS": "1800",
-        "INTAKE_LATE_AFTER_SECONDS": "21600",
+        "INTAKE_MAX_EVENT_AGE_SECONDS": "21600",
         "POWERTOOLS_SERVICE_NAME": "Invoices-Pipeline-1A2B3C4D",
         "POWERTOOLS_METRICS_NAMESPACE": "IntakeLedger",
         "POWERTOOLS_LOG_LEVEL": "INFO",

@@ -15,7 +15,7 @@ from tests.protocol.simulation import START, Measured, Misfortune, Simulation
 KEY = "in/hot"
 TAKES_MS = 30_000
 OVERWRITES = (10, 100, 1_000)
-_NO_MISFORTUNE = Misfortune(overwritten=0, removed=0, lost=0, deaths=0, outage_hours=0)
+_NO_MISFORTUNE = Misfortune(overwritten=0, removed=0, lost=0, deaths=0, cut=0, outage_hours=0)
 
 
 class HotKey(Simulation):
@@ -47,7 +47,7 @@ def count(overwrites: int) -> dict[str, Any]:
         "deliveries": tally.notifications + tally.redelivered,
         "dynamodb requests": dynamodb,
         "HEAD": asked["HeadObject"],
-        "ChangeMessageVisibility": asked["ChangeMessageVisibility"],
+        "ChangeMessageVisibilityBatch": asked["ChangeMessageVisibilityBatch"],
         "all requests per overwrite": (asked.total() - asked["GetObject"]) / overwrites,
     }
 

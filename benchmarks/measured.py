@@ -142,7 +142,7 @@ def layer(found: Found) -> str:
 
 def hotkey(found: Found) -> str:
     """Without what is the same in other words."""
-    names = ("processed", "dynamodb requests", "HEAD", "ChangeMessageVisibility", "all requests per overwrite")
+    names = ("processed", "dynamodb requests", "HEAD", "ChangeMessageVisibilityBatch", "all requests per overwrite")
     return plain(found, names)
 
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 from benchmarks import cpu
@@ -20,6 +20,7 @@ from benchmarks.stub import stub
 from cdk_intake_ledger.testing.context import LambdaContext
 from intake_ledger import consumer as runtime
 from intake_ledger.bucket import Bucket
+from intake_ledger.object_stream import Body, ObjectStream
 from intake_ledger.processing import ObjectChange
 
 BATCHES = (1, 10, 100, 1_000, 10_000)
@@ -32,7 +33,7 @@ class Stream(io.RawIOBase):
     """So many bytes of JSON lines, made as they are read."""
 
     def __init__(self, size: int) -> None:
-        self._left = size // len(_LINE) * len(_LINE)
+        self._left = size
 
     def readable(self) -> bool:
         return True
@@ -51,10 +52,10 @@ class Streams(Bucket):
 
     def __init__(self, size: int) -> None:
         super().__init__(mock.Mock(), cpu.BUCKET)
-        self._size = size
+        self._size = size // len(_LINE) * len(_LINE)
 
-    def open(self, *_: object) -> Any:
-        return io.BufferedReader(Stream(self._size))
+    def open(self, *_: object) -> ObjectStream:
+        return ObjectStream(cast("Body", Stream(self._size)), self._size)
 
 
 def read_lines(change: ObjectChange) -> str:

@@ -1,6 +1,6 @@
 """What each command asks of AWS, held against what it calls (tests/unit) and against the grants (tests/synth).
 
-Finding the pipeline, alarms and the audit's function are a person's own business: `docs/operating.md`.
+Finding the pipeline, alarms, metrics and the audit's function are a person's own business: `docs/operating.md`.
 """
 
 GRANTS = {

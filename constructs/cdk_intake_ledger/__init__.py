@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.ledger import IntakeLedger
     from cdk_intake_ledger.monitoring import IntakeMonitoring
-    from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, Ordering, RetryOptions
+    from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, Ordering, Reasons, RetryOptions
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.processor import Processor
     from cdk_intake_ledger.queue import IntakeQueue
@@ -36,6 +36,7 @@ __all__ = [
     "IntakeQueue",
     "Ordering",
     "Processor",
+    "Reasons",
     "RetryOptions",
 ]
 
@@ -55,6 +56,7 @@ if not TYPE_CHECKING:
             "IntakeQueue": "cdk_intake_ledger.queue",
             "Ordering": "cdk_intake_ledger.options",
             "Processor": "cdk_intake_ledger.processor",
+            "Reasons": "cdk_intake_ledger.options",
             "RetryOptions": "cdk_intake_ledger.options",
         },
     )

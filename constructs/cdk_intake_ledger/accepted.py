@@ -69,8 +69,9 @@ AUDIT_DESTINATION = Accepted(
 )
 OBJECTS = Accepted(
     ("AwsSolutions-IAM5",),
-    "both roles, `<bucket>/*`",
-    "Reading the objects of the one bucket, by two named actions: their keys are known when they arrive.",
+    "both roles, `<bucket>/<prefix>*`",
+    "Reading the objects that the filters let through, by two named actions: their keys are known when they arrive. A "
+    "filter without a prefix makes it `<bucket>/*`.",
 )
 METRICS = Accepted(
     ("AwsSolutions-IAM5",),

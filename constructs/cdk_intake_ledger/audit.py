@@ -1,7 +1,6 @@
 """The function that finds what S3 never told anyone about."""
 
 import math
-from collections.abc import Sequence
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
@@ -19,7 +18,6 @@ from cdk_intake_ledger.accepted import (
 )
 from cdk_intake_ledger.audit_machine import AuditMachine
 from cdk_intake_ledger.audit_reports import allow_reports
-from cdk_intake_ledger.filters import KeyFilter
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
 from cdk_intake_ledger.options import AuditOptions, Delivery, Existing
 from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
@@ -44,11 +42,9 @@ class IntakeAudit(Construct):
         placement: Placement,
         wiring: Wiring,
         options: AuditOptions,
-        filters: Sequence[KeyFilter],
     ) -> None:
         super().__init__(scope, id)
         scale = options.scale
-        wanted = [dict(item.parts()) for item in filters]
         self._description = f"Intake ledger, audit of {wiring.name}"
         self.function, self.role = intake_function(
             self,
@@ -67,12 +63,8 @@ class IntakeAudit(Construct):
             | {
                 "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
                 "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
-                "INTAKE_AUDIT_BUDGET": in_text(options.budget),
-                # What was in a bucket before the pipeline is none of its losses; its own bucket was empty.
-                "INTAKE_AUDIT_BASELINE": "false" if wiring.bucket_is_own else "true",
-                "INTAKE_AUDIT_DELIVERY": wiring.delivery.value,
-                # A filter that matches every key is none.
-                "INTAKE_FILTERS": Stack.of(self).to_json_string(wanted if all(wanted) else []),
+                "INTAKE_AUDIT_MAX_RESUBMISSIONS": in_text(options.budget),
+                "INTAKE_DELIVERY_MODE": wiring.delivery.value,
             },
         )
         wiring.allow(
@@ -83,9 +75,10 @@ class IntakeAudit(Construct):
                 "dynamodb:DescribeTimeToLive",
                 "dynamodb:GetItem",
                 "dynamodb:PutItem",
+                "dynamodb:Query",
                 "dynamodb:Scan",
                 "dynamodb:UpdateItem",
-                *(["dynamodb:BatchWriteItem", "dynamodb:Query"] if scale.in_parts else []),
+                *(["dynamodb:BatchWriteItem"] if scale.in_parts else []),
             ],
             queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
         )

@@ -7,9 +7,10 @@ from constructs import Construct
 
 from cdk_intake_ledger.accepted import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, accept
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
-from cdk_intake_ledger.options import RetryOptions
+from cdk_intake_ledger.options import Reasons, RetryOptions
 from cdk_intake_ledger.processor import Processor
-from cdk_intake_ledger.rules import function_timeout
+from cdk_intake_ledger.queue import IntakeQueue
+from cdk_intake_ledger.rules import HOLD_SHARE, QUEUE_RETENTION_DAYS, function_timeout
 
 LATE_AFTER = 6 * 3_600
 """Seconds after which an event counts as late, and the ledger looks before it claims. The longest gap between two
@@ -34,6 +35,7 @@ class IntakeConsumer(Construct):
         max_concurrency: int | None,
         concurrency: int,
         commit_together: bool,
+        reasons: Reasons,
     ) -> None:
         super().__init__(scope, id)
         self.function, self.role = intake_function(
@@ -45,6 +47,7 @@ class IntakeConsumer(Construct):
             runtime=processor.runtime,
             architecture=processor.architecture,
             memory_size=processor.memory_size,
+            ephemeral_storage=processor.ephemeral_storage,
             timeout=Duration.seconds(function_timeout(processing_timeout.to_seconds())),
             environment=wiring.environment
             | {
@@ -53,9 +56,15 @@ class IntakeConsumer(Construct):
                 "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
                 "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
                 "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
-                "INTAKE_LATE_AFTER_SECONDS": in_text(LATE_AFTER),
+                "INTAKE_MAX_RECEIVES": in_text(wiring.queue.max_receives),
+                "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait)
+                if retry.max_wait
+                else _hold_seconds(wiring.queue),
+                "INTAKE_MAX_HOLD_SECONDS": _hold_seconds(wiring.queue),
+                "INTAKE_MAX_EVENT_AGE_SECONDS": in_text(LATE_AFTER),
                 "INTAKE_CONCURRENCY": in_text(concurrency),
                 "INTAKE_COMMIT_TOGETHER": "true" if commit_together else "false",
+                "INTAKE_REASONS": reasons.value,
             }
             | processor.settings,
             layers=processor.layers,
@@ -74,7 +83,13 @@ class IntakeConsumer(Construct):
                 "dynamodb:PutItem",
                 "dynamodb:UpdateItem",
             ],
-            queue=["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+            queue=[
+                "sqs:ChangeMessageVisibility",
+                "sqs:DeleteMessage",
+                "sqs:GetQueueAttributes",
+                "sqs:ReceiveMessage",
+                "sqs:SendMessage",  # a worker that was overtaken wakes its key
+            ],
         )
         self.role.add_to_policy(
             iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[wiring.queue.dead_letter_queue.queue_arn])
@@ -95,3 +110,11 @@ class IntakeConsumer(Construct):
             report_batch_item_failures=True,
         )
         accept(source, SOURCE_DESTINATION)
+
+
+def _hold_seconds(queue: IntakeQueue) -> str:
+    """How long a message may wait for a downstream that is out. SQS's default counts where the retention is unknown."""
+    retention = queue.retention
+    if retention is None or retention.is_unresolved():
+        retention = Duration.days(QUEUE_RETENTION_DAYS)
+    return str(int(retention.to_seconds() * HOLD_SHARE))

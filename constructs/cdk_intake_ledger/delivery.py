@@ -30,14 +30,15 @@ from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.topics import TOPIC
 
 # Lifecycle deletions are not among `ObjectRemoved:*`. Removals are asked for even where they are not processed: the
-# ledger has to know that a state is over.
+# ledger has to know that a state is over. A restore makes an archived object readable that was rejected before.
 EVENTS = {
     s3.EventType.OBJECT_CREATED: "s3:ObjectCreated:*",
     s3.EventType.OBJECT_REMOVED: "s3:ObjectRemoved:*",
     s3.EventType.LIFECYCLE_EXPIRATION: "s3:LifecycleExpiration:*",
+    s3.EventType.OBJECT_RESTORE_COMPLETED: "s3:ObjectRestore:Completed",
 }
 
-DETAIL_TYPES = ["Object Created", "Object Deleted"]
+DETAIL_TYPES = ["Object Created", "Object Deleted", "Object Restore Completed"]
 
 # CDK's id for the construct that holds a bucket's notifications, and replaces the bucket's whole configuration by them.
 CDK_NOTIFICATIONS = "Notifications"
@@ -120,22 +121,24 @@ def deliver(
     scope: Construct,
     way: Delivery,
     *,
+    pipeline_name: str,
     bucket: s3.IBucket,
+    own: bool,
     resource: s3.CfnBucket | None,
     queue: IntakeQueue,
     filters: Sequence[KeyFilter],
 ) -> None:
-    """Have the changes of these keys sent to the queue."""
+    """Have the changes of these keys sent to the queue. `own`: the pipeline has just made the bucket."""
     if resource is None:
         _warn_about_versioning(scope, bucket)
     if way is Delivery.EXISTING:
         return
     if way is Delivery.EVENTBRIDGE:
         _switch_event_bridge_on(scope, bucket, resource)
-        _deliver_by_event_bridge(scope, bucket, queue, filters)
+        _deliver_by_event_bridge(scope, pipeline_name, bucket, queue, filters)
     elif resource is None:
         _notify_by_cdk(scope, bucket, queue, filters, {"ArnLike": {"aws:SourceArn": bucket.bucket_arn}})
-    elif has_cdk_notifications(bucket):
+    elif not own and has_cdk_notifications(bucket):
         _notify_by_cdk(scope, bucket, queue, filters, {})
     else:
         _notify_natively(scope, bucket, resource, queue, filters)
@@ -239,7 +242,7 @@ def _switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.C
 
 
 def _deliver_by_event_bridge(
-    scope: Construct, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+    scope: Construct, pipeline_name: str, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
 ) -> None:
     detail: dict[str, Any] = {"bucket": {"name": [bucket.bucket_name]}}
     patterns = [item.event_patterns() for item in filters]
@@ -248,7 +251,7 @@ def _deliver_by_event_bridge(
     rule = events.CfnRule(
         scope,
         "Delivery",
-        description=f"Intake ledger, changes for {scope.node.path}",
+        description=f"Intake ledger, changes for {pipeline_name}",
         event_pattern={"source": ["aws.s3"], "detail-type": DETAIL_TYPES, "detail": detail},
         targets=[
             events.CfnRule.TargetProperty(

@@ -7,6 +7,13 @@ from pathlib import Path
 
 FORM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
+NO_COMMITS = frozenset({
+    "bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "set", "tuple",
+    "Awaitable", "Coroutine", "Dict", "Generator", "Iterable", "Iterator", "List", "Mapping", "Sequence", "Set",
+    "Tuple",
+})  # fmt: skip
+"""Names of types that a processor cannot return."""
+
 
 def form_problem(entrypoint: str) -> str | None:
     """What is wrong with the spelling of an entry point, if anything is."""
@@ -90,6 +97,8 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[st
                 f"processor function {name!r} in '{source}' cannot be called with one argument: it is given the "
                 "change, and nothing else"
             )
+        case ast.FunctionDef(decorator_list=[]) as function:
+            yield from _return_problems(function, source)
 
 
 def _top_level(node: ast.AST) -> Iterator[ast.stmt]:
@@ -111,6 +120,58 @@ def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
             yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
         case ast.AnnAssign(target=ast.Name(id=name)):
             yield name
+
+
+def _return_problems(function: ast.FunctionDef, source: Path) -> Iterator[str]:
+    where = f"processor function {function.name!r} in '{source}'"
+    if _is_generator(function):
+        yield f"{where} is a generator: calling it does nothing, take the `yield` out"
+    elif function.returns is not None and (wrong := _wrong_types(function.returns)):
+        yield (
+            f"{where} returns {ast.unparse(function.returns)}: the consumer would reject each change after its effect, "
+            f"since {_one_of(wrong)} is no commit, return a Commit, a text or None"
+        )
+
+
+def _is_generator(function: ast.FunctionDef) -> bool:
+    inner = list(ast.iter_child_nodes(function))
+    while inner:
+        node = inner.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            inner += ast.iter_child_nodes(node)
+    return False
+
+
+def _wrong_types(annotation: ast.expr) -> list[str]:
+    """The types in an annotation that are no commit for certain. An unknown name may be one: an alias, or `Any`."""
+    match annotation:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return [*_wrong_types(left), *_wrong_types(right)]
+        case ast.Constant(value=str(text)):
+            try:
+                return _wrong_types(ast.parse(text, mode="eval").body)
+            except SyntaxError:
+                return []
+        case ast.Subscript(value=of, slice=inner) if _name_of(of) in {"Optional", "Union", "Annotated"}:
+            members = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            return [
+                one
+                for member in (members[:1] if _name_of(of) == "Annotated" else members)
+                for one in _wrong_types(member)
+            ]
+        case ast.Subscript(value=of):
+            return _wrong_types(of)
+    name = _name_of(annotation)
+    return [name] if name in NO_COMMITS else []
+
+
+def _name_of(annotation: ast.expr) -> str:
+    match annotation:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
 
 
 def _takes_one(arguments: ast.arguments) -> bool:

@@ -16,8 +16,14 @@ from aws_cdk import aws_s3 as s3
 MAX_LENGTH = 1024
 """S3's limit for prefix and suffix together, in bytes of UTF-8."""
 
-MAX_FILTERS = 33
-"""S3 takes 100 notification entries for one bucket, and each filter needs three of them."""
+MAX_FILTERS = 25
+"""S3 takes 100 notification entries for one bucket, and each filter needs four of them."""
+
+
+_POLICY_ROOM = 5_000
+"""Characters for keys in a role's policies, which have 10,240 in all."""
+_ARN_LENGTH = 100
+"""What stands before each key there, at most."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,16 @@ def key_filters(filters: Sequence[s3.NotificationKeyFilter | Mapping[str, str]] 
         given = item if isinstance(item, s3.NotificationKeyFilter) else s3.NotificationKeyFilter(**item)
         ours.append(KeyFilter(given.prefix or "", given.suffix or ""))
     return tuple(ours) or (KeyFilter(),)
+
+
+def read_patterns(filters: Sequence[KeyFilter]) -> list[str]:
+    """IAM's patterns for the keys that the functions may read: by prefix, since IAM cannot let a prefix and a suffix
+    overlap. Every key where a filter has no prefix, or where a policy would have no room for all of them.
+    """
+    prefixes = list(dict.fromkeys(item.prefix for item in filters))
+    broadest = [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
+    patterns = [KeyFilter(one).iam_pattern() for one in broadest]
+    return patterns if sum(len(one) + _ARN_LENGTH for one in patterns) <= _POLICY_ROOM else ["*"]
 
 
 def overlap(one: KeyFilter, other: KeyFilter) -> bool:

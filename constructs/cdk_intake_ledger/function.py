@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aws_cdk import Duration, RemovalPolicy, Tokenization
+from aws_cdk import Duration, RemovalPolicy, Size, Stack, Tokenization
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -15,6 +15,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.accepted import INTERFACES, OBJECTS, RUNTIME, TRACING, Accepted, Wildcards, accept
+from cdk_intake_ledger.filters import KeyFilter, read_patterns
 from cdk_intake_ledger.ledger import IntakeLedger
 from cdk_intake_ledger.metrics import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Delivery, Ordering
@@ -70,9 +71,14 @@ class Wiring:
     delivery: Delivery
     queue: IntakeQueue
     ledger: IntakeLedger
+    retention: Duration
+    """For how long a settled row is remembered that expires."""
     ordering: Ordering
     deletes: bool
     clock_skew: Duration
+    filters: Sequence[KeyFilter]
+    stack: Stack
+    """The pipeline's own."""
     wildcards: Wildcards
     """What both roles may have with an asterisk."""
 
@@ -80,14 +86,22 @@ class Wiring:
     def environment(self) -> dict[str, str]:
         """The variables that both functions read."""
         owner = {"INTAKE_BUCKET_OWNER": self.bucket_owner} if self.bucket_owner else {}
+        filters = [dict(item.parts()) for item in self.filters]
+        # A removal needs the row that it removes: with it, rows live as long as their objects.
+        keeps_rows = self.deletes or self.ledger.retention is None
         return owner | {
-            "INTAKE_PIPELINE": self.name,
-            "INTAKE_BUCKET": self.bucket.bucket_name,
-            "INTAKE_TABLE": self.table.table_name,
+            "INTAKE_PIPELINE_NAME": self.name,
+            "INTAKE_BUCKET_NAME": self.bucket.bucket_name,
+            "INTAKE_TABLE_NAME": self.table.table_name,
             "INTAKE_QUEUE_URL": self.queue.queue.queue_url,
             "INTAKE_ORDERING": self.ordering.value,
             "INTAKE_DELETES": "true" if self.deletes else "false",
-            "INTAKE_RETENTION_SECONDS": in_seconds(self.ledger.retention),
+            "INTAKE_RETENTION_SECONDS": in_seconds(self.retention),
+            "INTAKE_KEEP_ROWS": "true" if keeps_rows else "false",
+            # What was in a bucket before the pipeline is none of its losses; its own bucket was empty.
+            "INTAKE_SKIP_EXISTING": "false" if self.bucket_is_own else "true",
+            # A filter that matches every key is none.
+            "INTAKE_KEY_FILTERS": self.stack.to_json_string(filters if all(filters) else []),
             "INTAKE_CLOCK_SKEW_SECONDS": in_seconds(self.clock_skew),
             "POWERTOOLS_SERVICE_NAME": self.name,
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
@@ -100,20 +114,23 @@ class Wiring:
         return self.ledger.table
 
     def allow(self, role: iam.Role, *, bucket: Sequence[str], table: Sequence[str], queue: Sequence[str]) -> None:
-        """Give a role exactly these actions, reading of the objects, and the keys behind all of it."""
-        objects = self.bucket.arn_for_objects("*")
+        """Give a role exactly these actions, reading of the objects that the filters let through, and the keys behind
+        all of it.
+        """
+        objects = [self.bucket.arn_for_objects(pattern) for pattern in read_patterns(self.filters)]
         _grant(role, bucket, self.bucket.bucket_arn)
         # What has an asterisk says why in its name, for whoever reads nothing but the template.
         role.add_to_policy(
             iam.PolicyStatement(
-                sid="ObjectsOfThisBucketWhateverTheirKeys",
+                sid="ObjectsThatTheFiltersLetThrough",
                 actions=["s3:GetObject", "s3:GetObjectVersion"],
-                resources=[objects],
+                resources=objects,
             )
         )
         _grant(role, table, self.table.table_arn)
         _grant(role, queue, self.queue.queue.queue_arn)
-        self.wildcards.accept(role, objects, OBJECTS)
+        for one in objects:
+            self.wildcards.accept(role, one, OBJECTS)
         keys = (
             (self.bucket.encryption_key, BUCKET_KEY_ACTIONS),
             (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
@@ -146,6 +163,7 @@ def intake_function(
     runtime: lambda_.Runtime,
     architecture: lambda_.Architecture,
     memory_size: int,
+    ephemeral_storage: Size | None = None,
     timeout: Duration,
     environment: Mapping[str, str],
     accepted: Accepted,
@@ -173,6 +191,7 @@ def intake_function(
         runtime=runtime,
         architecture=architecture,
         memory_size=memory_size,
+        ephemeral_storage_size=ephemeral_storage,
         timeout=timeout,
         environment=dict(environment),
         # Lambda unpacks layers in this order, so nothing of the team's replaces a file of ours.

@@ -7,16 +7,20 @@ from aws_cdk import Annotations, Duration, RemovalPolicy, Resource
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.identity import FixedIds, ledger_name_problems
 from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.rules import LEDGER_RETENTION_DAYS
 from cdk_intake_ledger.topics import TOPIC
 
+DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
-ATTENTION_INDEX = "attention"
+REVIEW_INDEX = "needs_review"
 """Holds failed and rejected rows alone: nothing else has the attribute that it is made of."""
-ATTENTION_TIME = "updated_at"
+REVIEW_TIME = "updated_at"
 
 
 class IntakeLedger(Construct):
@@ -30,8 +34,9 @@ class IntakeLedger(Construct):
         scope: Construct,
         id: str,
         *,
+        ledger_name: str | None = None,
         table: dynamodb.ITable | None = None,
-        retention: Duration | None = None,
+        retention: Duration | None = DEFAULT_RETENTION,
         encryption_key: kms.IKey | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
@@ -39,13 +44,20 @@ class IntakeLedger(Construct):
 
         Args:
             scope: the stack, or a construct in it, that it belongs to.
-            id: its name there; changing it replaces the table by a new and empty one.
+            id: its name there. Without a `ledger_name`, another id or another place replaces the table by a new and
+                empty one.
+            ledger_name: fixes the table's logical id, so that the construct may be renamed and moved within its stack:
+                1 to 64 letters, digits, `-` and `_`, a letter first. The logical id follows from `id` and place when
+                omitted.
             table: one of the team's, which holds nothing else; its keys are texts, `pk` and `sk`, its time to live
-                is `expires_at`, and its index `attention` has all attributes and the keys `attention` (a text) and
-                `updated_at` (a number). When omitted, one is made.
+                is `expires_at`, and its index `needs_review` has all attributes and the keys `needs_review` (a text)
+                and `updated_at` (a number). When omitted, one is made.
             retention: for how long a settled row is remembered, in whole seconds; 35 days when omitted, which covers a
-                message's longest way through the queue, the dead-letter queue and back. Failed and rejected rows stay
-                until they are settled. A pipeline refuses less than its own queue and audit need.
+                message's longest way through the queue, the dead-letter queue and back. With `None`, the row of an
+                object lives as long as the object, and only the rows of removed objects expire, after 35 days or as
+                long as queue and audit need. A pipeline with `deletes` keeps the rows of objects in any case. Failed
+                and rejected rows stay until they are settled. A pipeline refuses less than its own queue and audit
+                need. docs/cost.md says what kept rows cost.
             encryption_key: encrypts the table that is made; DynamoDB's own key when omitted. Of a `table` that is
                 brought it is refused, with everything else, by the pipeline.
             removal_policy: of the table that is made; kept when omitted. `DESTROY` also switches the protection from
@@ -53,9 +65,11 @@ class IntakeLedger(Construct):
 
         """
         super().__init__(scope, id)
-        self._retention = retention or Duration.days(LEDGER_RETENTION_DAYS)
+        self._pipelines: list[tuple[str, str, lambda_.Function]] = []
+        self._retention = retention
         self._brought = table is not None
         self._key_beside_table = table is not None and encryption_key is not None
+        self._name_problems = list(ledger_name_problems(self, ledger_name)) if ledger_name is not None else []
         if table is not None:
             self._table = table
             self._encryption_key = table.encryption_key
@@ -64,7 +78,7 @@ class IntakeLedger(Construct):
                     f"{TOPIC}:tableUnknown",
                     f"keys, time to live and index of {table.node.path} cannot be seen at synthesis: it needs the keys "
                     f"{PARTITION_KEY} and {SORT_KEY} (texts), time to live by {EXPIRY}, and the index "
-                    f"{ATTENTION_INDEX} by {ATTENTION_INDEX} (a text) and {ATTENTION_TIME} (a number)",
+                    f"{REVIEW_INDEX} by {REVIEW_INDEX} (a text) and {REVIEW_TIME} (a number)",
                 )
             return
         self._encryption_key = encryption_key
@@ -86,12 +100,14 @@ class IntakeLedger(Construct):
             removal_policy=removal_policy,
         )
         made.add_global_secondary_index(
-            index_name=ATTENTION_INDEX,
-            partition_key=dynamodb.Attribute(name=ATTENTION_INDEX, type=dynamodb.AttributeType.STRING),
-            sort_key=dynamodb.Attribute(name=ATTENTION_TIME, type=dynamodb.AttributeType.NUMBER),
+            index_name=REVIEW_INDEX,
+            partition_key=dynamodb.Attribute(name=REVIEW_INDEX, type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name=REVIEW_TIME, type=dynamodb.AttributeType.NUMBER),
             projection_type=dynamodb.ProjectionType.ALL,
         )
         self._table = made
+        if ledger_name is not None and not self._name_problems:
+            FixedIds(ledger_name).fix(self, "IntakeLedger")
 
     @property
     def table(self) -> dynamodb.ITable:
@@ -99,8 +115,8 @@ class IntakeLedger(Construct):
         return self._table
 
     @property
-    def retention(self) -> Duration:
-        """For how long a settled row is remembered."""
+    def retention(self) -> Duration | None:
+        """For how long a settled row is remembered; `None` when the row of an object lives as long as the object."""
         return self._retention
 
     @property
@@ -108,8 +124,24 @@ class IntakeLedger(Construct):
         """The table's key, if it has one of the team's."""
         return self._encryption_key
 
+    def share(self, name: str, bucket: s3.IBucket, audit: lambda_.Function) -> None:
+        """Tell the audits of pipelines with the same bucket of each other; a pipeline calls this itself.
+
+        Args:
+            name: the pipeline's.
+            bucket: where its files arrive.
+            audit: its audit's function, which would take rows under another name for those of a former name.
+
+        """
+        self._pipelines.append((name, bucket.node.path, audit))
+        together = [(name_, function) for name_, path, function in self._pipelines if path == bucket.node.path]
+        for own, function in together if len(together) > 1 else ():
+            others = sorted(other for other, _ in together if other != own)
+            function.add_environment("INTAKE_OTHER_PIPELINES", ",".join(others))
+
     def problems(self) -> Iterator[str]:
-        """What keeps a table of the team's own from being a ledger; the pipeline reports it with everything else."""
+        """What keeps this from being a ledger; the pipeline reports it with everything else."""
+        yield from self._name_problems
         if self._key_beside_table:
             yield "encryption_key belongs to the table that was brought: set it there, and leave it out here"
         resource = _resource_of(self._table) if self._brought else None
@@ -123,12 +155,12 @@ class IntakeLedger(Construct):
         if (expiry.get("attributeName"), expiry.get("enabled")) != (EXPIRY, True):
             yield f"{path} has no time to live by {EXPIRY}: settled rows would stay for ever, set it to that"
         indexes = {one["indexName"]: one for one in found.get("globalSecondaryIndexes", ())}
-        index = indexes.get(ATTENTION_INDEX, {})
+        index = indexes.get(REVIEW_INDEX, {})
         whole = index.get("projection", {}).get("projectionType") == "ALL"
-        if not whole or _keys(index, types) != [(ATTENTION_INDEX, "S"), (ATTENTION_TIME, "N")]:
+        if not whole or _keys(index, types) != [(REVIEW_INDEX, "S"), (REVIEW_TIME, "N")]:
             yield (
-                f"{path} has no index {ATTENTION_INDEX} with all attributes, by {ATTENTION_INDEX} (a text) and "
-                f"{ATTENTION_TIME} (a number): failed and rejected rows are listed by it, add it"
+                f"{path} has no index {REVIEW_INDEX} with all attributes, by {REVIEW_INDEX} (a text) and "
+                f"{REVIEW_TIME} (a number): failed and rejected rows are listed by it, add it"
             )
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -147,7 +179,7 @@ class IntakeLedger(Construct):
                 "dynamodb:Query",
                 "dynamodb:Scan",
             ],
-            resource_arns=[self._table.table_arn, f"{self._table.table_arn}/index/{ATTENTION_INDEX}"],
+            resource_arns=[self._table.table_arn, f"{self._table.table_arn}/index/{REVIEW_INDEX}"],
         )
         if self._encryption_key:
             grant = grant.combine(self._encryption_key.grant(grantee, "kms:Decrypt", "kms:DescribeKey"))

@@ -48,13 +48,21 @@ class IntakeMetrics:
         """Claims: calls of the processor that were about to begin."""
         return self.metric("Accepted", **options)
 
+    def metric_retries(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Claims for an attempt after the first: the effect may happen again. Written before the processor starts."""
+        return self.metric("Retries", **options)
+
+    def metric_lapsed_leases(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Leases that ended without an outcome: the worker died or its function timed out. Written at the takeover."""
+        return self.metric("LapsedLeases", **options)
+
     def metric_committed(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """States that were processed and committed."""
         return self.metric("Committed", **options)
 
     def metric_duplicates(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages about a state that was committed already."""
-        return self.metric("Duplicate", **options)
+        return self.metric("Duplicates", **options)
 
     def metric_stale(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages that had been overtaken."""
@@ -68,6 +76,14 @@ class IntakeMetrics:
         """Attempts that failed and will be made again."""
         return self.metric("Failed", **options)
 
+    def metric_waiting(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Attempts that ended because something was missing which the processor needs (`NotYet`)."""
+        return self.metric("Waiting", **options)
+
+    def metric_waited_too_long(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Changes that were given up since something was missing for longer than `max_wait`."""
+        return self.metric("WaitedTooLong", **options)
+
     def metric_rejected(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Changes that were given up, with a reason in the ledger and a copy in the dead-letter queue."""
         return self.metric("Rejected", **options)
@@ -76,13 +92,25 @@ class IntakeMetrics:
         """Workers that outlived their lease and whose commit was refused."""
         return self.metric("Fenced", **options)
 
+    def metric_late_writes(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Fenced workers that may have written after their successor; the current state is processed once more."""
+        return self.metric("LateWrites", **options)
+
     def metric_breaker_open(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages that were given back untried, since the downstream seemed to be out."""
         return self.metric("BreakerOpen", **options)
 
     def metric_unparseable(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages that were none of S3's or the pipeline's own; they are in the dead-letter queue."""
-        return self.metric("Unparseable", **options)
+        return self.metric("UnreadableMessages", **options)
+
+    def metric_filtered_out(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Changes of keys that the pipeline's filters leave out; nothing was done with them."""
+        return self.metric("FilteredOut", **options)
+
+    def metric_later_format(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Messages that were given back because a later release wrote the row of their object."""
+        return self.metric("LaterFormat", **options)
 
     def metric_audit_runs(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Runs of the audit that came to their end."""

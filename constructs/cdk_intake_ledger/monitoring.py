@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from aws_cdk import Annotations, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -13,6 +14,10 @@ from cdk_intake_ledger.metrics import FIVE_MINUTES, IntakeMetrics
 from cdk_intake_ledger.rules import DAY, span
 from cdk_intake_ledger.topics import TOPIC
 
+AN_HOUR_OF_PERIODS = 12
+"""Periods of five minutes that the alarms on repetition and on errors look at."""
+LEAST_RETRIES = 10
+"""In five minutes. Fewer are a few files' own failures."""
 LONGEST_WATCH = 7 * DAY
 """Seconds that an alarm can look back in all, its period being an hour or more."""
 
@@ -21,10 +26,14 @@ class IntakeMonitoring(Construct, IntakeMetrics):
     """The alarms of one pipeline, each for something that nobody would notice otherwise and that a person can mend.
 
     `DeadLetters`: a message is in the dead-letter queue. `OldestMessage`: one has waited for longer than the audit's
-    settle time. `Rejected`: a change was given up. `Fenced`: a worker outlived its lease. `DownstreamOut`: messages
-    have been given back untried for hours. `AuditFindings`: S3 and the ledger disagreed. `AuditDeliveryProblems`: the
-    way from S3 to the queue is not what was deployed. `AuditIncomplete`: no audit got through in two intervals.
-    `AuditMissing`: none came to its end in two intervals. docs/monitoring.md has thresholds, reasons, and what to do.
+    settle time. `Rejected`: a change was given up. `Fenced`: a worker outlived its lease. `Retries`: attempts are
+    repeated again and again. `LapsedLeases`: workers die again and again. `ConsumerFunctionErrors`,
+    `ConsumerFunctionThrottles`, `AuditFunctionErrors`: Lambda says that the function fails or is throttled.
+    `WaitedTooLong`: something that the processor needs was missing for longer than `max_wait`. `DownstreamOut`:
+    messages have been given back untried for hours. `AuditFindings`: S3 and the ledger disagreed.
+    `AuditDeliveryProblems`: the way from S3 to the queue is not what was deployed. `AuditIncomplete`: no audit got
+    through in two intervals. `AuditMissing`: none came to its end in two intervals. docs/monitoring.md has thresholds,
+    reasons, and what to do.
     """
 
     def __init__(
@@ -35,6 +44,8 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         pipeline_name: str,
         queue: sqs.IQueue,
         dead_letter_queue: sqs.IQueue,
+        consumer_function: lambda_.IFunction,
+        audit_function: lambda_.IFunction,
         settle_time: Duration,
         audit_interval: Duration,
         alarm_actions: Sequence[cloudwatch.IAlarmAction] | None = None,
@@ -47,6 +58,8 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             pipeline_name: the dimension `service` of the metrics.
             queue: the pipeline's.
             dead_letter_queue: the pipeline's.
+            consumer_function: the pipeline's.
+            audit_function: the pipeline's.
             settle_time: the audit's: the greatest age of a message that is still normal.
             audit_interval: the time between two audits, known at synthesis.
             alarm_actions: what happens when an alarm goes off; nothing when omitted.
@@ -56,6 +69,8 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         self._pipeline_name = pipeline_name
         self._queue = queue
         self._dead_letter_queue = dead_letter_queue
+        self._consumer_function = consumer_function
+        self._audit_function = audit_function
         interval = audit_interval.to_seconds()
         alarms = {
             "DeadLetters": self._dead_letters().create_alarm(
@@ -78,6 +93,27 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             ),
             "Rejected": self._once("Rejected", self.metric_rejected(), "changes were given up"),
             "Fenced": self._once("Fenced", self.metric_fenced(), "a worker outlived its lease"),
+            "WaitedTooLong": self._once(
+                "WaitedTooLong", self.metric_waited_too_long(), "something was missing for longer than max_wait"
+            ),
+            "Retries": self._retries(),
+            "LapsedLeases": self._again("LapsedLeases", self.metric_lapsed_leases(), "workers die in their attempts"),
+            "ConsumerFunctionErrors": self._again(
+                "ConsumerFunctionErrors", self._errors(consumer_function), "the consumer function fails or times out"
+            ),
+            "ConsumerFunctionThrottles": consumer_function.metric_throttles(period=FIVE_MINUTES).create_alarm(
+                self,
+                "ConsumerFunctionThrottles",
+                threshold=1,
+                # Lambda throttles for a moment whenever many messages arrive at once.
+                evaluation_periods=3,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+                alarm_description=f"{pipeline_name}: the consumer function has been throttled for a quarter of an hour",
+            ),
+            "AuditFunctionErrors": self._again(
+                "AuditFunctionErrors", self._errors(audit_function), "the audit function fails or times out"
+            ),
             "DownstreamOut": self.metric_breaker_open(period=Duration.hours(1)).create_alarm(
                 self,
                 "DownstreamOut",
@@ -121,13 +157,20 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         return MappingProxyType(self._alarms)
 
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:
-        """Three rows for a dashboard of the team's own: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
+        """Four rows for a dashboard of the team's own: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
+        repeated = [self.metric_retries(), self.metric_lapsed_leases()]
+        functions = [
+            self._errors(self._consumer_function).with_(label="consumer errors"),
+            self._consumer_function.metric_throttles(period=FIVE_MINUTES, label="consumer throttles"),
+            self._errors(self._audit_function).with_(label="audit errors"),
+        ]
         trouble = [
             self.metric_failed(),
             self.metric_rejected(),
             self.metric_fenced(),
             self.metric_breaker_open(),
             self.metric_unparseable(),
+            self.metric_later_format(),
         ]
         messages = [
             self._queue.metric_approximate_number_of_messages_visible(label="waiting"),
@@ -146,6 +189,8 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             cloudwatch.AlarmStatusWidget(alarms=list(self._alarms.values()), width=18, height=3),
             _graph("Changes", [self.metric_accepted(), self.metric_committed()]),
             _graph("Answered without work", [self.metric_duplicates(), self.metric_stale(), self.metric_busy()]),
+            _graph("Repeated attempts", repeated),
+            _graph("Functions", functions),
             _graph("Trouble", trouble),
             _graph("Messages", messages),
             _graph("Oldest message", [self._oldest_message()]),
@@ -160,6 +205,37 @@ class IntakeMonitoring(Construct, IntakeMetrics):
     def _oldest_message(self) -> cloudwatch.Metric:
         # SQS leaves out what was received three times and more: a retried failure is not a backlog.
         return self._queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=FIVE_MINUTES)
+
+    @staticmethod
+    def _errors(function: lambda_.IFunction) -> cloudwatch.Metric:
+        return function.metric_errors(period=FIVE_MINUTES)
+
+    def _again(self, name: str, metric: cloudwatch.Metric, what: str) -> cloudwatch.Alarm:
+        """The ledger and the next invocation repair a single case. A second one within the hour is a pattern."""
+        return metric.create_alarm(
+            self,
+            name,
+            threshold=1,
+            evaluation_periods=AN_HOUR_OF_PERIODS,
+            datapoints_to_alarm=2,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=f"{self._pipeline_name}: {what}, more than once in an hour",
+        )
+
+    def _retries(self) -> cloudwatch.Alarm:
+        # Not a share of all attempts: the local AWS has no alarms on calculations.
+        return self.metric_retries().create_alarm(
+            self,
+            "Retries",
+            threshold=LEAST_RETRIES,
+            evaluation_periods=AN_HOUR_OF_PERIODS,
+            # An outage of minutes repairs itself.
+            datapoints_to_alarm=3,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=f"{self._pipeline_name}: attempts are repeated, for a quarter of an hour or more",
+        )
 
     def _once(self, name: str, metric: cloudwatch.Metric, what: str) -> cloudwatch.Alarm:
         """One is enough."""

@@ -8,9 +8,9 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.audit_scale import AuditScale
 from intake_ledger.rows import Ordering
-from intake_ledger.settings import Delivery
+from intake_ledger.settings import Delivery, Reasons
 
-__all__ = ["AuditOptions", "Delivery", "Existing", "Ordering", "RetryOptions"]
+__all__ = ["AuditOptions", "Delivery", "Existing", "Ordering", "Reasons", "RetryOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,10 @@ class RetryOptions:
     max_backoff: Duration = field(default_factory=lambda: Duration.minutes(30))
     """The longest wait, up to 12 hours; 30 minutes when omitted: twelve attempts then outlast an hour of the
     downstream's absence."""
+
+    max_wait: Duration | None = None
+    """How long a change may wait whose processor raises `NotYet`. Then it is rejected. At least a minute, and at most
+    three quarters of the queue's retention, which it is when omitted: 3 days of 4."""
 
 
 class Existing(Enum):
@@ -56,7 +60,8 @@ class AuditOptions:
 
     look_back: Duration = field(default_factory=lambda: Duration.days(14))
     """How old an object may be and still be compared with the ledger; 14 days when omitted. Multipart uploads carry the
-    date at which they began, hence more than the seven days after which an unfinished one is removed."""
+    date at which they began, hence more than the seven days after which an unfinished one is removed. The audit of a
+    ledger that has kept the row of every object since its first day compares all objects, however old."""
 
     budget: int = 10_000
     """The number of messages that one run may send; what is left over waits for the next run; 10,000 when omitted."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import jsii
-from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Token
+from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
@@ -27,10 +27,11 @@ from cdk_intake_ledger.errors import IntakeConfigurationError
 from cdk_intake_ledger.filters import filter_problems, key_filters, looks_encoded
 from cdk_intake_ledger.function import Placement, Wiring
 from cdk_intake_ledger.guard import BucketGuard
+from cdk_intake_ledger.identity import MAX_NAME, FixedIds, pipeline_name_problems, register, tag
 from cdk_intake_ledger.ledger import IntakeLedger
 from cdk_intake_ledger.metrics import IntakeMetrics
 from cdk_intake_ledger.monitoring import IntakeMonitoring
-from cdk_intake_ledger.options import AuditOptions, Delivery, Ordering, RetryOptions
+from cdk_intake_ledger.options import AuditOptions, Delivery, Ordering, Reasons, RetryOptions
 from cdk_intake_ledger.processor import Processor
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.rules import (
@@ -60,6 +61,7 @@ class IntakePipeline(Construct, IntakeMetrics):
         id: str,
         *,
         processor: Processor,
+        pipeline_name: str | None = None,
         ordering: Ordering = Ordering.LATEST,
         bucket: s3.IBucket | None = None,
         filters: Sequence[s3.NotificationKeyFilter] | None = None,
@@ -75,6 +77,7 @@ class IntakePipeline(Construct, IntakeMetrics):
         max_concurrency: int | None = None,
         concurrency: int = 1,
         commit_together: bool = False,
+        reasons: Reasons = Reasons.TYPES,
         encryption_key: kms.IKey | None = None,
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
@@ -88,9 +91,15 @@ class IntakePipeline(Construct, IntakeMetrics):
 
         Args:
             scope: the stack, or a construct in it, that it belongs to.
-            id: its name there. Bucket, ledger and the pipeline's own name follow from both: changing either replaces
-                them by new and empty ones.
+            id: its name there. Without a `pipeline_name`, bucket, ledger, queues and the pipeline's own name follow
+                from both: changing either replaces them by new and empty ones.
             processor: the team's function.
+            pipeline_name: fixes the pipeline's name in the ledger, logs and metrics, and all logical ids, so that the
+                construct may be renamed and moved within its stack without a change of the template: 1 to 64 letters,
+                digits, `-` and `_`, a letter first, unique in the stack and on the ledger. When omitted, name and
+                logical ids follow from `id` and place; after a change `intake-ledger adopt` moves what was left.
+                Introducing it in a deployed pipeline is such a change. A `bucket`, `ledger` or key that is given keeps
+                an id of its own.
             ordering: whether an overtaken version is left out (`LATEST`, also when omitted) or each one is processed
                 (`EVERY_VERSION`).
             bucket: where files arrive. When omitted, the pipeline makes a versioned one of its own. One of the same
@@ -98,7 +107,8 @@ class IntakePipeline(Construct, IntakeMetrics):
                 notifications.
             filters: which keys are taken, by prefix and suffix, written as they are in the key (not percent-encoded).
                 When omitted, all are.
-            deletes: whether the processor is called for removed objects too. When omitted, a removal is only recorded.
+            deletes: whether the processor is called for removed objects too; the ledger then keeps the row of an
+                object as long as the object. When omitted, a removal is only recorded.
             delivery: how the bucket's changes reach the queue. When omitted, as said at `bucket`; with `EVENTBRIDGE` an
                 imported bucket's owner switches EventBridge on there, with `EXISTING` nothing is made and both `bucket`
                 and `queue` are the team's own.
@@ -124,6 +134,9 @@ class IntakePipeline(Construct, IntakeMetrics):
             commit_together: whether changes that were claimed together are committed together, in one request for up to
                 25, which saves consumer CPU; each alone when omitted. A worker that dies then repeats the effects of
                 up to 25 changes, in place of one. Not with `concurrency`.
+            reasons: what ledger rows, dead-letter messages and logs say about a failed attempt. When omitted, exception
+                types and positions in the team's code. With `Reasons.FULL` also the messages of exceptions, which may
+                quote the content of objects. The text of an `Unprocessable` is always kept.
             encryption_key: encrypts the bucket, the queues and the table that the pipeline makes itself. When omitted,
                 each has its service's own key.
             vpc: where the functions run; outside of any when omitted. It needs ways to S3, SQS and DynamoDB; the audit
@@ -133,8 +146,8 @@ class IntakePipeline(Construct, IntakeMetrics):
             log_group: where both functions log. When omitted, each has one of its own, which keeps two months.
             audit: when and how the audit runs; once a day over what is an hour to 14 days old, when omitted.
             alarm_actions: what happens when one of the `alarms` goes off; they are only shown when omitted.
-            removal_policy: of bucket, ledger and logs that the pipeline makes itself; they are kept when omitted.
-                `DESTROY` also switches the table's protection from deletion off, and empties nothing.
+            removal_policy: of bucket, ledger, queues and logs that the pipeline makes itself; they are kept when
+                omitted. `DESTROY` also switches the table's protection from deletion off, and empties nothing.
 
         Raises:
             IntakeConfigurationError: something cannot work. It names everything that is wrong, at once.
@@ -152,6 +165,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             max_attempts=_number(retry.max_attempts),
             min_backoff=_seconds(retry.min_backoff),
             max_backoff=_seconds(retry.max_backoff),
+            max_wait=_seconds(retry.max_wait),
             batch_size=_number(batch_size),
             max_batching_window=_seconds(max_batching_window) if max_batching_window else 0,
             max_concurrency=_number(max_concurrency),
@@ -169,7 +183,10 @@ class IntakePipeline(Construct, IntakeMetrics):
             memory_size=_number(processor.memory_size),
             processor_timeout=_seconds(processor.function_timeout),
         )
+        table = ledger.table if ledger else None
+        self._pipeline_name = pipeline_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         found = [
+            *(pipeline_name_problems(self, pipeline_name, table) if pipeline_name is not None else ()),
             *processor.problems,
             *_needed_at_synthesis(plan),
             *problems(plan),
@@ -189,7 +206,6 @@ class IntakePipeline(Construct, IntakeMetrics):
                 f"the filter {end!r} looks percent-encoded: write it as it is in the key, it is encoded for S3 here",
             )
 
-        self._pipeline_name = Names.unique_resource_name(self, max_length=64, separator="-")
         self._bucket = bucket or intake_bucket(
             self, "Bucket", encryption_key=encryption_key, removal_policy=removal_policy
         )
@@ -197,12 +213,19 @@ class IntakePipeline(Construct, IntakeMetrics):
         way = delivery or (way_from(bucket, resource, self) if bucket else Delivery.S3)
         visibility = int(plan.least_visibility)
         self._queue = queue or IntakeQueue(
-            self, "Queue", visibility_timeout=Duration.seconds(visibility), encryption_key=encryption_key
+            self,
+            "Queue",
+            visibility_timeout=Duration.seconds(visibility),
+            encryption_key=encryption_key,
+            removal_policy=removal_policy,
         )
         self._queue.serve(self, visibility)
         self._ledger = ledger or IntakeLedger(
             self, "Ledger", encryption_key=encryption_key, removal_policy=removal_policy
         )
+        for root in (self, queue):
+            if root is not None:
+                tag(root, self._pipeline_name)
         placement = Placement(
             layer=runtime_layer(self, "Runtime"),
             vpc=vpc,
@@ -220,9 +243,12 @@ class IntakePipeline(Construct, IntakeMetrics):
             delivery=way,
             queue=self._queue,
             ledger=self._ledger,
+            retention=self._ledger.retention or Duration.seconds(plan.remembered),
             ordering=ordering,
             deletes=deletes,
             clock_skew=skew,
+            filters=keys,
+            stack=Stack.of(self),
             wildcards=wildcards,
         )
         self._consumer = IntakeConsumer(
@@ -238,20 +264,34 @@ class IntakePipeline(Construct, IntakeMetrics):
             max_concurrency=max_concurrency,
             concurrency=concurrency,
             commit_together=commit_together,
+            reasons=reasons,
         )
-        self._audit = IntakeAudit(self, "Audit", placement=placement, wiring=wiring, options=audit, filters=keys)
+        self._audit = IntakeAudit(self, "Audit", placement=placement, wiring=wiring, options=audit)
+        if ledger is not None:
+            ledger.share(self._pipeline_name, self._bucket, self._audit.function)
         self._monitoring = IntakeMonitoring(
             self,
             "Monitoring",
             pipeline_name=self._pipeline_name,
             queue=self._queue.queue,
             dead_letter_queue=self._queue.dead_letter_queue,
+            consumer_function=self._consumer.function,
+            audit_function=self._audit.function,
             settle_time=audit.settle_time,
             audit_interval=audit.interval,
             alarm_actions=alarm_actions,
         )
         self._filters = keys
-        deliver(self, way, bucket=self._bucket, resource=resource, queue=self._queue, filters=keys)
+        deliver(
+            self,
+            way,
+            pipeline_name=self._pipeline_name,
+            bucket=self._bucket,
+            own=bucket is None,
+            resource=resource,
+            queue=self._queue,
+            filters=keys,
+        )
         self.node.add_validation(wildcards)
         self.node.add_validation(
             BucketGuard(
@@ -264,6 +304,13 @@ class IntakePipeline(Construct, IntakeMetrics):
                 message_life=plan.queue_retention + plan.dead_letter_retention,
             )
         )
+        if pipeline_name is not None:
+            register(self, pipeline_name, self._ledger.table)
+            ids = FixedIds(pipeline_name)
+            ids.fix(self)
+            if queue is not None:
+                # It is this pipeline's alone, wherever it was made.
+                ids.fix(queue, "Queue")
 
     @property
     def pipeline_name(self) -> str:

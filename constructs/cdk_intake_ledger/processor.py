@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from aws_cdk import Duration, IgnoreMode, Token
+from aws_cdk import Duration, IgnoreMode, Size, Token
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.entrypoint import entrypoint_problems, form_problem
 from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 
 LEAST_PYTHON = (3, 12)
+DEFAULT_STORAGE, MOST_STORAGE = 512, 10_240
+"""MiB of `/tmp` that each function has, and that it can have."""
 
 # Nothing of these runs in Lambda, and each would change the asset's hash from one machine to the next.
 NOT_CODE = ("__pycache__/", "*.pyc", ".*", "*.egg-info/")
@@ -34,6 +36,7 @@ class Processor:
         *,
         entrypoint: str,
         memory_size: int = 512,
+        ephemeral_storage_size: int = DEFAULT_STORAGE,
         environment: Mapping[str, str] | None = None,
         runtime: lambda_.Runtime | None = None,
         architecture: lambda_.Architecture | None = None,
@@ -47,6 +50,7 @@ class Processor:
             make_code: gives the code, anew for each pipeline.
             entrypoint: `module:function`.
             memory_size: as for `from_asset`; 512 when omitted.
+            ephemeral_storage_size: as for `from_asset`; 512 when omitted.
             environment: as for `from_asset`; none when omitted.
             runtime: as for `from_asset`; Python 3.13 when omitted.
             architecture: as for `from_asset`; arm64 when omitted.
@@ -63,6 +67,8 @@ class Processor:
         """The existing function, if there is one."""
         self.memory_size = memory_size
         """MiB of the consumer's function."""
+        self.ephemeral_storage_size = ephemeral_storage_size
+        """MiB of its `/tmp`."""
         self.environment = dict(environment or {})
         """The team's own variables."""
         self.runtime = runtime or TESTED_RUNTIME
@@ -79,6 +85,7 @@ class Processor:
         *,
         entrypoint: str,
         memory_size: int = 512,
+        ephemeral_storage_size: int = DEFAULT_STORAGE,
         environment: Mapping[str, str] | None = None,
         runtime: lambda_.Runtime | None = None,
         architecture: lambda_.Architecture | None = None,
@@ -94,6 +101,7 @@ class Processor:
             path: the directory, relative to where synthesis runs, or absolute.
             entrypoint: `module:function`, such as `invoices:process`.
             memory_size: MiB, 128 to 10,240, and CPU in proportion; 512 when omitted.
+            ephemeral_storage_size: MiB of `/tmp`, 512 to 10,240; `ObjectChange.download()` uses it; 512 when omitted.
             environment: variables of the function; none when omitted. Names that begin with `INTAKE_` are the
                 pipeline's own. They are no place for secrets: whoever may look at the function sees them.
             runtime: Python 3.13 when omitted; 3.12 at least.
@@ -106,6 +114,7 @@ class Processor:
             lambda: lambda_.Code.from_asset(str(directory), exclude=list(NOT_CODE), ignore_mode=IgnoreMode.GIT),
             entrypoint=entrypoint,
             memory_size=memory_size,
+            ephemeral_storage_size=ephemeral_storage_size,
             environment=environment,
             runtime=runtime,
             architecture=architecture,
@@ -120,6 +129,7 @@ class Processor:
         *,
         entrypoint: str,
         memory_size: int = 512,
+        ephemeral_storage_size: int = DEFAULT_STORAGE,
         environment: Mapping[str, str] | None = None,
         runtime: lambda_.Runtime | None = None,
         architecture: lambda_.Architecture | None = None,
@@ -132,6 +142,7 @@ class Processor:
             code: one `lambda_.Code`, such as an asset with a bundling of its own; CDK ties it to the first stack.
             entrypoint: `module:function`, as Lambda will find it in the code.
             memory_size: MiB, 128 to 10,240, and CPU in proportion; 512 when omitted.
+            ephemeral_storage_size: MiB of `/tmp`, 512 to 10,240; `ObjectChange.download()` uses it; 512 when omitted.
             environment: as for `from_asset`; none when omitted.
             runtime: Python 3.13 when omitted; 3.12 at least.
             architecture: arm64 when omitted; compiled modules in the code have to fit.
@@ -143,6 +154,7 @@ class Processor:
             lambda: code,
             entrypoint=entrypoint,
             memory_size=memory_size,
+            ephemeral_storage_size=ephemeral_storage_size,
             environment=environment,
             runtime=runtime,
             architecture=architecture,
@@ -171,6 +183,12 @@ class Processor:
         return "intake_ledger.consumer.handler" if self.function is None else "index.handler"
 
     @property
+    def ephemeral_storage(self) -> Size | None:
+        """The size of `/tmp`; None for what each function has."""
+        size = self.ephemeral_storage_size
+        return None if size == DEFAULT_STORAGE else Size.mebibytes(size)
+
+    @property
     def settings(self) -> dict[str, str]:
         """The variables by which the consumer finds it."""
         if self.function is None:
@@ -197,13 +215,25 @@ class Processor:
     @property
     def problems(self) -> tuple[str, ...]:
         """What keeps this processor from running, for the pipeline to report together with everything else."""
-        return (*self._found, *self._environment_problems(), *self._runtime_problems(), *self._layer_problems())
+        return (
+            *self._found,
+            *self._environment_problems(),
+            *self._runtime_problems(),
+            *self._layer_problems(),
+            *self._storage_problems(),
+        )
 
     def _environment_problems(self) -> list[str]:
         taken = [name for name in self.environment if name.startswith(OURS)]
         return [
             f"processor environment has {name!r}: the pipeline sets it itself, choose another name" for name in taken
         ]
+
+    def _storage_problems(self) -> list[str]:
+        size = self.ephemeral_storage_size
+        if Token.is_unresolved(size) or DEFAULT_STORAGE <= size <= MOST_STORAGE:
+            return []
+        return [f"processor ephemeral_storage_size is {size:,}: give 512 to 10,240, in MiB, the range of Lambda"]
 
     def _runtime_problems(self) -> list[str]:
         name = self.runtime.name

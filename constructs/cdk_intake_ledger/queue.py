@@ -4,15 +4,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aws_cdk import Annotations, Duration, Resource, Stack, Token
+from aws_cdk import Annotations, Duration, RemovalPolicy, Resource, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.accepted import DEAD_LETTERS, accept
-from cdk_intake_ledger.resources import properties_of
-from cdk_intake_ledger.rules import DEAD_LETTER_RETENTION_DAYS, MAX_RECEIVES, QUEUE_RETENTION_DAYS, span
+from cdk_intake_ledger.resources import arn_identity, properties_of
+from cdk_intake_ledger.rules import (
+    DEAD_LETTER_RETENTION_DAYS,
+    IMPORTED_RECEIVES,
+    MAX_RECEIVES,
+    QUEUE_RETENTION_DAYS,
+    span,
+)
 from cdk_intake_ledger.topics import TOPIC
 
 LEAST_MESSAGE_BYTES = 64 * 1_024
@@ -48,8 +54,8 @@ class IntakeQueue(Construct):
     """A standard queue and its dead-letter queue, encrypted, for TLS only; or two that the team brings.
 
     Each belongs to one pipeline: two consumers of one queue would take each other's messages, and a redrive from one
-    dead-letter queue would send each the other's. Both are removed with their stack; their messages are wake-up calls,
-    and what they wake up to is in the bucket and in the ledger.
+    dead-letter queue would send each the other's. Both are kept when their stack is deleted or a new id replaces them,
+    since nobody else has their messages; `intake-ledger adopt` moves these.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class IntakeQueue(Construct):
         retention: Duration | None = None,
         dead_letter_retention: Duration | None = None,
         encryption_key: kms.IKey | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         """Make both queues, or take those that are there.
 
@@ -76,18 +83,20 @@ class IntakeQueue(Construct):
             dead_letter_queue: the team's too, if `queue` is, and this pipeline's alone; one is made with the queue when
                 omitted.
             visibility_timeout: for how long a received message is hidden from others, up to 12 hours. When omitted, the
-                pipeline sets six function timeouts and a batching window (what AWS asks for with Lambda), or the lease
-                if that is longer.
+                pipeline sets half a minute more than its lease lasts, so that the message of a dead worker is handled
+                again soon.
             retention: for how long an unprocessed message is kept, 1 minute to 14 days; 4 days when omitted.
             dead_letter_retention: the same for the dead-letter queue, where SQS goes on counting from when a message
                 was first sent; 14 days, SQS's most, when omitted.
             encryption_key: encrypts both queues; SQS's own key when omitted.
+            removal_policy: of both queues that are made, and of their policies; they are kept when omitted.
 
         """
         super().__init__(scope, id)
         self._found: list[str] = []
         self._made = queue is None and dead_letter_queue is None
         self._encryption_key = encryption_key
+        self._policy: Resource | None = None
         given = _Known(
             visibility_timeout=visibility_timeout, retention=retention, dead_letter_retention=dead_letter_retention
         )
@@ -113,6 +122,7 @@ class IntakeQueue(Construct):
             encryption=encryption,
             encryption_master_key=encryption_key,
             enforce_ssl=True,
+            removal_policy=removal_policy,
         )
         accept(self._dead_letter_queue, DEAD_LETTERS)
         self._queue = sqs.Queue(
@@ -124,7 +134,10 @@ class IntakeQueue(Construct):
             encryption_master_key=encryption_key,
             enforce_ssl=True,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self._dead_letter_queue, max_receive_count=MAX_RECEIVES),
+            removal_policy=removal_policy,
         )
+        self._policy = _keep_policy(self._queue, removal_policy)
+        _keep_policy(self._dead_letter_queue, removal_policy)
 
     def _seen(self, given: _Known) -> _Known:
         """What the team's queues say of themselves, or what the team says of them."""
@@ -182,9 +195,23 @@ class IntakeQueue(Construct):
         return self._known.dead_letter_retention
 
     @property
+    def max_receives(self) -> int:
+        """How often the queue delivers a message before it gives it up by itself: SQS's most where it never does, and
+        300 where that cannot be seen.
+        """
+        if self._made:
+            return MAX_RECEIVES
+        resource = _resource_of(self._queue)
+        if resource is None:
+            return IMPORTED_RECEIVES
+        redrive = properties_of(resource).get("redrivePolicy")
+        receives = redrive.get("maxReceiveCount") if isinstance(redrive, dict) else MAX_RECEIVES
+        return int(receives) if isinstance(receives, int | float) else IMPORTED_RECEIVES
+
+    @property
     def cfn_policy(self) -> sqs.CfnQueuePolicy | None:
         """The queue's policy, which has to be there before S3 is told to send; an imported queue's is not here."""
-        holder = self._queue.node.try_find_child("Policy")
+        holder = self._policy or self._queue.node.try_find_child("Policy")
         policy = holder.node.default_child if holder else None
         return policy if isinstance(policy, sqs.CfnQueuePolicy) else None
 
@@ -253,7 +280,8 @@ class IntakeQueue(Construct):
 
         """
         queues = [self._identity(queue) for queue in (self._queue, self._dead_letter_queue)]
-        self.node.root.node.add_metadata(SERVED, [pipeline.node.path, *queues])
+        node = pipeline.node
+        node.root.node.add_metadata(SERVED, [node.path, *queues])
         if self._known.visibility_timeout is not None:
             return
         if not self._made:
@@ -275,17 +303,7 @@ class IntakeQueue(Construct):
         return next((str(pipeline) for pipeline, *queues in entries if wanted in queues), None)
 
     def _identity(self, queue: sqs.IQueue) -> str:
-        """What no other queue of the app has: an imported ARN that leaves account or region to the stack may be another
-        queue in another environment.
-        """
-        arn = queue.queue_arn
-        if self._made:
-            return arn
-        stack = Stack.of(self)
-        if "AWS::" not in str(stack.resolve(arn)):  # such as {"Ref": "AWS::Region"}
-            return arn
-        known = not Token.is_unresolved(stack.account) and not Token.is_unresolved(stack.region)
-        return f"{arn} in {f'{stack.account}/{stack.region}' if known else stack.node.path}"
+        return arn_identity(self, queue.queue_arn, owned=self._made)
 
     def allow_service(
         self,
@@ -324,6 +342,15 @@ class IntakeQueue(Construct):
             if not self._encryption_key.add_to_resource_policy(statement).statement_added:
                 missing.append(Missing(self._encryption_key.node.path, "key", statement))
         return missing
+
+
+def _keep_policy(queue: sqs.Queue, removal_policy: RemovalPolicy) -> Resource:
+    """A queue's policy, with the queue's removal policy: without it a kept queue takes no event of a kept bucket."""
+    policy = queue.node.find_child("Policy")
+    if not isinstance(policy, Resource):
+        raise TypeError(f"{queue.node.path} has no policy: it was made with enforce_ssl")
+    policy.apply_removal_policy(removal_policy)
+    return policy
 
 
 def _resource_of(queue: sqs.IQueue) -> sqs.CfnQueue | None:

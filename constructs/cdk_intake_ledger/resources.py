@@ -2,10 +2,30 @@
 
 from typing import Any
 
-from aws_cdk import CfnResource, Stack
+from aws_cdk import CfnResource, Stack, Token
+from constructs import Construct
 
 
 def properties_of(resource: CfnResource) -> dict[str, Any]:
     """A resource's properties as they stand, resolved; there is no public way to read those that are computed late."""
     properties = Stack.of(resource).resolve(resource._cfn_properties)  # noqa: SLF001
     return properties if isinstance(properties, dict) else {}
+
+
+def arn_identity(scope: Construct, arn: str, *, owned: bool) -> str:
+    """A text that no other resource of the app has. An imported ARN that leaves account or region to the stack may be
+    another resource in another environment.
+
+    Args:
+        scope: in the stack where the ARN is used.
+        arn: the resource's.
+        owned: whether the app makes the resource.
+
+    """
+    if owned:
+        return arn
+    stack = Stack.of(scope)
+    if "AWS::" not in str(stack.resolve(arn)):  # such as {"Ref": "AWS::Region"}
+        return arn
+    known = not Token.is_unresolved(stack.account) and not Token.is_unresolved(stack.region)
+    return f"{arn} in {f'{stack.account}/{stack.region}' if known else stack.node.path}"

@@ -36,12 +36,23 @@ DEAD_LETTER_RETENTION_DAYS = 14
 """The same of a dead-letter queue; the most that SQS has."""
 
 LEDGER_RETENTION_DAYS = 35
-"""How long a settled row is remembered, unless the team says so: a message's longest way through both queues."""
+"""How long a settled row is remembered, unless the team chooses: a message's longest way through both queues."""
 
-MAX_RECEIVES = 300
-"""The queue's own limit, a backstop only: the retry budget is the ledger's. An outage downstream of fourteen days costs
-200 receives (`intake_ledger.breaker`), a busy key a few; and a message on which every worker dies before it can count
-an attempt still reaches the dead-letter queue within four days, the queue's retention, with the default timeouts."""
+MAX_RECEIVES = 1_000
+"""The queue's own limit, and SQS's highest. It is a backstop only: the retry budget is the ledger's. While the
+downstream is out each message is received about once a minute, and more rarely after some hours
+(`intake_ledger.breaker`). A message on which every worker dies before it can count an attempt still reaches the
+dead-letter queue within four days, the queue's retention, with the default timeouts."""
+
+IMPORTED_RECEIVES = 300
+"""The limit that is assumed of an imported queue, which synthesis cannot see."""
+
+HOLD_SHARE = 0.75
+"""Of the queue's retention: the longest time for which a message waits for a downstream that is out. The rest is for a
+last attempt at each of them, so that each is dead-lettered with its reason and none is dropped by SQS."""
+
+RETURN_MARGIN = 30
+"""Seconds by which the queue hides a message longer than a lease lasts, since Lambda receives it before it begins."""
 
 MAX_ATTEMPTS = 50
 """What the queue's own limit leaves room for, since busy keys and neighbours cost receives as well."""
@@ -56,6 +67,8 @@ class Plan:
     max_attempts: float
     min_backoff: float
     max_backoff: float
+    max_wait: float = UNKNOWN
+    """Unknown where it follows from the queue's retention."""
     batch_size: float
     max_batching_window: float
     max_concurrency: float
@@ -66,6 +79,7 @@ class Plan:
     queue_retention: float
     dead_letter_retention: float
     ledger_retention: float
+    """Unknown where rows live as long as their objects."""
     audit_interval: float
     settle_time: float
     look_back: float
@@ -87,10 +101,12 @@ class Plan:
 
     @property
     def least_visibility(self) -> float:
-        """Six function timeouts and a batching window, as Lambda asks for, and never less than a lease: a message must
-        not come back again and again while the lease of a dead worker still runs.
+        """What the pipeline's own queue has, so that the message of a dead worker is handled again half a minute after
+        its lease. A message must not come back while that lease still runs, nor while its worker lives. Lambda
+        recommends six function timeouts, and demands one: with less than six, a batch that Lambda throttles for long is
+        received twice, which the ledger notices.
         """
-        return max(6 * self.function_timeout + self.max_batching_window, self.lease)
+        return max(self.lease, self.function_timeout + self.max_batching_window) + RETURN_MARGIN
 
     @property
     def visibility(self) -> float:
@@ -101,6 +117,12 @@ class Plan:
     def least_ledger_retention(self) -> float:
         """The longest way of a change: queue, dead-letter queue, queue again, and an audit after the longest upload."""
         return 2 * self.queue_retention + self.dead_letter_retention + self.audit_interval + ABORT_MULTIPART_DAYS * DAY
+
+    @property
+    def remembered(self) -> float:
+        """How long a settled row is remembered that expires, where the team names no retention."""
+        wanted = (LEDGER_RETENTION_DAYS * DAY, self.least_ledger_retention, self.look_back)
+        return max(seconds for seconds in wanted if not math.isnan(seconds))
 
     @property
     def retry_time(self) -> float:
@@ -175,6 +197,7 @@ TIMES = (
     "clock_skew",
     "min_backoff",
     "max_backoff",
+    "max_wait",
     "max_batching_window",
     "settle_time",
     "look_back",
@@ -209,6 +232,19 @@ RULES: tuple[Rule, ...] = (
         lambda p: (
             f"min_backoff is {span(p.min_backoff)} and max_backoff {span(p.max_backoff)}: raise max_backoff or lower "
             "min_backoff"
+        ),
+    ),
+    Rule(
+        ("max_wait",),
+        lambda p: p.max_wait < MINUTE,
+        lambda p: f"max_wait is {span(p.max_wait)}: give at least 1 minute",
+    ),
+    Rule(
+        ("max_wait", "queue_retention"),
+        lambda p: p.max_wait > HOLD_SHARE * p.queue_retention,
+        lambda p: (
+            f"max_wait is {span(p.max_wait)} and the queue's retention {span(p.queue_retention)}: SQS would drop a "
+            f"message that waits, give at most {span(HOLD_SHARE * p.queue_retention)} or a longer retention"
         ),
     ),
     _between("batch_size", 1, 10_000, "the range of an SQS event source", _count),
@@ -257,11 +293,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         ("visibility_timeout", "processing_timeout", "max_batching_window"),
-        lambda p: p.visibility_timeout < 6 * p.function_timeout + p.max_batching_window,
+        lambda p: p.visibility_timeout < p.function_timeout + p.max_batching_window,
         lambda p: (
             f"the queue's visibility_timeout is {span(p.visibility_timeout)} and the function's timeout "
-            f"{span(p.function_timeout)}: it must be at least {span(6 * p.function_timeout + p.max_batching_window)} "
-            "(six timeouts and the batching window), or leave it out"
+            f"{span(p.function_timeout)}: it must be at least {span(p.function_timeout + p.max_batching_window)} "
+            "(the timeout and the batching window), or leave it out"
         ),
     ),
     Rule(

@@ -113,7 +113,7 @@ def judge(world: World, script: Script, wire: Wire, audits: list[Entry]) -> Resu
         _look_at_dead_letters(world, side, mine)
     records = world.aws.records(world.outputs["ConsumerFunction"])
     verdicts = [record for record in records if record["message"] == "verdict" and record["key"] in keys]
-    outcomes = Counter(r["message"] for r in records if "took_ms" in r and r["key"] in keys)
+    outcomes = Counter(r["message"] for r in records if "duration_ms" in r and r["key"] in keys)
     return Result(
         measures=_measures(facts, len(expected), _unsettled(world, keys, current), len(script.kill_keys), audits),
         facts=facts,
@@ -233,7 +233,7 @@ def _unsettled(world: World, keys: set[str], current: Mapping[str, Entry]) -> in
             settled = row.get("status") == "REJECTED" and bool(row.get("reason"))
         else:
             wanted = f"v#{version}" if version else "absent"
-            settled = row.get("status") == "PROCESSED" and row.get("committed_version") == wanted
+            settled = row.get("status") == "PROCESSED" and row.get("committed_state") == wanted
         unsettled += not settled
     return unsettled
 
@@ -271,9 +271,9 @@ def _measures(
 
 def _examples(verdicts: Sequence[Entry]) -> dict[str, Entry]:
     """For each verdict the log line whose reason is the most frequent one, so that the example is a typical one."""
-    frequent = Counter((record["verdict"], record.get("why")) for record in verdicts)
+    frequent = Counter((record["verdict"], record.get("reason")) for record in verdicts)
     chosen: dict[str, Entry] = {}
-    for record in sorted(verdicts, key=lambda record: -frequent[record["verdict"], record.get("why")]):
+    for record in sorted(verdicts, key=lambda record: -frequent[record["verdict"], record.get("reason")]):
         chosen.setdefault(record["verdict"], record)
     return chosen
 

@@ -131,11 +131,11 @@ def _verdict_table(result: Result) -> str:
 
 
 def _example(record: dict[str, Any]) -> str:
-    lag = record.get("lag_ms")
+    lag = record.get("event_age_ms")
     told = "" if lag is None else f", {lag / 1000:.1f} s after it happened"
     return (
         f"<code>{escape(record['key'])}</code><br>{escape(str(record['event_name']))}{told}"
-        f'<br><span class="dim">{escape(str(record.get("why") or ""))}</span>'
+        f'<br><span class="dim">{escape(str(record.get("reason") or ""))}</span>'
     )
 
 

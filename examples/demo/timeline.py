@@ -153,7 +153,7 @@ def _decisions(records: Sequence[Any], key: str, names: Mapping[str, str]) -> li
             points.append(Point(at, "committed", _short(name), f"committed: {name}", "ledger"))
         else:
             verdict = record["verdict"]
-            tip = f"{verdict}: {record.get('why')} (message: {record['event_name']} {name})"
+            tip = f"{verdict}: {record.get('reason')} (message: {record['event_name']} {name})"
             points.append(Point(at, verdict.lower(), _short(name), tip, "ledger" if verdict == "ACCEPTED" else "quiet"))
     return points
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from examples.demo.script import Operation
     from examples.demo.world import World
 
-EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*")
+EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*", "s3:ObjectRestore:Completed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,32 +3,45 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, cast
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Self
 from urllib.parse import quote
 
 from botocore.exceptions import ClientError
 
+from intake_ledger.breaker import Breaker, least_wait_ms
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.deadlines import Overrun
-from intake_ledger.errors import Fenced, NotBegun, ObjectGone, TransactionRefused, Unprocessable
+from intake_ledger.errors import (
+    MAX_RETRY_IN,
+    Fenced,
+    NotBegun,
+    NotYet,
+    ObjectGone,
+    ObjectReadError,
+    Overwritten,
+    OwnError,
+    TransactionRefused,
+    Unprocessable,
+    WrongReturnError,
+)
 from intake_ledger.ledger import Answer, Claim, Ledger
+from intake_ledger.messages import Message
+from intake_ledger.object_stream import ObjectStream, downloaded
 from intake_ledger.processing import Commit, Processor, as_commit, object_change
 from intake_ledger.queues import Queues
+from intake_ledger.reasons import describe, text_of
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.settings import ConsumerSettings
 from intake_ledger.telemetry import Outcome
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
-
-    from botocore.response import StreamingBody
 
 _PASSING = frozenset({"RequestTimeout", "SlowDown", "Throttling", "TooManyRequests", "RequestTimeTooSkewed"})
 _GROWTH = 1 / 16
 """What spends no attempt waits for this share of the time that it has been tried for: only the queue's own limit of
 receives ends it, and fourteen days, the longest that SQS keeps a message, then take fewer than 200."""
+_RETRY_IN_SECONDS = 60
+"""Until the next try where `NotYet` does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +65,20 @@ class Ending:
     then: Later | Gone | None = None
     healthy: bool | None = None
     """Whether the downstream seems to be there; None where the ending does not tell."""
+    waited_too_long: bool = False
+    """Whether it was rejected since something that it needed was missing for all of `max_wait`."""
     held: Commit | None = None
     """A commit that is still to be written, together with others."""
+    late_write: bool = False
+    """Whether the row now says that this attempt may have written after its successor: the key has to be woken."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an attempt has come."""
+
+    begun: bool = True
+    """Whether the processor has started, so that it may have written something."""
 
 
 class Attempts:
@@ -70,6 +95,7 @@ class Attempts:
         clock: Callable[[], int],
         jitter: Callable[[], float],
         guard: Callable[[Claim, float], AbstractContextManager[None]],
+        breaker: Breaker,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -79,26 +105,30 @@ class Attempts:
         self._clock = clock
         self._jitter = jitter
         self._guard = guard
+        self._team = str(getattr(processor, "__module__", "")).partition(".")[0]
+        """The package of the team's code, for the positions in reasons."""
+        self._breaker = breaker
 
-    def run(self, claim: Claim, started: int, *, hold: bool = False) -> Ending:
+    def run(self, claim: Claim, message: Message, started: int, *, hold: bool = False) -> Ending:
         """Run the processor on the claim and write into the ledger how it ended.
 
         With `hold` a commit is not written but handed back, unless it is a transaction: the caller owes it to `commit`.
         `started` is in epoch milliseconds. Raises what AWS raises, where it does not answer: the message comes again.
         """
-        return self._unless_fenced(claim, lambda: self._run(claim, started, hold=hold))
+        progress = _Progress(begun=False)
+        return self._unless_fenced(claim, lambda: self._run(claim, message, started, progress, hold=hold), progress)
 
-    def commit(self, claim: Claim, commit: Commit) -> Ending:
+    def commit(self, claim: Claim, commit: Commit, message: Message) -> Ending:
         """Write a commit that was held."""
-        return self._unless_fenced(claim, lambda: self._commit(claim, commit))
+        return self._unless_fenced(claim, lambda: self._commit(claim, commit, message), _Progress())
 
-    def overran(self, claim: Claim) -> Ending:
+    def overran(self, claim: Claim, message: Message) -> Ending:
         """Record in the processor's place that it was not done in time; FENCED where it has ended after all."""
-        return self._unless_fenced(claim, lambda: self._overran(claim))
+        return self._unless_fenced(claim, lambda: self._overran(claim, message), _Progress())
 
     def exhaust(self, change: Change, answer: Answer, seen: Row) -> Row | None:
         """Reject in the place of attempts that never came back; None when somebody else took the row meanwhile."""
-        after = self._ledger.exhausted_row(seen)
+        after = self._ledger.exhausted_row(answer.key, seen)
         self._dead_letter(change, after, after.reason or "")
         return after if self._ledger.exhaust(answer.key, seen, after) else None
 
@@ -109,19 +139,20 @@ class Attempts:
         step = self._settings.min_backoff_seconds * 2.0 ** min(attempts - 1, 30)
         return min(step, self._settings.max_backoff_seconds) * (0.5 + self._jitter() / 2)
 
-    def _unless_fenced(self, claim: Claim, end: Callable[[], Ending]) -> Ending:
+    def _unless_fenced(self, claim: Claim, end: Callable[[], Ending], progress: _Progress) -> Ending:
         try:
             return end()
         except Fenced as fenced:
-            # Somebody else has the row: the message comes again, to see what became of it.
-            return Ending(Outcome.FENCED, str(fenced), Later(self.backoff(claim.row.attempts)))
+            # Another attempt has the row. Its effect may have come before this one's.
+            late = progress.begun and self._ledger.report_late_write(claim)
+            return Ending(Outcome.FENCED, str(fenced), Later(self.backoff(claim.row.attempts)), late_write=late)
 
-    def _overran(self, claim: Claim) -> Ending:
+    def _overran(self, claim: Claim, message: Message) -> Ending:
         limit = self._settings.processing_timeout_seconds
-        return self._fail(claim, f"the processor ran longer than its {limit} s and was interrupted")
+        return self._fail(claim, message, f"the processor ran longer than its {limit} s and was interrupted")
 
-    def _run(self, claim: Claim, started: int, *, hold: bool) -> Ending:
-        limit, begun = self._settings.processing_timeout_seconds, False
+    def _run(self, claim: Claim, message: Message, started: int, progress: _Progress, *, hold: bool) -> Ending:
+        limit = self._settings.processing_timeout_seconds
         try:
             # Closed after the deadline: what has succeeded cannot overrun any more.
             with _Opened(self._bucket, claim) as opened, self._guard(claim, limit):
@@ -134,37 +165,63 @@ class Attempts:
                     pipeline=self._settings.pipeline,
                     remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
                     open_object=opened.open,
+                    download_object=opened.download,
                 )
-                begun = True
+                progress.begun = True
                 returned = self._processor(change)
             commit = as_commit(returned)
-        except Unprocessable as verdict:
-            return self._reject(claim, _told(verdict) or "the processor gave no reason")
-        except ObjectGone as gone:
-            return self._gone(claim, _told(gone), begun=begun)
+        except (Unprocessable, NotYet, WrongReturnError) as verdict:
+            return self._judged(claim, verdict)
+        except ObjectGone:
+            return self._gone(claim, begun=progress.begun)
         except KeyboardInterrupt:  # somebody wants the process to end
             raise
         except BaseException as error:  # whoever exits or cancels a task in there has failed, no more
-            if not begun and not _is_refusal(error):
+            if not progress.begun and not _is_refusal(error):
                 # S3's trouble is not the object's fault: it costs no attempt.
                 self._ledger.release(claim)
-                raise RuntimeError(f"S3 could not open the object: {error!r}") from error
+                raise OwnError("S3 could not open the object", detail=repr(error)) from error
             if _is_overrun(error):
-                return self._overran(claim)
-            return self._fail(claim, f"{type(error).__name__}: {_told(error)}", counted=not isinstance(error, NotBegun))
+                return self._overran(claim, message)
+            counted = not isinstance(error, NotBegun)
+            # The processor may ask AWS for other things than the object.
+            reads = not progress.begun or (isinstance(error, ClientError) and error.operation_name == "GetObject")
+            return self._fail(
+                claim,
+                message,
+                self._reason(error),
+                counted=counted,
+                begun=progress.begun,
+                s3_error=s3_refusal(error) if reads else None,
+            )
         if hold and not commit.transact:
             return Ending(Outcome.COMMITTED, healthy=True, held=commit)
-        return self._commit(claim, commit)
+        return self._commit(claim, commit, message)
 
-    def _commit(self, claim: Claim, commit: Commit) -> Ending:
+    def _judged(self, claim: Claim, verdict: Unprocessable | NotYet | WrongReturnError) -> Ending:
+        """End the claim as the processor's own verdict says."""
+        if isinstance(verdict, NotYet):
+            return self._wait(claim, verdict)
+        if isinstance(verdict, WrongReturnError):
+            # The effect has happened: another attempt would repeat it.
+            return self._reject(claim, self._reason(verdict))
+        # The team writes this text as the reason, so it is kept.
+        return self._reject(claim, text_of(verdict) or "the processor gave no reason")
+
+    def _commit(self, claim: Claim, commit: Commit, message: Message) -> Ending:
         try:
             self._ledger.commit(claim, commit.identity, commit.transact)
+        except Overwritten as overwritten:
+            # The next claim reads the late write and repeats the effect: at once, and without spending an attempt.
+            self._ledger.fail(claim, overwritten.why, counted=False)
+            return Ending(Outcome.FAILED, overwritten.why, Later(0), healthy=True)
         except TransactionRefused as refused:
-            return self._fail(claim, str(refused), counted=not refused.passing)
+            return self._fail(claim, message, self._reason(refused), counted=not refused.passing)
         return Ending(Outcome.COMMITTED, healthy=True)
 
-    def _gone(self, claim: Claim, why: str, *, begun: bool) -> Ending:
+    def _gone(self, claim: Claim, *, begun: bool) -> Ending:
         """The claimed version is not there any more; `begun`: only the processor knows what it had done by then."""
+        why = f"S3 no longer holds {claim.state.identity}"
         if self._settings.ordering is Ordering.EVERY_VERSION:
             # The message is about this version and about nothing else.
             if begun or (claim.seen is not None and claim.seen.unsettled):
@@ -178,21 +235,74 @@ class Attempts:
             self._ledger.release(claim)
         return Ending(Outcome.GONE, why, Gone())
 
-    def _fail(self, claim: Claim, reason: str, *, counted: bool = True) -> Ending:
-        if counted and claim.row.attempts >= self._settings.max_attempts:
-            return self._reject(claim, reason, healthy=False)
-        now, wait = self._clock(), self.backoff(claim.row.attempts)
-        if not counted:
-            wait = max(wait, (now - claim.row.first_seen_at) / 1000 * _GROWTH)
+    def _reason(self, error: BaseException) -> str:
+        """Why an attempt failed, without the content that the error may quote."""
+        return describe(error, self._settings.reasons, team=self._team)
+
+    def _fail(
+        self,
+        claim: Claim,
+        message: Message,
+        reason: str,
+        *,
+        counted: bool = True,
+        begun: bool = True,
+        s3_error: str | None = None,
+    ) -> Ending:
+        """Record a failure. `counted`: it spends an attempt. `begun`: it says something about the downstream.
+        `s3_error`: S3 refused to let the object be read, with this code.
+        """
+        # While the downstream is out nobody can tell whether the file is bad.
+        out = begun and self._breaker.is_open
+        healthy = False if begun else None
+        if counted and not out:
+            if claim.row.attempts >= self._settings.max_attempts:
+                return self._reject(claim, reason, healthy=healthy, s3_error=s3_error)
+        elif self.is_given_up(message):
+            return self._reject(claim, reason, healthy=healthy, s3_error=s3_error)
+        now = self._clock()
+        if out:
+            wait = max(self._breaker.held_ms(), self.least_wait_ms(message)) / 1000
+        elif counted:
+            wait = self.backoff(claim.row.attempts)
+        else:
+            wait = max(self.backoff(claim.row.attempts), (now - claim.row.first_claimed_at) / 1000 * _GROWTH)
         # Whole seconds, as SQS counts them: the message must not be back before its time.
         delay = math.ceil(wait)
-        self._ledger.fail(claim, reason, retry_at=now + delay * 1000, counted=counted)
-        return Ending(Outcome.FAILED, reason, Later(delay), healthy=False)
+        self._ledger.fail(claim, reason, retry_at=now + delay * 1000, counted=counted and not out, s3_error=s3_error)
+        return Ending(Outcome.FAILED, reason, Later(delay), healthy=healthy)
 
-    def _reject(self, claim: Claim, reason: str, *, healthy: bool | None = None) -> Ending:
+    def _wait(self, claim: Claim, missing: NotYet) -> Ending:
+        """Have the change tried again when what it needs may be there. That says nothing about the downstream."""
+        reason = text_of(missing) or "the processor said NotYet and gave no reason"
+        now = self._clock()
+        waited_ms = 0 if claim.row.waiting_since is None else now - claim.row.waiting_since
+        left_ms = self._settings.max_wait_seconds * 1000 - waited_ms
+        if left_ms <= 0:
+            ending = self._reject(claim, f"waited for {waited_ms / 3_600_000:.3g} hours (max_wait): {reason}")
+            return replace(ending, waited_too_long=True)
+        # Waits grow, or they would use up the queue's receives. The last try is when the time is over.
+        wanted = max(missing.retry_in or _RETRY_IN_SECONDS, waited_ms / 1000 * _GROWTH)
+        delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
+        self._ledger.wait(claim, reason, retry_at=now + delay * 1000)
+        return Ending(Outcome.WAITING, reason, Later(delay))
+
+    def is_given_up(self, message: Message) -> bool:
+        """Whether the message has waited for so long that an attempt which would not count is its last."""
+        age_ms = 0 if message.sent_at is None else self._clock() - message.sent_at
+        return age_ms >= self._settings.max_hold_seconds * 1000
+
+    def least_wait_ms(self, message: Message) -> int:
+        """The shortest wait of a message that is given back because the downstream is out."""
+        settings = self._settings
+        return least_wait_ms(
+            message.receives, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000
+        )
+
+    def _reject(self, claim: Claim, reason: str, *, healthy: bool | None = None, s3_error: str | None = None) -> Ending:
         # The copy first: a death in between leaves two copies, never none.
         self._dead_letter(claim.change, claim.row, reason)
-        self._ledger.reject(claim, reason)
+        self._ledger.reject(claim, reason, s3_error=s3_error)
         return Ending(Outcome.REJECTED, reason, healthy=healthy)
 
     def _dead_letter(self, change: Change, row: Row, reason: str) -> None:
@@ -205,19 +315,24 @@ class Attempts:
                 "key": quote(change.key),
                 "version_id": row.version_id,
                 "attempts": row.attempts,
-                "first_seen_at": row.first_seen_at,
+                "first_claimed_at": row.first_claimed_at,
                 "rejected_fence": row.fence,
             },
         )
 
 
 class _Opened:
-    """The streams of the claimed version."""
+    """The streams and temporary files of the claimed version.
+
+    On exit it raises the error of a stream again. The processor may have caught the error and returned, or may have
+    rejected half an object as `Unprocessable`.
+    """
 
     def __init__(self, bucket: Bucket, claim: Claim) -> None:
         self._bucket = bucket
         self._claim = claim
-        self._streams: list[StreamingBody] = []
+        self._streams: list[ObjectStream] = []
+        self._files: list[BinaryIO] = []
         self._unread = False
 
     def __enter__(self) -> Self:
@@ -229,30 +344,42 @@ class _Opened:
             self._again()
             self._unread = True
 
-    def __exit__(self, *_: object) -> None:
-        for stream in self._streams:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        failure = self._failure
+        for one in (*self._streams, *self._files):
             with suppress(Exception):  # what was read was read
-                stream.close()
+                one.close()
+        if (
+            failure is not None
+            and (error is None or isinstance(error, Exception))
+            and not isinstance(error, ObjectGone)
+        ):
+            raise failure
 
-    def open(self) -> "BinaryIO":
+    @property
+    def _failure(self) -> ObjectReadError | None:
+        """The error of a stream. A later stream that was read completely replaces it."""
+        for stream in reversed(self._streams):
+            if stream.complete:
+                return None
+            if stream.failure is not None:
+                return stream.failure
+        return None
+
+    def open(self) -> ObjectStream:
         """The stream that is open already; another one from the second call on."""
         if not self._unread:
             self._again()
         self._unread = False
-        return cast("BinaryIO", self._streams[-1])
+        return self._streams[-1]
+
+    def download(self) -> BinaryIO:
+        """Copy the object to a temporary file, which is deleted at the end of the attempt."""
+        self._files.append(downloaded(self.open()))
+        return self._files[-1]
 
     def _again(self) -> None:
         self._streams.append(self._bucket.open(self._claim.change.key, self._claim.state))
-
-
-def _told(error: BaseException) -> str:
-    """What it says of itself; its text is made by the team's code, which may fail in turn."""
-    try:
-        return str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - whatever it is, there has to be a reason
-        return f"{type(error).__name__}, which cannot tell what it is about"
 
 
 def _is_overrun(error: BaseException) -> bool:
@@ -262,7 +389,13 @@ def _is_overrun(error: BaseException) -> bool:
 
 def _is_refusal(error: BaseException) -> bool:
     """Whether S3 will say the same the next time: an archived object, a key that may not be used."""
+    return s3_refusal(error) is not None
+
+
+def s3_refusal(error: BaseException) -> str | None:
+    """S3's code, where it refuses to let an object be read and will say the same the next time."""
     if not isinstance(error, ClientError):
-        return False
+        return None
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return 400 <= status < 500 and error.response["Error"].get("Code") not in _PASSING
+    code = error.response["Error"].get("Code", "unknown")
+    return code if 400 <= status < 500 and code not in _PASSING else None

@@ -5,6 +5,8 @@ inside an SNS envelope, and the pipeline's own messages. A message is only ever 
 """
 
 import json
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,9 +15,17 @@ from urllib.parse import unquote_plus
 
 from intake_ledger import sequencer
 from intake_ledger.states import State, StateKind, bare_etag, real_version
+from intake_ledger.ulids import is_ulid
 
 _MAX_TEXT_BYTES = 3 * 1024
 """A form-encoded key may have three bytes for each of the 1,024 that S3 allows; everything else is shorter."""
+
+RESTORED = "ObjectRestore:Completed"
+"""S3's name for the event that an archived object was restored."""
+_MAX_RECORDS = 10_000
+"""A message of SQS has 1 MiB, and a record that names an object more than 100 bytes."""
+_MAX_NUMBER = 10**18
+"""DynamoDB stores 38 digits. A size or a time in milliseconds has far fewer."""
 
 OWN_MESSAGE = "intakeLedger"
 """The only top-level name in the pipeline's own messages."""
@@ -28,6 +38,8 @@ class Origin(StrEnum):
     EVENTBRIDGE = "eventbridge"
     AUDIT = "audit"
     REPROCESS = "reprocess"
+    LATE = "late"
+    """A worker that was overtaken: it may have written over what came after it."""
 
 
 _NAMES = {Origin.S3: ("versionId", "eTag"), Origin.EVENTBRIDGE: ("version-id", "etag")}
@@ -46,13 +58,15 @@ class Change:
     """This one report as a message body of its own, for the dead-letter queue: it can be sent again as it is."""
     state: State | None = None
     """The state that the report names; None when it names none, so that it merely wakes."""
-    vouched: bool = False
+    reported_as_new: bool = False
     """Whether the sender reports this state as new, so that a key never seen may be claimed without asking S3 first."""
+    reports_removal: bool = False
+    """Whether S3 reports that the key, or one version of it, was removed."""
     sequencer: str | None = None
     event_time: int | None = None
     """Epoch milliseconds; only ever used for a message's age."""
     reprocess_id: str | None = None
-    """A ULID: greater means asked for later."""
+    """A ULID in canonical form: greater means asked for later."""
     rejected_fence: int | None = None
     """The mark on a copy from the dead-letter queue: the fence of the rejection that it belongs to."""
 
@@ -60,6 +74,16 @@ class Change:
     def identity(self) -> str | None:
         """The identity of the state that the report names, if it names one."""
         return self.state.identity if self.state else None
+
+    @property
+    def is_event(self) -> bool:
+        """Whether S3 reports this, directly or through EventBridge. The others are the pipeline's own messages."""
+        return self.origin in (Origin.S3, Origin.EVENTBRIDGE)
+
+    @property
+    def restored(self) -> bool:
+        """Whether this reports that an archived object can be read again."""
+        return self.event_name == RESTORED
 
     @property
     def asked_for(self) -> bool:
@@ -76,10 +100,14 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Unparseable:
-    """A message, or one record of it, that is none of the shapes above."""
+    """A message, or records of it, that are none of the shapes above."""
 
     why: str
+    """Of the first record."""
     body: str
+    """These records as a message body of their own."""
+    records: int = 1
+    """How many, where the message has records."""
 
 
 Parsed = Change | Ignored | Unparseable
@@ -90,7 +118,7 @@ class _MalformedError(Exception):
 
 
 def parse_message(body: str, *, rejected_fence: int | None = None) -> list[Parsed]:
-    """Everything that one message says. Never raises: what cannot be understood comes back as `Unparseable`.
+    """Everything that one message says. Never raises: what cannot be understood comes back as `UnreadableMessages`.
 
     `rejected_fence` is the message attribute of that name; a copy from the dead-letter queue carries it.
     """
@@ -98,7 +126,8 @@ def parse_message(body: str, *, rejected_fence: int | None = None) -> list[Parse
         content = _json_object(body)
         if content.get("Type") == "Notification" and isinstance(content.get("Message"), str):
             inner = content["Message"]
-            parsed = _parse(_json_object(inner), inner)
+            # The text inside the envelope may have characters that SQS does not take.
+            parsed = _parse(_json_object(inner), inner if inner.isascii() else body)
         else:
             parsed = _parse(content, body)
     except _MalformedError as problem:
@@ -128,14 +157,52 @@ def _parse(content: dict[str, Any], body: str) -> list[Parsed]:
     records = content.get("Records")
     if not isinstance(records, list):
         raise _MalformedError("neither an S3 notification nor an EventBridge S3 event: no Records, no source aws.s3")
+    if len(records) > _MAX_RECORDS:
+        return [Unparseable(f"{len(records)} records: no message of S3 has room for so many", body, len(records))]
     parsed: list[Parsed] = []
+    unreadable: list[object] = []
+    why, limit = "", _utf8_bytes(body)
     for record in records:
-        one_body = body if len(records) == 1 else json.dumps({"Records": [record]})
         try:
-            parsed.append(_s3(record, one_body))
+            one = _s3(record, body)
+            # Only now: a body of its own for each record of garbage would take seconds.
+            if isinstance(one, Change) and len(records) > 1:
+                one = replace(one, body=_body_of([record], body, limit))
+            parsed.append(one)
         except _MalformedError as problem:
-            parsed.append(Unparseable(str(problem), one_body))
+            why = why or str(problem)
+            unreadable.append(record)
+    if unreadable:
+        # One for all, however many there are: each would be a message in the dead-letter queue.
+        part = body if len(unreadable) == len(records) else _body_of(unreadable, body, limit)
+        parsed.append(Unparseable(why, part, len(unreadable)))
     return parsed or [Ignored("an S3 notification without records")]
+
+
+def _body_of(records: Sequence[object], whole: str, limit: int) -> str:
+    """These records of a message as a body of their own; the whole message where that would be longer than `limit`."""
+    try:
+        # In ASCII, since SQS does not take every character.
+        part = json.dumps({"Records": records}, separators=(",", ":"))
+    except RecursionError:
+        return whole
+    return part if len(part) <= limit else whole
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def together(refused: Sequence[Unparseable], whole: str) -> Unparseable:
+    """All records of one message that cannot be handled, as one."""
+    if len(refused) == 1:
+        return refused[0]
+    part = whole
+    if all(one.body != whole for one in refused):
+        with suppress(RecursionError):
+            records = [record for one in refused for record in json.loads(one.body)["Records"]]
+            part = _body_of(records, whole, _utf8_bytes(whole))
+    return Unparseable(refused[0].why, part, sum(one.records for one in refused))
 
 
 def _s3(record: object, body: str) -> Change | Ignored:
@@ -161,6 +228,8 @@ def _eventbridge(content: dict[str, Any], body: str) -> Change | Ignored:
         what = ("LifecycleExpiration:" if lifecycle else "ObjectRemoved:") + (
             "DeleteMarkerCreated" if marker else "Delete"
         )
+    elif kind == "Object Restore Completed":
+        what = RESTORED
     else:
         return Ignored(f"{kind} changes no content")
     return _reported(Origin.EVENTBRIDGE, what, detail, _get(content, "time", str), body)
@@ -180,19 +249,23 @@ def _reported(origin: Origin, name: str, detail: dict[str, Any], time: str, body
     version_id = real_version(_optional(item, version_name, str))
     etag, size = bare_etag(_optional(item, etag_name, str)), _optional(item, "size", int)
     family, _, deed = name.partition(":")
-    state, vouched = None, False
+    state, reported_as_new = None, False
     if family == "ObjectCreated":
         if etag is None and version_id is None:
             raise _MalformedError(f"a creation with neither {version_name} nor {etag_name} cannot be identified")
         state = State(StateKind.OBJECT, version_id, etag, size, at)
         # Where EventBridge names no version, it may be that there are none or that it was not told: S3 has to be asked.
-        vouched = version_id is not None or origin is Origin.S3
+        reported_as_new = version_id is not None or origin is Origin.S3
+    elif name == RESTORED:
+        # Neither new nor of a known age: the object is readable again, which may be what a rejected row waits for.
+        if etag is not None or version_id is not None:
+            state = State(StateKind.OBJECT, version_id, etag, size)
     elif family not in ("ObjectRemoved", "LifecycleExpiration"):
         return Ignored(f"{name} changes no content")
     elif deed == "DeleteMarkerCreated":
         state = State(StateKind.MARKER, version_id, None, None, at)
         # A lifecycle event comes without a sequencer and as late as S3 likes.
-        vouched = version_id is not None and family == "ObjectRemoved"
+        reported_as_new = version_id is not None and family == "ObjectRemoved"
     elif version_id is not None:
         state = State(StateKind.DELETED, version_id, None, None, at)
     return Change(
@@ -202,7 +275,8 @@ def _reported(origin: Origin, name: str, detail: dict[str, Any], time: str, body
         event_name=name,
         body=body,
         state=state,
-        vouched=vouched,
+        reported_as_new=reported_as_new,
+        reports_removal=family != "ObjectCreated",
         sequencer=sequencer.normalise(item.get("sequencer")),
         event_time=at,
     )
@@ -227,11 +301,13 @@ def own_message(
 
 def _own(content: object, body: str) -> Change:
     kind = _get(content, "kind", str)
-    if kind not in (Origin.AUDIT, Origin.REPROCESS):
-        raise _MalformedError(f"kind of our own message is {kind!r}, expected 'audit' or 'reprocess'")
+    if kind not in (Origin.AUDIT, Origin.REPROCESS, Origin.LATE):
+        raise _MalformedError(f"kind of our own message is {kind!r}, expected 'audit', 'reprocess' or 'late'")
     bucket, key, reprocess_id = _get(content, "bucket", str), _valid_key(_get(content, "key", str)), None
     if kind == Origin.REPROCESS:
         reprocess_id = _get(content, "reprocessId", str)
+        if not is_ulid(reprocess_id):
+            raise _MalformedError(f"reprocessId is {reprocess_id!r}, expected a ULID in upper case")
     named = _optional(content, "state", str)
     if named is None and _optional(content, "versionId", str) is not None:
         raise _MalformedError("our own message has a versionId and no state: say whether it is an object or a marker")
@@ -269,6 +345,8 @@ def _get[T](content: object, name: str, expected: type[T]) -> T:
         )
     if isinstance(value, str):
         _storable(name, value)
+    if isinstance(value, int) and abs(value) >= _MAX_NUMBER:
+        raise _MalformedError(f"{name} has more digits than any number of S3")
     return value
 
 

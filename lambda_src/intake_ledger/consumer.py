@@ -11,6 +11,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
@@ -18,11 +19,12 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
-from intake_ledger.attempts import Attempts, Gone, Later
-from intake_ledger.breaker import Breaker, least_wait_ms
+from intake_ledger.attempts import Attempts, Ending, Gone, Later
+from intake_ledger.breaker import Breaker
 from intake_ledger.bucket import Bucket
-from intake_ledger.changes import Change, Ignored, Origin, Parsed, Unparseable
+from intake_ledger.changes import Change, Ignored, Origin, Parsed, Unparseable, own_message, together
 from intake_ledger.clients import (
     CONNECT_SECONDS,
     POOL,
@@ -32,18 +34,21 @@ from intake_ledger.clients import (
     ledger_client,
     make_client,
 )
+from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.deadlines import deadline
 from intake_ledger.errors import Fenced
 from intake_ledger.lanes import lanes
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.messages import Message, turn
+from intake_ledger.messages import Message, read_batch
 from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, Processor, load_processor
 from intake_ledger.queues import Queues
+from intake_ledger.returns import Returns
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.settings import ConsumerSettings, consumer_settings
 from intake_ledger.table import BATCH_STATEMENTS, LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.ulids import made_at
 from intake_ledger.verdicts import Policy, Verdict
 
 if TYPE_CHECKING:
@@ -54,6 +59,9 @@ RESERVE_SECONDS = 3.0
 BUSY_JITTER_SECONDS = 5.0
 HOLD_MS = 1_000
 """A commit that waits for others is written before another record is begun once it has waited for so long."""
+LATER_FORMAT_SECONDS, MAX_LATER_FORMAT_SECONDS = 900, 6 * 3600
+"""A rollback is over when the later release is deployed again. The wait grows with each receive, since the queue's own
+limit of receives must not end the message: about 90 of them take fourteen days, the longest that SQS keeps one."""
 _REJUDGE_GONE = 2
 """How often a vanished version is judged anew within one delivery, before the message takes its turn in the queue."""
 
@@ -70,6 +78,7 @@ class _Batch:
 
     messages: Sequence[Message]
     context: LambdaContext
+    returns: Returns
     answers: Mapping[Message, Answer]
     """Of those that were claimed together. Not by id: one message may be in a batch twice."""
     ends: dict[Message, Later | None] = field(default_factory=dict)
@@ -91,7 +100,12 @@ class _Held:
     claim: Claim
     commit: Commit
     since: int
-    took_ms: int
+    duration_ms: int
+
+
+def later_format_seconds(receives: int) -> float:
+    """For how long a message is given back whose row a later release wrote."""
+    return min(LATER_FORMAT_SECONDS * receives, MAX_LATER_FORMAT_SECONDS)
 
 
 def _end_process() -> None:
@@ -142,22 +156,24 @@ class Consumer:
             clock=clock,
             jitter=jitter,
             guard=self._crew.guard if self._crew else lambda _, limit: deadline(limit),
+            breaker=self._breaker,
         )
 
     def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Process one batch; the answer names the messages that Lambda must not delete."""
-        messages = [Message(record) for record in sorted(event["Records"], key=turn)]
-        batch = _Batch(messages, context, self._claim_together(messages, context))
+        messages = read_batch(event)
+        batch = _Batch(messages, context, self._returns(context), self._claim_together(messages, context))
         if self._crew is None:
             self._lane(messages, batch)
         else:
             self._stopping.clear()
             places = lanes([message.keys for message in messages])
             work = [partial(self._lane, [messages[place] for place in lane], batch) for lane in places]
-            overrun = self._crew.run(work, self._stopping.set)
+            overrun = self._crew.run(work, self._stopping.set, batch.returns.flush)
             self._give_back(overrun, batch)
             if overrun:
                 self._leave(overrun, batch)
+        batch.returns.flush()
         self._telemetry.flush()
         failures = dict.fromkeys(message.id for message in messages if batch.ends[message] is not None)
         return {"batchItemFailures": [{"itemIdentifier": one} for one in failures]}
@@ -185,19 +201,19 @@ class Consumer:
         alone = self._ledger.commit_together([(one.claim, one.commit.identity) for one in held.values()])
         for one in [held.pop(claim.key) for claim in alone]:
             try:
-                ending = self._attempts.commit(one.claim, one.commit)
+                ending = self._attempts.commit(one.claim, one.commit, one.message)
             except Exception as error:  # noqa: BLE001 - its lease runs out, and it comes again
                 self._telemetry.troubled("a commit could not be written", one.message.id, error)
                 self._ended(one.message, batch, Later(self._attempts.backoff(one.message.receives)))
                 continue
-            self._telemetry.ended(one.claim, ending.outcome, ending.why, took_ms=one.took_ms)
+            self._report(one.claim, ending, one.duration_ms)
             self._ended(one.message, batch, ending.then if isinstance(ending.then, Later) else None)
         for one in held.values():
-            self._telemetry.ended(one.claim, Outcome.COMMITTED, took_ms=one.took_ms)
+            self._telemetry.ended(one.claim, Outcome.COMMITTED, duration_ms=one.duration_ms)
 
     def _ended(self, message: Message, batch: _Batch, later: Later | None) -> None:
         if later is not None:
-            self._delay(message, later.seconds)
+            batch.returns.add(message, later.seconds)
         batch.ends[message] = later
 
     def _give_back(self, overrun: Sequence[Claim], batch: _Batch) -> None:
@@ -212,7 +228,7 @@ class Consumer:
             claim = next((keys.pop(key) for key in message.keys & keys.keys()), None)
             try:
                 answer = batch.answers.get(message)
-                later = self._unstarted(answer, Later(0)) if claim is None else self._overran(claim)
+                later = self._unstarted(answer, Later(0)) if claim is None else self._overran(claim, message)
             except Exception as error:  # noqa: BLE001 - its lease runs out, and it comes again
                 self._telemetry.troubled("what was in work could not be given back", message.id, error)
                 later = Later(self._attempts.backoff(message.receives))
@@ -223,19 +239,19 @@ class Consumer:
 
         Lambda then takes the invocation for failed and deletes nothing, so that is done here.
         """
+        batch.returns.flush()
         done = [message.receipt for message in batch.messages if batch.ends[message] is None]
         try:
-            self._queues.delete(done)
+            self._queues.delete(done, in_time=batch.returns.in_time)
         except Exception as error:  # noqa: BLE001 - they come again, as duplicates
             self._telemetry.troubled("messages could not be deleted", _ids(batch.messages), error)
         self._telemetry.process_ends([claim.change.key for claim in overrun])
         self._telemetry.flush()
         self._end_process()
 
-    def _overran(self, claim: Claim) -> Later | None:
-        ending = self._attempts.overran(claim)
-        took_ms = self._settings.processing_timeout_seconds * 1000
-        self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=took_ms)
+    def _overran(self, claim: Claim, message: Message) -> Later | None:
+        ending = self._attempts.overran(claim, message)
+        self._report(claim, ending, self._settings.processing_timeout_seconds * 1000)
         return ending.then if isinstance(ending.then, Later) else None
 
     def _claim_together(self, messages: Sequence[Message], context: LambdaContext) -> dict[Message, Answer]:
@@ -250,7 +266,7 @@ class Consumer:
         fresh = {
             message: change
             for message in messages
-            if message.receives == 1 and (change := message.only_change) is not None and not self._misdirected(change)
+            if message.receives == 1 and (change := message.only_change) is not None and self._takes(change)
         }
         some = dict(islice(fresh.items(), self._pace.fits(window) * self._settings.concurrency))
         try:
@@ -277,9 +293,10 @@ class Consumer:
         try:
             ends = [self._one(one, message, batch) for one in message.parsed]
             delays = [end.seconds for end in ends if isinstance(end, Later)]
-            if not delays:
+            refused = [end for end in ends if isinstance(end, Unparseable)]
+            if refused and not delays:
                 # Last of all: one copy, however often its neighbours bring the message back.
-                self._refuse([end for end in ends if isinstance(end, Unparseable)], message)
+                self._refuse(together(refused, message.body), message)
         except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
             self._telemetry.troubled("the message could not be handled", message.id, error)
             return Later(self._attempts.backoff(message.receives))
@@ -294,15 +311,24 @@ class Consumer:
             return Unparseable(why, parsed.body)
         if isinstance(parsed, Unparseable):
             return parsed
+        if not self._settings.wants(parsed.key):
+            self._telemetry.filtered_out(parsed)
+            return None
         try:
             return self._change(parsed, message, batch)
         finally:
             self._breaker.undecided(parsed.key)
 
-    def _refuse(self, records: Sequence[Unparseable], message: Message) -> None:
-        for one in records:
-            self._queues.dead_letter(one.body, {"reason": one.why, "pipeline": self._settings.pipeline})
-            self._telemetry.unparseable(one.why, message.id)
+    def _refuse(self, refused: Unparseable, message: Message) -> None:
+        count = refused.records
+        why = refused.why if count == 1 else f"{count} records cannot be handled, the first one: {refused.why}"
+        attributes: dict[str, str | int | None] = {
+            "reason": why[:1024],
+            "pipeline": self._settings.pipeline,
+            "unreadable_records": count,
+        }
+        self._queues.dead_letter(refused.body, attributes)
+        self._telemetry.unparseable(why, message.id)
 
     def _change(self, change: Change, message: Message, batch: _Batch) -> Later | None:
         context, answer = batch.context, batch.answers.get(message)
@@ -320,26 +346,57 @@ class Consumer:
             if not isinstance(ending, Gone):
                 return ending
             # What it reported is over: from here on it only wakes.
-            change, answer = replace(change, vouched=False), None
+            change, answer = replace(change, reported_as_new=False), None
         return Later(self._attempts.backoff(1))
+
+    def _takes(self, change: Change) -> bool:
+        """Whether this pipeline may act on the change."""
+        return self._settings.wants(change.key) and not self._misdirected(change)
 
     def _misdirected(self, change: Change) -> str | None:
         """Why this pipeline can do nothing with the change, if that is so."""
         if change.bucket != self._settings.bucket:
             return f"the event is about bucket {change.bucket!r}, this pipeline's is {self._settings.bucket!r}"
-        told_by_s3 = change.origin in (Origin.S3, Origin.EVENTBRIDGE)
-        if change.state is None and not told_by_s3 and self._settings.ordering is Ordering.EVERY_VERSION:
+        if change.state is None and not change.is_event and self._settings.ordering is Ordering.EVERY_VERSION:
             return "the message names no version, and in EVERY_VERSION each is on its own: name one"
+        if change.reprocess_id is not None:
+            ahead_ms = made_at(change.reprocess_id) - self._clock()
+            if ahead_ms > self._settings.clock_skew_seconds * 1000:
+                return (
+                    f"reprocess id {change.reprocess_id} was made {ahead_ms // 1000} s in the future: every later "
+                    "request for the key would be taken for served, make a new id"
+                )
         return None
 
     def _obstacle(self, change: Change, message: Message, context: LambdaContext, reserve: float) -> Later | None:
         """Why an attempt must not begin now, as the time after which it may."""
         if not self._has_time(context, reserve):
             return Later(0)
-        if wait_ms := self._breaker.wait_ms(change.key, self._clock()):
+        if self._attempts.is_given_up(message):
+            # SQS would drop the message before long: this attempt decides.
+            return None
+        self._hear_of_successes()
+        if wait_ms := self._breaker.wait_ms(change.key, self._clock(), first=message.receives == 1):
             self._telemetry.held_back()
-            return Later(max(wait_ms, least_wait_ms(message.receives)) / 1000)
+            return Later(max(wait_ms, self._attempts.least_wait_ms(message)) / 1000)
         return None
+
+    def _hear_of_successes(self) -> None:
+        """Of the other execution environments, while the downstream is taken to be out."""
+        now = self._clock()
+        if not self._breaker.wants_news(now):
+            return
+        with suppress(BotoCoreError, ClientError):  # it is no more than a hint
+            at = self._ledger.last_success()
+            if at is not None and self._breaker.heard(at, now):
+                self._telemetry.downstream_back()
+
+    def _succeeded(self, key: str, now: int) -> None:
+        if self._breaker.succeeded(key, now):
+            self._telemetry.downstream_back()
+        if self._breaker.owes_news(now):
+            with suppress(BotoCoreError, ClientError):
+                self._ledger.tell_success(now)
 
     def _unstarted(self, answer: Answer | None, later: Later) -> Later:
         """Nothing was begun under the claim, if there is one: it is as if it had never been made."""
@@ -348,7 +405,7 @@ class Consumer:
         try:
             self._ledger.release(answer.claim)
         except Fenced as fenced:
-            self._telemetry.ended(answer.claim, Outcome.FENCED, str(fenced), took_ms=0)
+            self._telemetry.ended(answer.claim, Outcome.FENCED, str(fenced), duration_ms=0)
             return Later(self._attempts.backoff(answer.claim.row.attempts))
         return later
 
@@ -357,6 +414,8 @@ class Consumer:
             return self._process(answer.claim, message, batch)
         if answer.verdict is Verdict.BUSY:
             return Later(self._until_free(answer.row))
+        if answer.verdict is Verdict.LATER_FORMAT:
+            return Later(later_format_seconds(message.receives))
         if answer.verdict is Verdict.EXHAUSTED and answer.row is not None:
             after = self._attempts.exhaust(change, answer, answer.row)
             if after is None:
@@ -365,21 +424,40 @@ class Consumer:
         return None
 
     def _process(self, claim: Claim, message: Message, batch: _Batch) -> Later | Gone | None:
+        # A processor may run for minutes: what failed before it must not wait for that.
+        batch.returns.flush()
         started = self._clock()
         # What is held belongs to one thread.
         hold = self._settings.commit_together and self._crew is None and batch.claimed(message)
-        ending = self._attempts.run(claim, started, hold=hold)
+        ending = self._attempts.run(claim, message, started, hold=hold)
         now = self._clock()
         self._pace.took(now - started)
         if ending.held is not None:
             batch.held.append(_Held(message, claim, ending.held, now, now - started))
         else:
-            self._telemetry.ended(claim, ending.outcome, ending.why, took_ms=now - started)
-        if ending.healthy and self._breaker.succeeded():
-            self._telemetry.downstream_back()
+            self._report(claim, ending, now - started)
+        if ending.healthy:
+            self._succeeded(claim.change.key, now)
         if ending.healthy is False and self._breaker.failed(claim.change.key, now):
             self._telemetry.downstream_out(ending.why, pause_ms=self._breaker.pause_ms)
         return ending.then
+
+    def _report(self, claim: Claim, ending: Ending, duration_ms: int) -> None:
+        """Report how a claim ended, and wake the key after a late write.
+
+        The late worker's own message was delivered again when its lease ended, and may be acknowledged by now. The
+        worker has no time left to process: its lease lasted as long as its function's time.
+        """
+        self._telemetry.ended(claim, ending.outcome, ending.why, duration_ms=duration_ms)
+        if ending.waited_too_long:
+            self._telemetry.waited_too_long()
+        if not ending.late_write:
+            return
+        self._telemetry.late_write(claim)
+        try:
+            self._queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
+        except Exception as error:  # noqa: BLE001 - the row says it, and the audit finds it
+            self._telemetry.troubled("a late write was recorded and its key not woken", claim.change.key, error)
 
     def _has_time(self, context: LambdaContext, reserve_seconds: float) -> bool:
         if self._stopping.is_set():
@@ -395,11 +473,13 @@ class Consumer:
         rest = (free_at - self._clock()) / 1000
         return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS
 
-    def _delay(self, message: Message, seconds: float) -> None:
-        try:
-            self._queues.deliver_later(message.receipt, seconds)
-        except Exception as error:  # noqa: BLE001 - the message then comes back after the queue's own visibility
-            self._telemetry.troubled("the message's visibility could not be changed", message.id, error)
+    def _returns(self, context: LambdaContext) -> Returns:
+        return Returns(
+            self._queues,
+            clock=self._clock,
+            time_left_ms=context.get_remaining_time_in_millis,
+            report=partial(self._telemetry.troubled, "messages could not be returned"),
+        )
 
 
 @cache
@@ -415,9 +495,16 @@ def _consumer() -> Consumer:
     table = LedgerTable(ledger_client(pool), settings.table)
     make_s3 = _maker(settings, partial(bucket_client, pool))
     bucket = Bucket(make_s3, settings.bucket, settings.bucket_owner)
-    policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes)
-    options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.late_after_seconds * 1000)
-    ledger = Ledger(table, bucket, options, clock=clock, new_owner=lambda: secrets.token_hex(8))
+    policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
+    options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
+    ledger = Ledger(
+        table,
+        bucket,
+        options,
+        clock=clock,
+        new_owner=lambda: secrets.token_hex(8),
+        completeness=CompletenessRecord(settings, table, clock),
+    )
     make_sqs = _maker(settings, partial(make_client, "sqs", config))
     queues = Queues(make_sqs, settings.queue_url, settings.dlq_url)
     return Consumer(
@@ -426,7 +513,7 @@ def _consumer() -> Consumer:
         bucket,
         queues,
         _processor(settings),
-        telemetry=Telemetry(),
+        telemetry=Telemetry(settings.reasons),
         clock=clock,
         jitter=random.SystemRandom().random,
     )

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from threading import Lock
 
 from intake_ledger.ledger import Claim
@@ -33,14 +34,24 @@ class Crew:
             with self._lock:
                 del self._due[id(one)]
 
-    def run(self, lanes: Sequence[Callable[[], None]], stop: Callable[[], None]) -> list[Claim]:
+    def run(
+        self,
+        lanes: Sequence[Callable[[], None]],
+        stop: Callable[[], None],
+        each_second: Callable[[], None] = lambda: None,
+    ) -> list[Claim]:
         """Run the lanes until all have come to an end but those whose processors overrun: their claims come back.
 
         `stop` is called when the first one does: then no other processor may begin, and those that have begun are
         awaited up to their own limits. Lanes that had not begun are left out. Raises what a lane raises.
+        `each_second` is called about that often while lanes run, in the caller's thread.
         """
+        # A queue, because `concurrent.futures.wait` looks at each lane again whenever one of them ends.
+        finished: SimpleQueue[Future[None]] = SimpleQueue()
         running = {self._pool.submit(lane) for lane in lanes}
-        ended = set()
+        for one in running:
+            one.add_done_callback(finished.put)
+        ended = []
         while True:
             with self._lock:
                 due = list(self._due.values())
@@ -54,8 +65,14 @@ class Crew:
                 break
             # A processor that begins meanwhile has the whole limit before it.
             next_due = min((until for until, _ in due if until > now), default=now + self._limit)
-            done, running = wait(running, next_due - now, FIRST_COMPLETED)
-            ended |= done
+            try:
+                one = finished.get(timeout=min(next_due - now, 1.0))
+            except Empty:
+                each_second()
+                continue
+            if one in running:
+                running.remove(one)
+                ended.append(one)
         for one in ended:
             one.result()
         return overrun

@@ -1,38 +1,67 @@
-"""A processor that overruns is interrupted before Lambda kills the whole function."""
+"""Interrupt a processor that runs too long, before Lambda ends the whole function."""
 
 import signal
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any
+
+REPEAT_SECONDS = 0.5
+"""Between two interruptions: long enough for a processor to close what it has open, short enough to come several times
+before the function's own timeout."""
 
 
 class Overrun(BaseException):
-    """The time is up. Not an Exception: botocore's retries would swallow that and go on."""
+    """The time is up. Not an Exception, because botocore's retries would swallow that and go on."""
 
 
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """Raise `Overrun` inside the block after this many seconds.
+class deadline:  # noqa: N801 - read as a function: `with deadline(60):`
+    """Raise `Overrun` inside the block after this many seconds, and again until the block ends.
 
-    By a timer signal, which only the main thread can take; elsewhere the block runs without one. A single call into C
-    is not interrupted until it returns: the lease and the fence remain the protection.
+    A processor that swallows the interruption (`except:`) is interrupted again. If it swallows the last one too, the
+    block still raises `Overrun` at its end, because its work may be half done. After the block nothing is raised.
+
+    A timer signal does it, which only the main thread can take. In other threads the block runs without one. A single
+    call into C is not interrupted until it returns: lease and fence remain the protection.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    armed = True
 
-    def expire(_signal: int, _frame: FrameType | None) -> None:
-        # A signal that was under way when the block ended must not hit what comes after it.
-        if armed:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._active = False
+        self._expired = False
+        self._before: Any = None
+        self._block: FrameType | None = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._block = sys._getframe(1)  # noqa: SLF001 - the only way to know the caller's frame
+            self._before = signal.signal(signal.SIGALRM, self._expire)
+            self._active = True
+            signal.setitimer(signal.ITIMER_REAL, self._seconds, REPEAT_SECONDS)
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        if not self._active:
+            return
+        self._active, self._block = False, None
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+        if self._expired and not isinstance(error, (Overrun, KeyboardInterrupt)):
+            raise Overrun from error
+
+    def _expire(self, _signal: int, frame: FrameType | None) -> None:
+        # A signal can arrive while the block is being entered or left. An exception there would leave the timer
+        # running, and the next signal would hit other code.
+        if self._active and self._is_in_block(frame):
+            self._expired = True
             raise Overrun
 
-    before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    def _is_in_block(self, frame: FrameType | None) -> bool:
+        """Whether the interrupted frame is the block's or was called by it, and does not enter or leave the block."""
+        while frame is not None and frame is not self._block:
+            if frame.f_code in _OWN_CODE:
+                return False
+            frame = frame.f_back
+        return True
+
+
+_OWN_CODE = (deadline.__enter__.__code__, deadline.__exit__.__code__)

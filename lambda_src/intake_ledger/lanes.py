@@ -1,20 +1,30 @@
-"""Which messages of a batch may be handled at the same time: those that share no key, however indirectly."""
+"""Group the messages of a batch by key: only messages that share no key, not even indirectly, may run in parallel."""
 
 from collections.abc import Collection, Sequence
 
 
 def lanes(keys: Sequence[Collection[str]]) -> list[list[int]]:
-    """The places of the messages as lanes, given the keys of each: no key is in two lanes.
+    """Group message positions into lanes, given the keys of each message: no key is in two lanes.
 
-    Each lane is handled one message after the other, in their order; a message without a key has one of its own. They
-    come in the order of their first messages.
+    The messages of a lane are handled one after the other, in their order. A message without a key has its own lane.
+    Lanes come in the order of their first messages. The time is linear in the number of messages and keys (a union-find
+    over the positions), because a batch may hold 10,000 messages.
     """
-    lane_of: dict[str, int] = {}
-    made: dict[int, list[int]] = {}
+    parents = list(range(len(keys)))
+
+    def root(place: int) -> int:
+        while parents[place] != place:
+            # Halve the path, so that the next search is shorter.
+            parents[place] = place = parents[parents[place]]
+        return place
+
+    first_with: dict[str, int] = {}
     for place, mine in enumerate(keys):
-        # A message with several keys joins the lanes of all of them.
-        joined = {lane_of[key] for key in mine if key in lane_of}
-        first = min(joined, default=place)
-        made[first] = sorted([one for lane in joined for one in made.pop(lane)] + [place])
-        lane_of = {key: first if lane in joined else lane for key, lane in lane_of.items()} | dict.fromkeys(mine, first)
-    return sorted(made.values())
+        for key in mine:
+            one, other = root(first_with.setdefault(key, place)), root(place)
+            # The smaller position becomes the root: a lane is found under its first message.
+            parents[max(one, other)] = min(one, other)
+    grouped: dict[int, list[int]] = {}
+    for place in range(len(keys)):
+        grouped.setdefault(root(place), []).append(place)
+    return list(grouped.values())

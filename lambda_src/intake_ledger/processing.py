@@ -8,7 +8,8 @@ from typing import Any, BinaryIO, Literal, cast
 
 from intake_ledger import reading
 from intake_ledger.changes import Change
-from intake_ledger.errors import SettingsError
+from intake_ledger.errors import SettingsError, WrongReturnError
+from intake_ledger.object_stream import ObjectStream, read_all
 from intake_ledger.rows import Row
 from intake_ledger.states import State, StateKind
 
@@ -58,15 +59,19 @@ class ObjectChange:
     idempotency_key: str
     """The same for every attempt at this state of the key; another when the state comes back, or is reprocessed."""
     _remaining_seconds: Callable[[], float]
-    _open: Callable[[], BinaryIO]
+    _open: Callable[[], ObjectStream]
+    _download: Callable[[], BinaryIO]
 
     @property
     def remaining_seconds(self) -> float:
         """How long until the processor is interrupted, in seconds."""
         return self._remaining_seconds()
 
-    def open(self) -> BinaryIO:
-        """A stream of exactly the version that was claimed, to be read once.
+    def open(self) -> ObjectStream:
+        """A stream of exactly the version that was claimed, to be read once; `with` closes it.
+
+        It checks the length, and S3's checksum where the object has one. Reading raises `ObjectReadError` if the
+        content is incomplete or altered.
 
         Raises:
             ObjectGone: S3 no longer holds it. Let this propagate: what is there now will be brought about instead.
@@ -74,12 +79,41 @@ class ObjectChange:
         """
         return self._open()
 
+    def read(self, max_bytes: int) -> bytes:
+        """The whole content, in memory.
+
+        Args:
+            max_bytes: limit for the object's size, so that a large object does not exhaust the function's memory.
+
+        Raises:
+            ObjectGone: As for `open`.
+            ObjectReadError: The content is incomplete or altered. Let it propagate: the change is retried.
+            Unprocessable: The object is larger than `max_bytes`.
+
+        """
+        with self.open() as stream:
+            return read_all(stream, max_bytes)
+
+    def download(self) -> BinaryIO:
+        """Copy the content to a temporary file, for readers that seek, such as `zipfile` or a Parquet library.
+
+        The file has no name. It is deleted when it is closed, at the latest at the end of the attempt.
+
+        Raises:
+            ObjectGone: As for `open`.
+            ObjectReadError: As for `read`.
+            OSError: The temporary directory has not enough free space (`errno.ENOSPC`). The change is retried.
+            Unprocessable: The object is larger than the whole disk.
+
+        """
+        return self._download()
+
     def lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[str]:
         """The object's lines without their ends, as they stream in; gzip is unpacked, whatever the key is called.
 
         Args:
             encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
-            max_line: characters that a line may have; 16 Mi when omitted.
+            max_line: characters that a line may have; 1 Mi when omitted.
 
         Raises:
             ObjectGone: As for `open`.
@@ -102,7 +136,7 @@ class ObjectChange:
             encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
             delimiter: between fields; a comma when omitted.
             fieldnames: the columns of a file without a header; its first row names them when omitted.
-            max_line: characters that a line may have; 16 Mi when omitted.
+            max_line: characters that a row may have, over all of its lines; 1 Mi when omitted.
 
         Raises:
             ObjectGone: As for `open`.
@@ -118,7 +152,7 @@ class ObjectChange:
 
         Args:
             encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
-            max_line: characters that a line may have; 16 Mi when omitted.
+            max_line: characters that a line may have; 1 Mi when omitted.
 
         Raises:
             ObjectGone: As for `open`.
@@ -145,11 +179,12 @@ def object_change(
     *,
     pipeline: str,
     remaining_seconds: Callable[[], float],
-    open_object: Callable[[], BinaryIO],
+    open_object: Callable[[], ObjectStream],
+    download_object: Callable[[], BinaryIO],
 ) -> ObjectChange:
     """What the processor is told about a claim."""
-    # A state that comes back is another change: `first_seen_at` is kept by retries alone.
-    name = "\n".join((pipeline, change.bucket, change.key, state.identity, str(row.first_seen_at)))
+    # A state that comes back is another change: `first_claimed_at` is kept by retries alone.
+    name = "\n".join((pipeline, change.bucket, change.key, state.identity, str(row.first_claimed_at)))
     return ObjectChange(
         bucket=change.bucket,
         key=change.key,
@@ -164,6 +199,7 @@ def object_change(
         idempotency_key=hashlib.sha256(name.encode()).hexdigest()[:32],
         _remaining_seconds=remaining_seconds,
         _open=open_object,
+        _download=download_object,
     )
 
 
@@ -171,15 +207,27 @@ def as_commit(returned: object) -> Commit:
     """What the processor returned, with ceremony.
 
     Raises:
-        TypeError: It returned something else than a Commit, a text or nothing, or a Commit whose `transact` is no list.
+        WrongReturnError: It returned something else than a Commit, a text or nothing, or a Commit whose `transact` is
+            no list.
 
     """
     commit = returned if isinstance(returned, Commit) else Commit(cast("str | None", returned))
     if commit.identity is not None and not isinstance(commit.identity, str):
-        raise TypeError(f"a processor returns a Commit, a text or None, this one returned {type(returned).__name__}")
+        raise WrongReturnError(
+            f"the processor returned {_shown(returned)}, expected a Commit, a text or None: its effect has happened "
+            "and is not repeated"
+        )
     if not isinstance(commit.transact, Sequence):
-        raise TypeError(f"transact is a list or tuple of elements, this one is {type(commit.transact).__name__}")
+        raise WrongReturnError(f"transact is {_shown(commit.transact)}, expected a list or tuple of elements")
     return commit
+
+
+def _shown(returned: object) -> str:
+    """A value as a reason names it: a number as it is, of anything else the type, since it may quote content."""
+    if isinstance(returned, Commit):
+        return f"a Commit whose identity is {_shown(returned.identity)}"
+    name = type(returned).__name__
+    return f"{returned!r} ({name})" if isinstance(returned, int | float) else name
 
 
 def load_processor(entrypoint: str) -> Processor:

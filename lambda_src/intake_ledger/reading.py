@@ -2,7 +2,7 @@
 
 Whether a stream is gzipped is seen by its first bytes: names and content types lie, and UTF-8 text never begins so.
 The bytes of a version never change, so what is malformed stays so: it is Unprocessable, and the reason names the line.
-What the network does is not the object's fault: botocore's errors pass through, and the change is tried again.
+What the network does is not the object's fault: `ObjectReadError` passes through, and the change is tried again.
 """
 
 import csv
@@ -12,14 +12,16 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from intake_ledger.errors import Unprocessable
 
 UTF_8 = "utf-8-sig"
 """UTF-8, with or without the byte order mark that spreadsheets write."""
-MAX_LINE = 16 * 1024 * 1024
-"""Characters of a line: without a limit, a file without line ends would be read into memory whole."""
+MAX_LINE = 1024 * 1024
+"""Characters of a line, a CSV row or a JSON line. Without a limit, a file without line ends would be read into memory.
+As Python objects a line takes up to 26 bytes for each character, so the default takes up to 26 MiB.
+"""
 
 _GZIP = b"\x1f\x8b\x08"
 _BUFFER_BYTES = 128 * 1024
@@ -49,14 +51,17 @@ def csv_rows(
     """The rows by column name. Empty lines are skipped; a quoted field may hold line ends.
 
     Raises:
-        Unprocessable: As for `lines`; a row with more or fewer fields than there are columns, a column that is named
-            twice, a quotation that never ends, a field beyond `csv.field_size_limit()`.
+        Unprocessable: As for `lines`; a row of more than `max_line` characters over all of its lines, a row with more
+            or fewer fields than there are columns, a column that is named twice, a quotation that never ends, a field
+            beyond `csv.field_size_limit()`.
 
     """
-    reader = csv.reader(_raw_lines(stream, encoding, max_line), delimiter=delimiter, strict=True)
+    row_lines = _RowLines(_raw_lines(stream, encoding, max_line), max_line)
+    reader = csv.reader(row_lines, delimiter=delimiter, strict=True)
     columns = list(fieldnames) if fieldnames is not None else None
     while True:
         first = reader.line_num + 1
+        row_lines.begin(first)
         try:
             row = next(reader, None)
         except csv.Error as error:
@@ -90,8 +95,34 @@ def json_lines(stream: BinaryIO, *, encoding: str = UTF_8, max_line: int = MAX_L
         except json.JSONDecodeError as error:
             raise Unprocessable(f"line {number} is not JSON: {error.msg} at column {error.colno}") from error
         except (ValueError, RecursionError) as error:
-            raise Unprocessable(f"line {number} is not JSON that can be read: {error}") from error
+            # The message may quote a number of the line.
+            raise Unprocessable(f"line {number} is not JSON that can be read: {type(error).__name__}") from error
         yield value
+
+
+class _RowLines:
+    """The lines for `csv.reader`, with a limit for each row: a quoted field may span any number of lines."""
+
+    def __init__(self, lines: Iterator[str], max_row: int) -> None:
+        self._lines = lines
+        self._max_row = max_row
+        self._first = 1
+        self._length = 0
+
+    def begin(self, number: int) -> None:
+        """Start a row at the next line, which has this number."""
+        self._first, self._length = number, 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        # The line end after the row does not count.
+        if self._length + len(line.rstrip("\r\n")) > self._max_row:
+            raise Unprocessable(f"the row at line {self._first} is longer than {self._max_row} characters")
+        self._length += len(line)
+        return line
 
 
 def _raw_lines(stream: BinaryIO, encoding: str, max_line: int) -> Iterator[str]:
@@ -107,7 +138,10 @@ def _raw_lines(stream: BinaryIO, encoding: str, max_line: int) -> Iterator[str]:
             number += len(_LINE_END.findall(before))
             raise Unprocessable(f"line {number} is not {error.encoding}: {error.reason}") from error
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            raise Unprocessable(f"the gzip stream is damaged at or after line {number}: {error}") from error
+            # The message may quote bytes of the content.
+            raise Unprocessable(
+                f"the gzip stream is damaged at or after line {number}: {type(error).__name__}"
+            ) from error
         if not line:
             return
         if len(line.rstrip("\r\n")) > max_line:

@@ -9,6 +9,18 @@ from typing import Any
 from intake_ledger.errors import SettingsError
 from intake_ledger.rows import Ordering
 
+PIPELINE_TAG = "intake-ledger:pipeline"
+"""A tag of each bucket, table and queue that a pipeline makes, with its name; `intake-ledger adopt` looks for it."""
+
+
+class Reasons(StrEnum):
+    """How much rows, dead-letter messages and logs say about a failed attempt."""
+
+    TYPES = "TYPES"
+    """Exception types and code positions: `KeyError at invoices:42, from ValueError at amounts:7`."""
+    FULL = "FULL"
+    """The messages of the exceptions too. They may quote the content of objects."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
@@ -21,7 +33,7 @@ class KeyFilter:
         return key.startswith(self.prefix) and key.endswith(self.suffix)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Common to the consumer and the audit. Durations are in seconds."""
 
@@ -34,9 +46,19 @@ class Settings:
     deletes: bool
     retention_seconds: int
     clock_skew_seconds: int
+    filters: tuple[KeyFilter, ...] = ()
+    """Which keys belong to the pipeline; all if there are none."""
+    keeps_rows: bool = False
+    """Whether the row of an object stays as long as the object; then only committed removals expire."""
+    skips_existing: bool = False
+    """Whether what was in the bucket before the pipeline is left alone, unless it has a row."""
+
+    def wants(self, key: str) -> bool:
+        """Whether the key passes the pipeline's filters."""
+        return not self.filters or any(one.matches(key) for one in self.filters)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(Settings):
     dlq_url: str
     processor: str
@@ -44,13 +66,21 @@ class ConsumerSettings(Settings):
     max_attempts: int
     min_backoff_seconds: int
     max_backoff_seconds: int
-    late_after_seconds: int
+    max_event_age_seconds: int
     processor_function: str | None = None
     """The Lambda function that is the processor, in place of `processor`."""
     concurrency: int = 1
     """How many records of a batch are processed at the same time."""
+    max_receives: int = 1_000
+    """How often the queue delivers a message before it gives it up by itself."""
+    max_wait_seconds: int = 3 * 86_400
+    """How long a change may wait for something that its processor needs."""
+    max_hold_seconds: int = 3 * 86_400
+    """How long a message may wait for a downstream that is out; then its next failure rejects it."""
     commit_together: bool = False
     """Whether what was claimed together is committed together."""
+    reasons: Reasons = Reasons.TYPES
+    """What rows, dead-letter messages and logs say about a failed attempt."""
 
 
 class Delivery(StrEnum):
@@ -74,20 +104,15 @@ class Reports:
     owner: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings(Settings):
     settle_seconds: int
     look_back_seconds: int
     budget: int
-    filters: tuple[KeyFilter, ...]
-    baseline: bool = False
-    """Whether what was in the bucket before the first audit is left alone, unless it has a row."""
     delivery: Delivery = Delivery.S3
     reports: Reports | None = None
-
-    def wants(self, key: str) -> bool:
-        """Whether the key passes the pipeline's filters."""
-        return not self.filters or any(one.matches(key) for one in self.filters)
+    other_pipelines: tuple[str, ...] = ()
+    """The names of the app's other pipelines on the same bucket and the same table."""
 
 
 def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
@@ -109,9 +134,13 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         max_attempts=read.whole("INTAKE_MAX_ATTEMPTS", 2),
         min_backoff_seconds=read.whole("INTAKE_MIN_BACKOFF_SECONDS", 0),
         max_backoff_seconds=read.whole("INTAKE_MAX_BACKOFF_SECONDS", 0),
-        late_after_seconds=read.whole("INTAKE_LATE_AFTER_SECONDS", 0),
+        max_event_age_seconds=read.whole("INTAKE_MAX_EVENT_AGE_SECONDS", 0),
+        max_receives=read.whole("INTAKE_MAX_RECEIVES", 2, "1000"),
+        max_wait_seconds=read.whole("INTAKE_MAX_WAIT_SECONDS", 1, "259200"),
+        max_hold_seconds=read.whole("INTAKE_MAX_HOLD_SECONDS", 1, "259200"),
         concurrency=read.whole("INTAKE_CONCURRENCY", 1, "1"),
         commit_together=read.choice("INTAKE_COMMIT_TOGETHER", ("true", "false"), "false") == "true",
+        reasons=Reasons(read.choice("INTAKE_REASONS", tuple(Reasons), Reasons.TYPES)),
     )
 
 
@@ -128,29 +157,31 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         **_common(read),
         settle_seconds=read.whole("INTAKE_SETTLE_SECONDS", 0),
         look_back_seconds=read.whole("INTAKE_LOOK_BACK_SECONDS", 1),
-        budget=read.whole("INTAKE_AUDIT_BUDGET", 1),
-        filters=read.filters("INTAKE_FILTERS"),
-        baseline=read.choice("INTAKE_AUDIT_BASELINE", ("true", "false"), "false") == "true",
-        delivery=Delivery(read.choice("INTAKE_AUDIT_DELIVERY", tuple(Delivery), Delivery.S3)),
+        budget=read.whole("INTAKE_AUDIT_MAX_RESUBMISSIONS", 1),
+        delivery=Delivery(read.choice("INTAKE_DELIVERY_MODE", tuple(Delivery), Delivery.S3)),
         reports=Reports(
             reports, read.text("INTAKE_REPORT_PREFIX", ""), read.text("INTAKE_REPORT_BUCKET_OWNER", "") or None
         )
         if reports
         else None,
+        other_pipelines=tuple(one for one in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if one),
     )
 
 
 def _common(read: "_Reader") -> dict[str, Any]:
     return {
-        "pipeline": read.text("INTAKE_PIPELINE"),
-        "bucket": read.text("INTAKE_BUCKET"),
+        "pipeline": read.text("INTAKE_PIPELINE_NAME"),
+        "bucket": read.text("INTAKE_BUCKET_NAME"),
         "bucket_owner": read.text("INTAKE_BUCKET_OWNER", "") or None,
-        "table": read.text("INTAKE_TABLE"),
+        "table": read.text("INTAKE_TABLE_NAME"),
         "queue_url": read.text("INTAKE_QUEUE_URL"),
         "ordering": Ordering(read.choice("INTAKE_ORDERING", tuple(Ordering))),
         "deletes": read.choice("INTAKE_DELETES", ("true", "false")) == "true",
         "retention_seconds": read.whole("INTAKE_RETENTION_SECONDS", 1),
         "clock_skew_seconds": read.whole("INTAKE_CLOCK_SKEW_SECONDS", 0),
+        "filters": read.filters("INTAKE_KEY_FILTERS"),
+        "keeps_rows": read.choice("INTAKE_KEEP_ROWS", ("true", "false"), "false") == "true",
+        "skips_existing": read.choice("INTAKE_SKIP_EXISTING", ("true", "false"), "false") == "true",
     }
 
 

@@ -1,4 +1,4 @@
-"""The ledger's DynamoDB table: its requests and three conditions, nothing else."""
+"""The ledger's DynamoDB table: its requests and their conditions, nothing else."""
 
 import random
 import re
@@ -29,7 +29,7 @@ _THROTTLED = frozenset({"ProvisionedThroughputExceededException", "RequestLimitE
 """DynamoDB had no capacity for the request. If an earlier repetition was carried out, the fence shows it."""
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not an error
+class ConditionFailed(Exception):  # noqa: N818 - an answer, not an error
     """The condition did not hold; `row` is what stands there instead, None for no row."""
 
     def __init__(self, row: Row | None) -> None:
@@ -46,11 +46,16 @@ class Condition:
     values: Mapping[str, Any]
 
 
-NO_ROW = Condition("attribute_not_exists(#status)", ("status",), {})
-"""Nobody has claimed this yet. An audit's mark has no status and is no row."""
+NO_ROW = Condition("attribute_not_exists(#status) AND attribute_not_exists(#format)", ("status", "format"), {})
+"""Nobody has claimed this yet. An audit's mark has neither and is no row. Rows of every later format have a format."""
 
 
-def still_seen(row: Row, now: int) -> Condition:
+SETTLED = Condition("#status = :processed", ("status",), {":processed": Status.PROCESSED})
+"""Nobody works on the row."""
+NO_ITEM = Condition("attribute_not_exists(#pk)", ("pk",), {})
+
+
+def row_unchanged(row: Row, now: int) -> Condition:
     """The row is the one that was judged, and nobody holds it: the comparison of every swap."""
     return Condition(
         "#fence = :seen_fence AND #status = :seen_status"
@@ -60,12 +65,49 @@ def still_seen(row: Row, now: int) -> Condition:
     )
 
 
-def still_held(row: Row) -> Condition:
+def lease_owned(row: Row) -> Condition:
     """The claim is still this attempt's: the fence that every outcome has to pass."""
     return Condition(
-        "#fence = :own_fence AND #owner = :own_owner AND #status = :processing",
-        ("fence", "owner", "status"),
-        {":own_fence": row.fence, ":own_owner": row.owner, ":processing": Status.PROCESSING},
+        "#fence = :own_fence AND #lease_owner = :own_owner AND #status = :processing",
+        ("fence", "lease_owner", "status"),
+        {":own_fence": row.fence, ":own_owner": row.lease_owner, ":processing": Status.PROCESSING},
+    )
+
+
+def not_overwritten(row: Row) -> Condition:
+    """The claim is still this attempt's, and no other state was written late: the condition of a commit."""
+    owned = lease_owned(row)
+    return Condition(
+        f"{owned.expression} AND (attribute_not_exists(#late_writes) OR #late_writes = :only_own)",
+        (*owned.names, "late_writes"),
+        {**owned.values, ":only_own": frozenset({row.identity})},
+    )
+
+
+def no_late_writes(row: Row) -> Condition:
+    """The claim is still this attempt's, and nothing was written late."""
+    owned = lease_owned(row)
+    return Condition(
+        f"{owned.expression} AND attribute_not_exists(#late_writes)", (*owned.names, "late_writes"), owned.values
+    )
+
+
+def overtaken(row: Row) -> Condition:
+    """A later claim has replaced this one, and its result is not safe from this claim's late write.
+
+    A transaction's writes cannot be repeated, and the same state's write does no harm. A row of a later format is left
+    alone.
+    """
+    return Condition(
+        "#format = :this_format AND attribute_exists(#status) AND #fence > :own_fence AND NOT (#status = :processed"
+        " AND (attribute_exists(#transactional) OR #committed_state = :own_state))",
+        ("format", "status", "fence", "transactional", "committed_state"),
+        {
+            ":this_format": rows.FORMAT,
+            ":own_fence": row.fence,
+            ":processed": Status.PROCESSED,
+            ":own_state": row.identity,
+        },
     )
 
 
@@ -76,11 +118,16 @@ class LedgerTable:
         self._client = client
         self._name = name
 
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._name
+
     def insert(self, key: RowKey, row: Row) -> None:
         """Write a row where there is none.
 
         Raises:
-            Refused: There is one.
+            ConditionFailed: There is one.
 
         """
         _conditionally(self._client.put_item, self._arguments(NO_ROW, {}, Item=_item(key, row)))
@@ -101,14 +148,15 @@ class LedgerTable:
 
     def commit_many(self, updates: Mapping[RowKey, tuple[Row, Row]]) -> set[RowKey]:
         """`update` from the first row to the second for at most 25 claims that are still held, in one request; the keys
-        that were written come back.
+        that were written come back. None may have late writes.
 
         The others have been taken, or their statement failed: a single `update` tells which.
         """
         statements: Any = []
         for key, (before, after) in updates.items():
+            # A commit leaves sets alone, which PartiQL changes in another way.
             changed, gone = _difference(before, after)
-            held = still_held(before)
+            held = no_late_writes(before)
             said, asked = _partiql(held)
             values = [*changed.values(), key.pk, key.sk, *asked]
             statements.append(
@@ -127,7 +175,7 @@ class LedgerTable:
         """Write what differs between the two rows; attributes that this release does not know stay.
 
         Raises:
-            Refused: The condition does not hold.
+            ConditionFailed: The condition does not hold.
 
         """
         _conditionally(self._client.update_item, self._update(key, before, after, condition))
@@ -136,15 +184,16 @@ class LedgerTable:
         self, key: RowKey, before: Row, after: Row, condition: Condition, others: Sequence[Element], *, token: str
     ) -> None:
         """`update` together with writes to other tables, in one transaction: all of it or nothing. Under the same
-        `token` it happens once, however often it is sent.
+        `token` it happens once, however often it is sent. Late writes are removed, also those that came meanwhile: the
+        transaction is carried out after them.
 
         Raises:
-            Refused: The condition does not hold.
+            ConditionFailed: The condition does not hold.
             TransactionRefused: Something else is in the way.
 
         """
         check(others, self._name)
-        elements: Any = [{"Update": self._update(key, before, after, condition)}, *others]
+        elements: Any = [{"Update": self._update(key, before, after, condition, clear=("late_writes",))}, *others]
         for wait in (*CONFLICT_WAITS, None):
             try:
                 self._client.transact_write_items(TransactItems=elements, ClientRequestToken=token)
@@ -156,27 +205,38 @@ class LedgerTable:
             else:
                 return
 
-    def _update(self, key: RowKey, before: Row, after: Row, condition: Condition) -> dict[str, Any]:
-        """The arguments of an update that writes what differs."""
+    def _update(
+        self, key: RowKey, before: Row, after: Row, condition: Condition, clear: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The arguments of an update that writes what differs, and removes the attributes `clear` in any case."""
         changed, gone = _difference(before, after)
-        clauses = []
-        if changed:
-            clauses.append(_set(changed))
-        if gone:
-            clauses.append("REMOVE " + ", ".join(f"#{name}" for name in gone))
+        gone = [*gone, *clear]
+        added, removed = ({} if clear else one for one in _set_differences(before, after))
+        clauses = [
+            _set(changed) if changed else "",
+            "REMOVE " + ", ".join(f"#{name}" for name in gone) if gone else "",
+            _of_sets("ADD", added),
+            _of_sets("DELETE", removed),
+        ]
+        values = {f":{name}": value for name, value in changed.items()}
+        values |= {
+            f":{clause}_{name}": value
+            for clause, some in (("add", added), ("delete", removed))
+            for name, value in some.items()
+        }
         return self._arguments(
             condition,
-            {f":{name}": value for name, value in changed.items()},
-            (*changed, *gone),
+            values,
+            (*changed, *gone, *added, *removed),
             Key=_key(key),
-            UpdateExpression=" ".join(clauses),
+            UpdateExpression=" ".join(one for one in clauses if one),
         )
 
     def delete(self, key: RowKey, condition: Condition) -> None:
         """Remove the row.
 
         Raises:
-            Refused: The condition does not hold.
+            ConditionFailed: The condition does not hold.
 
         """
         _conditionally(self._client.delete_item, self._arguments(condition, {}, Key=_key(key)))
@@ -185,6 +245,17 @@ class LedgerTable:
         """The row as it is now, read consistently."""
         answer = self._client.get_item(TableName=self._name, Key=_key(key), ConsistentRead=True)
         return rows.from_attributes(plain(answer.get("Item", {})))
+
+    def last_success(self, key: RowKey) -> int | None:
+        """The time that `tell_success` has last written; None when it never was."""
+        answer = self._client.get_item(TableName=self._name, Key=_key(key), ConsistentRead=True)
+        found: int | None = plain(answer.get("Item", {})).get("last_success_at")
+        return found
+
+    def tell_success(self, key: RowKey, at: int) -> None:
+        """Write the time of a success, in epoch milliseconds."""
+        item: Any = {**_key(key), "last_success_at": _typed(at)}
+        self._client.put_item(TableName=self._name, Item=item)
 
     def get_items(self, keys: Sequence[RowKey]) -> dict[RowKey, dict[str, Any]]:
         """Those of at most 100 items that exist, read consistently; an audit's mark is an item too."""
@@ -198,11 +269,40 @@ class LedgerTable:
             request = answer.get("UnprocessedKeys")
         return found
 
+    def report_late_write(self, key: RowKey, row: Row) -> None:
+        """Record that a worker, whose claim wrote this row, may have written its state downstream after its successor.
+        Such a row has to be processed again, so it does not expire.
+
+        Raises:
+            ConditionFailed: Nothing has to be repaired.
+
+        """
+        late = {"late_writes": frozenset({row.identity})}
+        arguments = self._arguments(
+            overtaken(row),
+            {":add_late_writes": late["late_writes"]},
+            ("late_writes", "expires_at"),
+            Key=_key(key),
+            UpdateExpression=f"REMOVE #expires_at {_of_sets('ADD', late)}",
+        )
+        _conditionally(self._client.update_item, arguments)
+
+    def put_new(self, key: RowKey, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Write an item that is not a row where there is none. Whichever item then stands there is returned."""
+        item = {**_key(key), **{name: _typed(value) for name, value in content.items()}}
+        try:
+            self._client.put_item(**self._arguments(NO_ITEM, {}, Item=item))
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            return plain(cast("dict[str, Any]", error.response).get("Item", {}))
+        return dict(content)
+
     def mark(self, key: RowKey, marks: Mapping[str, Any], condition: Condition) -> None:
         """Set attributes that are not part of a row's protocol state.
 
         Raises:
-            Refused: The condition does not hold.
+            ConditionFailed: The condition does not hold.
 
         """
         arguments = self._arguments(
@@ -231,11 +331,17 @@ class LedgerTable:
 
 
 def _difference(before: Row, after: Row) -> tuple[dict[str, Any], list[str]]:
-    """The attributes to set, and those to remove."""
+    """The attributes to set, and those to remove, but for sets."""
     old, new = rows.attributes(before), rows.attributes(after)
-    return {name: value for name, value in new.items() if old.get(name) != value}, [
-        one for one in old if one not in new
-    ]
+    return {
+        name: value for name, value in new.items() if old.get(name) != value and not isinstance(value, frozenset)
+    }, [name for name, value in old.items() if name not in new and not isinstance(value, frozenset)]
+
+
+def _set_differences(before: Row, after: Row) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    """What to add to each set, and what to remove: elements that came meanwhile are kept."""
+    old, new = before.late_writes, after.late_writes
+    return {"late_writes": new - old} if new - old else {}, {"late_writes": old - new} if old - new else {}
 
 
 def _partiql(condition: Condition) -> tuple[str, list[Any]]:
@@ -248,7 +354,8 @@ def _partiql(condition: Condition) -> tuple[str, list[Any]]:
 @lru_cache
 def _condition_text(expression: str) -> tuple[str, list[str]]:
     """The expression in PartiQL, and the names of the values for its question marks."""
-    return re.sub(r":\w+", "?", re.sub(r"#(\w+)", r'"\1"', expression)), re.findall(r":\w+", expression)
+    said = re.sub(r"attribute_not_exists\(#(\w+)\)", r'"\1" IS MISSING', expression)
+    return re.sub(r":\w+", "?", re.sub(r"#(\w+)", r'"\1"', said)), re.findall(r":\w+", expression)
 
 
 @lru_cache
@@ -274,21 +381,22 @@ def _conditionally(request: Any, arguments: Mapping[str, Any]) -> None:
     except ClientError as error:
         if not condition_failed(error):
             raise
-        raise Refused(_found(cast("dict[str, Any]", error.response))) from None
+        raise ConditionFailed(_found(cast("dict[str, Any]", error.response))) from None
 
 
 def _cancelled(error: ClientError | ParamValidationError, others: Sequence[Element]) -> Exception:
     """What a transaction's error means; the error itself where nobody can tell whether it was carried out."""
     if isinstance(error, ParamValidationError):
-        return TransactionRefused(f"not DynamoDB's typed form: {error}", passing=False)
+        return TransactionRefused("transact is not in DynamoDB's typed form", passing=False, detail=str(error))
     code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
     if code in _NEVER or code in _THROTTLED:
-        return TransactionRefused(f"{code}: {message}", passing=code in _THROTTLED)
+        why = f"DynamoDB refused the transaction: {code}"
+        return TransactionRefused(why, passing=code in _THROTTLED, detail=message)
     if code != "TransactionCanceledException":
         return error
     own, *theirs = cast("dict[str, Any]", error.response)["CancellationReasons"]
     if own["Code"] == "ConditionalCheckFailed":
-        return Refused(_found(own))
+        return ConditionFailed(_found(own))
     return refusal([own["Code"], *(one["Code"] for one in theirs)], others)
 
 
@@ -311,16 +419,31 @@ def _set(names: Iterable[str]) -> str:
     return "SET " + ", ".join(f"#{name} = :{name}" for name in names)
 
 
+def _of_sets(clause: str, elements: Mapping[str, frozenset[str]]) -> str:
+    """An update's clause that adds elements to sets or deletes some of theirs."""
+    changes = ", ".join(f"#{name} :{clause.lower()}_{name}" for name in elements)
+    return f"{clause} {changes}" if changes else ""
+
+
 def _typed(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return {"SS": sorted(value)}
     return {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
 
 
 def plain(item: Mapping[str, Any]) -> dict[str, Any]:
-    """DynamoDB's typed attributes as text and whole numbers, which is all that the ledger stores."""
-    content = {}
-    for name, typed in item.items():
-        if "S" in typed:
-            content[name] = typed["S"]
-        elif "N" in typed:
-            content[name] = int(typed["N"])
-    return content
+    """DynamoDB's typed attributes as text, whole numbers and sets of texts, which is all that the ledger stores.
+    Others stay typed: a later release may have stored them.
+    """
+    return {name: _plain(typed) for name, typed in item.items()}
+
+
+def _plain(typed: Mapping[str, Any]) -> Any:
+    if "S" in typed:
+        return typed["S"]
+    # int() itself would take spaces and underscores, and fails for a number like 1E+3.
+    if "N" in typed and typed["N"].removeprefix("-").isdecimal():
+        return int(typed["N"])
+    if "SS" in typed:
+        return frozenset(typed["SS"])
+    return typed

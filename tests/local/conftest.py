@@ -108,7 +108,7 @@ def catalogue(aws: LocalAws, outputs: Outputs) -> Catalogue:
 
 @pytest.fixture(scope="session")
 def dying_worker(pipeline: Callable[[str, str], Pipeline]) -> tuple[Pipeline, str, str]:
-    """An upload whose worker is killed; its message stays hidden for more than a minute."""
+    """An upload whose worker is killed; its message stays hidden for most of a minute."""
     second = pipeline("Local", "Second")
     key = "worker-dies-once.bin"
     return second, key, second.put(key, b"survives")

@@ -109,7 +109,7 @@ class Catalogue(Pipeline):
 
         def committed() -> Entry:
             row = self.ledger_row(key)
-            return row if row.get("status") == "PROCESSED" and row["committed_version"] == identity else {}
+            return row if row.get("status") == "PROCESSED" and row["committed_state"] == identity else {}
 
         return self.aws.wait_until(committed, f"{key} is settled at {identity}", timeout=TIMEOUT)
 

@@ -16,7 +16,7 @@ def test_a_new_object_is_processed_by_lambda_after_the_notification_of_s3(catalo
     kept = catalogue.row("new")
     assert kept is not None
     assert (kept["version_id"], kept["api_version"], kept["operations"]) == (version, "2020-01-01", 3)
-    assert row["commit"] == "new 2020-01-01"
+    assert row["commit_id"] == "new 2020-01-01"
     assert (row["attempts"], catalogue.effect(key, version)["event"]) == (1, "ObjectCreated:Put")
     messages = catalogue.aws.wait_until(
         lambda: [r["message"] for r in catalogue.decisions(key)] if len(catalogue.decisions(key)) > 1 else [], "logs"
@@ -26,9 +26,12 @@ def test_a_new_object_is_processed_by_lambda_after_the_notification_of_s3(catalo
 
 
 def test_f09_the_ledger_expires_by_seconds_and_the_table_knows_it(catalogue: Catalogue) -> None:
-    """F09: `expires_at` is a number of seconds some weeks ahead, and TTL is switched on for that attribute."""
+    """F09, F94: the row of an object has no expiry where removals are told. When the object is gone, `expires_at` is a
+    number of seconds some weeks ahead, and TTL is switched on for that attribute.
+    """
     key = "models/expiring/service-2.json.gz"
-    row = catalogue.settled(key, f"v#{catalogue.put(key, model('1'))}")
+    assert "expires_at" not in catalogue.settled(key, f"v#{catalogue.put(key, model('1'))}")
+    row = catalogue.settled(key, f"v#{catalogue.delete(key)}")
 
     ahead = int(row["expires_at"]) - int(row["updated_at"]) // 1000
 

@@ -55,7 +55,7 @@ def test_f63_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, 
 
     def again() -> bool:
         now = catalogue.ledger_row(key)
-        return now["status"] == "REJECTED" and now.get("rounds") == 1
+        return now["status"] == "REJECTED" and now.get("redrive_count") == 1
 
     catalogue.aws.wait_until(again, "the second round is rejected too", timeout=TIMEOUT)
 
@@ -67,7 +67,7 @@ def test_f78_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types
     catalogue.settled(key, f"v#{version}")
 
     def served(request: str) -> bool:
-        return catalogue.ledger_row(key).get("reprocessed_id") == request
+        return catalogue.ledger_row(key).get("served_reprocess_id") == request
 
     first = types("reprocess", key)["reprocessId"]
     catalogue.aws.wait_until(lambda: served(first), "the request is served", timeout=TIMEOUT)

@@ -15,7 +15,7 @@ def remote(aws: LocalAws, outputs: Outputs) -> Catalogue:
 def test_it_is_given_the_change_and_its_answer_is_committed(remote: Catalogue) -> None:
     """JSON in, JSON out; the object itself is not opened by the consumer."""
     version = remote.put("in/invoice 1.pdf", b"1")
-    assert remote.settled("in/invoice 1.pdf", f"v#{version}")["commit"] == f"created {version} at attempt 1"
+    assert remote.settled("in/invoice 1.pdf", f"v#{version}")["commit_id"] == f"created {version} at attempt 1"
 
 
 def test_it_rejects_by_what_it_returns(remote: Catalogue) -> None:
@@ -29,15 +29,15 @@ def test_it_rejects_by_what_it_returns(remote: Catalogue) -> None:
     assert row["reason"] == "no invoice in it"
 
 
-@pytest.mark.parametrize(("name", "why"), [("thrown", "boom in node"), ("slow", "its own timeout")])
+@pytest.mark.parametrize(("name", "why"), [("thrown", "the function failed"), ("slow", "its own timeout")])
 def test_an_error_and_a_timeout_are_tried_again(remote: Catalogue, name: str, why: str) -> None:
     """Each is a failure with its reason, and the second attempt succeeds."""
     key = f"in/{name}.pdf"
     version = remote.put(key, b"1")
-    assert remote.settled(key, f"v#{version}")["commit"] == f"created {version} at attempt 2"
+    assert remote.settled(key, f"v#{version}")["commit_id"] == f"created {version} at attempt 2"
 
     def failed() -> list[str]:
-        return [str(record["why"]) for record in remote.decisions(key) if record["message"] == "failed"]
+        return [str(record["reason"]) for record in remote.decisions(key) if record["message"] == "failed"]
 
     [reason] = remote.aws.wait_until(failed, "the failure is in the log", timeout=TIMEOUT)
     assert why in reason

@@ -28,7 +28,7 @@ app = App()
 TakingOver(app, "TakingOver")
 app.synth()
 """
-EVENTS = ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"]
+EVENTS = ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*", "s3:ObjectRestore:Completed"]
 
 
 class Old:

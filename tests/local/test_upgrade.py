@@ -55,7 +55,7 @@ class Deployed:
 
         def row() -> dict[str, Any]:
             items = self.aws.client("dynamodb").scan(TableName=table, ConsistentRead=True)["Items"]
-            return next((one for one in items if one.get("committed_version", {}).get("S") == f"v#{version}"), {})
+            return next((one for one in items if one.get("committed_state", {}).get("S") == f"v#{version}"), {})
 
         return self.aws.wait_until(row, f"version {version} is committed", timeout=90)
 
@@ -122,7 +122,7 @@ def test_an_upgrade_keeps_what_there_is(aws: LocalAws, tmp_path: Path, version: 
     aws.client("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps({"Records": [event]}))
     function = aws.physical_id(release.STACK, deployed.only(after, "AWS::Lambda::Function", "OrdersConsumer"))
     assert function is not None
-    aws.wait_until(lambda: aws.metrics(function)["Duplicate"], "the new consumer knows the old row", timeout=90)
+    aws.wait_until(lambda: aws.metrics(function)["Duplicates"], "the new consumer knows the old row", timeout=90)
     second = deployed.upload(bucket, "after.csv")
     deployed.committed(table, second)
     assert [deployed.calls(calls, one) for one in (first, second)] == [1, 1]

@@ -4,9 +4,7 @@ from tests.local.support import Pipeline
 
 
 def test_a_killed_worker_leaves_the_work_to_the_next_attempt(dying_worker: tuple[Pipeline, str, str]) -> None:
-    """SIGKILL after the claim: the message comes back when its visibility timeout is over, the lease is over by then,
-    and the second attempt has the effect, once.
-    """
+    """F126: SIGKILL after the claim. Soon after its lease the message comes back: the second attempt has the effect."""
     second, key, version = dying_worker
 
     assert second.effect(key, version)["attempt"] == 2

@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 _BLOCK = re.compile("^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_DEFINED = re.compile(r"^ *(?:def|class) (\w+)", re.MULTILINE)
+_PROOF = re.compile(r"\[✓\]\((tests/[^)#]+\.py)#(\w+)\)")
 
 
 def links(text: str) -> Iterator[str]:
@@ -32,6 +34,12 @@ def anchors(text: str) -> set[str]:
     return names
 
 
+def names(target: Path) -> set[str]:
+    """What a link may name in a file: a heading of a page, a test or a class of a module."""
+    text = target.read_text()
+    return set(_DEFINED.findall(text)) if target.suffix == ".py" else anchors(text)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file, and to a heading in it."""
@@ -39,9 +47,24 @@ def test_links_lead_somewhere(page: Path) -> None:
     for link in links(page.read_text()):
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
-        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+        if not target.exists() or (anchor and anchor not in names(target)):
             broken.append(link)
     assert not broken
+
+
+def test_each_promise_of_the_readme_names_the_test_that_would_break() -> None:
+    """In the sections that promise: each item, each row of a table, each paragraph."""
+    text = _BLOCK.sub("", (ROOT / "README.md").read_text())
+    unproved = []
+    for title in ("Beside what you would write otherwise", "What is promised"):
+        section = text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+        rows = [row for row in section.splitlines() if row.startswith("| ") and "yes |" not in row][2:]
+        items = re.split(r"\n(?=\d\. )", section)[1:]
+        unproved += [one for one in (*rows, *items) if not _PROOF.search(one)]
+    assert not unproved
+    proved = _PROOF.findall(text)
+    assert len(proved) > 30
+    assert not [one for one in proved if not one[1].lower().startswith("test")]
 
 
 def test_every_document_can_be_found_from_the_readme() -> None:

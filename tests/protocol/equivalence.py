@@ -1,15 +1,23 @@
 """The same random requests against two DynamoDBs: whatever one answers, the other must answer too."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.rows import Ordering, Row, RowKey, Status
+from intake_ledger.rows import STORED_STATUSES, Ordering, Row, RowKey
 from intake_ledger.states import StateKind
-from intake_ledger.table import NO_ROW, LedgerTable, Refused, still_held, still_seen
+from intake_ledger.table import (
+    NO_ROW,
+    ConditionFailed,
+    LedgerTable,
+    lease_owned,
+    no_late_writes,
+    not_overwritten,
+    row_unchanged,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -28,17 +36,22 @@ TABLE: dict[str, Any] = {
 optional_text = st.none() | st.sampled_from(["", "a", "b", "ä"])
 optional_number = st.none() | st.integers(0, 3)
 
+states = st.sampled_from(["v#1", "v#2", "absent"])
+
 # Few values, so that conditions hold about as often as they do not.
 rows = st.builds(
     Row,
-    status=st.sampled_from(Status),
+    status=st.sampled_from(STORED_STATUSES),
     fence=st.integers(1, 2),
     version_id=st.none() | st.sampled_from(["1", "2"]),
     kind=st.sampled_from([StateKind.OBJECT, StateKind.MARKER]),
     lease_until=optional_number,
-    owner=st.sampled_from(["me", "you"]),
+    lease_owner=st.sampled_from(["me", "you"]),
     reason=optional_text,
     expires_at=optional_number,
+    committed_state=st.none() | states,
+    late_writes=st.frozensets(states),
+    transactional=st.none() | st.just(1),
 )
 
 
@@ -52,9 +65,24 @@ class Step:
     after: Row
     now: int
 
+    @property
+    def grown(self) -> Row:
+        """What follows when late writes were added. The ledger never adds and removes some in one request."""
+        return replace(self.after, late_writes=self.row.late_writes | self.after.late_writes)
+
+    @property
+    def cleared(self) -> Row:
+        """What follows when the late writes that were read are removed."""
+        return replace(self.after, late_writes=frozenset())
+
+    @property
+    def kept(self) -> Row:
+        """What follows when late writes are left alone."""
+        return replace(self.after, late_writes=self.row.late_writes)
+
 
 _TOKENS = count()
-KINDS = ("insert", "swap", "end", "delete", "mark new", "mark", "get", "get many", "scan")
+KINDS = ("insert", "swap", "end", "end marked", "delete", "late write", "mark new", "mark", "get", "get many", "scan")
 
 
 def plans(*more: str) -> st.SearchStrategy[list[Step]]:
@@ -88,33 +116,38 @@ def answer(client: "DynamoDBClient", step: Step) -> object:
     """What the store says to it: a value, or the row that refused it."""
     try:
         return _answer(LedgerTable(client, "table"), AuditTable(client, "table"), step)
-    except Refused as refused:
+    except ConditionFailed as refused:
         return "refused", refused.row
 
 
 def _answer(table: LedgerTable, audit: AuditTable, step: Step) -> object:
-    marks = {"audit_mark": "v#1", "audit_marked_at": step.now}
+    marks = {"audit_resubmitted_state": "v#1", "audit_resubmitted_at": step.now}
     match step.kind:
         case "insert":
             table.insert(step.key, step.row)
         case "insert many":
             return sorted(key.pk for key in table.insert_many(dict.fromkeys(KEYS, step.row)))
-        case "commit many" if step.row != step.after:
-            return sorted(key.pk for key in table.commit_many(dict.fromkeys(KEYS, (step.row, step.after))))
-        case "swap" if step.row != step.after:
-            table.update(step.key, step.row, step.after, still_seen(step.row, step.now))
-        case "end" if step.row != step.after:
-            table.update(step.key, step.row, step.after, still_held(step.row))
+        case "commit many" if step.row != step.kept:
+            return sorted(key.pk for key in table.commit_many(dict.fromkeys(KEYS, (step.row, step.kept))))
+        case "swap" if step.row != step.cleared:
+            table.update(step.key, step.row, step.cleared, row_unchanged(step.row, step.now))
+        case "end" if step.row != step.grown:
+            table.update(step.key, step.row, step.grown, lease_owned(step.row))
+        case "end marked" if step.row != step.kept:
+            condition = (no_late_writes if step.now % 2 else not_overwritten)(step.row)
+            table.update(step.key, step.row, step.kept, condition)
+        case "late write":
+            table.report_late_write(step.key, replace(step.row, fence=step.now))
         case "end with" if step.row != step.after:
             other: Any = {"Put": {"TableName": "other", "Item": {"pk": {"S": "a"}, "sk": {"S": "b"}}}}
             token = f"token-{next(_TOKENS)}"
-            table.update_with(step.key, step.row, step.after, still_held(step.row), [other], token=token)
+            table.update_with(step.key, step.row, step.after, lease_owned(step.row), [other], token=token)
         case "delete":
-            table.delete(step.key, still_held(step.row))
+            table.delete(step.key, lease_owned(step.row))
         case "mark new":
             table.mark(step.key, marks, NO_ROW)
         case "mark":
-            table.mark(step.key, marks, still_seen(step.row, step.now))
+            table.mark(step.key, marks, row_unchanged(step.row, step.now))
         case "get many":
             return sorted(table.get_items(KEYS).items(), key=lambda one: one[0].pk)
         case "scan":

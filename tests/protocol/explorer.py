@@ -5,8 +5,9 @@ matter later: what S3 shows, the queue, the table's items, and for each worker i
 """
 
 import time
-from collections import deque
+from array import array
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
@@ -15,11 +16,14 @@ from cdk_intake_ledger.testing.memory_dynamodb import Key, MemoryDynamoDB, inser
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.states import State, StateKind
 from tests.protocol import program
-from tests.protocol.program import BUCKET, KEY, Config, Finished, Frozen, Message, Request, freeze, thaw
-from tests.protocol.s3_script import Script, Shown
+from tests.protocol.program import BUCKET, KEY, Config, Finished, Frozen, Message, Raised, Request, freeze, thaw
+from tests.protocol.reduction import Symmetry, mirrored_arguments, mirrored_label, pooled
+from tests.protocol.s3_script import Script, Shown, forged_marker
 
 MAX_QUEUE = 4
 Items = tuple[tuple[Key, tuple[tuple[str, str, str], ...]], ...]
+_RECENT = 2**14
+"""Requests of which it is remembered what they write: the same ones come again and again."""
 WRITES = frozenset({"put_item", "update_item", "delete_item", "batch_execute_statement", "transact_write_items"})
 
 
@@ -44,6 +48,8 @@ class Scenario(NamedTuple):
     """Steps of the clock that let rows expire."""
     rejects: int = 0
     """How often the processor may raise Unprocessable."""
+    waits: int = 0
+    """How often the processor may say NotYet."""
     redrives: int = 0
     asks: tuple[int, ...] = ()
     """Reprocess requests, in the order in which they are made."""
@@ -56,8 +62,20 @@ class Scenario(NamedTuple):
     forgetful: bool = False
     """The current state may be deleted for good after its row has expired, which nobody can decide: then only half-done
     work must not be left."""
+    keyed: bool = False
+    """The downstream drops a write whose idempotency key it has seen."""
     strict: bool = False
     """Without deaths, nothing may run again while the downstream still has it."""
+    late: bool = False
+    """Each event is a day late, so that the ledger looks before it claims."""
+    forged: tuple[int, ...] = ()
+    """Versions that made-up events call delete markers, at any time."""
+    legacy: int = 0
+    """How many operations were processed long ago: their rows have expired."""
+    after: Config | None = None
+    """The pipeline after a deployment, which may happen at any time."""
+    restores: int = 0
+    """How often the table may be put back from a backup. What was committed since the backup may run again."""
 
 
 class Worker(NamedTuple):
@@ -69,6 +87,23 @@ class Worker(NamedTuple):
     """Between the start of its processor and the end of its claim."""
     state: str = ""
     """What its processor was given."""
+    late: bool = False
+    """Its effect came after a later claim, and the row does not say so yet."""
+    unwoken: bool = False
+    """The row says so, and the message that wakes the key is not sent yet."""
+    overwritten: bool = False
+    """Its commit was refused because of a late write: the failure that follows spends no attempt."""
+    deployed: bool = False
+    """It started after the deployment."""
+
+
+class Backup(NamedTuple):
+    """The table, and what was true when it was copied."""
+
+    items: Items
+    started: int
+    committed: int
+    versions: tuple[str, ...]
 
 
 class World(NamedTuple):
@@ -84,6 +119,12 @@ class World(NamedTuple):
     started: int = 0
     """The epoch that the downstream was last given."""
     committed: int = 0
+    healing: bool = False
+    """The last claim read a late write: the committed epoch may be processed once more."""
+    excused: bool = False
+    """A late worker died between its effect and its report, which nothing heals."""
+    keys: tuple[str, ...] = ()
+    """The idempotency keys that the downstream has seen, where it looks at them."""
     downstream: str = "absent"
     clean: bool = True
     """What the downstream was last given is committed."""
@@ -96,6 +137,8 @@ class World(NamedTuple):
     dlq: tuple[Message, ...] = ()
     booked: tuple[str, ...] = ()
     """The effects that were written with their commits, in order."""
+    transactions: tuple[int, ...] = ()
+    """The epochs whose effects were written with their commits."""
     owed: bool = False
     """A redrive whose attempt is still to come."""
     asked: int = 0
@@ -108,9 +151,14 @@ class World(NamedTuple):
     answers: int = 0
     pauses: int = 0
     audits: int = 0
+    waits: int = 0
     rejects: int = 0
     redrives: int = 0
     slow: int = 0
+    restores: int = 0
+    forged: tuple[int, ...] = ()
+    deployed: bool = False
+    backup: Backup | None = None
     bad: str = ""
 
 
@@ -121,21 +169,32 @@ class Result(NamedTuple):
     trace: list[str]
     states: int
     complete: bool
+    raised: str = ""
+    """The traceback, where the violation is an exception."""
 
 
 class Explorer:
     """The search for one scenario."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, *, reduced: bool = True) -> None:
+        """Prepare it; without `reduced` the search takes every step alone, to compare."""
         self.scenario = scenario
+        self.reduced = reduced
+        self.worlds: list[World] = []
+        """Those that it has visited, in their order."""
+        self._symmetry = Symmetry() if reduced and scenario.workers == 2 else None
+        # See `pooled` for why not in the others.
+        once = scenario.deliveries == scenario.ask_deliveries == 1
+        self._pools = reduced and not scenario.ticks and not scenario.restores and (not scenario.pauses or once)
         self.config = scenario.config
         self.script = Script(scenario.script)
-        self._outcomes: dict[Any, Request | Finished] = {}
+        self._outcomes: dict[Any, Request | Finished | Raised] = {}
         self._applied: dict[Any, tuple[Items, Frozen]] = {}
+        self._unnamed: dict[Any, Items] = {}
         self._events: dict[tuple[int, int], Message] = {}
         self._reprocess = [
             Message(
-                own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=f"{one:02}"), f"reprocess {one}", reprocess=one
+                own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=f"{one:026}"), f"reprocess {one}", reprocess=one
             )
             for one in (0, 1, 2, 3)
         ]
@@ -143,49 +202,98 @@ class Explorer:
     def explore(self, *, states: int = 10**9, seconds: float = 10**9) -> Result:
         """Search everything, or until so many states or seconds."""
         s, n = self.scenario, len(self.script.operations)
+        past = self.script.shown[s.legacy].identity
         start = World(
-            done=0,
-            times=(),
-            undelivered=(s.deliveries,) * n,
+            done=s.legacy,
+            times=(_LONG_AGO,) * s.legacy,
+            undelivered=(0,) * s.legacy + (s.deliveries,) * (n - s.legacy),
+            started=self.script.epoch[s.legacy],
+            committed=self.script.epoch[s.legacy],
+            downstream=past,
+            forged=s.forged,
             queue=(),
             items=(),
             workers=(None,) * s.workers,
             **{name: getattr(s, name) for name in _BUDGETS},
         )
-        came_from: dict[World, tuple[World, str] | None] = {start: None}
-        before: dict[World, list[World]] = {start: []}
-        resting: list[World] = []
-        todo, until = deque([start]), time.monotonic() + seconds
-        while todo:
-            world = todo.popleft()
+        number: dict[World, int] = {start: 0}
+        self.worlds = [start]
+        # Of each world the one from which it was first reached, and by which step; then all steps, from and to.
+        came_from, labels, mirrors = array("l", [-1]), [""], bytearray(1)
+        sources, targets = array("l"), array("l")
+        resting: list[int] = []
+        until = time.monotonic() + seconds
+        for here, world in enumerate(self.worlds):
             violation = world.bad
             if not violation:
-                for label, following in self._steps(world):
-                    if following not in came_from:
-                        came_from[following] = world, label
-                        before[following] = []
-                        todo.append(following)
-                    before[following].append(world)
+                for label, reached in self._steps(world):
+                    following, mirror = self.standing_for(reached)
+                    there = number.setdefault(following, len(self.worlds))
+                    if there == len(self.worlds):
+                        self.worlds.append(following)
+                        came_from.append(here)
+                        labels.append(label)
+                        mirrors.append(mirror)
+                    sources.append(here)
+                    targets.append(there)
                 if self._quiet(world):
-                    resting.append(world)
+                    resting.append(here)
                     violation = self._at_rest(world)
             if violation:
-                return Result(violation, _trace(came_from, world), len(came_from), complete=True)
-            if len(came_from) > states or time.monotonic() > until:
-                return Result("", [], len(came_from), complete=False)
-        stuck = _cannot_reach(resting, before)
+                violation, _, raised = violation.partition("\n")
+                trace = _trace(came_from, labels, mirrors, here)
+                return Result(violation, trace, len(self.worlds), complete=True, raised=raised)
+            if len(self.worlds) > states or time.monotonic() > until:
+                return Result("", [], len(self.worlds), complete=False)
+        stuck = _cannot_reach(resting, sources, targets, len(self.worlds))
         if stuck is not None:
-            return Result(
-                "stuck: no way leads to rest any more", _trace(came_from, stuck), len(came_from), complete=True
+            trace = _trace(came_from, labels, mirrors, stuck)
+            return Result("stuck: no way leads to rest any more", trace, len(self.worlds), complete=True)
+        return Result("", [], len(self.worlds), complete=True)
+
+    def standing_for(self, w: World) -> tuple[World, bool]:
+        """The world that is searched in place of this one, and whether it is its mirror image: see `reduction.py`."""
+        if w.bad:
+            return w, False
+        w = self._without_names_of_the_dead(w)
+        pool = [message for message in w.queue if self._in_pool(w, message)]
+        if pool:
+            undelivered, asks = pooled(w.undelivered, w.asks, pool)
+            queue = tuple(message for message in w.queue if message not in pool)
+            w = w._replace(undelivered=undelivered, queue=queue, asks=asks)
+        symmetry = self._symmetry
+        if symmetry is None or not symmetry.is_mirror((w.workers[0], w.workers[1]), w.items, w.audit):
+            return w, False
+        workers = tuple(symmetry.mirrored(one) for one in w.workers[::-1])
+        return w._replace(workers=workers, items=symmetry.mirrored(w.items), audit=symmetry.mirrored(w.audit)), True
+
+    def _without_names_of_the_dead(self, w: World) -> World:
+        """The world in which the next worker in a place cannot take the claim of the last one for its own.
+
+        The names under which workers claim are unique. Here each place has its names, so those that are left on rows
+        when a worker is gone are replaced.
+        """
+        idle = tuple(slot for slot, worker in enumerate(w.workers) if worker is None)
+        known = w.items, idle
+        items = self._unnamed.get(known)
+        if items is None:
+            names = tuple(f"w{slot}." for slot in idle)
+            items = self._unnamed[known] = tuple(
+                (key, tuple((n, t, "gone" if n == "lease_owner" and v.startswith(names) else v) for n, t, v in item))
+                for key, item in w.items
             )
-        return Result("", [], len(came_from), complete=True)
+        return w if items == w.items else w._replace(items=items)
 
     # What the world may do
 
     def _steps(self, w: World) -> Iterator[tuple[str, World]]:
         n = len(self.script.operations)
         if w.done < n:
-            yield f"S3: {self.script.operations[w.done]}", w._replace(done=w.done + 1, times=(*w.times, w.tick))
+            label = f"S3: {self.script.operations[w.done]}"
+            following = w._replace(done=w.done + 1, times=(*w.times, w.tick))
+            for slot in range(len(w.workers)):
+                label, following = self._past_settled_reads(label, following, slot)
+            yield self._audit_past(label, following)
         yield from self._losses(w)
         yield from self._people(w)
         yield from self._time(w)
@@ -201,25 +309,71 @@ class Explorer:
         if w.audit is not None:
             yield from self._audit_steps(w, w.audit)
         elif w.audits and w.done:
-            yield "an audit starts", w._replace(audit=(w.tick, ()), audits=w.audits - 1)
+            yield self._audit_past("an audit starts", w._replace(audit=(w.tick, ()), audits=w.audits - 1))
         if self._quiet(w) and not self.scenario.no_audit and w.audit is None:
-            yield "the audit runs at rest", self._audit_at_rest(w)
+            after = self._audit_at_rest(w)
+            yield "the audit runs at rest" + (f"; {_headline(after.bad)}" if after.bad else ""), after
 
     def _first_step(self, label: str, received: World, slot: int) -> Iterator[tuple[str, World]]:
         """Receiving a message and the first call are one step: nobody else can tell what lies between."""
         worker = received.workers[slot]
         assert worker is not None
+        if not isinstance(self._outcome(slot, worker), Request):
+            yield from self._finished(label, received, slot)
+            return
         for said, following in self._worker_steps(received, slot, worker, begun=False):
             yield from self._finished(f"{label}; {said}", following, slot)
 
     def _finished(self, label: str, w: World, slot: int) -> Iterator[tuple[str, World]]:
         """A worker that has nothing left to call answers at once: waiting would only keep its message from others."""
+        label, w = self._past_settled_reads(label, w, slot)
         worker = w.workers[slot]
-        if w.bad or worker is None or not isinstance(outcome := self._outcome(slot, worker), Finished):
+        outcome = None if w.bad or worker is None else self._outcome(slot, worker)
+        if isinstance(outcome, Raised):
+            bad = _exception(f"w{slot}", outcome)
+            yield f"{label}; {_headline(bad)}", w._replace(bad=bad)
+            return
+        if worker is None or not isinstance(outcome, Finished):
             yield label, w
             return
         for said, following in self._finish(w, slot, worker, outcome):
             yield f"{label}; {said}", following
+
+    def _past_settled_reads(self, label: str, w: World, slot: int) -> tuple[str, World]:
+        """The world in which the worker has made the reads before which it need not wait: see `_settled`."""
+        worker = w.workers[slot]
+        while self.reduced and not w.bad and worker is not None:
+            request = self._outcome(slot, worker)
+            if not isinstance(request, Request) or not self._settled(w, request):
+                break
+            _, answer = self._answer(w, request)
+            after = self._answered(w, slot, worker, answer)
+            worker = after.workers[slot]
+            if worker is None or not isinstance(self._outcome(slot, worker), Request):
+                break
+            label, w = f"{label}; w{slot}: {_said(request)} -> {_told(answer)}", after
+        return label, w
+
+    def _settled(self, w: World, request: Request) -> bool:
+        """Whether this is a read of S3 that is answered the same from now on.
+
+        Such a read needs no step of its own. It changes nothing but its worker's history, which nobody else and no
+        guarantee looks at, so it commutes with every step of the others. Its worker's own other choices, to die or to
+        lose its lease, lead to the same worlds before the read as before the request after it. Hence the exception: if
+        no request follows, the read stays a step, before which the worker may still die.
+        """
+        if request.service != "s3":
+            return False
+        here = self._read(w.done, request)
+        return all(self._read(later, request) == here for later in range(w.done + 1, len(self.script.shown)))
+
+    def _read(self, done: int, request: Request) -> object:
+        """What decides the answer to a read of S3 after so many operations."""
+        if request.operation == "get_object":
+            return self.script.readable(_wanted(request), done)
+        if request.operation in ("list_object_versions", "list_objects_v2"):
+            return self.script.alive[done]
+        return "a marker" if "VersionId" in request.arguments else self.script.shown[done]
 
     def _losses(self, w: World) -> Iterator[tuple[str, World]]:
         for number in range(1, w.done + 1):
@@ -233,16 +387,23 @@ class Explorer:
         for message in dict.fromkeys(w.queue):
             rest = list(w.queue)
             rest.remove(message)
-            yield f"w{slot} receives {message.label}", _put(w, slot, Worker(message, w.tick), queue=tuple(rest))
+            yield f"w{slot} receives {message.label}", self._started(w, slot, message, queue=tuple(rest))
         for number in range(1, w.done + 1):
             if count := w.undelivered[number - 1]:
                 left = _with(w.undelivered, number - 1, count - 1)
                 message = self._event(number, w.times[number - 1])
-                yield f"w{slot} receives {message.label}", _put(w, slot, Worker(message, w.tick), undelivered=left)
+                yield f"w{slot} receives {message.label}", self._started(w, slot, message, undelivered=left)
+        for place, version in enumerate(w.forged):
+            message = self._forged(version, w.tick)
+            left = w.forged[:place] + w.forged[place + 1 :]
+            yield f"w{slot} receives {message.label}", self._started(w, slot, message, forged=left)
         for place, one in enumerate(w.asks):
             rest_of = w.asks[:place] + w.asks[place + 1 :]
             message = self._reprocess[one]
-            yield f"w{slot} receives {message.label}", _put(w, slot, Worker(message, w.tick), asks=rest_of)
+            yield f"w{slot} receives {message.label}", self._started(w, slot, message, asks=rest_of)
+
+    def _started(self, w: World, slot: int, message: Message, **changes: Any) -> World:
+        return _put(w, slot, Worker(message, w.tick, deployed=w.deployed), **changes)
 
     def _people(self, w: World) -> Iterator[tuple[str, World]]:
         if w.dlq and w.redrives and len(w.queue) < MAX_QUEUE:
@@ -251,22 +412,45 @@ class Explorer:
                 f"a person moves {first.label} back",
                 w._replace(dlq=tuple(rest), redrives=w.redrives - 1, queue=_sent(w.queue, first), tries=(), owed=True),
             )
-        if w.asked < len(self.scenario.asks) and w.done == len(self.script.operations) and w.committed:
+        if self.scenario.after is not None and not w.deployed:
+            yield "a deployment", w._replace(deployed=True)
+        if w.restores and w.backup is None and not any(w.workers) and w.audit is None:
+            backup = Backup(w.items, w.started, w.committed, w.versions)
+            yield "a backup is made", w._replace(backup=backup)
+        if w.restores and w.backup is not None and self._timely(w):
+            yield "the table is put back from the backup", self._restored(w, w.backup)
+        could_ask = w.committed or self.config.outside
+        if w.asked < len(self.scenario.asks) and w.done == len(self.script.operations) and could_ask:
             one = self.scenario.asks[w.asked]
             asks = tuple(sorted(w.asks + (one,) * self.scenario.ask_deliveries))
             yield f"a person asks to reprocess ({one})", w._replace(asked=w.asked + 1, asks=asks)
+
+    def _restored(self, w: World, backup: Backup) -> World:
+        """Time has passed since, and what was committed since the backup is not known any more."""
+        return w._replace(
+            items=backup.items,
+            tick=w.tick + 1,
+            started=backup.started,
+            committed=backup.committed,
+            versions=backup.versions,
+            tries=(),
+            restores=w.restores - 1,
+            backup=None,
+        )
 
     def _time(self, w: World) -> Iterator[tuple[str, World]]:
         if w.tick < self.scenario.ticks and self._timely(w):
             yield "time passes", w._replace(tick=w.tick + 1)
         for place, (key, item) in enumerate(w.items):
             content = {name: value for name, _, value in item}
-            holder = content.get("owner", "").partition(".")[0]
+            holder = content.get("lease_owner", "").partition(".")[0]
             if content.get("lease_until", "0") != "0" and not any(
                 worker and f"w{slot}" == holder for slot, worker in enumerate(w.workers)
             ):
                 yield "a lease that nobody holds runs out", w._replace(items=self._lapse(w.items, key))
             now = program.EPOCH_MS + w.tick * program.TICK_MS
+            if int(content.get("retry_at", "0")) > now:
+                yield "a wait is over", w._replace(items=self._lapse(w.items, key, "retry_at"))
             if "expires_at" in content and int(content["expires_at"]) * 1000 < now:
                 yield f"TTL removes {key[1]}", w._replace(items=w.items[:place] + w.items[place + 1 :])
 
@@ -293,7 +477,7 @@ class Explorer:
             yield from self._process(w, slot, k, outcome)
             return
         if outcome.service == "sqs":
-            yield from self._copy(w, slot, k, outcome)
+            yield from (self._wake if outcome.arguments["QueueUrl"] == "queue" else self._copy)(w, slot, k, outcome)
             return
         items, answer = self._answer(w, outcome)
         after = self._check_write(w, slot, k, outcome, answer, items)
@@ -329,48 +513,105 @@ class Explorer:
             yield f"{name} acknowledges {k.message.label}", _put(w, slot, None, bad=bad)
             return
         yield f"{name} acknowledges {k.message.label}", _put(w, slot, None)
-        if k.zombie and k.message in w.queue:
+        if k.zombie and (rest := self._without(w, k.message)) is not None:
             # SQS may or may not honour the receipt of an earlier delivery.
+            yield f"{name} acknowledges {k.message.label} for good", _put(rest, slot, None)
+
+    def _without(self, w: World, message: Message) -> World | None:
+        """The world in which a message that has come back is deleted, if it is in the queue."""
+        if message in w.queue:
             rest = list(w.queue)
-            rest.remove(k.message)
-            yield f"{name} acknowledges {k.message.label} for good", _put(w, slot, None, queue=tuple(rest))
+            rest.remove(message)
+            return w._replace(queue=tuple(rest))
+        place = message.operation - 1
+        if self._in_pool(w, message) and place >= 0 and w.undelivered[place]:
+            return w._replace(undelivered=_with(w.undelivered, place, w.undelivered[place] - 1))
+        if self._in_pool(w, message) and message.reprocess in w.asks:
+            place = w.asks.index(message.reprocess)
+            return w._replace(asks=w.asks[:place] + w.asks[place + 1 :])
+        return None
+
+    def _in_pool(self, w: World, message: Message) -> bool:
+        """Whether this message, in the queue, counts among those on their way: see `pooled`."""
+        if not self._pools or w.losses:
+            return False
+        if message.operation:
+            return message == self._event(message.operation, w.times[message.operation - 1])
+        return message in self._reprocess
 
     def _die(self, w: World, slot: int, k: Worker) -> World:
         """The worker is gone; its message comes back after the visibility, which is longer than its lease."""
         held = self._held(w, slot)
         items = w.items if held is None else self._lapse(w.items, held)
         queue = w.queue if k.zombie else _sent(w.queue, k.message)
-        return _put(w, slot, None, items=items, queue=queue, crashes=w.crashes - 1)
+        excused = w.excused or k.late or (k.unwoken and self.scenario.no_audit)
+        return _put(w, slot, None, items=items, queue=queue, crashes=w.crashes - 1, excused=excused)
 
     def _held(self, w: World, slot: int) -> Key | None:
         """The row on which this worker's lease is running."""
         for key, item in w.items:
             content = {name: value for name, _, value in item}
-            mine = content.get("owner", "").startswith(f"w{slot}.")
+            mine = content.get("lease_owner", "").startswith(f"w{slot}.")
             if mine and content.get("status") == "PROCESSING" and int(content.get("lease_until", 0)) > 0:
                 return key
         return None
 
-    def _lapse(self, items: Items, key: Key) -> Items:
-        """The row as it reads once its lease lies in the past."""
+    def _held_at_all(self, w: World, slot: int) -> bool:
+        """Whether a row shows a claim of this worker, its lease running or not."""
+        rows = [_content(item) for _, item in w.items]
+        return any(
+            row.get("lease_owner", "").startswith(f"w{slot}.") and row.get("status") == "PROCESSING" for row in rows
+        )
+
+    def _lapse(self, items: Items, key: Key, name: str = "lease_until") -> Items:
+        """The row as it reads once this time lies in the past."""
         return tuple(
-            (one, tuple((n, t, "0" if n == "lease_until" else v) for n, t, v in item) if one == key else item)
+            (one, tuple((n, t, "0" if n == name else v) for n, t, v in item) if one == key else item)
             for one, item in items
         )
 
     def _process(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
         identity, fence = _identity(request), request.arguments["fence"]
         label = f"w{slot} processes {identity} (fence {fence})"
-        given = self._given(w, slot, k, identity, request)
+        overtaken = k.zombie and not self._owns(w, slot, fence, identity)
+        given = w if overtaken else self._given(w, slot, identity, request)
         k = k._replace(working=True, state=identity)
+        if self.config.transact or self.config.sometimes:
+            prepared = f"w{slot} prepares a transaction for {identity} (fence {fence})"
+            yield prepared, self._answered(given, slot, k, Frozen("transact"))
+            if self.config.transact and w.crashes:
+                yield f"{prepared} and fails", self._answered(given, slot, k, Frozen("fails"), crashes=w.crashes - 1)
+        if self.config.transact:
+            return
+        given, k = self._written(given, identity, request), k._replace(late=overtaken and not self.config.every_version)
         yield label, self._answered(given, slot, k, Frozen("ok"))
         if w.crashes:
             yield f"{label} and fails", self._answered(given, slot, k, Frozen("fails"), crashes=w.crashes - 1)
+        if w.waits:
+            # It spends nothing of the allowance.
+            tries = tuple((one, count - (one == identity)) for one, count in given.tries)
+            free = given._replace(tries=tries, waits=w.waits - 1)
+            yield f"{label}: NotYet", self._answered(free, slot, k, Frozen("not yet"))
         if w.rejects:
             yield (
                 f"{label}: Unprocessable",
                 self._answered(given, slot, k, Frozen("unprocessable"), rejects=w.rejects - 1),
             )
+
+    def _written(self, w: World, identity: str, request: Request) -> World:
+        """The world after a processor has written downstream by itself, overtaken or not: the last writer wins."""
+        key = request.arguments["idempotency_key"]
+        if self.config.every_version or key in w.keys:
+            return w
+        keys = tuple(sorted({*w.keys, key})) if self.scenario.keyed else ()
+        return w._replace(downstream=identity, clean=False, keys=keys)
+
+    def _wake(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
+        woken = w._replace(queue=_sent(w.queue, Message(request.arguments["MessageBody"], "a late worker's message")))
+        label = f"w{slot} wakes the key after its late write"
+        yield label, self._answered(woken, slot, k._replace(unwoken=False), Frozen("ok"))
+        if w.crashes:
+            yield f"{label}, and dies", self._die(woken, slot, k._replace(unwoken=False))
 
     def _copy(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
         marks = request.arguments["MessageAttributes"]
@@ -385,13 +626,10 @@ class Explorer:
 
     # The guarantees
 
-    def _given(self, w: World, slot: int, k: Worker, identity: str, request: Request) -> World:
-        """The world after a processor was given a state; `bad` where a guarantee forbids it."""
+    def _given(self, w: World, slot: int, identity: str, request: Request) -> World:
+        """The world after a processor that was not overtaken was given a state; `bad` where a guarantee forbids it."""
         fence = int(request.arguments["fence"])
-        overtaken = k.zombie and not self._owns(w, slot, fence, identity)
-        if overtaken:
-            return w  # only the fence, downstream, can stop its effect: that is documented
-        bad = ""
+        bad = "the pipeline's filters leave the key out" if self.config.outside else ""
         others = [one for n, one in enumerate(w.workers) if one and n != slot and one.working and not one.zombie]
         if any(one.state == identity or not self.config.every_version for one in others):
             bad = "G1: two attempts process the key at the same time"
@@ -406,8 +644,11 @@ class Explorer:
         if self.config.every_version:
             if identity in w.versions and not w.asked:
                 bad = bad or f"G3: {identity} processed after its commit"
+            if not self.script.has_been(identity, request.arguments["kind"], w.done):
+                bad = bad or f"the processor is told that {identity} was {request.arguments['kind']}, which is not so"
             return w._replace(bad=bad, owed=False, fence=max(w.fence, fence))
-        first = max(w.committed + (0 if w.asked else 1), w.started)
+        again = w.asked or (w.healing and w.committed not in w.transactions)
+        first = max(w.committed + (0 if again else 1), w.started)
         fits = self._epochs(identity, first, w.done)
         if not fits:
             bad = bad or f"G2/G3: {identity} processed, committed epoch {w.committed}, started {w.started}"
@@ -415,17 +656,25 @@ class Explorer:
             bad = bad or f"{identity} processed again although the downstream has it and nothing came between"
         return w._replace(
             bad=bad,
-            started=fits[0] if fits else w.started,
-            downstream=identity,
-            clean=False,
+            # A state that came back is a new epoch, not the committed one again.
+            started=next((one for one in fits if one > w.committed or w.asked), fits[0]) if fits else w.started,
             fence=max(w.fence, fence),
             owed=False,
         )
 
     def _check_write(self, w: World, slot: int, k: Worker, request: Request, answer: Frozen, items: Items) -> World:
         """The world after a write of the ledger: claims end here, and commits are judged."""
-        if request.operation not in WRITES or answer.kind != "ok" or items == w.items:
+        if request.operation not in WRITES:
             return w
+        if _reports(request):
+            w = _put(w, slot, k._replace(late=False, working=False, unwoken=answer.kind == "ok"))
+        if answer.kind == "refused" and k.working and self._held_at_all(w, slot):
+            w = _put(w, slot, k._replace(overwritten=True))
+        if answer.kind != "ok" or items == w.items or _reports(request):
+            return w._replace(bad=self._expiring(items))
+        w = self._check_claim(w, request, items)
+        if _claims(request) and (bad := self._too_early(w, k, request, items)):
+            return w._replace(bad=bad)
         if _claims(request) and w.tries:
             # Another state than the last one begins an allowance of its own.
             claimed = _row_identity(_row_of(items, request))
@@ -434,6 +683,10 @@ class Explorer:
                 w = w._replace(tries=tuple(one for one in w.tries if one[0] != claimed))
         values = _values(request)
         status = (values.get(":status") or values.get("status") or {}).get("S")
+        if status == "FAILED" and k.overwritten:
+            counts = {one: count - (one == k.state) for one, count in w.tries}
+            w = w._replace(tries=tuple(sorted(counts.items())))
+            k = k._replace(overwritten=False)
         if not k.working and ":own_owner" in _values(request):
             return w  # a claim under which nothing was begun is given back
         if k.working:
@@ -441,27 +694,70 @@ class Explorer:
         if status == "REJECTED" and not k.working:
             return self._check_exhausted(w, request)
         # A write names only what it changes: a removal settled over a settled row leaves the status alone.
-        if status != "PROCESSED" and ":committed_version" not in values:
+        if status != "PROCESSED" and ":committed_state" not in values:
             return w
         row = _row_of(items, request)
-        identity = row["committed_version"]
+        identity = row["committed_state"]
+        if _late_writes(row) - {identity} and k.working:
+            w = w._replace(bad=f"{identity} committed although another state may have been written over it")
         if _in_transaction(request):
-            w = w._replace(booked=(*w.booked, identity))
+            epoch = max(w.committed, w.started)
+            if epoch in w.transactions and not w.asked:
+                w = w._replace(bad=f"G3: the transaction of epoch {epoch} ({identity}) is carried out twice")
+            epochs = tuple(sorted({*w.transactions, epoch}))
+            w = w._replace(booked=(*w.booked, identity), transactions=epochs, downstream=identity)
         if self.config.every_version:
             bad = f"G3: {identity} committed again" if identity in w.versions and k.working and not w.asked else ""
             return w._replace(versions=tuple(sorted({*w.versions, identity})), bad=bad)
         if not k.working:
             return self._check_settled(w, identity)
-        fits = self._epochs(identity, w.committed + (0 if w.asked else 1), w.done)
-        bad = "" if fits else f"G3: {identity} committed again, committed epoch {w.committed}"
-        reruns = w.reruns + (w.started == w.committed and w.asked > 0)
+        fits = self._epochs(identity, w.committed + (0 if w.asked or w.healing else 1), w.done)
+        bad = w.bad or ("" if fits else f"G3: {identity} committed again, committed epoch {w.committed}")
+        reruns = w.reruns + (w.started == w.committed and w.asked > 0 and not w.healing)
         if reruns > w.asked:
             bad = bad or f"{reruns} more commits of one epoch for {w.asked} reprocess requests"
         # What is done is done: a reprocess has the whole allowance.
         tries = tuple(one for one in w.tries if one[0] != identity)
         committed = max(w.committed, w.started)
         served = w.served or w.asked > 0
-        return w._replace(committed=committed, clean=True, bad=bad, reruns=reruns, tries=tries, served=served)
+        return w._replace(
+            committed=committed, clean=True, bad=bad, reruns=reruns, tries=tries, served=served, healing=False
+        )
+
+    def _expiring(self, items: Items) -> str:
+        """What is wrong where a row may expire that has to be processed again."""
+        for row in map(_content, (item for _, item in items)):
+            told = self.config.deletes or row.get("kind") == "object"
+            if told and "expires_at" in row and _late_writes(row) - {row.get("committed_state", "")}:
+                return "a row may expire whose state has to be processed again"
+        return ""
+
+    def _check_claim(self, w: World, request: Request, items: Items) -> World:
+        """The world after a write, with what a claim does to late writes."""
+        w = w._replace(bad=self._expiring(items))
+        if not _claims(request) or self.config.every_version:
+            return w
+        after = _row_of(items, request)
+        before = next((row for row in map(_content, (item for _, item in w.items)) if "status" in row), {})
+        read = _late_writes(before) - {_row_identity(after)} - _late_writes(after)
+        if not read:
+            return w
+        if after["first_claimed_at"] <= before["first_claimed_at"]:
+            w = w._replace(bad="a write is repaired under an idempotency key that was used before")
+        return w._replace(healing=True)
+
+    def _too_early(self, w: World, k: Worker, request: Request, items: Items) -> str:
+        """Why this claim comes before its time, if it does. A person need not wait."""
+        if k.message.reprocess or k.message.rejected_fence is not None:
+            return ""
+        claimed = _row_of(items, request)
+        now = program.EPOCH_MS + w.tick * program.TICK_MS
+        for key, item in w.items:
+            before = {name: value for name, _, value in item}
+            same = key == (claimed["pk"], claimed["sk"]) and _row_identity(before) == _row_identity(claimed)
+            if same and before.get("status") == "FAILED" and int(before.get("retry_at", "0")) > now:
+                return f"{_row_identity(claimed)} is tried before its time"
+        return ""
 
     def _check_settled(self, w: World, identity: str) -> World:
         """A removal that the processor does not hear of."""
@@ -487,7 +783,10 @@ class Explorer:
     def _at_rest(self, w: World) -> str:
         if self._audit_would_send(w):
             return ""
-        rows = [{name: value for name, _, value in item} for _, item in w.items]
+        if self.config.outside:
+            return "a row of a key that the filters leave out" if w.items else ""
+        items = [{name: value for name, _, value in item} for _, item in w.items]
+        rows = [item for item in items if "status" in item]
         rejected = {_row_identity(row) for row in rows if row.get("status") == "REJECTED"}
         if rejected and not w.dlq and w.redrives == self.scenario.redrives:
             return f"{sorted(rejected)} REJECTED, and no copy in the dead-letter queue"
@@ -515,14 +814,25 @@ class Explorer:
         if self.config.transact and w.booked[-1:] != (current.identity,):
             return f"G4: at rest S3 shows {current.identity}, the effects are {w.booked}"
         untold = not self.config.deletes and current.kind is not StateKind.OBJECT
-        if w.downstream != current.identity and not untold and not (self.scenario.forgetful and w.clean):
+        # A late worker's plain write over a transaction is not healed: the transaction cannot be repeated.
+        beyond = w.excused or (self.config.sometimes and any("transactional" in row for row in rows))
+        if w.downstream != current.identity and not untold and not beyond and not (self.scenario.forgetful and w.clean):
             return f"G4: at rest S3 shows {current.identity}, the downstream has {w.downstream}"
-        if not w.tick and self._committed_identity(rows) != current.identity and not (untold and not rows):
+        if (
+            not w.tick
+            and not self.scenario.legacy
+            and self._committed_identity(rows) != current.identity
+            and not (untold and not rows)
+        ):
             return f"G4: at rest S3 shows {current.identity}, the ledger {self._committed_identity(rows)}"
         return ""
 
     def _committed_identity(self, rows: list[dict[str, str]]) -> str:
-        settled = [row["committed_version"] for row in rows if row.get("status") == "PROCESSED"]
+        settled = [
+            row["committed_state"]
+            for row in rows
+            if row.get("status") == "PROCESSED" and not _late_writes(row) - {row["committed_state"]}
+        ]
         return settled[0] if settled else "absent" if not rows else "unsettled"
 
     def _epochs(self, identity: str, first: int, done: int) -> list[int]:
@@ -533,7 +843,7 @@ class Explorer:
         """Whether the row shows this worker's claim on this state, its lease running or not."""
         for _, item in w.items:
             row = {name: value for name, _, value in item}
-            mine = row.get("owner", "").startswith(f"w{slot}.") and row.get("fence") == str(fence)
+            mine = row.get("lease_owner", "").startswith(f"w{slot}.") and row.get("fence") == str(fence)
             if mine and row.get("status") == "PROCESSING" and _row_identity(row) == identity:
                 return True
         return False
@@ -542,14 +852,34 @@ class Explorer:
 
     def _audit_steps(self, w: World, audit: tuple[int, tuple[tuple[int, Frozen], ...]]) -> Iterator[tuple[str, World]]:
         start, history = audit
-        outcome = self._audit_outcome(start, history)
+        outcome = self._audit_outcome(w, start, history)
+        if isinstance(outcome, Raised):
+            bad = _exception("the audit", outcome)
+            yield _headline(bad), w._replace(bad=bad)
+            return
         if isinstance(outcome, Finished):
             yield "the audit ends", w._replace(audit=None)
             return
         if w.crashes:
             yield f"the audit dies before {_said(outcome)}", w._replace(audit=None, crashes=w.crashes - 1)
         after, answer = self._audit_answer(w, outcome)
-        yield f"audit: {_said(outcome)}", after._replace(audit=(start, (*history, (w.tick, answer))))
+        yield self._audit_past(f"audit: {_said(outcome)}", after._replace(audit=(start, (*history, (w.tick, answer)))))
+
+    def _audit_past(self, label: str, w: World) -> tuple[str, World]:
+        """The world in which the audit has made the reads before which it need not wait, and has ended if it can."""
+        while self.reduced and not w.bad and w.audit is not None:
+            start, history = w.audit
+            request = self._audit_outcome(w, start, history)
+            if isinstance(request, Finished):
+                return f"{label}; the audit ends", w._replace(audit=None)
+            if not isinstance(request, Request) or not self._settled(w, request):
+                break
+            _, answer = self._audit_answer(w, request)
+            history = (*history, (w.tick, answer))
+            if not isinstance(self._audit_outcome(w, start, history), Request):
+                break
+            label, w = f"{label}; audit: {_said(request)}", w._replace(audit=(start, history))
+        return label, w
 
     def _audit_answer(self, w: World, request: Request) -> tuple[World, Frozen]:
         if request.operation == "send_message_batch":
@@ -567,14 +897,19 @@ class Explorer:
         """One undisturbed run: nothing else is moving."""
         history: tuple[tuple[int, Frozen], ...] = ()
         while True:
-            outcome = self._audit_outcome(w.tick, history)
+            outcome = self._audit_outcome(w, w.tick, history)
+            if isinstance(outcome, Raised):
+                return w._replace(bad=_exception("the audit", outcome))
             if isinstance(outcome, Finished):
                 return w
             w, answer = self._audit_answer(w, outcome)
             history = (*history, (w.tick, answer))
 
     def _audit_would_send(self, w: World) -> bool:
-        return not self.scenario.no_audit and bool(set(self._audit_at_rest(w).queue) - set(w.queue))
+        if self.scenario.no_audit:
+            return False
+        after = self._audit_at_rest(w)
+        return bool(after.bad) or not set(after.queue) <= set(w.queue)
 
     def _listing(self, w: World) -> tuple[tuple[str, int, bool], ...]:
         newest_first = self.script.alive[w.done][::-1]
@@ -592,37 +927,62 @@ class Explorer:
     def _event(self, number: int, tick: int) -> Message:
         if (number, tick) not in self._events:
             place = len(self.script.operations) - number if self.scenario.misleading else number
-            self._events[number, tick] = self.script.event(number, tick, place)
+            self._events[number, tick] = self.script.event(number, tick, place, late=self.scenario.late)
         return self._events[number, tick]
 
+    def _forged(self, version: int, tick: int) -> Message:
+        if (-version, tick) not in self._events:
+            self._events[-version, tick] = forged_marker(version, tick)
+        return self._events[-version, tick]
+
     def _created(self, w: World, shown: Shown) -> int:
-        return w.times[shown.operation - 1] if shown.operation else 0
+        if not shown.operation:
+            return 0
+        old = self.script.operations[shown.operation - 1] == "o"
+        return _LONG_AGO if old else w.times[shown.operation - 1]
 
-    def _outcome(self, slot: int, k: Worker) -> Request | Finished:
-        known = slot, k.message, k.start, k.history
-        if known not in self._outcomes:
-            self._outcomes[known] = program.run(k.message, f"w{slot}", self.config, k.start, k.history)
-        return self._outcomes[known]
+    def _outcome(self, slot: int, k: Worker) -> Request | Finished | Raised:
+        known = slot, k.message, k.start, k.history, k.deployed
+        outcome = self._outcomes.get(known)
+        if outcome is None:
+            outcome = self._outcomes[known] = self._run(slot, k)
+        return outcome
 
-    def _audit_outcome(self, start: int, history: tuple[tuple[int, Frozen], ...]) -> Request | Finished:
-        known = "audit", start, history
+    def _run(self, slot: int, k: Worker) -> Request | Finished | Raised:
+        if self._symmetry is None or slot == 0:
+            return program.run(k.message, f"w{slot}", self._config(k.deployed), k.start, k.history)
+        outcome = self._outcome(0, self._symmetry.mirrored(k))
+        if not isinstance(outcome, Request):
+            return outcome
+        return Request(outcome.service, outcome.operation, mirrored_arguments(outcome.arguments))
+
+    def _config(self, deployed: bool) -> Config:
+        return self.scenario.after if deployed and self.scenario.after is not None else self.config
+
+    def _audit_outcome(
+        self, w: World, start: int, history: tuple[tuple[int, Frozen], ...]
+    ) -> Request | Finished | Raised:
+        known = "audit", start, history, w.deployed
         if known not in self._outcomes:
-            self._outcomes[known] = program.run_audit(self.config, start, history)
+            self._outcomes[known] = program.run_audit(self._config(w.deployed), start, history)
         return self._outcomes[known]
 
     def _answer(self, w: World, request: Request) -> tuple[Items, Frozen]:
         if request.operation == "get_object":
-            version = request.arguments.get("VersionId")
-            identity = f"v#{version}" if version else f"e#{request.arguments['IfMatch'].strip('"')}"
-            return w.items, Frozen("ok" if self.script.readable(identity, w.done) else "gone")
+            return w.items, Frozen("ok" if self.script.readable(_wanted(request), w.done) else "gone")
         if request.service == "s3":
             return w.items, self._head(w, request)
         return self._apply(w.items, request)
 
     def _head(self, w: World, request: Request) -> Frozen:
         if "VersionId" in request.arguments:
-            marker = int(request.arguments["VersionId"])
-            return Frozen("is marker", w.times[marker - 1])
+            number = int(request.arguments["VersionId"])
+            version = next((one for one in self.script.alive[w.done] if one.operation == number), None)
+            if version is None:
+                return Frozen("absent")
+            if version.kind is StateKind.MARKER:
+                return Frozen("is marker", w.times[number - 1])
+            return Frozen("ok", (version.identity, self._created(w, version)))
         shown = self.script.shown[w.done]
         if shown.kind is StateKind.ABSENT:
             return Frozen("absent")
@@ -637,21 +997,26 @@ class Explorer:
         return self._applied[known]
 
 
-_BUDGETS = ("crashes", "losses", "answers", "pauses", "audits", "rejects", "redrives", "slow")
+_LONG_AGO = -9
+"""The tick of what happened before the search begins."""
+_BUDGETS = ("restores", "crashes", "losses", "answers", "pauses", "audits", "rejects", "waits", "redrives", "slow")
 
 
 def _apply(items: Items, request: Request) -> tuple[Items, Frozen]:
     store = MemoryDynamoDB({key: thaw(item) for key, item in items})
     operation = request.operation
-    if operation == "scan":
-        [page] = store.get_paginator("scan").paginate(**request.arguments)
-        return items, Frozen("ok", tuple(freeze(item) for item in page["Items"]))
     try:
+        if operation == "scan":
+            [page] = store.get_paginator("scan").paginate(**request.arguments)
+            return items, Frozen("ok", tuple(freeze(item) for item in page["Items"]))
         answer = getattr(store, operation)(**request.arguments)
     except ClientError as error:
         refusal: Any = error.response
         item = refusal["CancellationReasons"][0].get("Item") if _in_transaction(request) else refusal.get("Item")
         return items, Frozen("refused", None if item is None else freeze(item))
+    except AssertionError as error:
+        # A request that the ledger must not make. Its caller hears of it, so that the trace shows who asked.
+        return items, Frozen("forbidden", str(error) or "the request is not allowed")
     if operation == "get_item":
         return items, Frozen("ok", freeze(answer["Item"]) if answer else None)
     if operation == "batch_execute_statement":
@@ -667,8 +1032,26 @@ def _frozen(store: MemoryDynamoDB) -> Items:
     return tuple(sorted((key, freeze(item)) for key, item in store.items.items()))
 
 
+def _exception(name: str, raised: Raised) -> str:
+    """What is wrong with a world in which the code under search raised: one line, then the traceback."""
+    return f"{name} raises {raised.error}\n{raised.traceback}"
+
+
+def _headline(bad: str) -> str:
+    return bad.partition("\n")[0]
+
+
 def _put(w: World, slot: int, worker: Worker | None, **changes: Any) -> World:
-    return w._replace(workers=_with(w.workers, slot, worker), **changes)
+    """`_replace`, which every step of the search goes through, in a third of its time."""
+    values = list(w)
+    values[_WORKERS] = _with(w.workers, slot, worker)
+    for name, value in changes.items():
+        values[_PLACES[name]] = value
+    return tuple.__new__(World, values)
+
+
+_PLACES = {name: place for place, name in enumerate(World._fields)}
+_WORKERS = _PLACES["workers"]
 
 
 def _with(values: tuple[Any, ...], place: int, value: object) -> tuple[Any, ...]:
@@ -679,6 +1062,7 @@ def _sent(queue: tuple[Message, ...], message: Message) -> tuple[Message, ...]:
     return tuple(sorted((*queue, message), key=lambda one: (one.label, one.rejected_fence or 0, one.body)))
 
 
+@lru_cache(_RECENT)
 def _values(request: Request) -> dict[str, Any]:
     """What a write writes, by name or placeholder."""
     if request.operation == "batch_execute_statement":
@@ -686,7 +1070,7 @@ def _values(request: Request) -> dict[str, Any]:
         if statement["Statement"].startswith("INSERT"):
             return inserted(statement)
         assign, _, where = updated(statement)
-        own = {":own_fence": where["fence"], ":own_owner": where["owner"]}
+        own = {":own_fence": where["fence"], ":own_owner": where["lease_owner"]}
         return {f":{name}": value for name, value in assign.items()} | own | {"pk": where["pk"], "sk": where["sk"]}
     written = _write(request)
     values: dict[str, Any] = written.get("ExpressionAttributeValues") or written.get("Item") or {}
@@ -705,6 +1089,22 @@ def _in_transaction(request: Request) -> bool:
     return request.operation == "transact_write_items"
 
 
+def _content(item: tuple[tuple[str, str, str], ...]) -> dict[str, str]:
+    """A frozen item's values by name."""
+    return {name: value for name, _, value in item}
+
+
+def _late_writes(row: Mapping[str, str]) -> set[str]:
+    return set(row["late_writes"].split(program.SEPARATOR)) if "late_writes" in row else set()
+
+
+@lru_cache(_RECENT)
+def _reports(request: Request) -> bool:
+    """Whether a worker reports a late write."""
+    return request.operation == "update_item" and ":own_state" in _values(request)
+
+
+@lru_cache(_RECENT)
 def _claims(request: Request) -> bool:
     values = _values(request)
     return (values.get(":status") or values.get("status") or {}).get("S") == "PROCESSING" or ":lease_until" in values
@@ -719,6 +1119,12 @@ def _identity(request: Request) -> str:
     return f"e#{told['etag']}" if told["kind"] == "created" else "absent"
 
 
+def _wanted(request: Request) -> str:
+    """The identity of the state that a GetObject asks for."""
+    version = request.arguments.get("VersionId")
+    return f"v#{version}" if version else f"e#{request.arguments['IfMatch'].strip('"')}"
+
+
 def _row_of(items: Items, request: Request) -> dict[str, str]:
     wanted = _write(request).get("Key") or _values(request)
     key = wanted["pk"]["S"], wanted["sk"]["S"]
@@ -730,7 +1136,10 @@ def _row_identity(row: dict[str, str]) -> str:
     return state.identity
 
 
+@lru_cache(_RECENT)
 def _said(request: Request) -> str:
+    if _reports(request):
+        return f"update_item late write of {_values(request)[':own_state']['S']}"
     values = _values(request)
     status = (values.get(":status") or values.get("status") or {}).get("S")
     fence = (values.get(":fence") or values.get("fence") or values.get(":own_fence") or {}).get("N")
@@ -746,20 +1155,31 @@ def _told(answer: Frozen) -> str:
     return answer.kind if answer.kind != "marker" else f"marker {answer.value}"
 
 
-def _cannot_reach(goals: list[World], before: dict[World, list[World]]) -> World | None:
-    """The first world found from which no way leads to any of these."""
-    reached, todo = set(goals), list(goals)
+def _cannot_reach(goals: list[int], sources: "array[int]", targets: "array[int]", count: int) -> int | None:
+    """The first of so many worlds from which no way leads to any of these."""
+    before: list[list[int]] = [[] for _ in range(count)]
+    for source, target in zip(sources, targets, strict=True):
+        before[target].append(source)
+    reached, todo = bytearray(count), list(goals)
+    for goal in goals:
+        reached[goal] = True
     while todo:
         for world in before[todo.pop()]:
-            if world not in reached:
-                reached.add(world)
+            if not reached[world]:
+                reached[world] = True
                 todo.append(world)
-    return next((world for world in before if world not in reached), None)
+    stuck = reached.find(False)
+    return None if stuck < 0 else stuck
 
 
-def _trace(came_from: dict[World, tuple[World, str] | None], world: World) -> list[str]:
-    steps = []
-    while (step := came_from[world]) is not None:
-        world, label = step
-        steps.append(label)
-    return steps[::-1]
+def _trace(came_from: "array[int]", labels: list[str], mirrors: bytearray, world: int) -> list[str]:
+    """The steps to a world, in which each worker keeps its name from beginning to end."""
+    path = []
+    while came_from[world] >= 0:
+        path.append(world)
+        world = came_from[world]
+    steps, mirror = [], False
+    for reached in reversed(path):
+        steps.append(mirrored_label(labels[reached]) if mirror else labels[reached])
+        mirror ^= bool(mirrors[reached])
+    return steps

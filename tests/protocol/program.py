@@ -6,14 +6,18 @@ not answer it stops. The explorer then chooses what happens first, and what that
 """
 
 import io
-from collections.abc import Hashable, Mapping
+import traceback
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
+from cdk_intake_ledger.testing import memory_dynamodb
 from intake_ledger import ledger
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.diff import Window
@@ -25,14 +29,15 @@ from intake_ledger.audit.shown import Shown
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
+from intake_ledger.completeness import Completeness, CompletenessRecord
 from intake_ledger.consumer import Consumer
-from intake_ledger.errors import Unprocessable
+from intake_ledger.errors import NotYet, Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, ObjectChange
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
-from intake_ledger.settings import AuditSettings, ConsumerSettings
+from intake_ledger.settings import AuditSettings, ConsumerSettings, KeyFilter
 from intake_ledger.table import LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy
@@ -44,6 +49,8 @@ TICK_MS = 12 * DAY * 1000
 """The world's clock moves in steps that let everything expire: a row lives for the retention and a day."""
 EPOCH_MS = 1_800_000_000_000
 LEASE_MS = 60_000
+SEPARATOR = " "
+"""Between the elements of a set."""
 
 
 class Frozen(NamedTuple):
@@ -53,8 +60,9 @@ class Frozen(NamedTuple):
     value: Hashable = None
 
 
-class Request(NamedTuple):
-    """A call to AWS, or of the team's processor, that has not been answered yet."""
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A call to AWS, or of the team's processor, that has not been answered yet. Equal to itself only."""
 
     service: str
     operation: str
@@ -65,6 +73,18 @@ class Finished(NamedTuple):
     """The worker's code has returned."""
 
     acknowledged: bool
+
+
+class Raised(NamedTuple):
+    """The code under search raised an exception."""
+
+    error: str
+    """Its type and its message, on one line."""
+    traceback: str
+
+
+class ProcessorError(RuntimeError):
+    """What the processor raises when the search lets it fail."""
 
 
 class Pause(KeyboardInterrupt):
@@ -87,12 +107,33 @@ class Message(NamedTuple):
     reprocess: int = 0
 
 
+class Memory(Enum):
+    """What the ledger knows about a row that it does not find."""
+
+    COMPLETE = "it has kept the row of every object from its first day"
+    KEPT = "it keeps the rows of objects, and has not always"
+    EXPIRING = "rows of objects expire"
+    RECORDED = "it keeps the rows of objects, and its record says since when"
+    RECORDED_EXPIRING = "rows of objects expire, and its record says so"
+
+    @property
+    def keeps_rows(self) -> bool:
+        return self not in (Memory.EXPIRING, Memory.RECORDED_EXPIRING)
+
+    @property
+    def has_record(self) -> bool:
+        return self in (Memory.RECORDED, Memory.RECORDED_EXPIRING)
+
+
 class Config(NamedTuple):
     """The pipeline under exploration."""
 
     every_version: bool = False
     versioned: bool = True
     deletes: bool = True
+    memory: Memory = Memory.COMPLETE
+    outside: bool = False
+    """The pipeline's filters leave the key out."""
     max_attempts: int = 50
     group: bool = False
     """Every new message is claimed as a group, of one."""
@@ -100,6 +141,8 @@ class Config(NamedTuple):
     """And committed as one."""
     transact: bool = False
     """The processor does nothing but return what is to be written with its commit."""
+    sometimes: bool = False
+    """An attempt either writes by itself or returns what is to be written with its commit."""
 
 
 @dataclass
@@ -117,6 +160,8 @@ class Port:
             raise Pause(Request(service, operation, arguments))
         self.tick, answer = self.history[self.position]
         self.position += 1
+        if answer.kind == "forbidden":
+            raise AssertionError(answer.value)
         return answer
 
     def now(self) -> int:
@@ -194,7 +239,7 @@ class _S3:
     def get_object(self, **arguments: Any) -> dict[str, Any]:
         if self._port.call("s3", "get_object", arguments).kind == "gone":
             raise ClientError({"Error": {"Code": "NoSuchVersion"}}, "GetObject")
-        return {"Body": io.BytesIO()}
+        return {"Body": io.BytesIO(), "ContentLength": 0}
 
     def head_object(self, **arguments: Any) -> dict[str, Any]:
         answer = self._port.call("s3", "head_object", arguments)
@@ -223,8 +268,9 @@ class _SQS:
     def __init__(self, port: Port) -> None:
         self._port = port
 
-    def change_message_visibility(self, **_: Any) -> None:
+    def change_message_visibility_batch(self, **_: Any) -> dict[str, Any]:
         """When a message comes back is the explorer's choice anyway."""
+        return {}
 
     def send_message(self, **arguments: Any) -> None:
         self._port.call("sqs", "send_message", arguments)
@@ -239,16 +285,19 @@ class _Silent(Telemetry):
         """Say nothing: a run is repeated for every step of the search."""
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None: ...
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None: ...
+    def late_write(self, claim: Claim) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...
     def unparseable(self, why: str, message_id: str) -> None:
         raise AssertionError(f"the explorer only sends what can be parsed: {why}")
+
+    def filtered_out(self, change: Change) -> None: ...
 
     def ignored(self, why: str) -> None:
         raise AssertionError(f"the explorer only sends what matters: {why}")
 
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
-        raise AssertionError(f"none of the explorer's faults is an error here: {what}: {error!r}")
+        raise AssertionError(f"none of the explorer's faults is an error here: {what}: {error!r}") from error
 
     def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
         raise AssertionError("one key cannot tell that the downstream is out")
@@ -264,7 +313,9 @@ class _Context:
         return 0 if self._port.slow else LEASE_MS
 
 
-def run(message: Message, slot: str, config: Config, start: int, history: tuple[Any, ...]) -> Request | Finished:
+def run(
+    message: Message, slot: str, config: Config, start: int, history: tuple[Any, ...]
+) -> Request | Finished | Raised:
     """Run the consumer on a message with these answers, up to the next call that nobody has answered."""
     port = Port(slot, history, start)
 
@@ -274,9 +325,11 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
         outcome = port.call("processor", "process", told).kind
         if outcome == "unprocessable":
             raise Unprocessable("unprocessable")
+        if outcome == "not yet":
+            raise NotYet("missing", retry_in=600)
         if outcome == "fails":
-            raise RuntimeError("failed")
-        if config.transact:
+            raise ProcessorError("failed")
+        if config.transact or outcome == "transact":
             effect = {"pk": {"S": change.idempotency_key}}
             return Commit("done", transact=[{"Put": {"TableName": "effects", "Item": effect}}])
         return "done"
@@ -284,13 +337,23 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
     bucket = Bucket(lambda: cast("Any", _S3(port, config)), BUCKET)
     settings = _consumer_settings(config)
     options = LedgerOptions(
-        PIPELINE, settings.ordering, Policy(config.max_attempts, RETENTION * 1000, config.deletes), 6 * 3600 * 1000
+        PIPELINE,
+        settings.ordering,
+        Policy(config.max_attempts, RETENTION * 1000, config.deletes, config.memory.keeps_rows),
+        6 * 3600 * 1000,
     )
     ledger.MIN_GROUP = 1 if config.group else 2
     table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
     consumer = Consumer(
         settings,
-        Ledger(table, bucket, options, clock=port.now, new_owner=port.new_owner),
+        Ledger(
+            table,
+            bucket,
+            options,
+            clock=port.now,
+            new_owner=port.new_owner,
+            completeness=_completeness(config, table, port),
+        ),
         bucket,
         Queues(lambda: cast("Any", _SQS(port)), "queue", "dlq"),
         processor,
@@ -306,17 +369,20 @@ def run(message: Message, slot: str, config: Config, start: int, history: tuple[
         answer = consumer.handle({"Records": [record]}, _Context(port))
     except Pause as pause:
         return pause.request
+    except Exception as error:  # noqa: BLE001
+        return _raised(error)
     return Finished(acknowledged=not answer["batchItemFailures"])
 
 
-def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request | Finished:
+def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request | Finished | Raised:
     """Run the audit with these answers, up to the next call that nobody has answered."""
     port = Port("audit", history, start)
-    settings = AuditSettings(**_common(config), settle_seconds=0, look_back_seconds=RETENTION, budget=100, filters=())
+    settings = AuditSettings(**_common(config), settle_seconds=0, look_back_seconds=RETENTION, budget=100)
     s3 = cast("Any", _S3(port, config))
+    table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
     audit = Audit(
         settings,
-        LedgerTable(cast("Any", _DynamoDB(port)), "table"),
+        table,
         AuditTable(cast("Any", _DynamoDB(port)), "table"),
         Listing(s3, settings),
         Bucket(lambda: s3, BUCKET),
@@ -326,13 +392,67 @@ def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request |
     try:
         audit.run(
             Progress(Report("run", port.now()), Known(b""), Shown(b"")),
-            Window(settled_before=port.now(), known_since=port.now() - RETENTION * 1000),
+            _window(_completeness(config, table, port), port.now()),
             resubmit=True,
             remaining_ms=lambda: 10**9,
         )
     except Pause as pause:
         return pause.request
+    except Exception as error:  # noqa: BLE001
+        return _raised(error)
     return Finished(acknowledged=True)
+
+
+def _raised(error: Exception) -> Raised:
+    """A finding, unless the search itself failed: then the error is raised again.
+
+    The search failed where one of its own stand-ins for AWS raised anything but AWS's errors and its own assertions,
+    which judge the code under search.
+    """
+    for one in _chain(error):
+        innermost = Path(traceback.extract_tb(one.__traceback__)[-1].filename)
+        if (innermost == _STORE or innermost.parent == _SEARCH) and not isinstance(one, _INTENDED):
+            raise error
+    told = " ".join(f"{type(error).__name__}: {error}".split())
+    return Raised(told, "".join(traceback.format_exception(error)).rstrip())
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and those that led to it."""
+    while error is not None and not isinstance(error, Pause):
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+_SEARCH, _STORE = Path(__file__).parent, Path(memory_dynamodb.__file__)
+_INTENDED = (AssertionError, ClientError, ProcessorError, Unprocessable)
+
+
+@dataclass(frozen=True)
+class _Always:
+    """Every object that was processed has a row."""
+
+    def begin(self) -> None: ...
+
+    def complete_since(self) -> int:
+        return 0
+
+
+def _completeness(config: Config, table: LedgerTable, port: Port) -> Completeness | None:
+    """The record itself only where it matters: each worker's request would double every world."""
+    if config.memory.has_record:
+        return CompletenessRecord(_consumer_settings(config), table, port.now)
+    return _Always() if config.memory is Memory.COMPLETE else None
+
+
+def _window(completeness: Completeness | CompletenessRecord | None, now: int) -> Window:
+    """What `intake_ledger.audit.function` lets an audit judge."""
+    since = now - RETENTION * 1000
+    if isinstance(completeness, CompletenessRecord):
+        complete = completeness.look() is not None
+    else:
+        complete = completeness is not None
+    return Window(settled_before=now, known_since=0 if complete else since, removals_since=since)
 
 
 @cache
@@ -341,11 +461,12 @@ def _consumer_settings(config: Config) -> ConsumerSettings:
         **_common(config),
         dlq_url="dlq",
         processor="-",
-        processing_timeout_seconds=1,
+        # In real time: a search on a busy machine must not be interrupted.
+        processing_timeout_seconds=30,
         max_attempts=config.max_attempts,
         min_backoff_seconds=0,
         max_backoff_seconds=0,
-        late_after_seconds=6 * 3600,
+        max_event_age_seconds=6 * 3600,
         commit_together=config.commit_together,
     )
 
@@ -361,6 +482,8 @@ def _common(config: Config) -> dict[str, Any]:
         "deletes": config.deletes,
         "retention_seconds": RETENTION,
         "clock_skew_seconds": 0,
+        "keeps_rows": config.memory.keeps_rows,
+        "filters": (KeyFilter("elsewhere/"),) if config.outside else (),
     }
 
 
@@ -390,11 +513,20 @@ def listing(shown: tuple[tuple[str, int, bool], ...], operation: str) -> dict[st
     return page
 
 
-def thaw(frozen: Hashable) -> dict[str, dict[str, str]]:
+def thaw(frozen: Hashable) -> dict[str, dict[str, Any]]:
     """An item as DynamoDB types it."""
-    return {name: {kind: value} for name, kind, value in cast("tuple[tuple[str, str, str], ...]", frozen)}
+    return {
+        name: {kind: value.split(SEPARATOR) if kind == "SS" else value}
+        for name, kind, value in cast("tuple[tuple[str, str, str], ...]", frozen)
+    }
 
 
-def freeze(item: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str, str], ...]:
-    """An item as part of a state."""
-    return tuple(sorted((name, *next(iter(typed.items()))) for name, typed in item.items()))
+def freeze(item: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str, str], ...]:
+    """An item as part of a state; the elements of a set as one text."""
+    return tuple(
+        sorted(
+            (name, kind, SEPARATOR.join(sorted(value)) if kind == "SS" else value)
+            for name, typed in item.items()
+            for kind, value in typed.items()
+        )
+    )

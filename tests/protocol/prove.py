@@ -1,125 +1,151 @@
 """The whole proof: `python -m tests.protocol.prove`, or `make prove`.
 
+--minutes N           stop after so many minutes and list what was not run
 --scenario NAME ...   explore these only
 --trace               replay the measured bucket only
 --mutants [TEXT]      seed the defects only, those whose name has the text
 --short               the short scenarios, as `make test` does
+
+The exit code is 0 if all that ran passed, 1 if something is violated or a seeded defect is not found, and 2 if the
+search itself failed.
 """
 
 import argparse
 import os
-import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from textwrap import indent
+from typing import NamedTuple
 
-import intake_ledger
-from tests.protocol.explorer import Explorer, Result
+from tests.protocol.explorer import Explorer, Result, Scenario
 from tests.protocol.mutants import MUTANTS, Mutant
+from tests.protocol.pool import MEMORY, Ended, Job, run_jobs
 from tests.protocol.scenarios import FULL, SHORT
+from tests.protocol.seeding import preload, seed
 from tests.protocol.simulation import Measured, Misfortune, Simulation
 
-ROOT = Path(__file__).resolve().parents[2]
+
+class Part(NamedTuple):
+    """One job of the proof: a world, a seeded defect or the replay."""
+
+    kind: str
+    job: Job
 
 
-def explore(name: str) -> tuple[str, Result, float]:
-    """Search one scenario to its end."""
-    started = time.monotonic()
-    return name, Explorer(FULL[name]).explore(), time.monotonic() - started
-
-
-def tell(name: str, result: Result, seconds: float) -> str:
-    """A violation with its trace, or the number of states."""
+def tell(name: str, result: Result) -> str:
+    """A violation with its steps, or the number of states."""
     if not result.violation:
-        return f"{name}: holds, {result.states:,} states, {seconds:.0f} s"
+        return f"{name}: holds, {result.states:,} states"
     steps = "\n".join(f"    {number:2}. {step}" for number, step in enumerate(result.trace, 1))
-    return f"{name}: VIOLATED: {result.violation}\n{steps}"
+    raised = f"\n{indent(result.raised, ' ' * 4)}" if result.raised else ""
+    return f"{name}: VIOLATED: {result.violation}\n{steps}{raised}"
 
 
-def explore_all(names: list[str]) -> bool:
-    """Search these scenarios on all cores, the largest first by their faults."""
-    states, wrong = 0, 0
-    with ProcessPoolExecutor() as pool:
-        for name, result, seconds in pool.map(explore, names):
-            states += result.states
-            wrong += bool(result.violation)
-            print(tell(name, result, seconds), flush=True)
-    print(f"{states:,} states in {len(names)} worlds, {wrong} violated")
-    return not wrong
+def explore(name: str) -> tuple[bool, str]:
+    """Search one scenario to its end."""
+    result = Explorer(FULL[name]).explore()
+    return not result.violation, tell(name, result)
 
 
-def seed(mutant: Mutant) -> tuple[Mutant, bool, str]:
-    """Whether the defect is found, in a copy of the runtime, by what is said to find it."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "intake_ledger"
-        shutil.copytree(Path(intake_ledger.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        source = (copy / mutant.module).read_text()
-        if source.count(mutant.old) != 1:
-            return mutant, False, f"{mutant.module} has the text {source.count(mutant.old)} times: mend the mutant"
-        (copy / mutant.module).write_text(source.replace(mutant.old, mutant.new))
-        if mutant.found_by.startswith("tests/"):
-            command = [sys.executable, "-m", "pytest", "-q", "-x", *mutant.found_by.split()]
-        else:
-            command = [sys.executable, "-m", "tests.protocol.prove", "--scenario", mutant.found_by]
-        # The copy comes before the checkout's own on the path.
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
-        run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    said = (run.stdout + run.stderr).strip().splitlines()
-    finding = next((line for line in said if "VIOLATED" in line or line.startswith("FAILED")), None)
-    # A run that breaks down in another way has found nothing.
-    return mutant, run.returncode == 1 and finding is not None, finding or said[-1]
+def find(mutant: Mutant) -> tuple[bool, str]:
+    """Seed one defect."""
+    found, how = seed(mutant, Path(tempfile.mkdtemp()))
+    return found, f"{'found    ' if found else 'NOT FOUND'}  {mutant.name}: {how}"
 
 
-def seed_all(mutants: list[Mutant]) -> bool:
-    """Seed every defect and tell who found it."""
-    found = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for mutant, killed, how in pool.map(seed, mutants):
-            found += killed
-            print(f"{'found    ' if killed else 'NOT FOUND'}  {mutant.name}: {how}", flush=True)
-    print(f"{found} of {len(mutants)} seeded defects found")
-    return found == len(mutants)
-
-
-def replay() -> bool:
+def replay() -> tuple[bool, str]:
     """The measured bucket at its full size, in virtual time, with what it became counted."""
     started = time.monotonic()
     simulation = Simulation(Measured(), Misfortune())
     tally = simulation.run()
-    print(
+    first = (
         f"{tally.notifications:,} notifications of {simulation.measured.keys:,} keys and their overwrites in "
         f"{simulation.measured.hours:.0f} hours of virtual time ({time.monotonic() - started:.0f} s): {tally.lost:,} "
         f"notifications lost, {tally.deaths:,} workers died, {tally.redelivered:,} messages came again"
     )
+    lines = [first]
     for name, counts in (("verdicts", tally.verdicts), ("outcomes", tally.outcomes), ("requests", tally.requests)):
-        print(f"  {name}: " + ", ".join(f"{what} {count:,}" for what, count in counts.most_common()))
-    print(f"  the audit compared {tally.audited:,} keys and resubmitted {tally.resubmitted:,}")
-    for wrong in tally.wrong[:20]:
-        print(f"  WRONG: {wrong}")
-    print(f"  {len(tally.wrong)} lost, repeated, stale or dead-lettered")
-    return not tally.wrong
+        lines.append(f"  {name}: " + ", ".join(f"{what} {count:,}" for what, count in counts.most_common()))
+    lines.append(f"  the audit compared {tally.audited:,} keys and resubmitted {tally.resubmitted:,}")
+    lines += [f"  WRONG: {wrong}" for wrong in tally.wrong[:20]]
+    lines.append(f"  {len(tally.wrong)} lost, repeated, stale or dead-lettered")
+    return not tally.wrong, "\n".join(lines)
+
+
+def cost(scenario: Scenario) -> float:
+    """A guess at the effort of a search, to begin with the cheap ones: each step and each fault multiplies it."""
+    steps = len(scenario.script.split()) * scenario.deliveries + len(scenario.asks) * scenario.ask_deliveries
+    faults = scenario.crashes + scenario.pauses + scenario.audits + scenario.slow + scenario.answers + scenario.losses
+    return 3.0 ** (steps + faults + scenario.rejects + scenario.redrives + scenario.ticks)
+
+
+def plan(names: Sequence[str], mutants: Sequence[Mutant], *, trace: bool) -> list[Part]:
+    """The cheap and telling parts come first: short worlds, seeded defects, the replay, the long worlds by cost."""
+    worlds = [Part("world", Job(name, partial(explore, name), MEMORY)) for name in names]
+    defects = [Part("seeded defect", Job(mutant.name, partial(find, mutant))) for mutant in mutants]
+    replays = [Part("replay", Job("the measured bucket", replay))] if trace else []
+    worlds.sort(key=lambda part: cost(FULL[part.job.name]))
+    short = [part for part in worlds if part.job.name in SHORT]
+    return short + defects + replays + [part for part in worlds if part not in short]
+
+
+def run(parts: Sequence[Part], until: float | None) -> int:
+    """Run the parts, print how each one ended and then the sums. Returns the exit code."""
+    kinds = {part.job: part.kind for part in parts}
+    ended: list[Ended] = []
+    with tempfile.TemporaryDirectory() as folder:
+        # What a job that is stopped leaves behind is removed with this folder.
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
+        if any(part.kind == "seeded defect" for part in parts):
+            preload()
+        for one in run_jobs(list(kinds), until=until):
+            ended.append(one)
+            said = f"{one.job.name}: THE SEARCH FAILED: {one.told}" if one.broken else one.told
+            first, *more = said.splitlines()
+            effort = f"[{one.seconds:.1f} s, {one.megabytes:.0f} MB]"
+            print("\n".join((f"{first} {effort}", *more)), flush=True)
+    print()
+    for kind in dict.fromkeys(kinds.values()):
+        mine = [one for one in ended if kinds[one.job] == kind]
+        passed = sum(one.passed for one in mine)
+        most = max((one.megabytes for one in mine), default=0)
+        seconds = sum(one.seconds for one in mine)
+        total = sum(one == kind for one in kinds.values())
+        print(f"{kind}s: {passed:,} of {total:,} passed, {seconds:,.0f} s of processor time, at most {most:,.0f} MB")
+    done = {one.job for one in ended}
+    for part in parts:
+        if part.job not in done:
+            print(f"not run: {part.kind} {part.job.name}")
+    failed = [one for one in ended if not one.passed]
+    for one in failed:
+        print(f"failed: {kinds[one.job]} {one.job.name}")
+    print(f"{len(ended) - len(failed)} passed, {len(failed)} failed")
+    return 2 if any(one.broken for one in ended) else 1 if failed else 0
 
 
 def main() -> int:
-    """The command line; the exit code is 1 when anything is not as it must be."""
+    """The command line."""
+    started = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, metavar="N")
     parser.add_argument("--scenario", nargs="+", choices=FULL, metavar="NAME")
     parser.add_argument("--mutants", nargs="?", const="", metavar="TEXT")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--short", action="store_true")
     asked = parser.parse_args()
     everything = not (asked.scenario or asked.short or asked.trace or asked.mutants is not None)
-    good = True
-    if everything or asked.scenario or asked.short:
-        good = explore_all(asked.scenario or list(SHORT if asked.short else FULL))
-    if everything or asked.trace:
-        good = replay() and good
-    if everything or asked.mutants is not None:
-        good = seed_all([one for one in MUTANTS if (asked.mutants or "") in one.name]) and good
-    return 0 if good else 1
+    names = asked.scenario or list(SHORT if asked.short else FULL if everything else ())
+    wanted = "" if everything else asked.mutants
+    mutants = [] if wanted is None else [one for one in MUTANTS if wanted in one.name]
+    # A process that is told to end stops its child processes, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
+    until = None if asked.minutes is None else started + asked.minutes * 60
+    return run(plan(names, mutants, trace=everything or asked.trace), until)
 
 
 if __name__ == "__main__":

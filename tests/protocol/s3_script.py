@@ -1,6 +1,7 @@
 """What S3 shows for one key while a script of operations happens to it.
 
 versioned    p     put: version n is the n-th operation
+             o     the same with an old Last-Modified: a replica, a restored object, a long multipart upload
              m     delete marker, a version too
              dN    version N deleted for good
 unversioned  A, B  upload of those bytes: the ETag is the identity
@@ -8,6 +9,8 @@ unversioned  A, B  upload of those bytes: the ETag is the identity
 """
 
 import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from intake_ledger.states import StateKind
@@ -36,7 +39,7 @@ class Script:
         self.alive: list[tuple[Shown, ...]] = [()]
         alive: list[Shown] = []
         for number, operation in enumerate(self.operations, 1):
-            if operation == "p":
+            if operation in ("p", "o"):
                 alive.append(Shown(f"v#{number}", StateKind.OBJECT, number))
             elif operation == "m":
                 alive.append(Shown(f"v#{number}", StateKind.MARKER, number))
@@ -57,16 +60,26 @@ class Script:
                 self.states.append(after)
             self.epoch.append(len(self.states) - 1)
 
+    def has_been(self, identity: str, kind: str, done: int) -> bool:
+        """Whether this version was created, replaced by a marker, or deleted, as the processor is told."""
+        number = int(identity[2:]) if identity[1:2] == "#" and identity[2:].isdecimal() else 0
+        if kind == "deleted":
+            return f"d{number}" in self.operations[:done]
+        was_marker = 0 < number <= done and self.operations[number - 1] == "m"
+        return was_marker is (kind == "removed")
+
     def readable(self, identity: str, done: int) -> bool:
         """Whether this state's content can be read, or its removal acted upon."""
         return identity == "absent" or any(one.identity == identity for one in self.alive[done])
 
-    def event(self, number: int, tick: int, place: int) -> Message:
-        """S3's notification of an operation that happened at this tick; `place` is what its sequencer claims."""
+    def event(self, number: int, tick: int, place: int, *, late: bool = False) -> Message:
+        """S3's notification of an operation that happened at this tick; `place` is what its sequencer claims. `late`:
+        a day later than it should be.
+        """
         operation = self.operations[number - 1]
         item: dict[str, object] = {"key": KEY, "sequencer": f"00{place + 1:X}"}
         name = "ObjectCreated:Put"
-        if operation == "p":
+        if operation in ("p", "o"):
             item |= {"versionId": str(number), "eTag": f"etag-{number}", "size": 1}
         elif operation == "m":
             name = "ObjectRemoved:DeleteMarkerCreated"
@@ -78,11 +91,23 @@ class Script:
             name = "ObjectRemoved:Delete"
         else:
             item |= {"eTag": operation, "size": 1}
-        record = {
-            "eventVersion": "2.6",
-            "eventSource": "aws:s3",
-            "eventName": name,
-            "eventTime": moment(tick).isoformat(),
-            "s3": {"bucket": {"name": BUCKET}, "object": item},
-        }
-        return Message(json.dumps({"Records": [record]}), f"event {number} ({operation})", number)
+        at = moment(tick) - timedelta(days=1 if late else 0)
+        return Message(_notification(name, item, at), f"event {number} ({operation})", number)
+
+
+def forged_marker(version: int, tick: int) -> Message:
+    """A fresh event that somebody made up: the version is said to be a delete marker."""
+    item = {"key": KEY, "sequencer": "00FF", "versionId": str(version)}
+    body = _notification("ObjectRemoved:DeleteMarkerCreated", item, moment(tick))
+    return Message(body, f"forged marker {version}")
+
+
+def _notification(name: str, item: Mapping[str, object], at: datetime) -> str:
+    record = {
+        "eventVersion": "2.6",
+        "eventSource": "aws:s3",
+        "eventName": name,
+        "eventTime": at.isoformat(),
+        "s3": {"bucket": {"name": BUCKET}, "object": item},
+    }
+    return json.dumps({"Records": [record]})

@@ -4,20 +4,30 @@ SHORT is small enough for every test run; FULL is what `make prove` explores. Bo
 """
 
 from tests.protocol.explorer import Scenario
-from tests.protocol.program import Config
+from tests.protocol.program import Config, Memory
 
 LATEST = Config()
 EVERY = Config(every_version=True)
 NO_DELETES = Config(deletes=False)
 UNVERSIONED = Config(versioned=False)
+EXPIRING = Config(deletes=False, memory=Memory.EXPIRING)
+KEPT = Config(memory=Memory.KEPT)
 BUDGET = Config(max_attempts=2)
 GROUP = Config(group=True)
 TRANSACT = Config(transact=True)
+SOMETIMES = Config(sometimes=True)
 TOGETHER = Config(group=True, commit_together=True)
 
 SHORT: dict[str, Scenario] = {
     "puts": Scenario("p p", crashes=1, deliveries=2),
     "puts, a slow worker": Scenario("p p", pauses=1),
+    "late write, no audit": Scenario("p p", pauses=1, no_audit=True),
+    "late write, a marker": Scenario("p m", pauses=1, no_audit=True),
+    "late write, a keyed downstream": Scenario("p p", pauses=1, keyed=True),
+    "late write, a transaction or not": Scenario("p p", SOMETIMES, pauses=1),
+    "late write, grouped commits": Scenario("p p", TOGETHER, pauses=1, no_audit=True),
+    "late write, every version": Scenario("p p", EVERY, pauses=1),
+    "late write, deletes off": Scenario("p m", NO_DELETES, pauses=1),
     "puts, slow claims": Scenario("p p", slow=1, crashes=1),
     "rollback, slow claims": Scenario("p p d2", slow=1, strict=True),
     "vanished, slow claims": Scenario("p d1", slow=1, deliveries=2, strict=True),
@@ -37,12 +47,36 @@ SHORT: dict[str, Scenario] = {
     "budget, an audit": Scenario("p", BUDGET, crashes=1, rejects=1, audits=1),
     "rejection": Scenario("p p", BUDGET, rejects=1, redrives=1),
     "rejection, rollback": Scenario("p p d2", BUDGET, rejects=1),
-    "expiry": Scenario("p p", ticks=2),
-    "expiry, late duplicates": Scenario("p", deliveries=2, ticks=3),
-    "expiry, a noncurrent version deleted": Scenario("p p d1", ticks=2),
+    "not yet": Scenario("p p", waits=1, crashes=1),
+    "not yet, duplicates": Scenario("p", waits=2, deliveries=2),
+    "not yet, rollback": Scenario("p p d2", waits=1),
+    "not yet, budget": Scenario("p", BUDGET, waits=3, crashes=1),
+    "not yet, reprocess": Scenario("p", asks=(1,), waits=2),
+    "expiry": Scenario("p p", EXPIRING, ticks=2),
+    "expiry, late duplicates": Scenario("p", EXPIRING, deliveries=2, ticks=3),
+    "expiry, a noncurrent version deleted": Scenario("p p d1", EXPIRING, ticks=2),
+    "expiry, an old object, late events": Scenario("o", EXPIRING, deliveries=2, ticks=2, late=True),
+    "complete, rollback": Scenario("p p d2", ticks=2),
+    "complete, undelete": Scenario("p m d2", ticks=3),
+    "complete, deleted": Scenario("A D", UNVERSIONED, ticks=3, losses=1),
+    "complete, deleted before it was processed": Scenario("A D", UNVERSIONED, strict=True),
+    "complete, an old object": Scenario("o", ticks=1, losses=1),
+    "kept, deleted": Scenario("A D", Config(versioned=False, memory=Memory.KEPT), legacy=1, deliveries=2, ticks=2),
+    "kept, a noncurrent version deleted": Scenario("p p d1", KEPT, legacy=2),
+    "rows begin to be kept": Scenario(
+        "p p d1",
+        Config(deletes=False, memory=Memory.RECORDED_EXPIRING),
+        ticks=2,
+        workers=1,
+        after=Config(deletes=False, memory=Memory.RECORDED),
+    ),
+    "a forged removal": Scenario("p p", forged=(9,)),
+    "every version, a forged removal": Scenario("p", EVERY, forged=(1, 9)),
+    "a table put back from a backup": Scenario("p p", KEPT, restores=1),
+    "a key outside of the filters": Scenario("p m", Config(outside=True), asks=(1,), audits=1),
     "reprocess": Scenario("p", asks=(1, 2), ask_deliveries=2, crashes=1),
     "reprocess, budget": Scenario("p", BUDGET, asks=(1,), crashes=2),
-    "reprocess, expired": Scenario("p", ticks=2, asks=(1,)),
+    "reprocess, expired": Scenario("p", EXPIRING, ticks=2, asks=(1,)),
     "groups": Scenario("p p", GROUP, crashes=1, deliveries=2),
     "groups, lost answers": Scenario("p p", GROUP, answers=1),
     "groups, slow claims": Scenario("p p", GROUP, slow=1, crashes=1),
@@ -61,12 +95,24 @@ SHORT: dict[str, Scenario] = {
 }
 
 FULL: dict[str, Scenario] = SHORT | {
+    "late write, slow claims": Scenario("p p", pauses=1, slow=1, no_audit=True),
+    "late write, deletes off, undelete": Scenario("p m d2", NO_DELETES, pauses=1),
+    "late write, unversioned": Scenario("A B A", UNVERSIONED, pauses=1),
+    "late write, three versions": Scenario("p p p", pauses=1),
+    "late write, lost answers": Scenario("p p", pauses=1, answers=1),
+    "late write, a keyed downstream, deaths": Scenario("p p", pauses=1, crashes=1, keyed=True),
+    "late write, budget": Scenario("p p", BUDGET, pauses=1, crashes=1),
+    "late write, expiry": Scenario("p m", pauses=1, ticks=2),
+    "late write, a transaction or not, deaths": Scenario("p p", SOMETIMES, pauses=1, crashes=1),
+    "late write, a transaction or not, three versions": Scenario("p p p", SOMETIMES, pauses=1),
+    "late write, undelete": Scenario("p m d2", pauses=1),
+    "late write, reprocess": Scenario("p p", pauses=1, asks=(1,)),
     "three puts": Scenario("p p p", crashes=2),
     "duplicates": Scenario("p p", deliveries=2, crashes=2),
     "marker between puts": Scenario("p m p", crashes=2),
     "rollback, two crashes": Scenario("p p d2", crashes=2),
     "rollback, duplicates": Scenario("p p d2", deliveries=2, crashes=1),
-    "rollback, a slow worker": Scenario("p p d2", pauses=1, crashes=1),
+    "rollback, a slow worker": Scenario("p p d2", pauses=1),
     "noncurrent deleted": Scenario("p p d1", crashes=2),
     "undelete, crashes": Scenario("p m d2", crashes=2),
     "vanished, no audit": Scenario("p p d1 d2", no_audit=True),
@@ -88,13 +134,57 @@ FULL: dict[str, Scenario] = SHORT | {
     "slow claims, rollback": Scenario("p p d2", slow=1, crashes=1),
     "slow claims, a slow worker": Scenario("p p", slow=1, pauses=1),
     "slow claims, budget": Scenario("p p", BUDGET, slow=2, crashes=1),
-    "expiry, crash": Scenario("p p", deliveries=2, ticks=3, crashes=1),
-    "expiry, noncurrent deleted, crash": Scenario("p p d1", ticks=3, crashes=1),
-    "expiry, marker": Scenario("p m", deliveries=2, ticks=3),
-    "expiry, audit and loss": Scenario("p p", ticks=2, audits=1, losses=1),
-    "expiry, rollback of half-done work": Scenario("p p d2", ticks=1, crashes=1, forgetful=True),
-    "expiry, redrive": Scenario("p", BUDGET, ticks=3, crashes=2, redrives=1),
-    "expiry, unversioned": Scenario("A B", UNVERSIONED, deliveries=2, ticks=3),
+    "not yet, twice": Scenario("p p", waits=2, crashes=1),
+    "not yet, rollback, a crash": Scenario("p p d2", waits=1, crashes=1),
+    "not yet, a slow worker": Scenario("p p", waits=1, pauses=1),
+    "not yet, unversioned": Scenario("A B A", UNVERSIONED, waits=1, crashes=1),
+    "not yet, lost answers": Scenario("p p", waits=1, answers=1, crashes=1),
+    "not yet, an audit": Scenario("p p", waits=2, losses=1, audits=1),
+    "not yet, every version": Scenario("p p", EVERY, waits=2, crashes=1),
+    "not yet, groups": Scenario("p p", GROUP, waits=2, crashes=1),
+    "expiry, crash": Scenario("p p", EXPIRING, deliveries=2, ticks=3, crashes=1),
+    "expiry, noncurrent deleted, crash": Scenario("p p d1", EXPIRING, ticks=3, crashes=1),
+    "expiry, marker": Scenario("p m", EXPIRING, deliveries=2, ticks=3),
+    "expiry, audit and loss": Scenario("p p", EXPIRING, ticks=2, audits=1, losses=1),
+    "expiry, rollback of half-done work": Scenario("p p d2", EXPIRING, ticks=1, crashes=1, forgetful=True),
+    "expiry, redrive": Scenario(
+        "p", Config(max_attempts=2, deletes=False, memory=Memory.EXPIRING), ticks=3, crashes=2, redrives=1
+    ),
+    "expiry, unversioned": Scenario(
+        "A B", Config(versioned=False, deletes=False, memory=Memory.EXPIRING), deliveries=2, ticks=3
+    ),
+    "expiry, a replica overwrites": Scenario("p o", EXPIRING, deliveries=2, ticks=2, late=True),
+    "expiry, a replica is overwritten": Scenario("o p", EXPIRING, deliveries=2, ticks=2, late=True),
+    "complete, rollback, duplicates": Scenario("p p d2", deliveries=2, ticks=2, losses=1),
+    "complete, rollback, crash": Scenario("p p d2", ticks=2, crashes=1),
+    "complete, undelete, duplicates": Scenario("p m d2", deliveries=2, ticks=3),
+    "complete, marker": Scenario("p m", deliveries=2, ticks=3, crashes=1),
+    "complete, vanished": Scenario("p d1 p", deliveries=2, ticks=2, losses=1),
+    "complete, unversioned": Scenario("A D A", UNVERSIONED, ticks=3, losses=1, crashes=1),
+    "complete, noncurrent deleted": Scenario("p p d1", deliveries=2, ticks=3, losses=1),
+    "complete, a replica": Scenario("o p", deliveries=2, ticks=2, losses=1, late=True),
+    "complete, a replica is removed": Scenario("o m", deliveries=2, ticks=2, losses=1, late=True),
+    "complete, deletes off": Scenario("p m d2", NO_DELETES, ticks=2, losses=1, crashes=1),
+    "complete, every version": Scenario("p m d1", EVERY, deliveries=2, ticks=3),
+    "complete, every version, an old object": Scenario("o p", EVERY, losses=2, ticks=1, late=True),
+    "kept, rollback": Scenario("p p d2", KEPT, ticks=2, deliveries=2, losses=1),
+    "kept, deleted, crash": Scenario("p d1", KEPT, legacy=1, deliveries=2, ticks=2, crashes=1),
+    "kept, undelete": Scenario("p m d2", KEPT, legacy=1, deliveries=2),
+    "forged removals": Scenario("p m p", forged=(9, 1), losses=1),
+    "a forged removal, unversioned": Scenario("A D A", UNVERSIONED, forged=(9,), crashes=1),
+    "a forged removal, deletes off": Scenario("p p", NO_DELETES, forged=(9, 1)),
+    "every version, forged removals": Scenario("p m", EVERY, forged=(1, 9), crashes=1),
+    "a table put back, crash": Scenario("p p", KEPT, restores=1, crashes=1),
+    "a table put back, rollback": Scenario("p p d2", KEPT, restores=1, forgetful=True),
+    "rows begin to be kept, crash": Scenario(
+        "p p d1",
+        Config(deletes=False, memory=Memory.RECORDED_EXPIRING),
+        ticks=2,
+        workers=1,
+        crashes=1,
+        after=Config(memory=Memory.RECORDED),
+    ),
+    "rows are kept from the first day": Scenario("p p d2", Config(memory=Memory.RECORDED), ticks=2, workers=1),
     "budget, duplicates and redrive": Scenario("p", BUDGET, deliveries=2, crashes=3, redrives=1),
     "budget, an audit and redrive": Scenario("p", BUDGET, crashes=2, audits=1, redrives=1),
     "budget, a newer version": Scenario("p p", BUDGET, crashes=2, redrives=1),
@@ -112,7 +202,7 @@ FULL: dict[str, Scenario] = SHORT | {
     "deletes off, unversioned": Scenario("A D A", Config(versioned=False, deletes=False), crashes=1),
     "deletes off, zombies": Scenario("p m", NO_DELETES, pauses=1, crashes=1),
     "grouped commits, duplicates": Scenario("p p", TOGETHER, crashes=1, deliveries=2),
-    "grouped commits, zombies": Scenario("p p", TOGETHER, pauses=1, crashes=1, deliveries=2),
+    "grouped commits, zombies": Scenario("p p", TOGETHER, pauses=1, crashes=1),
     "grouped commits, rollback": Scenario("p p d2", TOGETHER, crashes=1, answers=1),
     "grouped commits, budget": Scenario(
         "p", Config(max_attempts=2, group=True, commit_together=True), crashes=2, redrives=1
@@ -123,7 +213,7 @@ FULL: dict[str, Scenario] = SHORT | {
     "grouped commits, every version": Scenario(
         "p p", Config(every_version=True, group=True, commit_together=True), deliveries=2, crashes=1
     ),
-    "groups, zombies": Scenario("p p", GROUP, pauses=1, crashes=1, deliveries=2),
+    "groups, zombies": Scenario("p p", GROUP, pauses=1, deliveries=2),
     "groups, rollback": Scenario("p p d2", GROUP, crashes=1, slow=1),
     "groups, unversioned": Scenario("A B A", Config(versioned=False, group=True), crashes=1),
     "groups, expiry": Scenario("p p", GROUP, deliveries=2, ticks=3),

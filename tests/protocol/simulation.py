@@ -34,6 +34,7 @@ from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.consumer import Consumer
+from intake_ledger.errors import ObjectReadError
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.processing import ObjectChange
 from intake_ledger.queues import Queues
@@ -42,11 +43,13 @@ from intake_ledger.settings import AuditSettings, ConsumerSettings
 from intake_ledger.table import LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy
+from tests.protocol.packed import PackedItems
 
 HOUR, DAY = 3_600_000, 86_400_000
 START = 1_800_000_000_000
 FUNCTION_TIMEOUT = 70_000
-VISIBILITY = 420_000
+VISIBILITY = 220_000
+_OBJECT = b"content"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Misfortune:
     removed: float = 0.002
     lost: float = 0.001
     deaths: float = 0.0002
+    cut: float = 0.001
     outage_hours: float = 1
 
 
@@ -83,6 +87,7 @@ class Tally:
     notifications: int = 0
     lost: int = 0
     deaths: int = 0
+    cuts: int = 0
     redelivered: int = 0
     dead_lettered: int = 0
     audited: int = 0
@@ -128,11 +133,14 @@ class Simulation:
         self.tally = Tally()
         self.versions: dict[str, list[_Version]] = {}
         self.table = MemoryDynamoDB()
+        self.table.items = PackedItems()
         self.queue: list[_Message] = []
         self.in_flight: dict[int, _Message] = {}
         self.downstream: dict[str, int] = {}
         self.begun: set[tuple[str, int]] = set()
         self.excused: set[tuple[str, int]] = set()
+        self.half: dict[str, int] = {}
+        """Versions of which the downstream has only half, by key."""
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
         self._numbers = 0
@@ -266,6 +274,11 @@ class Simulation:
             self.tally.wrong.append(f"{change.key}: version {number} applied after {self.downstream[change.key]}")
         self.begun.add(this)
         self.excused.discard(this)
+        self.half.pop(change.key, None)
+        if change.kind == "created" and not _whole(change):
+            # A careless processor: it catches the error and delivers the bytes that came.
+            self.half[change.key] = number
+            self.excused.add(this)
         self.downstream[change.key] = number
         return str(number)
 
@@ -275,6 +288,7 @@ class Simulation:
                 self.tally.wrong.append(
                     f"{name}: S3 holds {versions[-1].number}, the downstream {self.downstream.get(name)}"
                 )
+        self.tally.wrong += [f"{name}: the downstream has half of {number}" for name, number in self.half.items()]
         if self.tally.dead_lettered:
             self.tally.wrong.append(f"{self.tally.dead_lettered} messages dead-lettered, and none deserved it")
 
@@ -324,7 +338,7 @@ _SETTINGS = ConsumerSettings(
     max_attempts=12,
     min_backoff_seconds=15,
     max_backoff_seconds=1800,
-    late_after_seconds=6 * 3600,
+    max_event_age_seconds=6 * 3600,
 )
 
 
@@ -449,7 +463,9 @@ class _S3:
         if self._worker is not None:
             self._worker.pause(20)
         self._simulation.tally.requests["GetObject"] += 1
-        return {"Body": io.BytesIO()}
+        cut = self._simulation.random.random() < self._simulation.misfortune.cut
+        self._simulation.tally.cuts += cut
+        return {"Body": io.BytesIO(_OBJECT[: len(_OBJECT) // 2] if cut else _OBJECT), "ContentLength": len(_OBJECT)}
 
     def head_object(self, **arguments: Any) -> dict[str, Any]:
         if self._worker is not None:
@@ -503,13 +519,18 @@ class _SQS:
         self._simulation = simulation
         self._worker = worker
 
-    def change_message_visibility(self, **arguments: Any) -> None:
-        self._simulation.tally.requests["ChangeMessageVisibility"] += 1
-        message = self._simulation.in_flight[int(arguments["ReceiptHandle"].partition("/")[0])]
-        message.visible_at = self._simulation.clock + arguments["VisibilityTimeout"] * 1000
+    def change_message_visibility_batch(self, **arguments: Any) -> dict[str, Any]:
+        self._simulation.tally.requests["ChangeMessageVisibilityBatch"] += 1
+        for entry in arguments["Entries"]:
+            message = self._simulation.in_flight[int(entry["ReceiptHandle"].partition("/")[0])]
+            message.visible_at = self._simulation.clock + entry["VisibilityTimeout"] * 1000
+        return {}
 
-    def send_message(self, **_: Any) -> None:
-        self._simulation.tally.dead_lettered += 1
+    def send_message(self, **arguments: Any) -> None:
+        if arguments["QueueUrl"] == "queue":
+            self._simulation._send(arguments["MessageBody"], self._simulation.clock)
+        else:
+            self._simulation.tally.dead_lettered += 1
 
     def send_message_batch(self, **arguments: Any) -> dict[str, Any]:
         for entry in arguments["Entries"]:
@@ -526,10 +547,13 @@ class _Counting(Telemetry):
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         self._tally.verdicts[answer.verdict] += 1
 
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None:
         self._tally.outcomes[outcome] += 1
         if outcome is Outcome.COMMITTED:
             self._worker.committed()
+
+    def late_write(self, claim: Claim) -> None:
+        self._tally.outcomes["LateWrites"] += 1
 
     def exhausted(self, change: Change, row: Row) -> None:
         self._tally.outcomes[Outcome.REJECTED] += 1
@@ -550,6 +574,13 @@ class _Counting(Telemetry):
         self._tally.breaker["given back"] += 1
 
     def flush(self) -> None: ...
+
+
+def _whole(change: ObjectChange) -> bool:
+    try:
+        return len(change.open().read()) == len(_OBJECT)
+    except ObjectReadError:
+        return False
 
 
 def _record(message: _Message) -> dict[str, Any]:

@@ -1,21 +1,37 @@
 """The short form of the exhaustive search, in every test run; `make prove` explores the long one."""
 
+import re
+from functools import cache
 from pathlib import Path
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
 import intake_ledger
-from tests.protocol.explorer import Explorer
+from intake_ledger.audit.compare import Audit
+from intake_ledger.consumer import Consumer
+from intake_ledger.ledger import Ledger
+from intake_ledger.table import LedgerTable
+from tests.protocol import program
+from tests.protocol.explorer import Explorer, Worker, World
 from tests.protocol.mutants import MUTANTS, Mutant
 from tests.protocol.prove import tell
 from tests.protocol.scenarios import FULL, SHORT
+
+REDUCED = (
+    "puts, no audit", "puts, a slow worker", "rollback, slow claims", "unversioned, deleted", "rejection, rollback",
+    "expiry", "reprocess, budget", "grouped commits, lost answers", "grouped commits, a slow worker", "transactions",
+    "every version, losses",
+)  # fmt: skip
+"""Short worlds of each kind in which the reduced search is compared with the whole one."""
 
 
 @pytest.mark.parametrize("name", SHORT)
 def test_every_order_of_steps_keeps_the_guarantees(name: str) -> None:
     """In no order of deliveries, steps and faults is G1, G2, G3 or G4 violated, or work left without a way to go on."""
     result = Explorer(SHORT[name]).explore()
-    assert not result.violation, tell(name, result, 0)
+    assert not result.violation, tell(name, result)
     assert result.complete
 
 
@@ -25,6 +41,110 @@ def test_a_violation_is_told_with_the_steps_that_lead_to_it() -> None:
     result = Explorer(scenario).explore()
     assert "G4" in result.violation
     assert any("is lost" in step for step in result.trace)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "step"),
+    [
+        (Consumer, "handle", "w0 raises KeyError: 'seeded'"),
+        # The consumer catches what one message raises and logs it as an error of its own.
+        (Ledger, "commit", "w0 raises AssertionError"),
+        (Audit, "run", "the audit raises KeyError: 'seeded'"),
+    ],
+)
+def test_an_exception_in_the_code_under_search_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, step: str
+) -> None:
+    """It has the steps that lead to it and the traceback, as a violated guarantee has its steps."""
+    monkeypatch.setattr(owner, name, Mock(side_effect=KeyError("seeded")))
+    result = Explorer(SHORT["puts"]).explore()
+    assert result.violation.startswith(step)
+    assert result.trace[0] == "S3: p"
+    assert step in result.trace[-1]
+    assert "KeyError: 'seeded'" in result.raised
+    assert "KeyError: 'seeded'" in tell("puts", result)
+
+
+def test_a_request_that_the_store_forbids_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store's assertions judge the ledger. The trace shows who sent the request."""
+    monkeypatch.setattr(LedgerTable, "get_items", lambda self, _: self._client.get_item(ConsistentRead=False))
+    result = Explorer(SHORT["losses"]).explore()
+    assert "the ledger never decides on an eventual read" in result.violation
+    assert "compare.py" in result.raised
+
+
+def test_a_failure_of_the_search_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in a stand-in for AWS, in this folder, says nothing about the code under search. The search fails."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise KeyError("broken")
+
+    monkeypatch.setattr(program._S3, "head_object", fails)
+    with pytest.raises((KeyError, AssertionError)) as raised:
+        Explorer(SHORT["puts"]).explore()
+    assert "broken" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_the_reduced_search_visits_what_stands_for_the_worlds_of_the_whole_one(name: str) -> None:
+    """All of these, and no others. Worlds in which somebody waits before a read that is answered the same from now on,
+    or an audit before its end, are left out: `waits` says which. None of them is at rest.
+    """
+    whole, reduced = Explorer(SHORT[name], reduced=False), Explorer(SHORT[name])
+    assert not whole.explore().violation
+    assert not reduced.explore().violation
+    kept = [world for world in whole.worlds if not waits(reduced, world)]
+    different = {reduced.standing_for(world)[0] for world in kept} ^ set(reduced.worlds)
+    assert not different, f"{len(different)} worlds"
+    assert len(reduced.worlds) < len(whole.worlds)
+    assert not any(waits(reduced, world) for world in whole.worlds if whole._quiet(world))
+
+
+def waits(explorer: Explorer, world: World) -> bool:
+    """Whether a worker or the audit does, and has more to ask after its read."""
+    if world.bad:
+        return False
+    if world.audit is not None and explorer._audit_past("", world)[1] != world:
+        return True
+    return any(explorer._past_settled_reads("", world, slot)[1] != world for slot in range(len(world.workers)))
+
+
+def test_workers_differ_by_their_names_alone() -> None:
+    """The mirror image of what a worker asks is what its mirror image asks; nothing else in a world names a worker."""
+    explorer = Explorer(SHORT["puts, lost answers"]._replace(deliveries=2))
+    assert not explorer.explore().violation
+    second = {world.workers[1] for world in explorer.worlds} - {None}
+    assert len(second) > 5
+    for worker in cast("set[Worker]", second):
+        mirrored = explorer._outcome(1, worker)
+        alone = program.run(worker.message, "w1", explorer.config, worker.start, worker.history)
+        assert repr(mirrored) == repr(alone)
+    for world in explorer.worlds:
+        others = world._replace(items=(), workers=(), audit=None)
+        assert not re.search(r"w[01]\.\d", repr(others))
+
+
+@pytest.mark.parametrize("name", ["puts, no audit", "transactions"])
+def test_a_trace_names_each_worker_by_one_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Also where the search went on with a mirror image: a name receives a message, works on that and is free again."""
+    resting = len([world for world in explored(name).worlds if explored(name)._quiet(world)])
+    assert resting > 5
+    for number in range(resting):
+        left = iter([""] * number + ["stop here"])
+        monkeypatch.setattr(Explorer, "_at_rest", lambda *_, left=left: next(left))
+        busy: set[str] = set()
+        for clause in "; ".join(Explorer(SHORT[name]).explore().trace).split("; "):
+            if found := re.search(r"\bw[01]\b", clause):
+                assert (found[0] in busy) != ("receives" in clause), clause
+                (busy.discard if re.search("acknowledges|gives|dies", clause) else busy.add)(found[0])
+        assert not busy
+
+
+@cache
+def explored(name: str) -> Explorer:
+    explorer = Explorer(SHORT[name])
+    explorer.explore()
+    return explorer
 
 
 def test_the_long_form_contains_the_short_one() -> None:

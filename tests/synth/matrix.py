@@ -80,8 +80,8 @@ def table(scope: Construct, **options: Any) -> dynamodb.Table:
         **options,
     )
     made.add_global_secondary_index(
-        index_name="attention",
-        partition_key=dynamodb.Attribute(name="attention", type=dynamodb.AttributeType.STRING),
+        index_name="needs_review",
+        partition_key=dynamodb.Attribute(name="needs_review", type=dynamodb.AttributeType.STRING),
         sort_key=dynamodb.Attribute(name="updated_at", type=dynamodb.AttributeType.NUMBER),
     )
     return made

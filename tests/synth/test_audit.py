@@ -151,7 +151,9 @@ class TestBackfill:
         (calling,) = statements(template, "OrdersAuditBackfillRole")
         (audit,) = resources(template, "AWS::Lambda::Function", "OrdersAudit")
         assert (actions(calling), calling["Resource"]) == (["lambda:InvokeFunction"], {"Fn::GetAtt": [audit, "Arn"]})
-        assert audit_settings(variables(template, "OrdersAudit")).baseline, "the audit leaves it alone all the same"
+        assert audit_settings(variables(template, "OrdersAudit")).skips_existing, (
+            "the audit leaves it alone all the same"
+        )
 
     def test_f41_the_baseline_is_the_default(self) -> None:
         """F41: no flood that nobody has asked for."""

@@ -43,7 +43,12 @@ def test_f68_a_bucket_of_the_same_stack_is_notified_about_natively() -> None:
     assert not resources(template, NOTIFICATIONS)
     (resource,) = resources(template, "AWS::S3::Bucket").values()
     entries = resource["Properties"]["NotificationConfiguration"]["QueueConfigurations"]
-    assert [one["Event"] for one in entries] == ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"]
+    assert [one["Event"] for one in entries] == [
+        "s3:ObjectCreated:*",
+        "s3:ObjectRemoved:*",
+        "s3:LifecycleExpiration:*",
+        "s3:ObjectRestore:Completed",
+    ]
     assert variables(template, "OrdersConsumer")["INTAKE_BUCKET_OWNER"] == "reference"
     assert not warnings(stack)
 
@@ -57,7 +62,7 @@ def test_two_pipelines_watch_one_bucket() -> None:
         IntakePipeline(stack, name, processor=processor(), bucket=bucket, filters=filters)
     template = template_of(stack)
     entries = only(template, "AWS::S3::Bucket")["NotificationConfiguration"]["QueueConfigurations"]
-    assert len(entries) == 6
+    assert len(entries) == 8
     assert {one["Filter"]["S3Key"]["Rules"][0]["Value"] for one in entries} == {"orders/", "invoices/"}
 
 
@@ -74,7 +79,7 @@ def test_what_the_team_wrote_into_its_bucket_stays() -> None:
     )
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
     configuration = only(template_of(stack), "AWS::S3::Bucket")["NotificationConfiguration"]
-    assert len(configuration["QueueConfigurations"]) == 3
+    assert len(configuration["QueueConfigurations"]) == 4
     assert configuration["TopicConfigurations"]
     assert configuration["EventBridgeConfiguration"] == {"EventBridgeEnabled": True}
 
@@ -97,7 +102,7 @@ def test_a_bucket_with_cdks_notifications_gets_ours_among_them() -> None:
     template = template_of(stack)
     assert "NotificationConfiguration" not in only(template, "AWS::S3::Bucket")
     configuration = only(template, NOTIFICATIONS)["NotificationConfiguration"]
-    assert len(configuration["QueueConfigurations"]) == 3
+    assert len(configuration["QueueConfigurations"]) == 4
     assert len(configuration["TopicConfigurations"]) == 1
 
 
@@ -114,7 +119,7 @@ def test_f68_a_bucket_of_another_stack_tells_event_bridge() -> None:
     template = template_of(ours)
     pattern = only(template, "AWS::Events::Rule")["EventPattern"]
     assert pattern["source"] == ["aws.s3"]
-    assert pattern["detail-type"] == ["Object Created", "Object Deleted"]
+    assert pattern["detail-type"] == ["Object Created", "Object Deleted", "Object Restore Completed"]
     assert "Fn::ImportValue" in pattern["detail"]["bucket"]["name"][0]
     assert pattern["detail"]["object"] == {"key": [{"wildcard": "in/*.csv"}]}
 
@@ -180,6 +185,7 @@ def test_f68_an_imported_bucket_is_notified_about_by_cdk() -> None:
         ["s3:ObjectCreated:*"],
         ["s3:ObjectRemoved:*"],
         ["s3:LifecycleExpiration:*"],
+        ["s3:ObjectRestore:Completed"],
     ]
     assert {rule["Name"]: rule["Value"] for rule in entries[0]["Filter"]["Key"]["FilterRules"]} == {
         "prefix": "in/",
@@ -256,7 +262,7 @@ def test_a_queue_of_another_stack() -> None:
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     IntakePipeline(ours, "Orders", processor=processor(), queue=IntakeQueue(theirs, "Buffer"))
     assert not resources(template_of(ours), "AWS::SQS::Queue")
-    assert only(template_of(theirs), "AWS::SQS::Queue", "BufferMessages")["VisibilityTimeout"] == 780
+    assert only(template_of(theirs), "AWS::SQS::Queue", "BufferMessages")["VisibilityTimeout"] == 280
 
 
 def test_nothing_is_looked_up() -> None:

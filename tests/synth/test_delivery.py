@@ -30,7 +30,7 @@ def imported_bucket(stack: Stack) -> s3.IBucket:
 
 
 def audited_way(template: Json) -> str:
-    return str(variables(template, "OrdersAudit")["INTAKE_AUDIT_DELIVERY"])
+    return str(variables(template, "OrdersAudit")["INTAKE_DELIVERY_MODE"])
 
 
 def test_what_exists_is_left_alone() -> None:

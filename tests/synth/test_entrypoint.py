@@ -101,3 +101,57 @@ def test_reading_the_source_does_not_run_it(source: Path) -> None:
     """A processor that needs its environment to be imported can be synthesised."""
     (source / "eager.py").write_text("raise SystemExit('imported')\ndef process(change): ...\n")
     assert list(entrypoint_problems(source, "eager:process")) == []
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "None",
+        "str",
+        "Commit",
+        "intake_ledger.Commit",
+        "Commit | str | None",
+        "'Commit | None'",
+        "Optional[str]",
+        "typing.Union[Commit, None]",
+        "Annotated[str, int]",
+        "Any",
+        "OurAlias",
+        "NoReturn",
+    ],
+)
+def test_f101_an_annotation_that_may_be_a_commit_is_accepted(tmp_path: Path, returned: str) -> None:
+    """F101: a name that is not known here may be one."""
+    (tmp_path / "typed.py").write_text(f"def process(change) -> {returned}: ...\n")
+    assert list(entrypoint_problems(tmp_path, "typed:process")) == []
+
+
+@pytest.mark.parametrize(
+    ("returned", "named"),
+    [
+        ("int", "'int'"),
+        ("dict", "'dict'"),
+        ("dict[str, Any]", "'dict'"),
+        ("typing.Dict[str, int]", "'Dict'"),
+        ("str | bool | None", "'bool'"),
+        ("Optional[list[int]]", "'list'"),
+        ("'bytes'", "'bytes'"),
+        ("Iterator[str]", "'Iterator'"),
+    ],
+)
+def test_f101_an_annotation_that_is_no_commit_is_refused(tmp_path: Path, returned: str, named: str) -> None:
+    """F101: it would be rejected for each file, after its effect. The refusal names the type and the fix."""
+    (tmp_path / "typed.py").write_text(f"def process(change) -> {returned}: ...\n")
+    (problem,) = entrypoint_problems(tmp_path, "typed:process")
+    assert f"since {named} is no commit, return a Commit, a text or None" in problem
+
+
+def test_f101_a_generator_is_refused(tmp_path: Path) -> None:
+    """F101: to call it does nothing. A `yield` in an inner function is another function's."""
+    (tmp_path / "lazy.py").write_text(
+        "def process(change):\n    for line in change.lines():\n        yield line\n\n"
+        "def fine(change):\n    def rows():\n        yield 1\n    list(rows())\n"
+    )
+    (problem,) = entrypoint_problems(tmp_path, "lazy:process")
+    assert "is a generator: calling it does nothing" in problem
+    assert list(entrypoint_problems(tmp_path, "lazy:fine")) == []

@@ -116,7 +116,7 @@ def test_each_stage_has_a_pipeline_of_its_own(matrix: Matrix) -> None:
     names = [
         next(iter(resources(template_of(stack), "AWS::Lambda::Function", "OrdersConsumer").values()))["Properties"][
             "Environment"
-        ]["Variables"]["INTAKE_PIPELINE"]
+        ]["Variables"]["INTAKE_PIPELINE_NAME"]
         for stack in stacks
     ]
     assert len(set(names)) == len(names) == 2

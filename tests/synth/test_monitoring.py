@@ -20,6 +20,12 @@ NAMES = [
     "OldestMessage",
     "Rejected",
     "Fenced",
+    "WaitedTooLong",
+    "Retries",
+    "LapsedLeases",
+    "ConsumerFunctionErrors",
+    "ConsumerFunctionThrottles",
+    "AuditFunctionErrors",
     "DownstreamOut",
     "AuditFindings",
     "AuditDeliveryProblems",
@@ -51,7 +57,7 @@ def alarm(template: Json, name: str) -> Json:
 
 
 def test_the_alarms_are_the_ones_that_are_documented(template: Json) -> None:
-    """Nine for each pipeline; `docs/monitoring.md` has a row for each."""
+    """Fifteen for each pipeline; `docs/monitoring.md` has a row for each."""
     assert len(resources(template, "AWS::CloudWatch::Alarm", "OrdersMonitoring")) == len(NAMES)
     documented = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE)
     assert documented[: len(NAMES)] == NAMES
@@ -160,7 +166,7 @@ def test_metrics_are_the_ones_that_the_functions_write() -> None:
     named = {str(getattr(pipeline, name)().to_metric_config().metric_stat.metric_name) for name in methods}
     source = "".join(path.read_text() for path in (ROOT / "lambda_src" / "intake_ledger").rglob("*.py"))
     written = {verdict.title() for verdict in Verdict} | {outcome.value for outcome in Outcome}
-    assert len(named) == len(methods) == 16
+    assert len(named) == len(methods)
     assert {name for name in named if name not in written and f'"{name}"' not in source} == set()
 
 
@@ -169,6 +175,40 @@ def test_f23_an_outage_of_hours_calls_somebody(template: Json) -> None:
     found = alarm(template, "DownstreamOut")
     assert (found["MetricName"], found["Period"], found["TreatMissingData"]) == ("BreakerOpen", 3600, "notBreaching")
     assert (found["DatapointsToAlarm"], found["EvaluationPeriods"], found["Threshold"]) == (2, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "needed", "periods"),
+    [
+        ("LapsedLeases", "LapsedLeases", 2, 12),
+        ("Retries", "Retries", 3, 12),
+        ("ConsumerFunctionErrors", "Errors", 2, 12),
+        ("ConsumerFunctionThrottles", "Throttles", None, 3),
+        ("AuditFunctionErrors", "Errors", 2, 12),
+    ],
+)
+def test_f111_what_repeats_within_an_hour_calls_somebody(
+    template: Json, name: str, metric: str, needed: int | None, periods: int
+) -> None:
+    """F111: one death or one error is repaired by the next invocation."""
+    found = alarm(template, name)
+    assert (found["MetricName"], found["Period"], found["Statistic"]) == (metric, 300, "Sum")
+    assert found["Threshold"] == (10 if name == "Retries" else 1)
+    assert found["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+    assert (found.get("DatapointsToAlarm"), found["EvaluationPeriods"]) == (needed, periods)
+    assert found["TreatMissingData"] == "notBreaching"
+
+
+def test_f111_functions_are_watched_by_their_own_names(template: Json) -> None:
+    """F111: the consumer's errors and throttles, and the audit's errors."""
+    for name, function in (
+        ("ConsumerFunctionErrors", "OrdersConsumerFunction"),
+        ("ConsumerFunctionThrottles", "OrdersConsumerFunction"),
+        ("AuditFunctionErrors", "OrdersAuditFunction"),
+    ):
+        (logical_id,) = resources(template, "AWS::Lambda::Function", function)
+        assert alarm(template, name)["Namespace"] == "AWS/Lambda"
+        assert alarm(template, name)["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": logical_id}}]
 
 
 def test_a_metric_takes_cdks_options(template: Json) -> None:
@@ -185,11 +225,15 @@ def test_a_dashboard_shows_all_of_it(template: Json) -> None:
     for name in (
         "Accepted",
         "Committed",
-        "Duplicate",
+        "Duplicates",
         "Stale",
         "Busy",
         "Failed",
-        "Unparseable",
+        "Retries",
+        "LapsedLeases",
+        "Errors",
+        "Throttles",
+        "UnreadableMessages",
         "AuditResubmitted",
         "AuditIncomplete",
     ):

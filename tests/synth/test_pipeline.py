@@ -57,6 +57,39 @@ def template(stack: Stack) -> Json:
     return template_of(stack)
 
 
+@pytest.mark.parametrize(
+    ("deletes", "retention", "keeps_rows", "days"),
+    [
+        (False, {}, False, 35),
+        (True, {}, True, 35),
+        (False, {"retention": None}, True, 35),
+        (True, {"retention": Duration.days(40)}, True, 40),
+    ],
+)
+def test_f94_rows_live_as_long_as_their_objects(
+    deletes: bool, retention: dict[str, Duration | None], keeps_rows: bool, days: int
+) -> None:
+    """F94: where removals are told, and where the team wants it; removals themselves expire in any case."""
+    stack = new_stack()
+    ledger = IntakeLedger(stack, "Rows", **retention)  # type: ignore[arg-type] # one option, or none
+    IntakePipeline(stack, "Orders", processor=processor(), deletes=deletes, ledger=ledger)
+    template = template_of(stack)
+    consumer = consumer_settings(variables(template, "OrdersConsumer"))
+    audit = audit_settings(variables(template, "OrdersAudit"))
+    for settings in (consumer, audit):
+        assert (settings.keeps_rows, settings.retention_seconds) == (keeps_rows, days * 86_400)
+        assert not settings.skips_existing
+
+
+def test_f94_without_a_retention_removals_stay_as_long_as_the_queue_needs() -> None:
+    """F94: nobody has to calculate that."""
+    stack = new_stack()
+    queue = IntakeQueue(stack, "Buffer", retention=Duration.days(14))
+    ledger = IntakeLedger(stack, "Rows", retention=None)
+    IntakePipeline(stack, "Orders", processor=processor(), queue=queue, ledger=ledger)
+    assert consumer_settings(variables(template_of(stack), "OrdersConsumer")).retention_seconds == 50 * 86_400
+
+
 def test_the_template_is_the_one_that_was_looked_at(stack: Stack, snapshot: SnapshotAssertion) -> None:
     """Any change of the default template is seen, and accepted with `pytest --snapshot-update`."""
     assert stable_template(stack) == snapshot(extension_class=JSONSnapshotExtension)
@@ -69,7 +102,7 @@ def test_logical_ids_of_what_holds_data_do_not_change(stack: Stack, template: Js
         "AWS::S3::Bucket": ["OrdersBucket195ECF73"],
         "AWS::SQS::Queue": ["OrdersQueueDeadLetters7E4911DF", "OrdersQueueMessagesC89A072B"],
     }
-    assert variables(template, "OrdersConsumer")["INTAKE_PIPELINE"] == "Stack-Orders-EEDB7941"
+    assert variables(template, "OrdersConsumer")["INTAKE_PIPELINE_NAME"] == "Stack-Orders-EEDB7941"
 
 
 def test_nothing_has_a_physical_name(template: Json) -> None:
@@ -107,7 +140,12 @@ def test_the_bucket_is_private_and_keeps_versions(template: Json) -> None:
 def test_f40_s3_tells_about_everything_that_ends_a_state(template: Json) -> None:
     """F40: lifecycle deletions are not among ObjectRemoved:*."""
     entries = only(template, "AWS::S3::Bucket")["NotificationConfiguration"]["QueueConfigurations"]
-    assert [one["Event"] for one in entries] == ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"]
+    assert [one["Event"] for one in entries] == [
+        "s3:ObjectCreated:*",
+        "s3:ObjectRemoved:*",
+        "s3:LifecycleExpiration:*",
+        "s3:ObjectRestore:Completed",
+    ]
 
 
 def test_s3_is_told_after_the_queue_lets_it_in(template: Json) -> None:
@@ -136,9 +174,9 @@ def test_queues_are_encrypted_and_take_tls_only(template: Json) -> None:
 
 
 def test_f12_visibility_follows_from_the_processing_timeout(template: Json) -> None:
-    """F12: six timeouts of the function, which is twice the processing timeout and ten seconds."""
+    """F12, F126: half a minute more than the lease, which is the function's timeout and the clock skew."""
     assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"] == 130
-    assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 780
+    assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 130 + 120 + 30
 
 
 def test_f20_a_long_processing_timeout_takes_what_lambda_allows() -> None:
@@ -147,7 +185,7 @@ def test_f20_a_long_processing_timeout_takes_what_lambda_allows() -> None:
     IntakePipeline(stack, "Orders", processor=processor(), processing_timeout=Duration.seconds(890))
     template = template_of(stack)
     assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"] == 900
-    assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 5_400
+    assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 900 + 120 + 30
 
 
 def test_f67_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> None:
@@ -155,7 +193,7 @@ def test_f67_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -
     queue = only(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     assert queue["MessageRetentionPeriod"] == 4 * 86_400
     assert only(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")["MessageRetentionPeriod"] == 14 * 86_400
-    assert queue["RedrivePolicy"]["maxReceiveCount"] == 300
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 1_000
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -195,7 +233,7 @@ def test_the_attention_index_holds_what_it_is_asked_for(template: Json) -> None:
     """By pipeline, in the order of time, whole rows."""
     (index,) = only(template, "AWS::DynamoDB::Table")["GlobalSecondaryIndexes"]
     assert index["KeySchema"] == [
-        {"AttributeName": "attention", "KeyType": "HASH"},
+        {"AttributeName": "needs_review", "KeyType": "HASH"},
         {"AttributeName": "updated_at", "KeyType": "RANGE"},
     ]
     assert index["Projection"] == {"ProjectionType": "ALL"}
@@ -246,7 +284,7 @@ def test_f41_what_was_in_a_bucket_before_is_no_loss(brought: bool, baseline: boo
     stack = new_stack()
     bucket = s3.Bucket(stack, "Bucket", versioned=True) if brought else None
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
-    assert audit_settings(variables(template_of(stack), "OrdersAudit")).baseline is baseline
+    assert audit_settings(variables(template_of(stack), "OrdersAudit")).skips_existing is baseline
 
 
 def test_a_failed_audit_is_not_repeated(template: Json) -> None:
@@ -280,6 +318,7 @@ def test_every_option_arrives() -> None:
         "Orders",
         processor=processor(
             memory_size=1_024,
+            ephemeral_storage_size=2_048,
             environment={"TABLE": "x", "POWERTOOLS_LOG_LEVEL": "DEBUG"},
             runtime=lambda_.Runtime.PYTHON_3_12,
             architecture=lambda_.Architecture.X86_64,
@@ -309,6 +348,7 @@ def test_every_option_arrives() -> None:
     )
     template = template_of(stack)
     function = only(template, "AWS::Lambda::Function", "OrdersConsumer")
+    assert function["EphemeralStorage"] == {"Size": 2_048}
     assert (function["MemorySize"], function["Runtime"], function["Architectures"]) == (1_024, "python3.12", ["x86_64"])
     assert function["Timeout"] == 610
     assert function["Layers"][0] == OWN_LAYER
@@ -330,7 +370,7 @@ def test_every_option_arrives() -> None:
     assert (source["BatchSize"], source["MaximumBatchingWindowInSeconds"]) == (100, 20)
     assert source["ScalingConfig"] == {"MaximumConcurrency": 7}
     queue = only(template, "AWS::SQS::Queue", "BufferMessages")
-    assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == (6 * 610 + 20, 2 * 86_400)
+    assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == (610 + 30 + 30, 2 * 86_400)
     assert only(template, "AWS::SQS::Queue", "BufferDeadLetters")["MessageRetentionPeriod"] == 5 * 86_400
     assert list(resources(template, "AWS::Logs::LogGroup")) == [stack.get_logical_id(_element(stack, "AllLogs"))]
     (table,) = resources(template, "AWS::DynamoDB::Table").values()
@@ -338,7 +378,7 @@ def test_every_option_arrives() -> None:
     (bucket,) = resources(template, "AWS::S3::Bucket").values()
     assert bucket["DeletionPolicy"] == "Delete"
     entries = bucket["Properties"]["NotificationConfiguration"]["QueueConfigurations"]
-    assert len(entries) == 6
+    assert len(entries) == 8
     assert entries[0]["Filter"]["S3Key"]["Rules"] == [
         {"Name": "prefix", "Value": "in+put/"},
         {"Name": "suffix", "Value": ".csv"},
@@ -378,7 +418,7 @@ def test_two_pipelines_share_a_stack_and_a_ledger() -> None:
     assert len(resources(template, "AWS::DynamoDB::Table")) == 1
     assert len(resources(template, "AWS::S3::Bucket")) == 2
     assert one.table is other.table
-    names = {variables(template, path)["INTAKE_PIPELINE"] for path in ("OrdersConsumer", "InvoicesConsumer")}
+    names = {variables(template, path)["INTAKE_PIPELINE_NAME"] for path in ("OrdersConsumer", "InvoicesConsumer")}
     assert names == {one.pipeline_name, other.pipeline_name}
 
 
@@ -434,7 +474,7 @@ def test_numbers_that_come_with_the_deployment_pass_through() -> None:
     assert source["BatchSize"] == source["ScalingConfig"]["MaximumConcurrency"] == {"Ref": "Later"}
     environment = only(template, "AWS::Lambda::Function", "OrdersConsumer")["Environment"]["Variables"]
     assert environment["INTAKE_MAX_ATTEMPTS"] == environment["INTAKE_RETENTION_SECONDS"] == {"Ref": "Later"}
-    filters = only(template, "AWS::Lambda::Function", "OrdersAudit")["Environment"]["Variables"]["INTAKE_FILTERS"]
+    filters = only(template, "AWS::Lambda::Function", "OrdersAudit")["Environment"]["Variables"]["INTAKE_KEY_FILTERS"]
     assert {"Ref": "AWS::AccountId"} in filters["Fn::Join"][1]
 
 

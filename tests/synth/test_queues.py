@@ -154,7 +154,7 @@ def test_the_key_of_an_own_queue_is_used() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"visibility_timeout": Duration.minutes(5)}, "visibility_timeout is 5 minutes"),
+        ({"visibility_timeout": Duration.minutes(4)}, "visibility_timeout is 4 minutes"),
         ({"visibility_timeout": None}, "visibility_timeout is 30 seconds"),
         ({"retention_period": Duration.hours(1)}, "retention is 1 hour"),
         ({"retention_period": Duration.days(10)}, "the ledger's retention is 35 days"),

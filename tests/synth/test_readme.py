@@ -61,7 +61,7 @@ def test_the_function() -> None:
     pipeline.run()
     row = pipeline.row("a.csv")
     assert row is not None
-    assert row.commit == "invoice 1"
+    assert row.commit_id == "invoice 1"
     assert saved == [(b"10 EUR", row.committed_fence)]
     assert [one.reason for one in pipeline.dead_letters] == ["no invoice in it"]
 

@@ -1,6 +1,8 @@
 """The recipes, as a stranger would copy them."""
 
+import io
 import re
+import zipfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,8 @@ class AnySnapshot:
 def test_every_recipe_is_run() -> None:
     """A new one has to be run here too."""
     assert NAMES[len(IN_A_STACK) :] == [
-        "Snapshot tests", "How a processor ends", "An effect that happens once", "Testing your processor",
+        "Snapshot tests", "How a processor ends", "Reading an object", "An effect that happens once",
+        "Testing your processor",
     ]  # fmt: skip
 
 
@@ -80,6 +83,17 @@ def test_how_a_processor_ends() -> None:
     given: dict[str, Any] = {}
     exec(recipe("How a processor ends"), given)
     given["test_a_reason_is_kept_and_a_repaired_file_is_taken"]()
+
+
+def test_reading_an_object() -> None:
+    """The example test, as it stands."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.csv", "1")
+        archive.writestr("b.csv", "2")
+    given: dict[str, Any] = {}
+    exec(recipe("Reading an object"), given)
+    given["test_a_cut_connection_is_tried_again"](file.getvalue())
 
 
 @pytest.mark.parametrize("fault", [Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN])

@@ -135,7 +135,9 @@ def test_times_that_others_follow_from_are_needed_at_synthesis(options: Json) ->
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: processor(environment={"INTAKE_TABLE": "mine"}), "processor environment has 'INTAKE_TABLE'"),
+        (lambda: processor(ephemeral_storage_size=511), "ephemeral_storage_size is 511: give 512 to 10,240, in MiB"),
+        (lambda: processor(ephemeral_storage_size=10_241), "ephemeral_storage_size is 10,241"),
+        (lambda: processor(environment={"INTAKE_TABLE_NAME": "mine"}), "processor environment has 'INTAKE_TABLE_NAME'"),
         (lambda: processor(environment={"POWERTOOLS_SERVICE_NAME": "x"}), "has 'POWERTOOLS_SERVICE_NAME'"),
         (lambda: processor(runtime=lambda_.Runtime.PYTHON_3_11), "processor runtime is 'python3.11'"),
         (lambda: processor(runtime=lambda_.Runtime.NODEJS_22_X), "processor runtime is 'nodejs22.x'"),
@@ -160,3 +162,8 @@ def test_refusals_are_written_alike() -> None:
     """Lower-case, the value, the way out, no final period."""
     for problem in refusal(batch_size=0, processor=Processor.from_asset("nowhere", entrypoint="a:b")).problems:
         assert re.match(r"[a-z].*: .*[^.]$", problem), problem
+
+
+def test_f102_a_wait_that_the_queue_does_not_keep_is_refused() -> None:
+    """F102: SQS would drop the message in the midst of it."""
+    assert "give at most 3 days or a longer retention" in str(refusal(retry=RetryOptions(max_wait=Duration.days(4))))

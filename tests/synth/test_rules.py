@@ -54,6 +54,8 @@ BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str]] = [
     ({}, "min_backoff", 1, 0, "min_backoff is 0 seconds"),
     ({}, "min_backoff", 1_800, 1_801, "min_backoff is 1,801 seconds and max_backoff 30 minutes"),
     ({"max_attempts": 2}, "max_backoff", 12 * HOUR, 12 * HOUR + 1, "max_backoff is 43,201 seconds"),
+    ({}, "max_wait", MINUTE, 59, "max_wait is 59 seconds: give at least 1 minute"),
+    ({}, "max_wait", 3 * DAY, 3 * DAY + 1, "SQS would drop a message that waits, give at most 3 days or a longer"),
     ({}, "batch_size", 1, 0, "batch_size is 0: it must be 1 to 10,000"),
     ({"max_batching_window": 5}, "batch_size", 10_000, 10_001, "batch_size is 10,001"),
     ({}, "batch_size", 10, 11, "batch_size is 11 without a max_batching_window: give one of at least 1 second"),
@@ -77,14 +79,13 @@ BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str]] = [
         4 * DAY - 1,
         "the dead-letter queue's retention is 345,599 seconds and the queue's 4 days",
     ),
-    # Six times (2 * 60 + 10) seconds.
-    ({}, "visibility_timeout", 780, 779, "it must be at least 13 minutes (six timeouts and the batching window)"),
-    ({"max_batching_window": 20}, "visibility_timeout", 800, 799, "it must be at least 800 seconds"),
+    # 2 * 60 + 10 seconds and the window.
+    ({"max_batching_window": 200}, "visibility_timeout", 330, 329, "it must be at least 330 seconds (the timeout and"),
     # 2 * 60 + 10 + 800 seconds of lease.
     ({"clock_skew": 800}, "visibility_timeout", 930, 929, "the lease can last 930 seconds"),
     ({"max_attempts": 2}, "visibility_timeout", 12 * HOUR, 12 * HOUR + 1, "SQS allows 12 hours at most"),
-    # Eleven waits of 9,105 seconds together, twelve times a visibility timeout of 780 seconds.
-    ({}, "queue_retention", 18_465, 18_464, "12 attempts can take 18,465 seconds"),
+    # Eleven waits of 9,105 seconds together, twelve times a visibility timeout of 280 seconds.
+    ({}, "queue_retention", 12_465, 12_464, "12 attempts can take 12,465 seconds"),
     # Twice 4 days, 14 days, 1 day and 7 days.
     ({}, "ledger_retention", 30 * DAY, 30 * DAY - 1, "a change can come back after 30 days"),
     ({"ledger_retention": 90 * DAY}, "audit_interval", MINUTE, 30, "it must be a whole number of minutes"),
@@ -174,7 +175,15 @@ def test_f12_the_lease_never_outlasts_the_visibility() -> None:
         for skew in (1, 120, HOUR):
             plan = replace(PLAN, processing_timeout=timeout, clock_skew=skew)
             assert plan.function_timeout < plan.lease <= plan.visibility
-            assert plan.visibility >= 6 * plan.function_timeout
+
+
+def test_f126_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lease() -> None:
+    """F126: whatever the timeout, since the queue hides it for no longer. A long batching window adds to it."""
+    for timeout, before in ((60, 780), (300, 3_660), (890, 5_400)):
+        plan = replace(PLAN, processing_timeout=timeout)
+        assert plan.lease <= plan.visibility <= plan.lease + MINUTE
+        assert plan.visibility < before
+    assert replace(PLAN, max_batching_window=300).visibility == 130 + 300 + 30
 
 
 def test_f67_a_message_can_reach_the_dead_letter_queue_and_stay() -> None:

@@ -13,7 +13,7 @@ from tests.synth.build import new_stack, processor, resources, statements, templ
 TEXT, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
 
 
-def own_table(stack: Any, *, pk: str = "pk", index: str | None = "attention", **options: Any) -> dynamodb.Table:
+def own_table(stack: Any, *, pk: str = "pk", index: str | None = "needs_review", **options: Any) -> dynamodb.Table:
     """One that fits, unless it is asked not to."""
     fitting: dict[str, Any] = {
         "partition_key": dynamodb.Attribute(name=pk, type=TEXT),
@@ -24,7 +24,7 @@ def own_table(stack: Any, *, pk: str = "pk", index: str | None = "attention", **
     if index:
         table.add_global_secondary_index(
             index_name=index,
-            partition_key=dynamodb.Attribute(name="attention", type=TEXT),
+            partition_key=dynamodb.Attribute(name="needs_review", type=TEXT),
             sort_key=dynamodb.Attribute(name="updated_at", type=NUMBER),
         )
     return table
@@ -62,8 +62,8 @@ def _listed(value: Any) -> list[Any]:
         ({"sort_key": dynamodb.Attribute(name="sk", type=NUMBER)}, "has other keys than pk and sk"),
         ({"time_to_live_attribute": None}, "has no time to live by expires_at"),
         ({"time_to_live_attribute": "ttl"}, "has no time to live by expires_at"),
-        ({"index": None}, "has no index attention"),
-        ({"index": "other"}, "has no index attention"),
+        ({"index": None}, "has no index needs_review"),
+        ({"index": "other"}, "has no index needs_review"),
     ],
 )
 def test_f09_a_table_that_is_no_ledger_is_refused(options: dict[str, Any], problem: str) -> None:

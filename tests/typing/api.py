@@ -3,9 +3,12 @@
 A line that has to be refused carries an ignore; mypy complains of those that are not needed any more.
 """
 
+import csv
 from decimal import Decimal
+from io import TextIOWrapper
 from pathlib import Path
 from typing import assert_type
+from zipfile import ZipFile
 
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -27,12 +30,13 @@ from cdk_intake_ledger import (
     RetryOptions,
 )
 from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, events, logical_ids, stable_template
-from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable
+from intake_ledger import Commit, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
 from intake_ledger.rows import Row
 
 
 def process(change: ObjectChange) -> Commit:
     with change.open() as stream:
+        assert_type(stream, ObjectStream)
         assert_type(stream.read(), bytes)
     for row in change.csv_rows(delimiter=";", encoding="cp1252", fieldnames=["account", "amount"]):
         Decimal(row["amount"])
@@ -89,12 +93,25 @@ def stack_of_a_team(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table:
     pipeline.bucket = bucket  # type: ignore[misc] # attributes are for reading
 
 
+def reads_in_other_ways(change: ObjectChange) -> str:
+    with TextIOWrapper(change.open(), encoding="utf-8", newline="") as text:
+        rows = list(csv.reader(text))
+    with change.download() as file, ZipFile(file) as archive:
+        names = archive.namelist()
+    try:
+        assert_type(change.read(max_bytes=1_000), bytes)
+    except ObjectReadError as error:
+        return str(error)
+    change.read()  # type: ignore[call-arg] # the limit is the team's to choose
+    return f"{rows} {names}"
+
+
 def tests_of_a_team(stack: Stack) -> None:
     pipeline = LocalPipeline(process, ordering=Ordering.LATEST, deletes=True, commit_together=True)
     LocalPipeline(returns_text)
     LocalPipeline(returns_nothing)
     LocalPipeline(returns_something_else)  # type: ignore[arg-type]
-    pipeline.next(Fault.TIMED_OUT, None, Fault.OVERTAKEN)
+    pipeline.next(Fault.TIMED_OUT, None, Fault.OVERTAKEN, Fault.CONNECTION_CUT)
     pipeline.send(events.s3_notification("bucket", "key", version_id="1"))
     pipeline.run(seed=1)
     assert_type(pipeline.row("key"), Row | None)

@@ -182,7 +182,7 @@ class AuditWorld:
     def commit(self, key: str, state: State, *, age: int = OLD) -> None:
         """A row that says that this state was processed."""
         committed = identity_of(state.kind, state.version_id, state.etag)
-        self.insert(key, state, Status.PROCESSED, committed_version=committed, age=age)
+        self.insert(key, state, Status.PROCESSED, committed_state=committed, age=age)
 
     def insert(self, key: str, state: State, status: Status, *, age: int = OLD, **more: Any) -> None:
         row = Row(

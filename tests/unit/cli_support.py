@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 from typing import Any
@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from cdk_intake_ledger.cli.deployed import Deployed
 from cdk_intake_ledger.cli.pace import Rate
 from intake_ledger.changes import Change
-from intake_ledger.rows import Ordering, Row, Status, attributes, row_key
+from intake_ledger.rows import Ordering, Row, Status, attributes, review_partition, row_key, waiting_partition
 from intake_ledger.settings import KeyFilter
 from intake_ledger.states import identity_of
 from tests.unit.support import RETENTION, START, create_table, one_change
@@ -77,6 +77,11 @@ class Site:
         deployed = self.deployed
         identity = identity_of(row.kind, row.version_id, row.etag)
         place = row_key(deployed.name, deployed.ordering, deployed.bucket, key, identity)
+        if row.status in (Status.FAILED, Status.REJECTED):
+            partition = (
+                waiting_partition(deployed.name) if row.waiting_since else review_partition(deployed.name, place)
+            )
+            row = replace(row, needs_review=partition)
         item: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
         for name, value in attributes(row).items():
             item[name] = {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
@@ -86,27 +91,29 @@ class Site:
         """A rejected row."""
         self.row(
             key,
-            Row(Status.REJECTED, at, version_id=version, reason=reason, updated_at=at, attention=self.deployed.name),
+            Row(Status.REJECTED, at, version_id=version, reason=reason, updated_at=at),
         )
 
     def environment(self) -> dict[str, str]:
         """What the construct tells the consumer."""
         deployed = self.deployed
+        filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in deployed.filters]
         return {
-            "INTAKE_PIPELINE": deployed.name,
-            "INTAKE_BUCKET": deployed.bucket,
-            "INTAKE_TABLE": deployed.table,
+            "INTAKE_PIPELINE_NAME": deployed.name,
+            "INTAKE_BUCKET_NAME": deployed.bucket,
+            "INTAKE_TABLE_NAME": deployed.table,
             "INTAKE_QUEUE_URL": deployed.queue_url,
             "INTAKE_DLQ_URL": deployed.dead_letter_url,
             "INTAKE_ORDERING": deployed.ordering.value,
             "INTAKE_DELETES": "true" if deployed.deletes else "false",
             "INTAKE_RETENTION_SECONDS": str(deployed.retention_seconds),
+            "INTAKE_CLOCK_SKEW_SECONDS": str(deployed.clock_skew_seconds),
+            "INTAKE_KEY_FILTERS": json.dumps(filters),
         }
 
     def audit_environment(self) -> dict[str, str]:
         """What it tells the audit."""
-        filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in self.deployed.filters]
-        said = self.environment() | {"INTAKE_SETTLE_SECONDS": "3600", "INTAKE_FILTERS": json.dumps(filters)}
+        said = self.environment() | {"INTAKE_SETTLE_SECONDS": "3600"}
         del said["INTAKE_DLQ_URL"]
         return said | self.more_for_audit
 
@@ -174,6 +181,8 @@ class FakeLambda:
     source: str = "Enabled"
     answer: dict[str, Any] = field(default_factory=dict)
     invoked: list[dict[str, Any]] = field(default_factory=list)
+    readers: list[str] = field(default_factory=list)
+    """The functions that take messages from any queue, by ARN."""
 
     def get_function_configuration(self, **request: str) -> dict[str, Any]:
         function = request["FunctionName"]
@@ -182,6 +191,8 @@ class FakeLambda:
         return {"Environment": {"Variables": self.environments[function]}}
 
     def list_event_source_mappings(self, **request: str) -> dict[str, Any]:
+        if "EventSourceArn" in request:
+            return {"EventSourceMappings": [{"State": self.source, "FunctionArn": one} for one in self.readers]}
         assert request["FunctionName"] in self.environments
         return {"EventSourceMappings": [{"State": self.source}]}
 

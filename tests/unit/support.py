@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote_plus
 
 from intake_ledger.changes import Change, Origin, own_message, parse_message
+from intake_ledger.completeness import Completeness
 from intake_ledger.errors import ObjectGone
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.object_stream import ObjectStream
 from intake_ledger.rows import Ordering, Row, RowKey, row_key
 from intake_ledger.states import ABSENT, State, StateKind
 from intake_ledger.table import LedgerTable
@@ -67,7 +69,7 @@ class FakeS3:
     """Each runs once, after a look has been answered: what happens between a look and the write that follows it."""
     before_open: list[Callable[[], object]] = field(default_factory=list)
     """Each runs once, when a version is asked for: what happens between a claim and the bytes, or what S3 refuses."""
-    streams: list[BinaryIO] = field(default_factory=list)
+    streams: list[ObjectStream] = field(default_factory=list)
     """Everything that was opened, in order."""
     _ids: "count[int]" = field(default_factory=lambda: count(1))
     name: str = BUCKET
@@ -104,16 +106,24 @@ class FakeS3:
         return State(StateKind.MARKER, state.version_id) if state.kind is StateKind.MARKER else state
 
     def created_at(self, key: str, marker: State) -> int | None:
-        return next((b.state.created_at for b in self.keys[key] if b.state.version_id == marker.version_id), None)
+        for one in self.keys[key]:
+            if one.state.version_id == marker.version_id:
+                return one.state.created_at
+        raise ObjectGone(f"{key}: S3 no longer holds {marker.identity}")
 
-    def open(self, key: str, state: State) -> BinaryIO:
+    def shows_removal(self, key: str, removal: State) -> bool:
+        self.looks.append(key)
+        kinds = {one.state.version_id: one.state.kind for one in self.keys.get(key, ())}
+        return kinds.get(removal.version_id, StateKind.DELETED) is removal.kind
+
+    def open(self, key: str, state: State) -> ObjectStream:
         if self.before_open:
             self.before_open.pop(0)()
         if state.removed:
             raise ValueError(f"{key} was removed, there is nothing to open")
         for one in self.keys.get(key, ()):
             if one.state.kind is StateKind.OBJECT and one.state.identity == state.identity:
-                self.streams.append(io.BytesIO(one.data))
+                self.streams.append(ObjectStream(io.BytesIO(one.data), len(one.data)))
                 return self.streams[-1]
         raise ObjectGone(f"{key}: S3 no longer holds {state.identity}")
 
@@ -262,15 +272,15 @@ def create_table(client: "DynamoDBClient", name: str) -> None:
         AttributeDefinitions=[
             {"AttributeName": "pk", "AttributeType": "S"},
             {"AttributeName": "sk", "AttributeType": "S"},
-            {"AttributeName": "attention", "AttributeType": "S"},
+            {"AttributeName": "needs_review", "AttributeType": "S"},
             {"AttributeName": "updated_at", "AttributeType": "N"},
         ],
         BillingMode="PAY_PER_REQUEST",
         GlobalSecondaryIndexes=[
             {
-                "IndexName": "attention",
+                "IndexName": "needs_review",
                 "KeySchema": [
-                    {"AttributeName": "attention", "KeyType": "HASH"},
+                    {"AttributeName": "needs_review", "KeyType": "HASH"},
                     {"AttributeName": "updated_at", "KeyType": "RANGE"},
                 ],
                 "Projection": {"ProjectionType": "ALL"},
@@ -305,6 +315,18 @@ class Wire:
         return call
 
 
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """What a ledger knows that has a row of every object that was processed."""
+
+    since: int = 0
+
+    def begin(self) -> None: ...
+
+    def complete_since(self) -> int:
+        return self.since
+
+
 @dataclass(slots=True)
 class World:
     """One pipeline's ledger over real DynamoDB requests (moto), with an S3 and a clock in the test's hand."""
@@ -317,11 +339,15 @@ class World:
     ordering: Ordering
     deletes: bool = True
     late_after: int = LATE_AFTER
+    keeps_rows: bool = False
+    """Whether the row of an object stays as long as the object."""
+    completeness: Completeness | None = None
+    """A ledger that may have forgotten objects, when omitted."""
     _owners: "count[int]" = field(default_factory=lambda: count(1))
 
     @property
     def policy(self) -> Policy:
-        return Policy(MAX_ATTEMPTS, RETENTION, self.deletes)
+        return Policy(MAX_ATTEMPTS, RETENTION, self.deletes, self.keeps_rows)
 
     def new_owner(self) -> str:
         return f"owner-{next(self._owners)}"
@@ -330,7 +356,14 @@ class World:
     def ledger(self) -> Ledger:
         """A worker's own ledger: several of them meet in the table only."""
         options = LedgerOptions(PIPELINE, self.ordering, self.policy, self.late_after)
-        return Ledger(self.table, self.s3, options, clock=self.clock, new_owner=self.new_owner)
+        return Ledger(
+            self.table,
+            self.s3,
+            options,
+            clock=self.clock,
+            new_owner=self.new_owner,
+            completeness=self.completeness,
+        )
 
     def key(self, change: Change) -> RowKey:
         return row_key(PIPELINE, self.ordering, change.bucket, change.key, change.identity)

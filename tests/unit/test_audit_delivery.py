@@ -15,7 +15,8 @@ from tests.unit.support import BUCKET
 QUEUE = "arn:aws:sqs:eu-central-1:111122223333:Messages"
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/1"
 KEY_ACTIONS = ["kms:Decrypt", "kms:GenerateDataKey"]
-EVENTS = ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"]
+RESTORED = "Object Restore Completed"
+EVENTS = ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*", "s3:ObjectRestore:Completed"]
 AGAIN = "deploy the stack again, or put it back by hand"
 
 
@@ -104,7 +105,11 @@ def rule(*kinds: str, prefix: str = "", state: str = "ENABLED") -> dict[str, str
 
 
 def bridged(**more: Any) -> Aws:
-    aws = Aws(delivery=Delivery.EVENTBRIDGE, rules={"Delivery": rule("Object Created", "Object Deleted")}, **more)
+    aws = Aws(
+        delivery=Delivery.EVENTBRIDGE,
+        rules={"Delivery": rule("Object Created", "Object Deleted", "Object Restore Completed")},
+        **more,
+    )
     aws.queue["Policy"] = allowed("events.amazonaws.com")
     aws.key_policy = allowed("events.amazonaws.com", Action=KEY_ACTIONS)
     aws.notifications = {"EventBridgeConfiguration": {}}
@@ -141,6 +146,7 @@ def test_f46_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
         "QueueConfigurations": [
             *(notification(event, "in/") for event in EVENTS[:2]),
             notification(EVENTS[2], "in/", queue=f"{QUEUE}-2"),
+            notification(EVENTS[3], "in/"),
             *(notification(event, "b/") for event in EVENTS),
         ]
     }
@@ -247,20 +253,25 @@ class TestEventBridge:
         assert aws.problems() == [
             f"no EventBridge rule sends 'Object Created' for every key to the queue: {AGAIN}",
             f"no EventBridge rule sends 'Object Deleted' for every key to the queue: {AGAIN}",
+            f"no EventBridge rule sends 'Object Restore Completed' for every key to the queue: {AGAIN}",
         ]
 
     def test_f46_the_rule_is_disabled(self) -> None:
         """F46: by name."""
         aws = bridged()
-        aws.rules = {"Delivery": rule("Object Created", "Object Deleted", state="DISABLED")}
+        aws.rules = {"Delivery": rule("Object Created", "Object Deleted", "Object Restore Completed", state="DISABLED")}
         assert aws.problems() == ["the EventBridge rule Delivery is disabled: enable it"]
 
     def test_f46_the_pattern_lets_less_through(self) -> None:
         """F46, F47: a filter, or removals."""
         aws = bridged(filters=(KeyFilter("in/"), KeyFilter("b/", ".csv")))
-        aws.rules = {"One": rule("Object Created", "Object Deleted", prefix="in/"), "Two": rule("Object Created")}
+        aws.rules = {
+            "One": rule("Object Created", "Object Deleted", "Object Restore Completed", prefix="in/"),
+            "Two": rule("Object Created"),
+        }
         assert aws.problems() == [
-            f"no EventBridge rule sends 'Object Deleted' for prefix 'b/' and suffix '.csv' to the queue: {AGAIN}"
+            f"no EventBridge rule sends 'Object Deleted' for prefix 'b/' and suffix '.csv' to the queue: {AGAIN}",
+            f"no EventBridge rule sends {RESTORED!r} for prefix 'b/' and suffix '.csv' to the queue: {AGAIN}",
         ]
 
     def test_f46_the_bucket_does_not_tell_eventbridge(self) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intake_ledger.audit.diff import Finding, Mark, Window, find, is_marked
-from intake_ledger.rows import Row, Status
+from intake_ledger.rows import STORED_STATUSES, Row, Status
 from intake_ledger.states import ABSENT, State, StateKind, real_version
 from tests.unit.support import DAY, HOUR, SECOND
 
@@ -28,7 +28,7 @@ def row(status: Status, state: State = V1, committed: State | None = None, **mor
         version_id=state.version_id,
         etag=state.etag,
         kind=state.kind,
-        committed_version=done.identity if done else None,
+        committed_state=done.identity if done else None,
         updated_at=AGED,
     )
     return replace(base, **more)  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ STATES = st.sampled_from([V1, V2, MARKER, ABSENT, State(StateKind.OBJECT, None, 
 
 
 @given(
-    st.sampled_from(Status),
+    st.sampled_from(STORED_STATUSES),
     STATES,
     st.none() | STATES,
     st.none() | st.sampled_from([NOW - 1, NOW, NOW + 1]),
@@ -189,7 +189,7 @@ def test_the_rule_as_one_sentence(
     the current one or the row is not settled, and the current state is not the rejected one.
     """
     found = row(status, claimed, lease_until=lease)
-    found = replace(found, committed_version=committed.identity if committed else None)
+    found = replace(found, committed_state=committed.identity if committed else None)
     held = status is Status.PROCESSING and lease is not None and lease > NOW
     done = status is Status.PROCESSED and committed is not None and committed.identity == current.identity
     rejected = status is Status.REJECTED and claimed.identity == current.identity

@@ -1,6 +1,7 @@
 """The audit's handler, with S3, SQS, DynamoDB and CloudWatch in moto."""
 
 import json
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, count, repeat
@@ -14,6 +15,9 @@ from moto.core.utils import utcnow
 
 from intake_ledger.audit import function as audit
 from intake_ledger.audit.backlog import Backlog
+from intake_ledger.completeness import CompletenessRecord
+from intake_ledger.settings import audit_settings
+from intake_ledger.table import LedgerTable
 from tests.unit.support import create_table
 
 if TYPE_CHECKING:
@@ -47,7 +51,7 @@ class Deployed:
         """The report that was left in the run's item, if one was."""
         key = {"pk": {"S": self.bucket}, "sk": {"S": "p@audit"}}
         item = boto3.client("dynamodb").get_item(TableName=self.table, Key=key).get("Item", {})
-        return json.loads(item["last"]["S"]) if "last" in item else None
+        return json.loads(item["last_report"]["S"]) if "last_report" in item else None
 
     def receive(self) -> list[str]:
         """The keys of the messages in the queue, which is empty then."""
@@ -69,9 +73,9 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     queue = boto3.client("sqs").create_queue(QueueName=f"messages-{number}")["QueueUrl"]
     for name, value in {
-        "PIPELINE": "p",
-        "BUCKET": bucket,
-        "TABLE": table,
+        "PIPELINE_NAME": "p",
+        "BUCKET_NAME": bucket,
+        "TABLE_NAME": table,
         "QUEUE_URL": queue,
         "ORDERING": "LATEST",
         "DELETES": "true",
@@ -79,7 +83,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
         "CLOCK_SKEW_SECONDS": "120",
         "SETTLE_SECONDS": "0",
         "LOOK_BACK_SECONDS": "1209600",
-        "AUDIT_BUDGET": "3",
+        "AUDIT_MAX_RESUBMISSIONS": "3",
     }.items():
         monkeypatch.setenv(f"INTAKE_{name}", value)
     # moto would deliver what S3 notifies of.
@@ -112,7 +116,7 @@ def test_a_run_finds_resubmits_and_tells(deployed: Deployed, capsys: pytest.Capt
         "AuditRuns": 1,
         "AuditIncomplete": 0,
         "AuditDeliveryProblems": 0,
-        "AuditedKeys": 2,
+        "AuditCheckedKeys": 2,
         "AuditFindings": 2,
         "AuditResubmitted": 2,
     }
@@ -140,6 +144,34 @@ def test_f46_broken_delivery_is_told_in_every_run(
     assert report["summary"] == "0 objects agree with the ledger; the key is Disabled"
     assert report["delivery"] == ["the key is Disabled"]
     assert metrics(capsys.readouterr().out)["AuditDeliveryProblems"] == 1
+
+
+class TestFormerNames:
+    """F97: a table that outlived a rename has rows under the former name."""
+
+    @staticmethod
+    def leave(deployed: Deployed, name: str, *, report: int = 5, **more: Any) -> None:
+        """What the audit of a pipeline left."""
+        for sk in ("@audit", "@audit#rows#0"):
+            place = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{name}{sk}"}}
+            item: Any = place | {"last_report": {"S": json.dumps({"startedAt": report})}} | more
+            boto3.client("dynamodb").put_item(TableName=deployed.table, Item=item)
+
+    def test_f97_the_first_run_reports_them(self, deployed: Deployed) -> None:
+        """With the command to type; in a dry run too."""
+        for name in ("o", "p-b", "pb"):
+            self.leave(deployed, name)
+        for said in (deployed.audit(dryRun=True), deployed.audit(everySeconds=60)):
+            found = [one.rsplit(" ", 1)[-1] for one in said["delivery"] if "adopt --from" in one]
+            assert found == ["o`", "p-b`", "pb`"]
+
+    def test_who_is_deployed_is_no_former_name(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The app names its own pipelines; another app's has an audit later than the first one here."""
+        monkeypatch.setenv("INTAKE_OTHER_PIPELINES", "o,q")
+        self.leave(deployed, "o")
+        self.leave(deployed, "r", report=2**50)
+        self.leave(deployed, "s", lease_until={"N": str(2**50)})
+        assert not any("adopt" in one for one in deployed.audit()["delivery"])
 
 
 def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
@@ -226,12 +258,29 @@ def _fails(*_: object, **__: object) -> None:
     raise RuntimeError("S3 is out")
 
 
+def test_f94_the_audit_of_a_complete_ledger_compares_all(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F94, F95: whatever the age of the object, once the consumer has recorded that it keeps the rows."""
+    deployed.upload("in/old")
+    real = audit._now
+    monkeypatch.setattr(audit, "_now", lambda: real() + 40 * 86_400_000)
+    monkeypatch.setenv("INTAKE_KEEP_ROWS", "true")
+    assert deployed.audit(dryRun=True)["counts"]["missing"] == 0
+    table = LedgerTable(boto3.client("dynamodb"), deployed.table)
+    CompletenessRecord(audit_settings(os.environ), table, audit._now).begin()
+    assert deployed.audit(dryRun=True)["counts"]["missing"] == 1
+    monkeypatch.setenv("INTAKE_SKIP_EXISTING", "true")
+    assert deployed.audit(dryRun=True)["counts"]["missing"] == 0, "it is older than the pipeline"
+    monkeypatch.setenv("INTAKE_SKIP_EXISTING", "false")
+    monkeypatch.setenv("INTAKE_KEEP_ROWS", "false")
+    assert deployed.audit(dryRun=True)["counts"]["missing"] == 0
+
+
 class TestBaseline:
     """F41: the first deployment over a full bucket."""
 
     @pytest.fixture
     def deployed(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Deployed:
-        monkeypatch.setenv("INTAKE_AUDIT_BASELINE", "true")
+        monkeypatch.setenv("INTAKE_SKIP_EXISTING", "true")
         return deployed
 
     def test_f41_what_was_there_before_is_left_alone(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +306,7 @@ class TestBaseline:
             "status": {"S": "PROCESSED"},
             "fence": {"N": "1"},
             "version_id": {"S": "newer"},
-            "committed_version": {"S": "v#newer"},
+            "committed_state": {"S": "v#newer"},
             "updated_at": {"N": "1"},
         }
         boto3.client("dynamodb").put_item(TableName=deployed.table, Item=row)
@@ -329,7 +378,7 @@ class TestBackfill:
         self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """F41: less what waits; the audit that comes then counts from the same beginning."""
-        monkeypatch.setenv("INTAKE_AUDIT_BASELINE", "true")
+        monkeypatch.setenv("INTAKE_SKIP_EXISTING", "true")
         deployed.upload("in/a", "in/b")
         real = audit._now
         monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)

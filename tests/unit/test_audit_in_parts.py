@@ -115,7 +115,7 @@ class World:
     def commit(self, key: str, state: State) -> None:
         committed = identity_of(state.kind, state.version_id, state.etag)
         at = self.clock() - 6 * HOUR
-        row = Row(Status.PROCESSED, 7, version_id=state.version_id, committed_version=committed, updated_at=at)
+        row = Row(Status.PROCESSED, 7, version_id=state.version_id, committed_state=committed, updated_at=at)
         self.ledger.insert(row_key(PIPELINE, self.settings.ordering, BUCKET, key, state.identity), row)
 
     def processed(self, *keys: str) -> None:
@@ -393,7 +393,7 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
     report = world.audit("look", dryRun=True)
     assert (report.counts, report.dry_run, world.sent()) == ({"missing": 1}, True, [])
     items = world.dynamodb.scan(TableName=world.table)["Items"]
-    assert not [item for item in items if "audit_mark" in item]
+    assert not [item for item in items if "audit_resubmitted_state" in item]
 
 
 def test_all_that_a_run_writes_down_expires_and_is_no_row(world: World) -> None:
@@ -403,7 +403,7 @@ def test_all_that_a_run_writes_down_expires_and_is_no_row(world: World) -> None:
     items = world.dynamodb.scan(TableName=world.table)["Items"]
     own = [item for item in items if "/" not in item["pk"]["S"]]
     (held,) = [item for item in own if item["pk"]["S"] == BUCKET]
-    assert "owner" not in held
+    assert "lease_owner" not in held
     rest = [item for item in own if item is not held]
     assert rest
     assert not [item for item in rest if "status" in item or int(item["expires_at"]["N"]) < world.clock() // 1000]
@@ -614,7 +614,7 @@ def test_the_handler_takes_the_steps_and_tells_of_the_run(
         "AuditRuns": 1,
         "AuditIncomplete": 0,
         "AuditDeliveryProblems": 0,
-        "AuditedKeys": 2,
+        "AuditCheckedKeys": 2,
         "AuditFindings": 2,
         "AuditResubmitted": 2,
     }

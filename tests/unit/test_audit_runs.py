@@ -14,7 +14,7 @@ from intake_ledger.audit.report import Report
 from intake_ledger.audit.runs import CHECKPOINT_MS, KEPT_FINDINGS, AuditRuns, Held, LostRun, NotNow
 from intake_ledger.audit.shown import Shown
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.rows import Ordering, Row, RowKey, Status
+from intake_ledger.rows import STORED_STATUSES, Ordering, Row, RowKey, Status
 from intake_ledger.states import ABSENT, StateKind
 from intake_ledger.table import LedgerTable
 from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, PIPELINE, START, Clock, create_table
@@ -315,10 +315,10 @@ class TestTable:
     @pytest.fixture
     def ledger(self, dynamodb: "DynamoDBClient", table: str, make: Make, clock: Clock) -> AuditTable:
         rows = LedgerTable(dynamodb, table)
-        for number, status in enumerate(Status):
+        for number, status in enumerate(STORED_STATUSES):
             rows.insert(
                 RowKey(f"{BUCKET}/{number}", f"{PIPELINE}@latest"),
-                Row(status, 1, version_id=f"{number}", size=5, committed_version="v#0"),
+                Row(status, 1, version_id=f"{number}", size=5, committed_state="v#0"),
             )
             rows.insert(RowKey(f"{BUCKET}/{number}", f"{PIPELINE}@v#1"), Row(status, 1, kind=StateKind.DELETED))
             rows.insert(RowKey(f"{BUCKET}/{number}", f"{PIPELINE}-2@v#1"), Row(status, 1))
@@ -332,7 +332,7 @@ class TestTable:
         """As LATEST has them; from any row on."""
         (page,) = ledger.committed(PIPELINE, Ordering.LATEST)
         assert {key.pk for key, _ in page.rows} == {f"{BUCKET}/{number}" for number in range(4)}
-        settled = list(Status).index(Status.PROCESSED)
+        settled = STORED_STATUSES.index(Status.PROCESSED)
         committed = {f"{BUCKET}/{number}": "v#0" if number == settled else None for number in range(4)}
         assert {key.pk: identity for key, identity in page.rows} == committed
         assert page.after is None
@@ -363,5 +363,5 @@ def test_the_last_report_stays_with_a_few_of_its_findings(make: Make, dynamodb: 
     first.finish(due_at=0)
     take(make("b"))
     item = dynamodb.get_item(TableName=table, Key={"pk": {"S": BUCKET}, "sk": {"S": f"{PIPELINE}@audit"}})["Item"]
-    last = json.loads(item["last"]["S"])
+    last = json.loads(item["last_report"]["S"])
     assert (len(last["findings"]), last["counts"]["missing"]) == (KEPT_FINDINGS, KEPT_FINDINGS + 5)

@@ -170,7 +170,7 @@ class Intake:
         for key in self.world.s3.keys:
             row = self.row(key)
             if row is not None and row.status is Status.PROCESSED:
-                self.committed.add((key, str(row.committed_version)))
+                self.committed.add((key, str(row.committed_state)))
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -8,15 +8,15 @@ from botocore.config import Config
 
 from intake_ledger import clients
 from intake_ledger.bodies import OPERATIONS
-from intake_ledger.rows import Row, RowKey, Status, committed
-from intake_ledger.table import LedgerTable, still_held
+from intake_ledger.rows import Retention, Row, RowKey, Status, committed
+from intake_ledger.table import LedgerTable, lease_owned
 from tests.unit.test_clients import answered, region
 
 __all__ = ["region"]
 
 KEY = RowKey('invoices/a "ü" 😀\n\u2028.csv', "Invoices@latest")
-CLAIMED = Row(Status.PROCESSING, 1_763_000_000_000, "v\\1", "e1", 7, sequencer="AA", owner="0f", lease_until=9)
-COMMITTED = committed(CLAIMED, "book/1", now=1_763_000_000_500, retention_seconds=86_400)
+CLAIMED = Row(Status.PROCESSING, 1_763_000_000_000, "v\\1", "e1", 7, sequencer="AA", lease_owner="0f", lease_until=9)
+COMMITTED = committed(CLAIMED, "book/1", now=1_763_000_000_500, retention=Retention(86_400))
 PLAIN = Config(parameter_validation=False)
 
 
@@ -25,7 +25,7 @@ def requests(client: Any) -> dict[str, Any]:
     sent = answered(client)
     table = LedgerTable(client, "ledger")
     table.insert(KEY, CLAIMED)
-    table.update(KEY, CLAIMED, COMMITTED, still_held(CLAIMED))
+    table.update(KEY, CLAIMED, COMMITTED, lease_owned(CLAIMED))
     # The answer, which is empty, names no statement.
     with pytest.raises(KeyError, match="Responses"):
         table.insert_many({KEY: CLAIMED})

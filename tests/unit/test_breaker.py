@@ -1,12 +1,15 @@
-"""F23: the breaker alone, and in front of the real consumer. An outage costs a few attempts, not the backlog's."""
+"""F23, F99: the breaker alone, and in front of the real consumer. An outage costs a few attempts, not the backlog's.
+Bad files are no outage.
+"""
 
 from typing import Any, cast
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.breaker import FREE_RECEIVES, THRESHOLD, Breaker, least_wait_ms
+from intake_ledger.breaker import CLOSE_MS, MAX_BAD_KEYS, NEWS_MS, RECENT_MS, THRESHOLD, Breaker, least_wait_ms
 from intake_ledger.consumer import Consumer
 from intake_ledger.errors import Unprocessable
 from intake_ledger.rows import Status
@@ -14,8 +17,10 @@ from tests.unit.support import DAY, HOUR, MINUTE, SECOND, World, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, message, put, raising, raising_now
 
 MIN, MAX = 15 * SECOND, 30 * MINUTE
-MAX_RECEIVE_COUNT = 300
-"""The queue's; tests/synth/test_pipeline.py holds the construct to it."""
+LONGEST = 60 * SECOND
+ARCHIVED = ClientError(
+    cast("Any", {"Error": {"Code": "InvalidObjectState"}, "ResponseMetadata": {"HTTPStatusCode": 403}}), "GetObject"
+)
 
 keys = st.sampled_from("abcdefgh")
 
@@ -34,79 +39,182 @@ def opened(now: int = 0, jitter: float = 0.0) -> Breaker:
 class TestAlone:
     @given(st.lists(keys, max_size=THRESHOLD - 1, unique=True), st.integers(1, 50))
     def test_few_keys_never_open_it_however_often_they_fail(self, few: list[str], times: int) -> None:
-        """Sick objects are no outage: the same key counts once."""
+        """The same key counts once."""
         one = breaker()
         assert not any(one.failed(key, 0) for _ in range(times) for key in few)
         assert not one.is_open
-        assert one.wait_ms("new", 0) == 0
+        assert one.wait_ms("new", 0, first=False) == 0
 
     @given(st.lists(st.lists(keys, max_size=THRESHOLD - 1), max_size=20))
-    def test_a_success_begins_the_count_anew(self, runs: list[list[str]]) -> None:
-        """Poison among healthy keys never opens it, however much there is of it in all."""
+    def test_a_success_begins_the_count_again(self, runs: list[list[str]]) -> None:
+        """Successes that are far from each other too."""
         one = breaker()
-        for run in runs:
-            assert not any(one.failed(key, 0) for key in run)
-            assert not one.succeeded()
+        for n, run in enumerate(runs):
+            assert not any(one.failed(key, n * HOUR) for key in run)
+            assert not one.succeeded("good", n * HOUR)
+
+    def test_f99_keys_that_failed_between_two_successes_open_nothing_any_more(self) -> None:
+        """F99: the downstream was there, so they are bad. A thousand of them fail in a row, and it stays closed."""
+        one, bad = breaker(), [f"bad {n}" for n in range(1_000)]
+        one.succeeded("good", 0)
+        for n, key in enumerate(bad):
+            one.failed(key, n)
+            one.succeeded("good", n + 1)
+        assert not any(one.failed(key, CLOSE_MS) for key in bad)
+        assert not one.is_open
+
+    def test_a_bad_key_that_succeeds_is_no_longer_bad(self) -> None:
+        """Its next failure is evidence again."""
+        one = breaker()
+        one.succeeded("good", 0)
+        one.failed("a", 1)
+        one.succeeded("good", 2)
+        one.succeeded("a", 3)
+        assert [one.failed(key, MINUTE) for key in "abcde"] == [False] * 4 + [True]
+
+    def test_keys_that_failed_in_an_outage_are_not_bad(self) -> None:
+        """The successes before and after it are far from each other."""
+        one = breaker()
+        one.succeeded("good", 0)
+        failing = [str(n) for n in range(THRESHOLD)]
+        assert any(one.failed(key, RECENT_MS) for key in failing)
+        one.succeeded("good", CLOSE_MS + 1)
+        assert any(one.failed(key, 2 * CLOSE_MS) for key in failing)
+
+    def test_f99_a_downstream_that_did_something_seconds_ago_is_not_out(self) -> None:
+        """F99: a burst of new bad files between two good ones opens nothing."""
+        one = breaker()
+        one.succeeded("good", 0)
+        assert not any(one.failed(f"bad {n}", RECENT_MS - 1) for n in range(1_000))
+        assert one.failed("one more", RECENT_MS)
+
+    def test_f99_another_environments_success_closes_it(self) -> None:
+        """F99: asked for at most once in five seconds, and only while it is open; an old success says nothing."""
+        one = breaker()
+        assert not one.wants_news(HOUR)
+        one = opened(HOUR)
+        assert one.wants_news(HOUR)
+        assert not one.heard(HOUR - RECENT_MS, HOUR)
+        assert not one.wants_news(HOUR + NEWS_MS - 1)
+        assert one.wants_news(HOUR + NEWS_MS)
+        assert one.heard(HOUR + 1, HOUR + NEWS_MS)
+        assert not one.is_open
+
+    def test_a_success_is_told_only_in_trouble(self) -> None:
+        """When it closes the breaker, or when several keys have failed since; at most once in five seconds."""
+        one = breaker()
+        one.failed("bad", HOUR)
+        one.succeeded("good", HOUR)
+        assert not one.owes_news(HOUR)
+        one = opened(HOUR)
+        one.succeeded("good", HOUR)
+        assert one.owes_news(HOUR)
+        for n in range(THRESHOLD):
+            one.failed(f"bad {n}", HOUR)
+        one.succeeded("good", HOUR + 1)
+        assert not one.owes_news(HOUR + NEWS_MS - 1)
+        assert one.owes_news(HOUR + NEWS_MS)
+        assert not one.owes_news(2 * HOUR)
+
+    def test_bad_keys_are_not_remembered_without_bound(self) -> None:
+        """When there are too many, all are forgotten."""
+        one = breaker()
+        one.succeeded("good", 0)
+        for n in range(MAX_BAD_KEYS + 1):
+            one.failed(f"bad {n}", 0)
+            one.succeeded("good", 0)
+        assert any(one.failed(f"bad {n}", RECENT_MS) for n in range(THRESHOLD))
 
     @given(st.integers(0, MIN - 1), st.floats(0, 1))
-    def test_nothing_is_claimed_while_the_pause_lasts(self, after: int, jitter: float) -> None:
-        """The wait is the rest of the pause, and a quarter of it at most on top."""
-        wait = opened(jitter=jitter).wait_ms("new", after)
-        assert MIN - after <= wait <= MIN - after + MIN // 4
+    def test_no_key_that_may_have_been_tried_is_claimed_while_the_pause_lasts(self, after: int, jitter: float) -> None:
+        """It waits for a pause, and for half a one more at most."""
+        wait = opened(jitter=jitter).wait_ms("old", after, first=False)
+        assert MIN <= wait <= MIN + MIN // 2
+
+    def test_f99_first_attempts_pass_while_it_is_open(self) -> None:
+        """F99: a good file does not wait for bad ones."""
+        one = opened()
+        assert one.wait_ms("new", 1, first=True) == 0
+        assert one.wait_ms("newer", 1, first=True) == 0
+
+    def test_first_attempts_that_fail_slowly_take_half_of_the_time(self) -> None:
+        """A downstream that hangs does not keep the worker for all of its time."""
+        one = opened()
+        assert one.wait_ms("new", 0, first=True) == 0
+        one.failed("new", 10 * SECOND)
+        assert one.wait_ms("newer", 10 * SECOND, first=True) == 10 * SECOND
+        assert one.wait_ms("newer", 20 * SECOND, first=True) == 0
 
     def test_one_probe_is_let_through_and_the_others_wait(self) -> None:
         """Until it is known how it ended; the probe itself may ask again."""
         one = opened()
-        assert one.wait_ms("probe", MIN) == 0
-        assert one.wait_ms("other", MIN) > 0
-        assert one.wait_ms("probe", MIN) == 0
+        assert one.wait_ms("probe", MIN, first=False) == 0
+        assert one.wait_ms("other", MIN, first=False) > 0
+        assert one.wait_ms("probe", MIN, first=False) == 0
+
+    def test_f99_a_key_that_failed_is_not_probed_again_before_the_others(self) -> None:
+        """F99: it waits for a second pause. Then it is better than nothing."""
+        one = opened()
+        assert one.wait_ms("0", MIN, first=False) > 0
+        assert one.wait_ms("other", MIN, first=False) == 0
+        one = opened()
+        assert one.wait_ms("0", 2 * MIN, first=False) == 0
 
     def test_a_success_closes_it(self) -> None:
         """And the next failure is the first again."""
         one = opened()
-        one.wait_ms("probe", MIN)
-        assert one.succeeded()
-        assert one.wait_ms("other", MIN) == 0
-        assert not one.succeeded()
+        one.wait_ms("probe", MIN, first=False)
+        assert one.succeeded("probe", MIN)
+        assert one.wait_ms("other", MIN, first=False) == 0
+        assert not one.succeeded("probe", MIN)
         assert not one.failed("x", MIN)
 
-    def test_each_failed_probe_doubles_the_pause_up_to_the_longest(self) -> None:
-        """From `min_backoff` to `max_backoff`."""
+    def test_each_failed_probe_doubles_the_pause_up_to_a_minute(self) -> None:
+        """So that recovery takes two minutes at most, however long the outage was."""
         one, now, pauses = opened(), 0, []
-        for _ in range(10):
-            now += one.wait_ms("probe", now)
-            assert one.wait_ms("probe", now) == 0
-            assert not one.failed("probe", now)
-            pauses.append(one.wait_ms("other", now) // SECOND)
-        assert pauses == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800, 1800]
+        for n in range(5):
+            now += one.pause_ms
+            assert one.wait_ms(f"probe {n}", now, first=False) == 0
+            assert not one.failed(f"probe {n}", now)
+            pauses.append(one.pause_ms // SECOND)
+        assert pauses == [30, 60, 60, 60, 60]
 
     def test_a_probe_that_showed_nothing_leaves_its_place_to_the_next(self) -> None:
         """A duplicate, a busy key: no attempt was made, and no pause is waited for again."""
         one = opened()
-        one.wait_ms("duplicate", MIN)
-        one.undecided("somebody else")
-        assert one.wait_ms("next", MIN) > 0
+        one.wait_ms("duplicate", MIN, first=False)
+        one.undecided("another")
+        assert one.wait_ms("next", MIN, first=False) > 0
         one.undecided("duplicate")
-        assert one.wait_ms("next", MIN) == 0
+        assert one.wait_ms("next", MIN, first=False) == 0
 
     def test_a_straggler_says_nothing_new(self) -> None:
-        """What was begun before it opened, and fails after, does not lengthen the pause."""
+        """A key that was begun before it opened, and fails after, does not lengthen the pause."""
         one = opened()
         one.failed("straggler", 1)
-        assert one.wait_ms("new", 0) == MIN
+        assert one.pause_ms == MIN
 
-    @given(st.floats(0, 1), st.integers(1, 14), st.integers(1, 1800))
+    @given(st.floats(0, 1), st.integers(1, 14), st.sampled_from([30, 300, 1_000]))
     def test_f23_no_outage_that_a_message_survives_uses_its_receives_up(
-        self, jitter: float, days: int, longest: int
+        self, jitter: float, days: int, max_receives: int
     ) -> None:
-        """F23: the queue's own limit would dead-letter it without a reason. Worst case: every receive meets a breaker
-        whose pause is all but over, and the pauses are short.
+        """F23: the queue's own limit would dead-letter it without a reason. Worst case: each receive meets a breaker
+        whose pause is short.
         """
-        now, receives = 0, 0
-        while now < days * DAY:
+        now, receives, hold = 0, 0, days * DAY * 3 // 4
+        while now < hold:
             receives += 1
-            now += max(round(jitter * longest), least_wait_ms(receives))
-        assert receives < MAX_RECEIVE_COUNT
+            now += max(round(jitter * LONGEST), least_wait_ms(receives, max_receives=max_receives, max_hold_ms=hold))
+        assert receives < max_receives
+
+    def test_f99_eight_hours_cost_no_long_waits(self) -> None:
+        """F99: with the queue that the pipeline makes, a held message comes back about once a minute for that long."""
+        now, receives = 0, 0
+        while now < 8 * HOUR:
+            receives += 1
+            wait = max(LONGEST * 5 // 4, least_wait_ms(receives, max_receives=1_000, max_hold_ms=3 * DAY))
+            assert wait <= 90 * SECOND
+            now += wait
 
 
 class Downstream:
@@ -150,36 +258,38 @@ class TestInFront:
     def test_f23_an_outage_spends_five_attempts_and_gives_the_rest_back_unclaimed(self, downstream: Downstream) -> None:
         """F23: their rows are not there, so their budget is whole; they wait for the pause."""
         bodies = downstream.uploads(THRESHOLD + 3)
-        given_back = downstream.handle(*bodies)
+        given_back = [*downstream.handle(*bodies[:THRESHOLD]), *downstream.handle(*bodies[THRESHOLD:], receives=2)]
         bench = downstream.bench
         assert len(given_back) == THRESHOLD + 3
         assert len(bench.seen) == THRESHOLD
         untouched = created(bench.world.s3.look(f"k{THRESHOLD}"), key=f"k{THRESHOLD}")
         assert bench.world.row(untouched) is None
         assert bench.telemetry.said == ["out", *["held back"] * 3]
-        assert {bench.queues.delays[f"handle-m{n}"] for n in range(THRESHOLD, THRESHOLD + 3)} == {15}
+        assert {bench.queues.delays[f"handle-m{n}"] for n in range(3)} == {15}
 
     def test_f23_the_wait_grows_with_the_pause_and_with_the_receives(self, downstream: Downstream) -> None:
         """F23: the longer of the two."""
         downstream.handle(*downstream.uploads(THRESHOLD))
-        for receives, seconds in ((FREE_RECEIVES, 15), (FREE_RECEIVES + 2, 2 * 60)):
+        settings = downstream.bench.settings()
+        longest = least_wait_ms(990, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000)
+        for receives, seconds in ((2, 15), (990, round(longest / 1000))):
             downstream.handle(*downstream.uploads(1, "new"), receives=receives)
-            assert downstream.bench.queues.delays["handle-m0"] == seconds
+            assert downstream.bench.queues.delays["handle-m0"] == pytest.approx(seconds, abs=1)
 
     def test_f23_one_probe_after_the_pause_and_everything_after_its_success(self, downstream: Downstream) -> None:
-        """F23: the downstream is back; what was given back is processed at its first attempt."""
+        """F23: the downstream is back. A probe that failed has spent no attempt, and the others were never tried."""
         bench = downstream.bench
         bodies = downstream.uploads(THRESHOLD + 4)
-        downstream.handle(*bodies)
+        downstream.handle(*bodies[:THRESHOLD])
         bench.world.clock.advance(MINUTE)
-        assert downstream.handle(*bodies[THRESHOLD:]) == ["m0", "m1", "m2", "m3"]
+        assert downstream.handle(*bodies[THRESHOLD:], receives=2) == ["m0", "m1", "m2", "m3"]
         assert len(bench.seen) == THRESHOLD + 1
         downstream.out = False
         bench.world.clock.advance(HOUR)
-        assert downstream.handle(*bodies) == []
+        assert downstream.handle(*bodies, receives=3) == []
         assert bench.telemetry.said[-1] == "back"
         rows = [bench.world.known(created(bench.world.s3.look(f"k{n}"), key=f"k{n}")) for n in range(THRESHOLD + 4)]
-        assert [row.attempts for row in rows] == [2] * (THRESHOLD + 1) + [1] * 3
+        assert [row.attempts for row in rows] == [2] * THRESHOLD + [1] * 4
         assert {row.status for row in rows} == {Status.PROCESSED}
         assert bench.queues.copies == []
 
@@ -194,12 +304,50 @@ class TestInFront:
         downstream.handle(*downstream.uploads(1, "last"))
         assert bench.telemetry.said == ["out"]
 
-    @pytest.mark.parametrize("kind", ["unprocessable", "no bytes"])
+    def test_f99_failures_while_it_is_open_spend_no_attempt_and_come_back_soon(self, downstream: Downstream) -> None:
+        """F99: new keys are tried once. They wait for a minute and a half at most, however long the outage has been."""
+        bench = downstream.bench
+        downstream.handle(*downstream.uploads(THRESHOLD))
+        for n in range(20):
+            bench.world.clock.advance(MINUTE)
+            [body] = downstream.uploads(1, f"new{n}-")
+            assert downstream.handle(body) == ["m0"]
+            assert bench.queues.delays["handle-m0"] <= 90
+            row = bench.world.known(created(bench.world.s3.look(f"new{n}-0"), key=f"new{n}-0"))
+            assert (row.status, row.attempts) == (Status.FAILED, 0)
+        assert len(bench.seen) == THRESHOLD + 20
+        assert bench.queues.copies == []
+
+    def test_f99_a_message_that_waited_for_too_long_is_rejected_with_its_last_reason(
+        self, downstream: Downstream
+    ) -> None:
+        """F99: SQS would drop it without one. It is not held back any more, and its failure decides."""
+        bench = downstream.bench
+        bodies = downstream.uploads(THRESHOLD + 2, "held")
+        downstream.handle(*bodies[:THRESHOLD])
+        bench.world.clock.advance(bench.settings().max_hold_seconds * SECOND)
+        assert downstream.handle(*bodies[THRESHOLD:], receives=500) == []
+        assert ["ConnectionError" in copy["reason"] for _, copy in bench.queues.copies] == [True] * 2
+        row = bench.world.known(created(bench.world.s3.look(f"held{THRESHOLD}"), key=f"held{THRESHOLD}"))
+        assert row.status is Status.REJECTED
+
+    def test_f99_another_environments_success_closes_it(self, downstream: Downstream) -> None:
+        """F99: it is in the ledger's table; where that does not answer, nothing changes."""
+        bench = downstream.bench
+        downstream.handle(*downstream.uploads(THRESHOLD))
+        bench.world.ledger.tell_success(bench.world.clock())
+        downstream.out = False
+        assert downstream.handle(*downstream.uploads(2, "more"), receives=2) == []
+        assert bench.telemetry.said == ["out", "back"]
+
+    @pytest.mark.parametrize("kind", ["unprocessable", "no bytes", "refused by S3"])
     def test_what_is_not_the_downstreams_fault_does_not_open_it(self, downstream: Downstream, kind: str) -> None:
-        """A verdict on the object, and S3's own trouble."""
+        """F100: a verdict on the object, S3's own trouble, and an object that S3 does not hand out."""
         bench = downstream.bench
         if kind == "unprocessable":
             bench.acts = [raising(Unprocessable("sick"))] * 10
+        elif kind == "refused by S3":
+            bench.world.s3.before_open = [raising_now(ARCHIVED) for _ in range(10)]
         else:
             bench.world.s3.before_open = [raising_now(OUTAGE) for _ in range(10)]
         downstream.handle(*downstream.uploads(10))
@@ -211,6 +359,7 @@ class TestInFront:
         [done] = downstream.uploads(1, "done")
         downstream.out = False
         downstream.handle(done)
+        bench.world.clock.advance(MINUTE)
         downstream.out = True
         bodies = downstream.uploads(THRESHOLD + 1)
         downstream.handle(*bodies)

@@ -1,6 +1,7 @@
 """What the runtime asks of S3, and how it reads the answers, those of AWS's documentation."""
 
-from collections.abc import Mapping
+import io
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -40,6 +41,14 @@ class FakeClient:
             raise self.listing
         return self.listing
 
+    def get_paginator(self, operation: str) -> "FakeClient":
+        assert operation == "list_object_versions"
+        return self
+
+    def paginate(self, **arguments: Any) -> Iterator[Mapping[str, Any]]:
+        yield self.list_object_versions(**arguments)
+        yield {"Versions": [{"Key": KEY, "VersionId": "second page"}]}
+
     def head_object(self, **arguments: Any) -> Mapping[str, Any]:
         self.asked = arguments
         if isinstance(self.answer, ClientError):
@@ -51,6 +60,11 @@ class FakeClient:
 
 def bucket(client: FakeClient, owner: str | None = None) -> Bucket:
     return Bucket(lambda: cast("Any", client), BUCKET, owner)
+
+
+def stream() -> dict[str, Any]:
+    """As GetObject answers."""
+    return {"Body": io.BytesIO(b"bytes"), "ContentLength": 5}
 
 
 class TestLook:
@@ -119,7 +133,7 @@ class TestLook:
 
     def test_f29_the_expected_owner_goes_with_every_call(self) -> None:
         """F29: a bucket of that name that somebody else owns by now is refused by S3."""
-        client = FakeClient({"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED, "Body": None})
+        client = FakeClient({"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED} | stream())
         mine = bucket(client, OWNER)
         for ask in (
             lambda: mine.look(KEY),
@@ -143,9 +157,19 @@ class TestCreatedAt:
         assert client.asked["VersionId"] == "m1"
 
     def test_where_s3_does_not_say_it_is_unknown(self) -> None:
-        """A marker without an id, or that went meanwhile."""
-        assert bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER)) is None
-        assert bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER, "m1")) is None
+        """An answer without a date."""
+        assert bucket(FakeClient(refusal(405, "405"))).created_at(KEY, State(StateKind.MARKER, "m1")) is None
+
+    def test_f94_a_marker_that_went_meanwhile_has_no_age(self) -> None:
+        """F94: taken for young, its removal would be told a second time; the key has to be looked at again."""
+        with pytest.raises(ObjectGone):
+            bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER, "m1"))
+
+    def test_the_marker_of_a_bucket_without_versions_has_a_date_too(self) -> None:
+        """Its id is `null`."""
+        client = FakeClient(refusal(405, "405", {"last-modified": "Sat, 21 Nov 2026 17:00:00 GMT"}))
+        assert bucket(client).created_at(KEY, State(StateKind.MARKER)) == MODIFIED_MS
+        assert client.asked["VersionId"] == "null"
 
     @pytest.mark.parametrize(("status", "code"), [(403, "403"), (503, "SlowDown"), (400, "400")])
     def test_f45_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
@@ -159,15 +183,15 @@ class TestOpen:
 
     def test_f52_by_version(self) -> None:
         """F52: never the key alone."""
-        client = FakeClient({"Body": "stream"})
-        assert cast("Any", bucket(client).open(KEY, State(StateKind.OBJECT, "v1", "e1"))) == "stream"
-        assert client.asked == {"Bucket": BUCKET, "Key": KEY, "VersionId": "v1"}
+        client = FakeClient(stream())
+        assert bucket(client).open(KEY, State(StateKind.OBJECT, "v1", "e1")).read() == b"bytes"
+        assert client.asked == {"Bucket": BUCKET, "Key": KEY, "VersionId": "v1", "ChecksumMode": "ENABLED"}
 
     def test_f52_by_etag_without_versions(self) -> None:
         """F52: overwritten bytes are refused by S3."""
-        client = FakeClient({"Body": "stream"})
+        client = FakeClient(stream())
         bucket(client).open(KEY, State(StateKind.OBJECT, None, "e1"))
-        assert client.asked == {"Bucket": BUCKET, "Key": KEY, "IfMatch": '"e1"'}
+        assert client.asked == {"Bucket": BUCKET, "Key": KEY, "IfMatch": '"e1"', "ChecksumMode": "ENABLED"}
 
     @pytest.mark.parametrize(
         ("status", "code"),
@@ -198,7 +222,7 @@ def test_the_client_is_made_when_it_is_first_needed_and_once() -> None:
     made: list[FakeClient] = []
 
     def make() -> Any:
-        made.append(FakeClient({"Body": "stream"}))
+        made.append(FakeClient(stream()))
         return made[-1]
 
     lazy = Bucket(make, BUCKET)
@@ -206,3 +230,57 @@ def test_the_client_is_made_when_it_is_first_needed_and_once() -> None:
     for _ in range(2):
         lazy.open(KEY, State(StateKind.OBJECT, "v1", "e1"))
     assert len(made) == 1
+
+
+class TestShowsRemoval:
+    """Whether a version is the marker that it is said to be, or deleted for good."""
+
+    @pytest.mark.parametrize(
+        ("answer", "found"),
+        [
+            pytest.param({"ETag": '"e"'}, StateKind.OBJECT, id="an object"),
+            pytest.param(refusal(405, "405"), StateKind.MARKER, id="a marker"),
+            pytest.param(refusal(404, "404", {"x-amz-delete-marker": "true"}), StateKind.MARKER, id="a marker, by 404"),
+            pytest.param(refusal(404, "404"), StateKind.DELETED, id="gone"),
+        ],
+    )
+    @pytest.mark.parametrize("said", [StateKind.MARKER, StateKind.DELETED])
+    def test_f104_only_what_s3_shows_is_true(
+        self, answer: Mapping[str, Any] | ClientError, found: StateKind, said: StateKind
+    ) -> None:
+        """F104: the very version is asked for."""
+        client = FakeClient(answer)
+        assert bucket(client, OWNER).shows_removal(KEY, State(said, "v1")) is (found is said)
+        assert client.asked == {"Bucket": BUCKET, "ExpectedBucketOwner": OWNER, "Key": KEY, "VersionId": "v1"}
+
+    def test_f104_the_marker_of_a_bucket_without_versions(self) -> None:
+        """F104: its id is `null`."""
+        client = FakeClient(refusal(405, "405"))
+        assert bucket(client).shows_removal(KEY, State(StateKind.MARKER))
+        assert client.asked["VersionId"] == "null"
+
+    @pytest.mark.parametrize("status", [400, 403])
+    @pytest.mark.parametrize(
+        ("page", "found"),
+        [
+            ({"Versions": [{"Key": KEY, "VersionId": "v1"}]}, StateKind.OBJECT),
+            ({"DeleteMarkers": [{"Key": KEY, "VersionId": "v1"}]}, StateKind.MARKER),
+            ({"Versions": [{"Key": f"{KEY}2", "VersionId": "v1"}], "NextKeyMarker": f"{KEY}2"}, StateKind.DELETED),
+        ],
+    )
+    def test_f104_where_s3_refuses_the_head_the_listing_says_it(
+        self, status: int, page: Mapping[str, Any], found: StateKind
+    ) -> None:
+        """F104: a policy may withhold the object."""
+        client = FakeClient(refusal(status, str(status)), listing=page)
+        for said in (StateKind.MARKER, StateKind.DELETED):
+            assert bucket(client).shows_removal(KEY, State(said, "v1")) is (found is said)
+
+    def test_f104_the_listing_may_have_several_pages(self) -> None:
+        """F104: S3 lists a thousand versions at a time."""
+        client = FakeClient(refusal(403, "403"), listing={"NextKeyMarker": KEY})
+        assert not bucket(client).shows_removal(KEY, State(StateKind.DELETED, "second page"))
+
+    def test_an_error_of_s3_is_no_answer(self) -> None:
+        with pytest.raises(ClientError):
+            bucket(FakeClient(refusal(503, "503"))).shows_removal(KEY, State(StateKind.MARKER, "v1"))

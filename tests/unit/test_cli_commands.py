@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from botocore.client import BaseClient
 from typer.main import get_command
 
-from cdk_intake_ledger.cli import commands, reading, redrive
+from cdk_intake_ledger.cli import commands, drain, reading, redrive
 from cdk_intake_ledger.cli.aws import Aws
 from cdk_intake_ledger.cli.sending import send
 from intake_ledger.audit.publish import publish
@@ -79,7 +80,7 @@ def sit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         monkeypatch.setattr(Aws, "functions", functions)
         for name in ("cloudwatch", "dynamodb", "s3", "sqs"):
             monkeypatch.setattr(Aws, name, client(name))
-        monkeypatch.setattr(redrive, "WAIT_SECONDS", 0)
+        monkeypatch.setattr(drain, "WAIT_SECONDS", 0)
         return Person(site, functions, capsys)
 
     return with_site
@@ -98,8 +99,8 @@ def leave_report(site: Site, **changed: Any) -> dict[str, Any]:
     item: Any = {
         "pk": {"S": site.deployed.bucket},
         "sk": {"S": f"{NAME}@audit"},
-        "last": {"S": json.dumps(content)},
-        "due_at": {"N": str(START)},
+        "last_report": {"S": json.dumps(content)},
+        "next_run_at": {"N": str(START)},
     }
     client("dynamodb").put_item(TableName=site.deployed.table, Item=item)
     return content
@@ -109,7 +110,7 @@ class TestFinding:
     def test_of_several_pipelines_one_has_to_be_named(self, sit: Callable[..., Person]) -> None:
         """By the whole name or by the construct's id."""
         site = make_site()
-        other = site.environment() | {"INTAKE_PIPELINE": "Intake-Orders-99AA88BB"}
+        other = site.environment() | {"INTAKE_PIPELINE_NAME": "Intake-Orders-99AA88BB"}
         person = sit(site, second=other)
         person.types("status", ends=1)
         assert (
@@ -123,7 +124,7 @@ class TestFinding:
     def test_a_name_that_fits_two_is_refused(self, sit: Callable[..., Person]) -> None:
         """The end of a path may not be unique."""
         site = make_site()
-        twins = {name: site.environment() | {"INTAKE_PIPELINE": f"{name}-In-99AA88BB"} for name in ("A", "B")}
+        twins = {name: site.environment() | {"INTAKE_PIPELINE_NAME": f"{name}-In-99AA88BB"} for name in ("A", "B")}
         person = sit(site, **twins)
         person.types("status", "--pipeline", "In", ends=1)
         assert "may be each of A-In-99AA88BB, B-In-99AA88BB" in person.complaint
@@ -155,8 +156,8 @@ class TestStatus:
         client("sqs").send_message(QueueUrl=site.deployed.queue_url, MessageBody="{}")
         site.dead_letter("x", reason="y")
         site.reject("in/a", "no invoice")
-        site.row("in/b", Row(Status.FAILED, 1, updated_at=START, attention=NAME))
-        site.row("in/c", Row(Status.FAILED, 1, updated_at=START, attention=NAME))
+        site.row("in/b", Row(Status.FAILED, 1, updated_at=START))
+        site.row("in/c", Row(Status.FAILED, 1, updated_at=START))
         leave_report(site)
         cloudwatch: Any = client("cloudwatch")
         for name, dimension in (("Mine", NAME), ("Theirs", "other"), ("Letters", site.deployed.dead_letter_url)):
@@ -167,6 +168,17 @@ class TestStatus:
             )  # fmt: skip
         cloudwatch.set_alarm_state(AlarmName="Mine", StateValue="ALARM", StateReason="r")
         cloudwatch.set_alarm_state(AlarmName="Theirs", StateValue="ALARM", StateReason="r")
+        # A datum of this very second may lie behind the end of the hour that is asked for.
+        earlier = datetime.now(UTC) - timedelta(minutes=5)
+        dimensions = {service: [{"Name": "service", "Value": service}] for service in (NAME, "other")}
+        cloudwatch.put_metric_data(
+            Namespace="IntakeLedger",
+            MetricData=[
+                {"MetricName": name, "Value": 80, "Timestamp": earlier, "Dimensions": dimensions[service]}
+                for name in ("Retries", "LapsedLeases")
+                for service in (NAME, "other")
+            ],
+        )
         person = sit(site, (ALARM, "Mine"), (ALARM, "Theirs"), (ALARM, "Letters"))
         said = person.reads("status")
         assert said["queue"] == {"waiting": 1, "hidden": 0}
@@ -176,6 +188,8 @@ class TestStatus:
         assert [(one["name"], one["state"]) for one in said["alarms"]] == [("Mine", "ALARM"), ("Letters", "OK")]
         shown = person.types("status")
         assert "1 of 2: it burns" in shown
+        assert said["lastHour"] == {"retries": 80, "lapsedLeases": 80}
+        assert "80 attempts repeated, 80 after a worker died" in shown
         assert "1 of 3 objects never reached the ledger" in shown
         assert "wait for a person: list --status REJECTED" in shown
 
@@ -228,12 +242,24 @@ class TestLooking:
 
     def test_a_list_is_of_one_status_or_of_both(self, person: Person) -> None:
         person.site.reject("in/a", "x")
-        person.site.row("in/b", Row(Status.FAILED, 1, updated_at=START + 1, attention=NAME))
+        person.site.row("in/b", Row(Status.FAILED, 1, updated_at=START + 1))
         for status, keys in (("failed", ["in/b"]), ("REJECTED", ["in/a"])):
             assert [row["key"] for row in person.reads("list", "--status", status)["rows"]] == keys
         assert len(person.reads("list")["rows"]) == 2
         person.types("list", "--status", "PROCESSED", ends=1)
         assert "the index holds FAILED and REJECTED rows" in person.complaint
+
+    def test_f102_waiting_rows_have_a_list_of_their_own(self, person: Person) -> None:
+        """F102: with the reason, and for how long each has waited."""
+        person.site.row("in/failed", Row(Status.FAILED, 1, updated_at=START))
+        waiting = Row(
+            Status.FAILED, 1, attempts=0, reason="no customer file", waiting_since=START, updated_at=START + 9
+        )
+        person.site.row("in/waits", waiting)
+        [row] = person.reads("list", "--waiting")["rows"]
+        assert (row["key"], row["reason"], row["waiting_since"]) == ("in/waits", "no customer file", START)
+        assert [row["key"] for row in person.reads("list")["rows"]] == ["in/failed"]
+        assert "WAITING" in person.types("list", "--waiting")
 
     def test_nothing_to_list_is_said(self, person: Person) -> None:
         assert person.types("list").strip() == "none"
@@ -241,15 +267,15 @@ class TestLooking:
     def test_an_object_that_agrees_and_one_that_does_not(self, person: Person) -> None:
         """The row, what S3 shows, and whether they agree."""
         old, new = person.site.put("in/a", "in/a")
-        row = Row(Status.PROCESSED, 7, version_id=old, committed_version=f"v#{old}", commit="inv-7", updated_at=START)
+        row = Row(Status.PROCESSED, 7, version_id=old, committed_state=f"v#{old}", commit_id="inv-7", updated_at=START)
         person.site.row("in/a", row)
         [said] = person.reads("inspect", "in/a")["states"]
         assert (said["agree"], said["s3"]["versionId"]) == (False, new)
-        assert said["row"]["commit"] == "inv-7"
+        assert said["row"]["commit_id"] == "inv-7"
         shown = person.types("inspect", "in/a")
         assert "PROCESSED after 1 attempt" in shown
         assert "no: S3 shows another state than the ledger's last" in shown
-        person.site.row("in/a", Row(Status.PROCESSED, 7, version_id=new, committed_version=f"v#{new}"))
+        person.site.row("in/a", Row(Status.PROCESSED, 7, version_id=new, committed_state=f"v#{new}"))
         assert "yes: what S3 shows is what was committed" in person.types("inspect", "in/a")
 
     def test_an_object_that_is_a_prefix_of_another_is_not_taken_for_it(self, person: Person) -> None:
@@ -298,11 +324,10 @@ class TestActing:
         assert "1 left to who set them aside: Other-Pipeline" in person.types("redrive")
         assert person.reads("redrive")["ofOthers"] == {"Other-Pipeline": 1}
 
-    def test_redrive_takes_what_the_pipeline_set_aside_under_another_name(self, person: Person) -> None:
-        """Its default name is its path in the app, which may change while messages wait."""
+    def test_redrive_tells_how_to_take_what_was_set_aside_under_a_former_name(self, person: Person) -> None:
+        """F97: a default name is a path in the app, which may change while messages wait."""
         person.site.dead_letter("x", reason="y", pipeline="Old-Pipeline")
-        assert "Old-Pipeline (if this was the name before: --former-name)" in person.types("redrive")
-        assert person.reads("redrive", "--former-name", "Old-Pipeline")["moved"] == 1
+        assert "Old-Pipeline (if it had this name: intake-ledger adopt)" in person.types("redrive")
 
     def test_redrive_ends_badly_when_a_message_stays(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         """A script has to notice."""
@@ -327,8 +352,8 @@ class TestActing:
         assert "10 moved back to the queue" in person.types("redrive", ends=130)
         assert person.site.visible(person.site.deployed.dead_letter_url) == 1
 
-    def test_reprocess_prints_its_id_and_takes_it_again(self, person: Person) -> None:
-        """The same id, the same request."""
+    def test_f106_reprocess_prints_its_id_and_takes_it_again(self, person: Person) -> None:
+        """F106: the same id, the same request. What the consumer would refuse is refused here, and nothing is sent."""
         person.site.put("in/a")
         said = person.reads("reprocess", "in/a", "in/a")
         assert said["sent"] == 1
@@ -337,7 +362,10 @@ class TestActing:
         person.types("reprocess", "in/a", "--id", said["reprocessId"])
         assert person.site.messages() == [first]
         person.types("reprocess", "in/a", "--id", "yesterday", ends=1)
-        assert "no ULID" in person.complaint
+        assert "not a ULID" in person.complaint
+        person.types("reprocess", "in/a", "--id", "6" + said["reprocessId"][1:], ends=1)
+        assert "in the future" in person.complaint
+        assert person.site.messages() == []
 
     def test_a_wrong_key_among_several_stops_all(self, person: Person) -> None:
         person.site.put("in/a")
@@ -472,7 +500,8 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
         "status": ((),),
     }[command]:
         person.types(command, *arguments)
-    assert used == NEEDED[command]
+    # CloudWatch knows no resources: no grant of the pipeline's could give it.
+    assert {action for action in used if not action.startswith("cloudwatch:")} == NEEDED[command]
 
 
 def test_the_page_shows_commands_that_there_are() -> None:

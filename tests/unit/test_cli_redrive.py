@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.cli import redrive as redrive_module
+from cdk_intake_ledger.cli import drain
 from cdk_intake_ledger.cli.letters import NO_REASON, Wanted
 from cdk_intake_ledger.cli.redrive import Redrive, Redriven
 from intake_ledger.changes import parse_message
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def site(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(redrive_module, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(drain, "WAIT_SECONDS", 0)
     return make_site()
 
 

@@ -119,7 +119,7 @@ def test_what_was_rejected_is_asked_for_oldest_first() -> None:
     site = make_site()
     site.reject("in/b", "no invoice in it", at=START + 1)
     site.reject("in/a", "KeyError: 'total'", at=START)
-    site.row("in/c", Row(Status.FAILED, 1, reason="no invoice", updated_at=START, attention=site.deployed.name))
+    site.row("in/c", Row(Status.FAILED, 1, reason="no invoice", updated_at=START))
     assert list(by_rejection(client("dynamodb"), site.deployed, None)) == [Target("in/a"), Target("in/b")]
     assert list(by_rejection(client("dynamodb"), site.deployed, "INVOICE")) == [Target("in/b")]
 

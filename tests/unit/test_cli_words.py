@@ -1,5 +1,6 @@
 """What the command says: texts, names and paces that are pure functions."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +16,16 @@ from botocore.exceptions import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk_intake_ledger.cli import screen, words
+from cdk_intake_ledger.cli import documents, screen, words
 from cdk_intake_ledger.cli.deployed import Deployed
 from cdk_intake_ledger.cli.errors import CliError, in_words
 from cdk_intake_ledger.cli.inspection import compare
 from cdk_intake_ledger.cli.pace import Rate
 from cdk_intake_ledger.cli.reading import Entry, Shown
-from cdk_intake_ledger.cli.ulid import RANDOM_BITS, is_ulid, ulid
 from intake_ledger.audit.diff import Window, find
-from intake_ledger.rows import Ordering, Row, Status
+from intake_ledger.rows import STORED_STATUSES, Ordering, Row, Status
 from intake_ledger.states import ABSENT, State, StateKind
+from intake_ledger.ulids import RANDOM_BITS, is_ulid, made_at, ulid
 from tests.unit.cli_support import denied
 from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START
 
@@ -35,7 +36,7 @@ DEPLOYED = Deployed(
 )  # fmt: skip
 V1 = State(StateKind.OBJECT, "v1", "e1", 1_204, START - HOUR)
 V2 = State(StateKind.OBJECT, "v2", "e2", 5, START - MINUTE)
-ROW = Row(Status.PROCESSED, 7, version_id="v1", etag="e1", committed_version="v#v1", commit="inv-7", committed_fence=7)
+ROW = Row(Status.PROCESSED, 7, version_id="v1", etag="e1", committed_state="v#v1", commit_id="inv-7", committed_fence=7)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +75,10 @@ def test_each_status_is_told_with_what_follows(row: Row, said: str) -> None:
 def test_a_row_is_told_without_what_it_has_not() -> None:
     told = dict(words.standing(ROW, START))
     assert told["committed"] == "this state, as 'inv-7', fence 7"
-    assert not {"reason", "rounds", "expires", "reprocess"} & set(told)
-    asked_for = replace(ROW, rounds=2, reprocessed_id="01K", reason="x", expires_at=START // 1000 + 86_400)
+    assert not {"reason", "redrives", "expires", "reprocess"} & set(told)
+    asked_for = replace(ROW, redrive_count=2, served_reprocess_id="01K", reason="x", expires_at=START // 1000 + 86_400)
     told = dict(words.standing(asked_for, START))
-    assert (told["rounds"], told["reprocess"]) == ("taken up again 2 times after a rejection", "01K")
+    assert (told["redrives"], told["reprocess"]) == ("taken up again 2 times after a rejection", "01K")
     assert told["expires"].endswith("in 1 day")
 
 
@@ -97,19 +98,21 @@ def test_each_state_is_told(state: State, said: str) -> None:
 
 STATES = st.sampled_from([V1, V2, State(StateKind.MARKER, "m1", created_at=START - HOUR), ABSENT])
 ROWS = st.none() | st.builds(
-    lambda status, seen, lease, committed: Row(
+    lambda status, seen, lease, committed, late_writes: Row(
         status,
         7,
         version_id=seen.version_id,
         etag=seen.etag,
         kind=seen.kind,
         lease_until=lease,
-        committed_version=seen.identity if status is Status.PROCESSED else committed,
+        committed_state=seen.identity if status is Status.PROCESSED else committed,
+        late_writes=late_writes,
     ),
-    st.sampled_from(Status),
+    st.sampled_from(STORED_STATUSES),
     STATES,
     st.sampled_from([None, START - 1, START + 1]),
     st.sampled_from([None, "v#v1", "v#v2"]),
+    st.frozensets(st.sampled_from(["v#v1", "v#v2"])),
 )
 
 
@@ -124,12 +127,23 @@ def test_inspect_and_the_audit_agree_about_what_agrees(row: Row | None, state: S
     assert agree is (finding is None), why
 
 
+def test_f96_a_late_write_is_told() -> None:
+    """F96: in text and in JSON, which has no sets."""
+    row = replace(ROW, late_writes=frozenset({"v#v0"}))
+    assert dict(words.standing(row, START))["late writes"] == "v#v0"
+    [found] = compare([Entry("k", row)], [Shown(V1, current=True)], DEPLOYED, START)
+    assert not found.agree
+    assert "a late worker" in found.why
+    told = json.loads(json.dumps(documents.inspected(DEPLOYED, "k", [found], None)))
+    assert told["states"][0]["row"]["late_writes"] == ["v#v0"]
+
+
 def test_in_every_version_each_version_has_its_own_row() -> None:
     """The newest first; rows that S3 has no version of come last."""
     deployed = replace(DEPLOYED, ordering=Ordering.EVERY_VERSION)
-    gone = replace(ROW, version_id="v0", committed_version="v#v0")
+    gone = replace(ROW, version_id="v0", committed_state="v#v0")
     half_done = replace(ROW, version_id="v-1", status=Status.FAILED)
-    deleted = replace(ROW, kind=StateKind.DELETED, version_id="v9", committed_version="d#v9")
+    deleted = replace(ROW, kind=StateKind.DELETED, version_id="v9", committed_state="d#v9")
     entries = [Entry("k", row) for row in (gone, ROW, half_done, deleted)]
     found = compare(entries, [Shown(V2, current=True), Shown(V1, current=False)], deployed, START)
     rows = [(one.row.version_id if one.row else None, one.agree) for one in found]
@@ -177,6 +191,7 @@ def test_ulids_sort_as_their_times(one: tuple[int, int], other: tuple[int, int])
     """The ledger compares them as text."""
     assert (one < other) is (ulid(*one) < ulid(*other))
     assert is_ulid(ulid(*one))
+    assert made_at(ulid(*one)) == one[0]
 
 
 def test_a_ulid_is_the_one_of_the_specification() -> None:

@@ -22,11 +22,12 @@ from intake_ledger.deadlines import Overrun
 from intake_ledger.errors import ObjectGone
 from intake_ledger.ledger import Answer, Claim
 from intake_ledger.messages import PATIENCE
-from intake_ledger.queues import Queues
+from intake_ledger.queues import NotDone, Queues
 from intake_ledger.rows import Ordering, Row, Status
-from intake_ledger.settings import ConsumerSettings
+from intake_ledger.settings import ConsumerSettings, KeyFilter, Reasons
 from intake_ledger.states import State
 from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.ulids import ulid
 from intake_ledger.verdicts import Verdict
 from tests.unit.support import (
     BUCKET,
@@ -39,6 +40,7 @@ from tests.unit.support import (
     PIPELINE,
     RETENTION,
     SECOND,
+    START,
     Clock,
     MakeWorld,
     World,
@@ -55,6 +57,7 @@ TIMEOUT = 60
 FULL_TIME = 70_000
 """Milliseconds that the function starts with: enough for one record that takes its whole time."""
 SKEW = 120
+ULID, LATER_ULID = ulid(START - 1, 0), ulid(START, 0)
 EXITS = (
     SystemExit(1),
     SystemExit(0),
@@ -84,16 +87,24 @@ class FakeQueues:
     delays: dict[str, float] = field(default_factory=dict)
     copies: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    woken: list[str] = field(default_factory=list)
     broken: Exception | None = None
     on_copy: Callable[[], object] = lambda: None
 
-    def deliver_later(self, receipt_handle: str, seconds: float) -> None:
+    def deliver_later(self, delays: Sequence[tuple[str, float]], *, in_time: Callable[[], bool] = lambda: True) -> None:
         if self.broken is not None:
             raise self.broken
-        self.delays[receipt_handle] = seconds
+        if in_time():
+            self.delays |= dict(delays)
 
-    def delete(self, receipt_handles: Sequence[str]) -> None:
-        self.deleted.extend(receipt_handles)
+    def delete(self, receipt_handles: Sequence[str], *, in_time: Callable[[], bool] = lambda: True) -> None:
+        if in_time():
+            self.deleted.extend(receipt_handles)
+
+    def wake(self, body: str) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self.woken.append(body)
 
     def dead_letter(self, body: str, attributes: Mapping[str, Any]) -> None:
         self.on_copy()
@@ -108,7 +119,9 @@ class FakeTelemetry:
 
     verdicts: list[Verdict] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
+    late_writes: list[str] = field(default_factory=list)
     unparsed: list[str] = field(default_factory=list)
+    filtered: list[str] = field(default_factory=list)
     ignored_: list[str] = field(default_factory=list)
     troubles: list[Exception] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
@@ -119,8 +132,11 @@ class FakeTelemetry:
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         self.verdicts.append(answer.verdict)
 
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None:
         self.outcomes.append(outcome)
+
+    def late_write(self, claim: Claim) -> None:
+        self.late_writes.append(claim.state.identity)
 
     def exhausted(self, change: Change, row: Row) -> None:
         self.outcomes.append(Outcome.REJECTED)
@@ -128,6 +144,9 @@ class FakeTelemetry:
     def unparseable(self, why: str, message_id: str) -> None:
         self.on_unparseable()
         self.unparsed.append(why)
+
+    def filtered_out(self, change: Change) -> None:
+        self.filtered.append(change.key)
 
     def ignored(self, why: str) -> None:
         self.ignored_.append(why)
@@ -169,6 +188,9 @@ class Bench:
     processor_function: str | None = None
     concurrency: int = 1
     commit_together: bool = False
+    reasons: Reasons = Reasons.TYPES
+    max_hold_seconds: int = 3 * 86_400
+    filters: tuple[KeyFilter, ...] = ()
 
     def settings(self) -> ConsumerSettings:
         return ConsumerSettings(
@@ -187,10 +209,13 @@ class Bench:
             max_attempts=MAX_ATTEMPTS,
             min_backoff_seconds=15,
             max_backoff_seconds=900,
-            late_after_seconds=LATE_AFTER // SECOND,
+            max_event_age_seconds=LATE_AFTER // SECOND,
             processor_function=self.processor_function,
             concurrency=self.concurrency,
             commit_together=self.commit_together,
+            reasons=self.reasons,
+            max_hold_seconds=self.max_hold_seconds,
+            filters=self.filters,
         )
 
     def process(self, change: ObjectChange) -> Any:
@@ -395,14 +420,23 @@ class TestProcessor:
         bench.acts = [lambda _: returned]
         state, body = put(bench)
         assert bench.handle(message(body)) == []
-        assert bench.row(state).commit == kept
+        assert bench.row(state).commit_id == kept
 
-    def test_another_return_value_is_a_failure_that_says_so(self, bench: Bench) -> None:
-        """A dict would otherwise vanish in silence."""
-        bench.acts = [lambda _: {"rows": 3}]
+    @pytest.mark.parametrize(
+        ("returned", "named"),
+        [(42, "42 (int)"), ({"statusCode": 200}, "dict"), (Commit(7), "a Commit whose identity is 7 (int)")],  # type: ignore[arg-type]
+    )
+    def test_f101_a_wrong_return_value_is_rejected_at_once(self, bench: Bench, returned: object, named: str) -> None:
+        """F101: the effect has happened, so it happens once. The reason says what was returned and what is expected."""
+        bench.acts = [lambda _: returned] * 12
         state, body = put(bench)
-        assert bench.handle(message(body)) == ["m1"]
-        assert "returned dict" in str(bench.row(state).reason)
+        assert bench.handle(message(body)) == []
+        row = bench.row(state)
+        assert row.status is Status.REJECTED
+        assert f"returned {named}, expected a Commit, a text or None" in str(row.reason)
+        assert [copy["reason"] for _, copy in bench.queues.copies] == [row.reason]
+        assert bench.handle(message(body)) == []
+        assert len(bench.seen) == 1
 
     @pytest.mark.parametrize("error", [ValueError("no"), *EXITS, MemoryError(), OSError("disk")])
     def test_any_exception_is_retried(self, bench: Bench, error: BaseException) -> None:
@@ -426,12 +460,24 @@ class TestProcessor:
         def tell(_: object) -> str:
             raise trouble
 
+        bench.reasons = Reasons.FULL
         bench.acts = [raising(type("Odd", (kind,), {"__str__": tell})())]
         state, body = put(bench)
         bench.handle(message(body))
         row = bench.row(state)
         assert row.status is (Status.REJECTED if kind is Unprocessable else Status.FAILED)
         assert "Odd, which cannot tell what it is about" in str(row.reason)
+
+    def test_f114_messages_of_exceptions_are_kept_only_where_they_are_wanted(self, bench: Bench) -> None:
+        """F114: the type and the position are always there, and `redrive --reason` looks for them."""
+        for reasons in Reasons:
+            bench.reasons, bench.acts = reasons, [raising(ValueError("card 4111111111111111"))]
+            state, body = put(bench, reasons.value)
+            assert bench.handle(message(body)) == ["m1"]
+            said = str(bench.row(state).reason)
+            assert said.startswith("ValueError")
+            assert f" at {__name__}:" in said
+            assert ("4111111111111111" in said) is (reasons is Reasons.FULL)
 
     @pytest.mark.parametrize("exits", EXITS)
     def test_f20_what_is_no_exception_costs_neither_neighbours_nor_the_worker(
@@ -583,7 +629,7 @@ class TestBusy:
         two, body = put(bench, "2")
         assert bench.handle(message(one, "m1"), message(body, "m2")) == []
         assert bench.seen[-1].version_id == two.version_id
-        assert bench.row(two).committed_version == two.identity
+        assert bench.row(two).committed_state == two.identity
         three, later = put(bench, "3")
         _, fourth = put(bench, "4")
         assert bench.handle(message(fourth, "m4"), message(later, "m3")) == []
@@ -711,7 +757,7 @@ class TestRejection:
             "key": "in/a%20b%2B%C3%A4.csv",
             "version_id": state.version_id,
             "attempts": 1,
-            "first_seen_at": row.first_seen_at,
+            "first_claimed_at": row.first_claimed_at,
             "rejected_fence": row.fence,
         }
         assert unquote(str(attributes["key"])) == KEY
@@ -759,13 +805,14 @@ class TestRejection:
 
     def test_the_last_failure_rejects_with_its_own_reason(self, bench: Bench) -> None:
         """The budget counts attempts, and the last error is what the operator reads."""
-        bench.acts = [raising(ValueError(n)) for n in range(MAX_ATTEMPTS)]
+        bench.acts = [raising(error()) for error in (ValueError, OSError, KeyError)]
         state, body = put(bench)
         for n in range(MAX_ATTEMPTS):
             assert bench.handle(message(body, receives=n + 1)) == (["m1"] if n < MAX_ATTEMPTS - 1 else [])
             bench.wait()
         row = bench.row(state)
-        assert (row.status, row.reason, row.attempts) == (Status.REJECTED, "ValueError: 2", MAX_ATTEMPTS)
+        assert (row.status, row.attempts) == (Status.REJECTED, MAX_ATTEMPTS)
+        assert str(row.reason).startswith("KeyError at ")
         [(_, attributes)] = bench.queues.copies
         assert (attributes["attempts"], attributes["rejected_fence"]) == (MAX_ATTEMPTS, row.rejected_fence)
 
@@ -813,7 +860,7 @@ class TestRejection:
         """F76, F78: each request has one round; the copy that its rejection sent opens another, once."""
         state, body = put(bench)
         bench.handle(message(body))
-        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA")
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
         bench.acts = [raising(Unprocessable("no"))] * 9
         assert bench.handle(message(again)) == []
         assert bench.handle(message(again, "second")) == []
@@ -825,7 +872,7 @@ class TestRejection:
         assert len(bench.seen) == 3
         assert bench.handle(moved_back) == []
         assert len(bench.seen) == 3
-        later = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KB")
+        later = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=LATER_ULID)
         assert bench.handle(message(later)) == []
         assert len(bench.seen) == 4
 
@@ -875,8 +922,8 @@ class TestRejection:
             bench.handle(*(message(c, str(n), rejected_fence=a["rejected_fence"]) for n, (c, a) in enumerate(copies)))
             == []
         )
-        assert (bench.row(poison, "poison").rounds, bench.row(poison, "poison").status) == (1, Status.REJECTED)
-        assert (bench.row(fine, "fine").rounds, bench.row(fine, "fine").settled) == (1, True)
+        assert (bench.row(poison, "poison").redrive_count, bench.row(poison, "poison").status) == (1, Status.REJECTED)
+        assert (bench.row(fine, "fine").redrive_count, bench.row(fine, "fine").settled) == (1, True)
 
 
 class TestVanishedBefore:
@@ -951,7 +998,7 @@ class TestVanishedBefore:
         assert bench.handle(message(body)) == []
         assert [change.version_id for change in bench.seen] == [two.version_id]
         assert bench.seen[0].attempt == 1
-        assert bench.row(two).committed_version == two.identity
+        assert bench.row(two).committed_state == two.identity
 
     def test_f53_overwritten_without_versions(self, make_world: MakeWorld) -> None:
         """F53: the bytes are gone, the new ones are processed, and only they."""
@@ -1011,7 +1058,7 @@ class TestVanishedBefore:
             bench.acts = [lambda change: change.open()]
             body = notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))
             assert bench.handle(message(body)) == ["m1"]
-            assert "nothing to open" in str(bench.world.known(marked(marker)).reason)
+            assert "ValueError at " in str(bench.world.known(marked(marker)).reason)
 
     def test_a_stream_that_cannot_be_closed_is_no_failure(self, bench: Bench) -> None:
         """What was read was read: the effect is not repeated."""
@@ -1074,7 +1121,7 @@ class TestVanishedBefore:
         for receives in range(2, 20):
             bench.world.s3.before_open.append(partial(throw, error))
             assert bench.handle(message(body, receives=receives)) == ["m1"]
-        assert bench.row(state) == replace(before, fence=before.fence + 18)
+        assert bench.row(state) == replace(before, fence=bench.row(state).fence)
         assert bench.queues.delays["handle-m1"] == 450, "as an outage of the ledger: by receives"
         assert bench.handle(message(body, receives=20)) == []
         assert [change.attempt for change in bench.seen] == [1, 2]
@@ -1118,7 +1165,7 @@ class TestVanishedInside:
         assert bench.handle(message(body)) == []
         assert [change.version_id for change in bench.seen] == [zero.version_id, one.version_id, zero.version_id]
         assert bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.GONE, Outcome.COMMITTED]
-        assert bench.row(zero).committed_version == zero.identity
+        assert bench.row(zero).committed_state == zero.identity
 
     def test_f53_a_processor_that_raises_it_itself_is_judged_again(self, bench: Bench) -> None:
         """F53: as one that reads with a client of its own may."""
@@ -1137,7 +1184,7 @@ class TestVanishedInside:
 
         bench.world.s3.after_look.append(look)
         assert bench.handle(message(body)) == []
-        assert statuses == [(Status.FAILED, "mine", None)], "whatever is there now has not to wait"
+        assert statuses == [(Status.FAILED, f"S3 no longer holds {one.identity}", None)], "no wait"
         assert [change.kind for change in bench.seen] == ["created", "removed"]
 
     def test_f53_one_that_never_succeeds_uses_its_budget_up(self, bench: Bench) -> None:
@@ -1147,7 +1194,8 @@ class TestVanishedInside:
         assert bench.handle(message(body)) == ["m1"]
         assert bench.handle(message(body)) == []
         assert len(bench.seen) == MAX_ATTEMPTS
-        assert (bench.row(state).status, bench.row(state).reason) == (Status.REJECTED, "it is not")
+        assert bench.row(state).status is Status.REJECTED
+        assert bench.row(state).reason == f"S3 no longer holds {state.identity}"
         assert len(bench.queues.copies) == 1
 
 
@@ -1174,7 +1222,7 @@ class TestVanishedEveryVersion:
         every.handle(message(body))
         before = every.row(state)
         every.world.s3.delete_version(KEY, state)
-        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA")
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
         assert every.handle(message(again)) == []
         assert len(every.seen) == 1
         assert every.row(state) == replace(before, fence=every.row(state).fence)
@@ -1198,7 +1246,7 @@ class TestVanishedEveryVersion:
         assert every.handle(message(body)) == []
         row = every.row(state)
         assert row.settled
-        assert (row.committed_version, row.committed_fence, row.commit) == (None, None, None)
+        assert (row.committed_state, row.committed_fence, row.commit_id) == (None, None, None)
         assert "no longer holds" in str(row.reason)
         assert row.expires_at is not None
         assert every.telemetry.outcomes == [Outcome.GONE]
@@ -1211,7 +1259,7 @@ class TestVanishedEveryVersion:
         every.world.s3.delete_version(KEY, state)
         assert every.handle(message(body)) == []
         row = every.row(state)
-        assert (row.settled, row.committed_version, row.attention, row.retry_at) == (True, None, None, None)
+        assert (row.settled, row.committed_state, row.needs_review, row.retry_at) == (True, None, None, None)
         assert "no longer holds" in str(row.reason)
         assert every.seen == []
 
@@ -1280,7 +1328,7 @@ class TestRetryAt:
         bench.acts = [raising(ValueError("no"))]
         state, body = put(bench)
         bench.handle(message(body))
-        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA")
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
         assert bench.handle(message(again, "r")) == []
         assert bench.row(state).settled
         assert bench.row(state).retry_at is None
@@ -1325,7 +1373,7 @@ class TestFenced:
         bench.acts = [outlive]
         assert bench.handle(message(body)) == ["m1"]
         assert bench.telemetry.outcomes == [Outcome.FENCED]
-        assert bench.row(state) == successors[0].row
+        assert bench.row(state) == replace(successors[0].row, late_writes=frozenset({state.identity}))
 
 
 class TestBadMessages:
@@ -1508,13 +1556,13 @@ class TestBadMessages:
         bench = Bench(make_world(Ordering.EVERY_VERSION))
         state, body = put(bench)
         bench.handle(message(body))
-        again = own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id="01KA")
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ULID)
         assert bench.handle(message(again)) == []
         [(copy, attributes)] = bench.queues.copies
         assert copy == again
         assert "EVERY_VERSION" in attributes["reason"]
         assert len(bench.telemetry.unparsed) == 1
-        named = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA")
+        named = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
         assert bench.handle(message(named)) == []
         assert len(bench.seen) == 2
 
@@ -1522,9 +1570,70 @@ class TestBadMessages:
         """F78: S3 says which one is current."""
         _, body = put(bench)
         bench.handle(message(body))
-        assert bench.handle(message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id="01KA"))) == []
+        assert bench.handle(message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ULID))) == []
         assert len(bench.seen) == 2
         assert bench.queues.copies == []
+
+    @pytest.mark.parametrize("ordering", Ordering)
+    def test_f105_a_key_outside_of_the_filters_is_dropped_whoever_sent_it(
+        self, make_world: MakeWorld, ordering: Ordering
+    ) -> None:
+        """F105: acknowledged and counted, with no row, no copy and no call of the processor."""
+        bench = Bench(make_world(ordering), filters=(KeyFilter("in/", ".csv"), KeyFilter("docs/")))
+        for key in ("secret.csv", "in/a.txt"):
+            state, body = put(bench, key=key)
+            bodies = [
+                body,
+                eventbridge(key, state),
+                notification(record(key, state, "ObjectRemoved:Delete")),
+                own_message(Origin.AUDIT, BUCKET, key, state),
+                own_message(Origin.REPROCESS, BUCKET, key, state, reprocess_id=ULID),
+            ]
+            messages = [message(one, f"m{n}") for n, one in enumerate(bodies)]
+            messages.append(message(body, "redriven", rejected_fence=START))
+            messages.append(message(body, "again", receives=2))
+            assert bench.handle(*messages) == []
+            assert bench.telemetry.filtered == [key] * len(messages)
+            assert bench.world.row(created(state, key=key)) is None
+            bench.telemetry.filtered.clear()
+        assert (bench.seen, bench.queues.copies, bench.telemetry.troubles) == ([], [], [])
+        _, inside = put(bench, key="docs/a.txt")
+        assert bench.handle(message(inside)) == []
+        assert [change.key for change in bench.seen] == ["docs/a.txt"]
+
+    def test_f105_the_records_beside_it_are_processed(self, bench: Bench) -> None:
+        """F105: a message may report several keys."""
+        bench.filters = (KeyFilter("in/"),)
+        records = [record(key, bench.world.s3.put(key, "1")) for key in ("in/a", "out/b", "in/c")]
+        assert bench.handle(message(notification(*records))) == []
+        assert [change.key for change in bench.seen] == ["in/a", "in/c"]
+        assert bench.telemetry.filtered == ["out/b"]
+
+    @pytest.mark.parametrize("bad", ["~~~", "9" * 26, "01ka" + "0" * 22, "01KA" + "0" * 21 + "L", "01KA"])
+    def test_f106_a_reprocess_id_that_is_no_ulid_is_refused(self, bench: Bench, bad: str) -> None:
+        """F106: as text it would be greater than every later request's, which would all count as served."""
+        state, body = put(bench)
+        bench.handle(message(body))
+        for named in (None, state):
+            again = own_message(Origin.REPROCESS, BUCKET, KEY, named, reprocess_id=bad)
+            assert bench.handle(message(again)) == []
+            copy, attributes = bench.queues.copies.pop()
+            assert (copy, bad in attributes["reason"]) == (again, True)
+        assert bench.handle(message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ULID))) == []
+        assert (len(bench.seen), bench.row(state).served_reprocess_id) == (2, ULID)
+
+    def test_f106_a_reprocess_id_from_the_future_is_refused(self, bench: Bench) -> None:
+        """F106: clocks may differ by so much and no more; later requests are served."""
+        state, body = put(bench)
+        bench.handle(message(body))
+        last, ahead = (ulid(START + SKEW * SECOND + more, 0) for more in (0, 1))
+        again = message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ahead))
+        assert bench.handle(again) == []
+        [(_, attributes)] = bench.queues.copies
+        assert "in the future" in attributes["reason"]
+        assert bench.row(state).served_reprocess_id is None
+        assert bench.handle(message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=last))) == []
+        assert bench.row(state).served_reprocess_id == last
 
     def test_an_sns_envelope_is_opened(self, bench: Bench) -> None:
         """And a rejected copy is the event without the envelope, which can be sent again as it is."""
@@ -1627,7 +1736,7 @@ class TestReplay:
         """A person wants the effect again."""
         state, body = put(bench)
         bench.handle(message(body))
-        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id="01KA0000000000000000000001")
+        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
         bench.world.clock.advance(1)
         assert bench.handle(message(again)) == []
         assert bench.seen[0].idempotency_key != bench.seen[1].idempotency_key
@@ -1670,7 +1779,7 @@ class TestTelemetry:
             for one in line.get("_aws", {}).get("CloudWatchMetrics", ())
             for metric in one["Metrics"]
         }
-        assert metrics == {"Accepted", "Failed", "Busy", "Committed", "Duplicate", "Unparseable"}
+        assert metrics == {"Accepted", "Retries", "Failed", "Busy", "Committed", "Duplicates", "UnreadableMessages"}
         said = [line["message"] for line in lines if "message" in line]
         assert said == [
             *("verdict", "failed", "verdict", "unparseable"),
@@ -1679,8 +1788,8 @@ class TestTelemetry:
         ]
         first = next(line for line in lines if line.get("message") == "verdict")
         assert (first["bucket"], first["key"], first["version_id"]) == (BUCKET, KEY, state.version_id)
-        assert (first["verdict"], first["attempt"], first["lag_ms"]) == ("ACCEPTED", 1, 0)
-        assert {"fence", "sequencer", "why"} <= set(first)
+        assert (first["verdict"], first["attempt"], first["event_age_ms"]) == ("ACCEPTED", 1, 0)
+        assert {"fence", "sequencer", "reason"} <= set(first)
         assert "secret content" not in out
 
 
@@ -1691,9 +1800,39 @@ class TestQueues:
         def __init__(self) -> None:
             self.calls: list[tuple[str, dict[str, Any]]] = []
             self.refuse: list[str] = []
+            self.failing: dict[str, list[str]] = {}
+            """What SQS says of a handle at its next requests; an empty text is a success."""
+            self.down: list[Exception] = []
+            """Raised by the next batch requests, the last one first."""
 
-        def change_message_visibility(self, **arguments: Any) -> None:
-            self.calls.append(("visibility", arguments))
+        def change_message_visibility_batch(self, **arguments: Any) -> dict[str, Any]:
+            return self._batch("visibility", arguments)
+
+        def delete_message_batch(self, **arguments: Any) -> dict[str, Any]:
+            return self._batch("delete", arguments)
+
+        def _batch(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+            """As SQS: ten entries with ids of their own, which succeed or fail each for itself."""
+            self.calls.append((name, arguments))
+            entries = arguments["Entries"]
+            if self.down:
+                raise self.down.pop()
+            if not 1 <= len(entries) <= 10 or len({one["Id"] for one in entries}) < len(entries):
+                raise ClientError({"Error": {"Code": "TooManyEntriesInBatchRequest"}}, name)
+            failing = [one for one in entries if one["ReceiptHandle"] in self.failing]
+            answers = {one["Id"]: self.failing[one["ReceiptHandle"]].pop(0) for one in failing}
+            codes = {number: code for number, code in answers.items() if code}
+            return {
+                "Successful": [{"Id": one["Id"]} for one in entries if one["Id"] not in codes],
+                "Failed": [
+                    {"Id": number, "Code": code, "SenderFault": code != "InternalError"}
+                    for number, code in codes.items()
+                ],
+            }
+
+        def handles(self) -> list[list[str]]:
+            """Of each request."""
+            return [[one["ReceiptHandle"] for one in arguments["Entries"]] for _, arguments in self.calls]
 
         def send_message(self, **arguments: Any) -> None:
             self.calls.append(("send", arguments))
@@ -1701,13 +1840,61 @@ class TestQueues:
                 raise ClientError({"Error": {"Code": self.refuse.pop()}}, "SendMessage")
 
     @pytest.mark.parametrize(
-        ("seconds", "asked"), [(0, 0), (-5, 0), (14.6, 15), (1e9, 12 * 3600 - 900), (float(10**12), 42_300)]
+        ("seconds", "asked"), [(0, 0), (-5, 0), (14.2, 15), (1e9, 12 * 3600 - 900), (float(10**12), 42_300)]
     )
     def test_visibility_stays_within_what_sqs_allows(self, seconds: float, asked: int) -> None:
-        """Whole seconds, twelve hours at most from the receive on."""
+        """Whole seconds, never too early, twelve hours at most from the receive on."""
         sqs = self._Sqs()
-        Queues(lambda: cast("Any", sqs), "q", "d").deliver_later("handle", seconds)
-        assert sqs.calls == [("visibility", {"QueueUrl": "q", "ReceiptHandle": "handle", "VisibilityTimeout": asked})]
+        Queues(lambda: cast("Any", sqs), "q", "d").deliver_later([("handle", seconds)])
+        entry = {"Id": "0", "ReceiptHandle": "handle", "VisibilityTimeout": asked}
+        assert sqs.calls == [("visibility", {"QueueUrl": "q", "Entries": [entry]})]
+
+    @pytest.mark.parametrize("name", ["visibility", "delete"])
+    @pytest.mark.parametrize("number", [1, 10, 11, 25])
+    def test_f109_f124_messages_go_in_tens(self, name: str, number: int) -> None:
+        """F109, F124: SQS refuses a request with more than ten."""
+        sqs, handles = self._Sqs(), [f"handle {n}" for n in range(number)]
+        self._ask(sqs, name, handles)
+        assert sqs.handles() == [handles[n : n + 10] for n in range(0, number, 10)]
+        assert {asked for asked, _ in sqs.calls} == {name}
+
+    @pytest.mark.parametrize("name", ["visibility", "delete"])
+    def test_f109_what_sqs_itself_fails_is_asked_once_more(self, name: str) -> None:
+        """F109: a batch request may fail in part. What can pass is repeated, with these messages alone."""
+        sqs, handles = self._Sqs(), [f"handle {n}" for n in range(12)]
+        sqs.failing = {"handle 3": ["InternalError", ""], "handle 5": ["InternalError", ""]}
+        self._ask(sqs, name, handles)
+        assert sqs.handles() == [handles[:10], ["handle 3", "handle 5"], handles[10:]]
+
+    @pytest.mark.parametrize("name", ["visibility", "delete"])
+    def test_f109_what_fails_is_counted_and_costs_the_others_nothing(self, name: str) -> None:
+        """F109: a handle that SQS does not know, one that fails twice, one that is missing, ten that got no answer."""
+        sqs, handles = self._Sqs(), [f"handle {n}" for n in range(25)]
+        sqs.failing = {"handle 3": ["ReceiptHandleIsInvalid"], "handle 15": ["InternalError", "InternalError"]}
+        with pytest.raises(NotDone, match="failed for 3 of 26 messages, first: no receipt handle"):
+            self._ask(sqs, name, [*handles, ""])
+        assert sqs.handles() == [handles[:10], handles[10:20], ["handle 15"], handles[20:]]
+        sqs.calls.clear()
+        sqs.failing.clear()
+        sqs.down = [OUTAGE]
+        with pytest.raises(NotDone, match=r"failed for 10 of 25 messages, first: .*InternalServerError"):
+            self._ask(sqs, name, handles)
+        assert sqs.handles() == [handles[:10], handles[10:20], handles[20:]]
+
+    @pytest.mark.parametrize("name", ["visibility", "delete"])
+    def test_f109_sqs_is_asked_as_long_as_there_is_time(self, name: str) -> None:
+        """F109: the answer to Lambda must not wait for that."""
+        sqs, handles = self._Sqs(), [f"handle {n}" for n in range(10_000)]
+        with pytest.raises(NotDone, match="failed for 9930 of 10000 messages, first: no time was left"):
+            self._ask(sqs, name, handles, in_time=lambda: len(sqs.calls) < 7)
+        assert sqs.handles() == [handles[n : n + 10] for n in range(0, 70, 10)]
+
+    def _ask(self, sqs: _Sqs, name: str, handles: list[str], **options: Any) -> None:
+        queues = Queues(lambda: cast("Any", sqs), "q", "d")
+        if name == "delete":
+            queues.delete(handles, **options)
+        else:
+            queues.deliver_later([(handle, 5) for handle in handles], **options)
 
     def test_attributes_are_typed_and_of_characters_that_sqs_takes(self) -> None:
         """Empty ones are left out; what XML does not know is replaced."""

@@ -9,7 +9,7 @@ from benchmarks import counted, units
 from cdk_intake_ledger.testing.events import s3_notification
 from intake_ledger import rows
 from intake_ledger.changes import Change, parse_message
-from intake_ledger.rows import Ordering, Row
+from intake_ledger.rows import Ordering, Retention, Row
 from intake_ledger.table import _item
 
 KB = 1024
@@ -98,7 +98,7 @@ def longest_row(key_bytes: int) -> tuple[Row, Row]:
     assert change.state is not None
     now = 1_795_000_000_123
     claimed = rows.claimed(None, change, change.state, owner="0" * 16, now=now, lease_until=now + 900_001)
-    return claimed, rows.committed(claimed, "c" * 64, now=now, retention_seconds=35 * 86_400)
+    return claimed, rows.committed(claimed, "c" * 64, now=now, retention=Retention(35 * 86_400))
 
 
 @pytest.mark.parametrize(("key_bytes", "expected"), [(256, 1), (1024, 2)])
@@ -131,7 +131,7 @@ class TestUnits:
     def test_an_index_is_charged_when_its_entries_change(self) -> None:
         """In, out, moved (out and in), and not for items that are not in it."""
         out = {"pk": {"S": "1"}}
-        here, there = ({**out, "attention": {"S": "p"}, "updated_at": {"N": n}} for n in "12")
+        here, there = ({**out, "needs_review": {"S": "p"}, "updated_at": {"N": n}} for n in "12")
         keys = counted.INDEX
         assert units.index_units(out, here, keys) == units.index_units(here, out, keys) == 1
         assert units.index_units(here, there, keys) == 2

@@ -1,12 +1,16 @@
 """A processor that overruns is interrupted, and nothing else ever is."""
 
+import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from intake_ledger import Unprocessable, deadlines
 from intake_ledger.deadlines import Overrun, deadline
 
 
@@ -87,6 +91,142 @@ def test_the_next_block_has_its_whole_time() -> None:
         busy(0.1)
     with pytest.raises(Overrun), deadline(0.05):
         busy(5)
+
+
+def test_f110_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F110: `except:` around each piece of work catches it once for each piece; the last one ends the loop."""
+    monkeypatch.setattr(deadlines, "REPEAT_SECONDS", 0.02)
+    swallowed = []
+
+    def stubborn() -> None:
+        with deadline(0.02):
+            for _ in range(10):
+                try:
+                    busy(0.3)
+                except:  # noqa: E722 - what is being tested
+                    swallowed.append(1)
+                    if len(swallowed) == 4:
+                        raise
+
+    with pytest.raises(Overrun):
+        stubborn()
+    assert len(swallowed) == 4
+
+
+@pytest.mark.parametrize(
+    ("instead", "expected"),
+    [
+        (None, Overrun),
+        (ValueError("no"), Overrun),
+        (Unprocessable("no"), Overrun),
+        (SystemExit(), Overrun),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+    ids=repr,
+)
+def test_f110_a_block_that_swallowed_the_interruption_has_overrun(
+    instead: BaseException | None, expected: type[BaseException]
+) -> None:
+    """F110: its work may be half done, so that it must not be committed, and not be rejected for good. Only somebody
+    who ends the process is heard.
+    """
+
+    def stubborn() -> None:
+        with deadline(0.02):
+            try:
+                busy(5)
+            except:  # noqa: E722 - what is being tested
+                if instead is not None:
+                    raise instead from None
+
+    with pytest.raises(expected):
+        stubborn()
+
+
+def block(log: list[str], error: Exception | None) -> None:
+    """A block with a deadline that does not come by itself, and code after it."""
+    try:
+        with deadline(1000):
+            log.append("in the block")
+            if error is not None:
+                raise error
+    except Overrun:
+        log.append("interrupted")
+    except ValueError:
+        log.append("raised")
+    log.append("after it")
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no")], ids=repr)
+def test_f110_a_signal_at_any_moment_hits_the_block_or_nothing(error: Exception | None) -> None:
+    """F110: at each bytecode instruction that enters or leaves the block, and at each line in it and around it.
+
+    The line of `with` itself is left out: Python looks for signals when it calls and when it jumps, not there.
+    """
+    ours = {block.__code__, deadline.__init__.__code__, deadline.__enter__.__code__, deadline.__exit__.__code__}
+    with_line = block.__code__.co_firstlineno + 3
+    others: list[int] = []
+    at = seen = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal seen
+        if frame.f_code not in ours:
+            return None
+        inside = frame.f_code is block.__code__
+        frame.f_trace_opcodes = not inside
+        if event == "line" and frame.f_lineno != with_line if inside else event == "opcode":
+            seen += 1
+            if seen == at:
+                signal.raise_signal(signal.SIGALRM)
+        return trace
+
+    before = signal.signal(signal.SIGALRM, lambda number, _: others.append(number))
+    tracing = sys.gettrace()
+    ends = set()
+    try:
+        while seen >= at:
+            at, seen = at + 1, 0
+            log: list[str] = []
+            sys.settrace(trace)
+            try:
+                block(log, error)
+            finally:
+                sys.settrace(tracing)
+            assert log[-1] == "after it", at
+            assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0), at
+            ends.add(log[-2])
+    finally:
+        sys.settrace(tracing)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert at > 40
+    assert others
+    assert ends == {"interrupted", "in the block" if error is None else "raised"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_f110_interruptions_never_hit_what_comes_after(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F110: thousands of blocks that end about when their time is up, with a signal five times in a millisecond."""
+    monkeypatch.setattr(deadlines, "REPEAT_SECONDS", 0.0002)
+    chance = random.Random(seed)
+    overran = 0
+    for _ in range(1_000):
+        steps = chance.choice((0, 10, 10_000))
+        try:
+            with deadline(chance.uniform(1e-6, 3e-4)):
+                for _ in range(chance.randint(0, 3)):
+                    try:
+                        sum(range(steps))
+                    except:  # noqa: E722 - what is being tested
+                        continue
+                int(chance.choice(("1", "1", "no")))
+        except Overrun:
+            overran += 1
+        except ValueError:
+            pass
+        # An interruption here would end the test.
+        sum(range(1_000))
+    assert 0 < overran < 1_000
 
 
 def test_outside_the_main_thread_the_block_runs_without_a_timer() -> None:

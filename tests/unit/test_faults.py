@@ -73,7 +73,7 @@ def test_a_run_in_which_all_is_right() -> None:
         (replace(RIGHT, letters=[LETTER, LETTER]), "its dead letters are"),
         (replace(RIGHT, rows={"a": GOOD_ROW}), "the ledger says nothing"),
         (replace(RIGHT, rows={"a": GOOD_ROW, "bad": replace(BAD_ROW, reason="")}), "in round 0 for ''"),
-        (replace(RIGHT, rows={"a": GOOD_ROW, "bad": replace(BAD_ROW, rounds=1)}), "in round 1"),
+        (replace(RIGHT, rows={"a": GOOD_ROW, "bad": replace(BAD_ROW, redrive_count=1)}), "in round 1"),
         (replace(RIGHT, effects=[*RIGHT.effects, effect(BAD, 1)]), "yet it had an effect"),
     ],
 )

@@ -1,5 +1,9 @@
 """Lanes: what shares a key waits for its turn, what does not may overlap."""
 
+import sys
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +37,69 @@ def test_lanes_are_as_many_as_possible(keys: list[frozenset[str]]) -> None:
 def test_a_message_about_two_keys_joins_their_lanes() -> None:
     """The three after each other, a fourth beside them."""
     assert lanes([{"a"}, {"b"}, {"c"}, {"a", "b"}]) == [[0, 1, 3], [2]]
+
+
+def by_definition(keys: list[frozenset[str]]) -> list[list[int]]:
+    """Join two lanes as long as two lanes share a key."""
+    made = [[place] for place in range(len(keys))]
+    while True:
+        united = [frozenset[str]().union(*(keys[place] for place in lane)) for lane in made]
+        pairs = ((a, b) for a in range(len(made)) for b in range(a + 1, len(made)) if united[a] & united[b])
+        if (pair := next(pairs, None)) is None:
+            return sorted(made)
+        made[pair[0]] = sorted(made[pair[0]] + made.pop(pair[1]))
+
+
+@given(batches)
+def test_lanes_are_those_of_the_definition(keys: list[frozenset[str]]) -> None:
+    """The fast way and the obvious way agree."""
+    assert lanes(keys) == by_definition(keys)
+
+
+class Counted(str):
+    """A key that counts how often it is hashed or compared: each look into a dict is one."""
+
+    __slots__ = ()
+    operations = 0
+
+    def __hash__(self) -> int:
+        Counted.operations += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        Counted.operations += 1
+        return super().__eq__(other)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [[str(n)] for n in range(10_000)],
+        [[str(n), str(n + 1)] for n in range(10_000)],
+        [[str(n), str(n + 1)] for n in reversed(range(10_000))],
+        [["one"]] * 10_000,
+        [[str(n)] for n in range(5_000)] + [[str(n) for n in range(5_000)]],
+    ],
+    ids=["all different", "a chain", "a chain backwards", "all the same", "one message joins all"],
+)
+def test_ten_thousand_messages_take_a_few_looks_per_key(keys: list[list[str]]) -> None:
+    """A batch may hold 10,000 messages: the work grows as the batch, whatever the keys are. Counted, not timed."""
+    counted = [[Counted(key) for key in mine] for mine in keys]
+    Counted.operations = 0
+    steps = 0
+
+    def trace(*_: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        lanes(counted)
+    finally:
+        sys.settrace(before)
+    size = sum(map(len, counted))
+    assert Counted.operations <= 4 * size
+    # Executed lines, which also count the steps of the search for a root.
+    assert steps <= 100 * size

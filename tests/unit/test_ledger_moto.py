@@ -10,7 +10,7 @@ from intake_ledger.errors import Fenced
 from intake_ledger.ledger import Claim
 from intake_ledger.rows import Ordering, Row, RowKey, Status
 from intake_ledger.states import ABSENT, State, StateKind
-from intake_ledger.table import Refused, still_held, still_seen
+from intake_ledger.table import ConditionFailed, lease_owned, row_unchanged
 from intake_ledger.verdicts import Verdict
 from tests.unit.support import (
     DAY,
@@ -24,6 +24,7 @@ from tests.unit.support import (
     RETENTION,
     SECOND,
     START,
+    Complete,
     MakeWorld,
     World,
     audited,
@@ -48,7 +49,7 @@ def exhaust(world: World, change_claim: Claim) -> Row:
     answer = world.answer(change)
     assert answer.verdict is Verdict.EXHAUSTED
     assert answer.row is not None
-    after = world.ledger.exhausted_row(answer.row)
+    after = world.ledger.exhausted_row(answer.key, answer.row)
     assert world.ledger.exhaust(answer.key, answer.row, after)
     return after
 
@@ -70,9 +71,9 @@ class TestInsert:
         claim = world.process(change, "invoice-17")
         row = world.known(change)
         assert world.wire.requests == ["put_item", "update_item", "get_item"]
-        assert (row.status, row.committed_version, row.commit) == (Status.PROCESSED, change.identity, "invoice-17")
+        assert (row.status, row.committed_state, row.commit_id) == (Status.PROCESSED, change.identity, "invoice-17")
         assert (row.committed_fence, row.fence) == (claim.row.fence, claim.row.fence)
-        assert (row.lease_until, row.owner) == (None, None)
+        assert (row.lease_until, row.lease_owner) == (None, None)
 
     def test_a_duplicate_after_the_commit_needs_no_look(self, world: World) -> None:
         """The refused insert brings the row with it."""
@@ -106,7 +107,7 @@ class TestInsert:
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         world.process(created(two))
         assert world.verdict(created(one)) is Verdict.STALE
-        assert world.known(created(two)).committed_version == two.identity
+        assert world.known(created(two)).committed_state == two.identity
 
     def test_an_audits_mark_alone_is_no_row(self, world: World) -> None:
         """The insert replaces it, its expiry included."""
@@ -117,14 +118,14 @@ class TestInsert:
             Item={
                 "pk": {"S": key.pk},
                 "sk": {"S": key.sk},
-                "audit_mark": {"S": str(change.identity)},
+                "audit_resubmitted_state": {"S": str(change.identity)},
                 "expires_at": {"N": "1"},
             },
         )
         assert world.row(change) is None
         world.accept(change)
         assert "expires_at" not in world.item(change)
-        assert "audit_mark" not in world.item(change)
+        assert "audit_resubmitted_state" not in world.item(change)
 
     def test_an_outage_is_an_error_and_no_verdict(self, world: World) -> None:
         """Whoever asks must not acknowledge anything."""
@@ -166,7 +167,7 @@ class TestLostAnswers:
         claim = world.accept(change)
         world.wire.lose = 1
         world.ledger.commit(claim, "once")
-        assert world.known(change).commit == "once"
+        assert world.known(change).commit_id == "once"
 
     def test_f82_a_lost_commit_is_recognised_although_a_successor_has_claimed(self, world: World) -> None:
         """F82: `committed_fence` stays through the next claim."""
@@ -209,7 +210,7 @@ class TestFence:
         change = created(world.s3.put(KEY, "1"))
         zombie = world.die(change)
         successor = world.accept(change)
-        assert successor.row.fence == zombie.row.fence + 1
+        assert successor.row.fence > zombie.row.fence
         if ending != "works":
             {"fails": world.ledger.fail, "rejects": world.ledger.reject}[ending](successor, "no")
         return zombie, world.known(change)
@@ -268,10 +269,10 @@ class TestFence:
         assert fences == sorted(set(fences))
 
     def test_f72_a_death_between_effect_and_commit_keeps_the_change_and_raises_the_fence(self, world: World) -> None:
-        """F72: the next attempt is the same change (`first_seen_at`) with a higher fence."""
+        """F72: the next attempt is the same change (`first_claimed_at`) with a higher fence."""
         first = world.die(created(world.s3.put(KEY, "1")))
         second = world.accept(first.change)
-        assert second.row.first_seen_at == first.row.first_seen_at
+        assert second.row.first_claimed_at == first.row.first_claimed_at
         assert second.row.fence > first.row.fence
         assert second.row.attempts == 2
 
@@ -289,9 +290,9 @@ class TestFence:
     def test_a_live_lease_refuses_the_swap_itself(self, world: World) -> None:
         """The condition of a swap holds the lease too: a slow clock that judged wrongly is refused by the table."""
         claim = world.accept(created(world.s3.put(KEY, "1")))
-        with pytest.raises(Refused):
+        with pytest.raises(ConditionFailed):
             world.table.update(
-                claim.key, claim.row, replace(claim.row, owner="thief"), still_seen(claim.row, world.clock())
+                claim.key, claim.row, replace(claim.row, lease_owner="thief"), row_unchanged(claim.row, world.clock())
             )
 
     def test_f79_the_fence_does_not_start_again_when_a_row_has_expired(self, world: World) -> None:
@@ -325,7 +326,7 @@ class TestRaces:
 
         world.s3.after_look.append(meanwhile)
         assert world.verdict(created(two)) is Verdict.STALE
-        assert world.known(created(two)).committed_version == world.s3.look(KEY).identity
+        assert world.known(created(two)).committed_state == world.s3.look(KEY).identity
 
     def test_f01_a_write_checks_more_than_that_nobody_is_processing(self, world: World) -> None:
         """F01: B claims, works and frees a newer change between A's read and A's write."""
@@ -379,7 +380,7 @@ class TestOrder:
         claim = world.accept(created(one))
         assert claim.state.version_id == two.version_id
         assert claim.row.attempts == 2
-        assert claim.row.committed_version is None
+        assert claim.row.committed_state is None
         assert claim.row.sequencer is None  # the message's belongs to version 1
 
     def test_f06_a_failure_does_not_move_the_marks_back(self, world: World) -> None:
@@ -387,7 +388,7 @@ class TestOrder:
         one = world.process(created(world.s3.put(KEY, "1")), "first")
         two = world.fail(created(world.s3.put(KEY, "2")))
         row = world.known(two.change)
-        assert (row.committed_version, row.committed_fence, row.commit) == (
+        assert (row.committed_state, row.committed_fence, row.commit_id) == (
             one.state.identity,
             one.row.fence,
             "first",
@@ -434,12 +435,12 @@ class TestOrder:
         one = world.s3.put(KEY, "1")
         world.process(created(one))
         two = world.s3.put(KEY, "2")
-        world.process(created(two))
+        before = world.process(created(two))
         world.s3.delete_version(KEY, two)
         claim = world.accept(deleted(two))
         assert claim.state.identity == one.identity
         assert claim.row.attempts == 1
-        assert claim.row.first_seen_at == world.clock()
+        assert claim.row.first_claimed_at > before.row.first_claimed_at, "another idempotency key"
 
     def test_f51_the_last_version_deleted_for_good_is_a_removal(self, world: World) -> None:
         """F51: nothing is left; the processor hears of it once."""
@@ -541,6 +542,7 @@ class TestOrder:
 
     def test_a_key_that_never_was_is_stale(self, world: World) -> None:
         """A permanent deletion of something unknown leaves no row behind."""
+        world.completeness = Complete()
         one = world.s3.put(KEY, "1")
         world.s3.delete_version(KEY, one)
         change = deleted(one)
@@ -581,6 +583,7 @@ class TestRelease:
 
     def test_f90_a_key_that_was_never_processed_is_not_reported_as_removed(self, world: World) -> None:
         """F90: its row went with the release."""
+        world.completeness = Complete()
         one = world.s3.put(KEY, "1")
         claim = world.accept(created(one))
         world.s3.delete_version(KEY, one)
@@ -615,10 +618,10 @@ class TestAbandon:
         every = make_world(Ordering.EVERY_VERSION)
         state = every.s3.put(KEY, "1")
         done = every.process(created(state), "invoice-17")
-        claim = every.accept(reprocess("01KA", state=state))
+        claim = every.accept(reprocess(ULID_1, state=state))
         every.ledger.abandon(claim, "gone")
         row = every.known(done.change)
-        assert (row.status, row.reason, row.commit) == (Status.PROCESSED, "gone", "invoice-17")
+        assert (row.status, row.reason, row.commit_id) == (Status.PROCESSED, "gone", "invoice-17")
         assert (row.committed_fence, row.fence) == (done.row.fence, claim.row.fence)
         assert "N" in every.item(done.change)["expires_at"]
         assert every.verdict(created(state)) is Verdict.DUPLICATE
@@ -672,7 +675,7 @@ class TestRetryAt:
         """F63, F78: neither a reprocess nor a copy that was moved back."""
         change = created(world.s3.put(KEY, "1"))
         world.fail(change, retry_in=8_000)
-        again = world.accept(reprocess("01KA"))
+        again = world.accept(reprocess(ULID_1))
         assert again.row.attempts == 2
         world.ledger.fail(again, "no", retry_at=world.clock() + 8_000)
         assert world.accept(redriven(change, 7)).row.attempts == 3
@@ -712,7 +715,8 @@ class TestBudget:
         after = exhaust(world, first)
         row = world.known(first.change)
         assert row == after
-        assert (row.status, row.reason, row.attention) == (Status.REJECTED, "ValueError: 7", PIPELINE)
+        assert (row.status, row.reason) == (Status.REJECTED, "ValueError: 7")
+        assert row.needs_review == rows.review_partition(PIPELINE, first.key)
         assert row.rejected_fence == row.fence
         assert world.verdict(first.change) is Verdict.REJECTED
 
@@ -729,8 +733,8 @@ class TestBudget:
         one, other = world.answer(change), world.answer(change)
         assert one.row is not None
         assert other.row is not None
-        assert world.ledger.exhaust(one.key, one.row, world.ledger.exhausted_row(one.row))
-        assert not world.ledger.exhaust(other.key, other.row, world.ledger.exhausted_row(other.row))
+        assert world.ledger.exhaust(one.key, one.row, world.ledger.exhausted_row(one.key, one.row))
+        assert not world.ledger.exhaust(other.key, other.row, world.ledger.exhausted_row(other.key, other.row))
 
     def test_exhaustion_does_not_outlive_its_state(self, world: World) -> None:
         """S3 is asked first: a newer version has a budget of its own."""
@@ -765,12 +769,12 @@ class TestRejection:
         """F63: not acknowledged as already failed; the round counts, the attempts start again, the reason stays."""
         claim = world.reject(created(world.s3.put(KEY, "1")), "not a CSV")
         again = world.accept(redriven(claim.change, claim.row.fence))
-        assert (again.row.rounds, again.row.attempts, again.row.reason) == (1, 1, "not a CSV")
-        assert again.row.first_seen_at == claim.row.first_seen_at
-        assert again.row.attention is None
+        assert (again.row.redrive_count, again.row.attempts, again.row.reason) == (1, 1, "not a CSV")
+        assert again.row.first_claimed_at == claim.row.first_claimed_at
+        assert again.row.needs_review is None
         world.ledger.commit(again)
         row = world.known(claim.change)
-        assert (row.reason, row.rejected_fence, row.rejected_at) == (None, None, None)
+        assert (row.reason, row.rejected_fence) == (None, None)
 
     def test_f64_rounds_and_reasons_are_kept_and_each_copy_works_once(self, world: World) -> None:
         """F64: permanent failures come back bounded: the first copy opens nothing after the second rejection."""
@@ -778,13 +782,13 @@ class TestRejection:
         copy = redriven(first.change, first.row.fence)
         second = world.reject(copy, "two")
         row = world.known(copy)
-        assert (row.rounds, row.reason, row.rejected_fence) == (1, "two", second.row.fence)
+        assert (row.redrive_count, row.reason, row.rejected_fence) == (1, "two", second.row.fence)
         assert world.verdict(copy) is Verdict.REJECTED
         third = world.accept(redriven(first.change, second.row.fence))
-        assert third.row.rounds == 2
+        assert third.row.redrive_count == 2
         world.ledger.fail(third, "three")
-        assert world.known(copy).rounds == 2
-        assert world.accept(copy).row.rounds == 2
+        assert world.known(copy).redrive_count == 2
+        assert world.accept(copy).row.redrive_count == 2
 
     def test_f64_a_redriven_copy_still_has_a_budget(self, world: World) -> None:
         """F64: transient failures come back too; the round has as many attempts as the first."""
@@ -816,7 +820,7 @@ class TestRejection:
         """With rounds, reason and rejection of its own: none."""
         world.reject(created(world.s3.put(KEY, "1")))
         row = world.process(created(world.s3.put(KEY, "2"))).row
-        assert (row.rounds, row.reason, row.rejected_fence) == (0, None, None)
+        assert (row.redrive_count, row.reason, row.rejected_fence) == (0, None, None)
 
     def test_f86_unsettled_rows_never_expire(self, world: World) -> None:
         """F86: half done, failed or rejected: no TTL is set, and a claim removes a settled row's."""
@@ -833,12 +837,16 @@ class TestRejection:
         """FAILED and REJECTED rows, and no others."""
         for key, end in (("ok", world.process), ("bad", world.reject), ("again", world.fail), ("runs", world.accept)):
             end(created(world.s3.put(key, "1"), key=key))
-        found = world.wire.client.query(
-            TableName=world.table_name,
-            IndexName="attention",
-            KeyConditionExpression="attention = :pipeline",
-            ExpressionAttributeValues={":pipeline": {"S": PIPELINE}},
-        )["Items"]
+        found = [
+            item
+            for partition in rows.review_partitions(PIPELINE)
+            for item in world.wire.client.query(
+                TableName=world.table_name,
+                IndexName="needs_review",
+                KeyConditionExpression="needs_review = :partition",
+                ExpressionAttributeValues={":partition": {"S": partition}},
+            )["Items"]
+        ]
         assert sorted(item["pk"]["S"] for item in found) == ["uploads/again", "uploads/bad"]
 
 
@@ -861,7 +869,7 @@ class TestReprocess:
         assert world.fail(reprocess(ULID_1)).row.reprocess_id == ULID_1
         claim = world.process(audited(state))
         assert claim.row.reprocess_id == ULID_1
-        assert world.known(claim.change).reprocessed_id == ULID_1
+        assert world.known(claim.change).served_reprocess_id == ULID_1
         assert world.verdict(reprocess(ULID_1)) is Verdict.DUPLICATE
 
     def test_f88_a_request_that_failed_comes_back_first(self, world: World) -> None:
@@ -885,18 +893,18 @@ class TestReprocess:
         """F76: its copy from the dead-letter queue opens another, and so does a newer request."""
         state = world.s3.put(KEY, "1")
         world.process(created(state))
-        claim = world.reject(reprocess("01KA"))
-        assert world.verdict(reprocess("01KA")) is Verdict.REJECTED
+        claim = world.reject(reprocess(ULID_1))
+        assert world.verdict(reprocess(ULID_1)) is Verdict.REJECTED
         second = world.reject(redriven(claim.change, claim.row.fence))
-        assert (second.row.rounds, second.row.reprocess_id) == (1, "01KA")
-        assert world.verdict(reprocess("01KA")) is Verdict.REJECTED
-        assert world.process(reprocess("01KB")).row.rounds == 2
-        assert world.known(created(state)).reprocessed_id == "01KB"
+        assert (second.row.redrive_count, second.row.reprocess_id) == (1, ULID_1)
+        assert world.verdict(reprocess(ULID_1)) is Verdict.REJECTED
+        assert world.process(reprocess(ULID_2)).row.redrive_count == 2
+        assert world.known(created(state)).served_reprocess_id == ULID_2
 
     def test_a_reprocess_opens_a_round_of_a_rejected_state(self, world: World) -> None:
         """A person asked."""
         world.reject(created(world.s3.put(KEY, "1")))
-        assert world.accept(reprocess(ULID_1)).row.rounds == 1
+        assert world.accept(reprocess(ULID_1)).row.redrive_count == 1
 
     def test_a_reprocess_waits_for_a_live_claim(self, world: World) -> None:
         """It excludes like any other message."""
@@ -1002,7 +1010,7 @@ class TestDeletesOff:
         row = deaf.known(change)
         assert answer.verdict is Verdict.SETTLED
         assert answer.claim is None
-        assert (row.status, row.committed_version, row.fence) == (Status.PROCESSED, change.identity, fence + 1)
+        assert (row.status, row.committed_state, row.fence) == (Status.PROCESSED, change.identity, fence + 1)
         assert row.expires_at is not None
         assert deaf.verdict(change) is Verdict.DUPLICATE
 
@@ -1026,7 +1034,7 @@ class TestDeletesOff:
 
         deaf.s3.after_look.append(meanwhile)
         assert deaf.verdict(marked(marker)) is Verdict.STALE
-        assert deaf.known(created(one)).committed_version == one.identity
+        assert deaf.known(created(one)).committed_state == one.identity
         again = deaf.s3.mark_deleted(KEY)
         assert deaf.verdict(marked(again)) is Verdict.SETTLED
 
@@ -1111,10 +1119,10 @@ class TestEveryVersion:
         answer = every.answer(change)
         assert answer.verdict is Verdict.EXHAUSTED
         assert answer.row is not None
-        after = every.ledger.exhausted_row(answer.row)
+        after = every.ledger.exhausted_row(answer.key, answer.row)
         assert every.ledger.exhaust(answer.key, answer.row, after)
         assert every.verdict(change) is Verdict.REJECTED
-        assert every.process(redriven(change, after.fence)).row.rounds == 1
+        assert every.process(redriven(change, after.fence)).row.redrive_count == 1
 
     def test_a_delete_marker_is_a_version(self, every: World) -> None:
         """It is processed once, beside the versions."""
@@ -1127,8 +1135,9 @@ class TestEveryVersion:
         every = make_world(Ordering.EVERY_VERSION, deletes=False)
         one = every.s3.put(KEY, "1")
         assert every.verdict(marked(every.s3.mark_deleted(KEY))) is Verdict.SETTLED
-        assert every.verdict(deleted(one)) is Verdict.SETTLED
         assert every.verdict(created(one)) is Verdict.ACCEPTED
+        every.s3.delete_version(KEY, one)
+        assert every.verdict(deleted(one)) is Verdict.SETTLED
 
     def test_f65_an_event_older_than_the_retention_is_forgotten(self, every: World) -> None:
         """F65: its row was settled and has expired."""
@@ -1207,8 +1216,8 @@ def test_the_batch_read_finds_rows_and_marks_alike(world: World) -> None:
 
 def test_the_conditions_of_a_swap_and_of_an_outcome_on_a_missing_row_are_refused(world: World) -> None:
     """There is nothing to compare with, and the refusal says so."""
-    row = Row(Status.PROCESSING, 7, owner="me")
-    for condition in (still_seen(row, START), still_held(row)):
-        with pytest.raises(Refused) as refused:
+    row = Row(Status.PROCESSING, 7, lease_owner="me")
+    for condition in (row_unchanged(row, START), lease_owned(row)):
+        with pytest.raises(ConditionFailed) as refused:
             world.table.update(RowKey("uploads/none", "x"), row, replace(row, attempts=2), condition)
         assert refused.value.row is None

@@ -190,5 +190,9 @@ def test_the_consumers_lines_are_made_so(monkeypatch: pytest.MonkeyPatch, capsys
     assert isinstance(processors.registered_formatter, LogLines)
     processors.info('{"order": 7}')
     ours, theirs = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (ours["message"], ours["why"], ours["service"]) == ("ignored", "S3's test event", "a-service-of-this-test")
+    assert (ours["message"], ours["reason"], ours["service"]) == (
+        "ignored",
+        "S3's test event",
+        "a-service-of-this-test",
+    )
     assert theirs["message"] == {"order": 7}

@@ -12,8 +12,9 @@ import intake_ledger
 from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable, rows
 from intake_ledger.changes import Change
 from intake_ledger.errors import Fenced, SettingsError
+from intake_ledger.object_stream import ObjectStream
 from intake_ledger.processing import as_commit, load_processor, object_change
-from intake_ledger.rows import Row
+from intake_ledger.rows import Retention, Row
 from intake_ledger.states import ABSENT, State, StateKind
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, redriven, reprocess
 
@@ -33,7 +34,8 @@ def told(row: Row, change: Change | None = None, state: State = ONE, *, pipeline
         row,
         pipeline=pipeline,
         remaining_seconds=lambda: 12.5,
-        open_object=lambda: io.BytesIO(b"bytes"),
+        open_object=lambda: ObjectStream(io.BytesIO(b"bytes"), 5),
+        download_object=lambda: io.BytesIO(b"bytes"),
     )
 
 
@@ -75,9 +77,9 @@ class TestIdempotencyKey:
         keys = {told(first).idempotency_key}
         for seen in (
             first,
-            rows.failed(first, "no", pipeline=PIPELINE, now=START),
-            rows.rejected(first, "no", pipeline=PIPELINE, now=START),
-            rows.exhausted(first, pipeline=PIPELINE, now=START),
+            rows.failed(first, "no", review_partition=PIPELINE, now=START),
+            rows.rejected(first, "no", review_partition=PIPELINE, now=START),
+            rows.exhausted(first, review_partition=PIPELINE, now=START),
         ):
             for change in (created(ONE), audited(ONE), redriven(created(ONE), first.fence)):
                 row = claimed(seen, change, now=later)
@@ -87,10 +89,10 @@ class TestIdempotencyKey:
 
     def test_a_state_that_comes_back_has_another(self) -> None:
         """A, B, A without versions; an un-delete; a rollback."""
-        done = rows.committed(claimed(None, created(ONE)), None, now=START, retention_seconds=1)
+        done = rows.committed(claimed(None, created(ONE)), None, now=START, retention=Retention(1))
         two = replace(ONE, version_id="2")
         between = rows.committed(
-            claimed(done, created(two), two, now=START + 1), None, now=START + 1, retention_seconds=1
+            claimed(done, created(two), two, now=START + 1), None, now=START + 1, retention=Retention(1)
         )
         again = claimed(between, created(ONE), now=START + 2)
         assert told(again).idempotency_key != told(done).idempotency_key
@@ -98,7 +100,7 @@ class TestIdempotencyKey:
     def test_a_reprocess_has_another(self) -> None:
         """A person wants the effect again; and its retries keep that one."""
         first = claimed(None, created(ONE))
-        done = rows.committed(first, None, now=START, retention_seconds=1)
+        done = rows.committed(first, None, now=START, retention=Retention(1))
         asked = claimed(done, reprocess(ULID), now=START + 1)
         retry = claimed(asked, reprocess(ULID), now=START + 2)
         assert told(asked).idempotency_key != told(first).idempotency_key
@@ -131,7 +133,7 @@ class TestCommitIdentity:
     @pytest.mark.parametrize("returned", [1, True, b"x", {"id": 1}, ["x"], object(), Commit(7)])  # type: ignore[arg-type]
     def test_anything_else_is_an_error(self, returned: object) -> None:
         """It names the type that came back."""
-        with pytest.raises(TypeError, match=f"returned {type(returned).__name__}"):
+        with pytest.raises(TypeError, match="expected a Commit, a text or None"):
             as_commit(returned)
 
 
@@ -200,7 +202,15 @@ class TestLoading:
 
 def test_the_public_door() -> None:
     """What a processor imports, and nothing else."""
-    assert sorted(intake_ledger.__all__) == ["Commit", "ObjectChange", "ObjectGone", "Unprocessable"]
+    assert sorted(intake_ledger.__all__) == [
+        "Commit",
+        "NotYet",
+        "ObjectChange",
+        "ObjectGone",
+        "ObjectReadError",
+        "ObjectStream",
+        "Unprocessable",
+    ]
     assert issubclass(Unprocessable, Exception)
     assert issubclass(ObjectGone, Exception)
     assert issubclass(SettingsError, ValueError)

@@ -9,21 +9,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, cast
 
 import pytest
-from botocore.exceptions import IncompleteReadError
-from botocore.response import StreamingBody
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger import ObjectChange, Unprocessable, rows
+from cdk_intake_ledger.testing import LocalPipeline
+from intake_ledger import ObjectChange, ObjectReadError, Unprocessable, rows
+from intake_ledger.object_stream import ObjectStream
 from intake_ledger.processing import object_change
-from intake_ledger.reading import csv_rows, json_lines, lines
+from intake_ledger.reading import MAX_LINE, csv_rows, json_lines, lines
 from intake_ledger.states import State, StateKind
 from tests.unit.support import LEASE, PIPELINE, START, created
 
 
 def stream(content: bytes) -> BinaryIO:
-    """As S3's client hands it out."""
-    return cast("BinaryIO", StreamingBody(io.BytesIO(content), len(content)))
+    """As `change.open()` hands it out."""
+    return ObjectStream(io.BytesIO(content), len(content))
 
 
 class Generated:
@@ -132,12 +132,12 @@ class TestGzip:
         """It is refused at the first line, not handed on as text."""
         assert why(lines(stream(bz2.compress(b"a" * 1000)))).startswith("line 1 is not utf-8")
 
-    def test_a_broken_connection_is_not_the_objects_fault(self) -> None:
-        """Half of a gzip looks like a truncated one: the network's own error comes first, and is retried."""
+    def test_f93_a_broken_connection_is_not_the_objects_fault(self) -> None:
+        """F93: half of a gzip looks like a truncated one: the stream's own error comes first, and is retried."""
         packed = gzip.compress(bytes(range(256)) * 100)
-        broken = cast("BinaryIO", StreamingBody(io.BytesIO(packed[:-30]), len(packed)))
-        with pytest.raises(IncompleteReadError):
-            list(lines(broken, encoding="latin-1"))
+        for sent in (0, 2, len(packed) // 2, len(packed) - 1):
+            with pytest.raises(ObjectReadError):
+                list(lines(ObjectStream(io.BytesIO(packed[:sent]), len(packed)), encoding="latin-1"))
 
 
 class TestCsv:
@@ -180,6 +180,29 @@ class TestCsv:
         endless = Generated([b'a,b\n1,"', *(b"text\n" for _ in range(10**6))])
         assert "line 2 is not CSV: field larger than" in why(csv_rows(cast("BinaryIO", endless)))
         assert endless.given < 4 * csv.field_size_limit()
+
+    def test_f103_a_row_that_never_ends(self) -> None:
+        """F103: a field for each line, none of them long: the row as a whole is bounded, and its first line named."""
+        endless = Generated([b'a,b\n1,2\n1,"', *(b'text\n","' for _ in range(10**6))])
+        read = csv_rows(cast("BinaryIO", endless), max_line=5_000)
+        assert why(read) == "the row at line 3 is longer than 5000 characters"
+        assert endless.given < 200_000
+
+    def test_f103_the_limit_is_the_rows(self) -> None:
+        """F103: in characters over all of its lines, without its own end; the next row starts anew."""
+        fits, longer = b'1,"x\ny"\r\n', b'1,"x\nyz"\n'
+        assert len(list(csv_rows(stream(fits * 9), max_line=7, fieldnames="ab"))) == 9
+        read = csv_rows(stream(fits + longer), max_line=7, fieldnames="ab")
+        assert why(read) == "the row at line 3 is longer than 7 characters"
+
+    def test_f103_a_row_that_never_ends_is_rejected_beside_its_neighbours(self) -> None:
+        """F103: at once, with the line in the dead letter's reason."""
+        pipeline = LocalPipeline(lambda change: str(len(list(change.csv_rows(max_line=5_000)))))
+        pipeline.put("bad.csv", b"a\n1\n" + b'"' + b"x\n" * 10_000)
+        pipeline.put("good.csv", b"a\n1\n")
+        pipeline.run()
+        assert [one.reason for one in pipeline.dead_letters] == ["the row at line 3 is longer than 5000 characters"]
+        assert (len(pipeline.calls), pipeline.outcomes) == (2, {"Rejected": 1, "Committed": 1})
 
 
 class TestJsonLines:
@@ -234,6 +257,27 @@ class TestMemory:
         assert len(packed) < 200_000
         assert self.peak(lines(stream(packed)), 64_000) < self.MOST
 
+    @pytest.mark.parametrize(
+        ("read", "start", "piece"),
+        [(lines, b"", b"x"), (csv_rows, b"", b"ab,"), (csv_rows, b'a,b\n1,"', b'\n","'), (json_lines, b"[", b"[],")],
+        ids=["a line", "fields", "lines of a row", "values"],
+    )
+    def test_f103_a_gzip_bomb(self, read: Any, start: bytes, piece: bytes) -> None:
+        """F103: 64 MB that are a single line, row or value, out of some hundred kB."""
+        packed = gzip.compress(start + piece * (64_000_000 // len(piece)), compresslevel=1)
+        assert len(packed) < 400_000
+        tracemalloc.start()
+        try:
+            assert "is longer than 100000 characters" in why(read(stream(packed), max_line=100_000))
+            assert tracemalloc.get_traced_memory()[1] < self.MOST
+        finally:
+            tracemalloc.stop()
+
+    def test_f103_a_line_of_small_values(self) -> None:
+        """F103: what takes most memory for its length, at the limit itself."""
+        worst = b"[" + b"{}," * ((MAX_LINE - 3) // 3) + b"0]\n"
+        assert self.peak(json_lines(stream(worst)), 1) < 32 * 1024 * 1024
+
 
 class TestOnTheChange:
     """The same as methods of what the processor is given."""
@@ -247,7 +291,8 @@ class TestOnTheChange:
             row,
             pipeline=PIPELINE,
             remaining_seconds=lambda: 1.0,
-            open_object=lambda: stream(content),
+            open_object=lambda: ObjectStream(io.BytesIO(content), len(content)),
+            download_object=lambda: io.BytesIO(content),
         )
 
     def test_every_option_is_handed_on(self) -> None:

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger import ObjectChange, Unprocessable, rows
 from intake_ledger.consumer import _processor
+from intake_ledger.errors import NotYet, WrongReturnError
 from intake_ledger.processing import object_change
 from intake_ledger.remote import RemoteError, remote_processor, told
 from intake_ledger.states import State, StateKind
@@ -50,6 +51,7 @@ def change(**other: Any) -> ObjectChange:
         pipeline=PIPELINE,
         remaining_seconds=lambda: 1.0,
         open_object=lambda: pytest.fail("the object is the function's to read"),
+        download_object=lambda: pytest.fail("the object is the function's to read"),
     )
     return replace(made, **other)
 
@@ -104,29 +106,41 @@ class TestAnswer:
         with pytest.raises(Unprocessable, match=r"^no invoice in it$"):
             call({"unprocessable": "no invoice in it"})
 
+    @pytest.mark.parametrize(("answer", "seconds"), [({}, None), ({"retryInSeconds": 600}, 600)])
+    def test_f102_not_yet(self, answer: dict[str, Any], seconds: float | None) -> None:
+        """F102: with the time of the next try, or without."""
+        with pytest.raises(NotYet, match=r"^the customer file is missing$") as missing:
+            call({"notYet": "the customer file is missing"} | answer)
+        assert missing.value.retry_in == seconds
+
     @pytest.mark.parametrize(
         ("payload", "said"),
         [
+            ({"notYet": "why", "retryInSeconds": 0}, "answered another object"),
+            ({"notYet": "why", "retryInSeconds": True}, "answered another object"),
+            ({"notYet": "why", "retryInSeconds": 10**6}, "answered another object"),
+            ({"notYet": "why", "more": 1}, "answered another object"),
+            ({"notYet": 7}, "answered another object"),
             (None, "answered NoneType"),
-            ({}, "answered an object with nothing"),
+            ({}, "answered another object"),
             ("done", "answered str"),
             ([], "answered list"),
             (True, "answered bool"),
-            ({"statusCode": 500, "body": "secret"}, "answered an object with body, statusCode,"),
-            ({"commit": 7}, "answered an object with commit"),
-            ({"unprocessable": None}, "answered an object with unprocessable"),
-            ({"commit": "x", "unprocessable": "y"}, "answered an object with commit, unprocessable"),
+            ({"statusCode": 500, "body": "secret"}, "}: body, statusCode"),
+            ({"commit": 7}, "answered another object"),
+            ({"unprocessable": None}, "}: unprocessable"),
+            ({"commit": "x", "unprocessable": "y"}, "}: commit, unprocessable"),
             (b"<html>", "answer is not JSON"),
             (b"", "answer is not JSON"),
             (b"\xff", "answer is not JSON"),
         ],
     )
-    def test_anything_else_is_a_failure(self, payload: Any, said: str) -> None:
-        """Never success: a function that forgot to wait for its own work answers null."""
-        with pytest.raises(RemoteError) as failed:
+    def test_f101_anything_else_is_a_wrong_answer(self, payload: Any, said: str) -> None:
+        """F101: rejected at once, since it may have done its work. A function that forgot to wait answers null."""
+        with pytest.raises(WrongReturnError) as failed:
             call(payload)
         assert said in str(failed.value)
-        assert 'expected {"commit": "id or null"} or {"unprocessable": "why"}' in str(failed.value)
+        assert 'expected {"commit": "id or null"}, {"unprocessable": "why"} or {"notYet": "why"' in str(failed.value)
         assert "secret" not in str(failed.value)
 
 
@@ -135,8 +149,53 @@ class TestFailure:
 
     def test_an_error(self) -> None:
         """Whatever its type is called: rejection is an answer, not an error."""
-        with pytest.raises(RemoteError, match=r"^the function failed: Unprocessable: boom$"):
+        with pytest.raises(RemoteError, match=r"^the function failed with Unprocessable: boom$"):
             call({"errorType": "Unprocessable", "errorMessage": "boom", "trace": []}, error=True)
+
+    @pytest.mark.parametrize(
+        ("said", "why"),
+        [
+            (
+                {
+                    "errorType": "KeyError",
+                    "stackTrace": [
+                        '  File "/var/task/app.py", line 3, in handler\n    total(row)\n',
+                        '  File "/var/task/shop/total.py", line 17, in total\n    row["4111111111111111"]\n',
+                    ],
+                },
+                "the function failed with KeyError at total.py:17",
+            ),
+            (
+                {
+                    "errorType": "TypeError",
+                    "trace": [
+                        "TypeError: card 4111111111111111",
+                        "    at total (/var/task/total.mjs:5:11)",
+                        "    at Runtime.handler (/var/task/index.mjs:9:3)",
+                    ],
+                },
+                "the function failed with TypeError at total.mjs:5",
+            ),
+            (
+                {
+                    "errorType": "java.lang.IllegalStateException",
+                    "stackTrace": ["com.acme.Total.of(Total.java:12)", "com.acme.Handler.handle(Handler.java:4)"],
+                },
+                "the function failed with java.lang.IllegalStateException at Total.java:12",
+            ),
+            ({"errorType": "card 4111111111111111", "stackTrace": "card 4111111111111111"}, "the function failed"),
+            ({"errorType": "Sandbox.Timedout", "errorMessage": "4111 Task timed out"}, "ran into its own timeout"),
+        ],
+    )
+    def test_f114_the_reason_is_its_type_and_position(self, said: dict[str, Any], why: str) -> None:
+        """F114: the message of an error may quote the object, and so may the names in an answer."""
+        with pytest.raises(RemoteError) as failed:
+            call({"errorMessage": "card 4111111111111111", **said}, error=True)
+        assert failed.value.why.endswith(why)
+        assert "4111" not in failed.value.why
+        with pytest.raises(WrongReturnError) as wrong:
+            call({"4111111111111111": said})
+        assert "4111" not in wrong.value.why
 
     @pytest.mark.parametrize(
         "text",
@@ -192,7 +251,7 @@ class TestConsumer:
         state, body = put(self.bench(bench, FakeLambda([b'{"commit": "id"}'])))
         assert bench.handle(message(body)) == []
         assert bench.world.s3.streams == []
-        assert bench.row(state).commit == "id"
+        assert bench.row(state).commit_id == "id"
 
     def test_a_failure_is_retried_with_its_reason(self, bench: Bench) -> None:
         """And then succeeds."""
@@ -217,10 +276,11 @@ class TestConsumer:
             assert "Lambda throttles the function" in str(bench.row(state).reason)
             bench.wait()
         assert bench.handle(message(body)) == []
-        assert bench.row(state).commit == "id"
+        assert bench.row(state).commit_id == "id"
 
     def test_f24_no_throttling_that_a_message_survives_uses_its_receives_up(self, bench: Bench) -> None:
-        """F24: fourteen days are the longest that SQS keeps a message, and 300 receives are the queue's limit."""
+        """F24: fourteen days are the longest that SQS keeps a message. A queue of one's own may allow 300 receives."""
+        bench.max_hold_seconds = 14 * DAY // 1000
         throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
         _, body = put(self.bench(bench, FakeLambda([throttled] * 300)))
         began, receives = bench.world.clock(), 0
@@ -229,6 +289,8 @@ class TestConsumer:
             assert bench.handle(message(body, receives=receives)) == ["m1"]
             bench.wait()
         assert receives < 250
+        assert bench.handle(message(body, receives=receives)) == []
+        assert "throttles the function" in str(bench.queues.copies[0][1]["reason"]), "given up, with its last reason"
 
     def test_a_rejection(self, bench: Bench) -> None:
         """It is in the dead-letter queue with the function's own reason."""

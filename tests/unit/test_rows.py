@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from intake_ledger import rows
 from intake_ledger.changes import Change
-from intake_ledger.rows import Ordering, Row, RowKey, Status, row_key
+from intake_ledger.rows import STORED_STATUSES, Ordering, Retention, Row, RowKey, Status, row_key
 from intake_ledger.states import ABSENT, State, StateKind
 from intake_ledger.verdicts import Policy, Verdict, judge_state
 from tests.unit.support import BUCKET, DAY, KEY, LEASE, PIPELINE, START, created, deleted, marked, redriven, reprocess
@@ -28,15 +28,15 @@ def claimed(seen: Row | None, change: Change, state: State = ONE, *, now: int = 
 
 
 def committed(row: Row, commit: str | None = None, *, now: int = START) -> Row:
-    return rows.committed(row, commit, now=now, retention_seconds=RETENTION_SECONDS)
+    return rows.committed(row, commit, now=now, retention=Retention(RETENTION_SECONDS))
 
 
 def failed(row: Row, reason: str = "no", *, now: int = START) -> Row:
-    return rows.failed(row, reason, pipeline=PIPELINE, now=now)
+    return rows.failed(row, reason, review_partition=PIPELINE, now=now)
 
 
 def rejected(row: Row, reason: str = "no", *, now: int = START) -> Row:
-    return rows.rejected(row, reason, pipeline=PIPELINE, now=now)
+    return rows.rejected(row, reason, review_partition=PIPELINE, now=now)
 
 
 def item_size(key: RowKey, row: Row) -> int:
@@ -115,8 +115,8 @@ class TestTransitions:
             sequencer="0055AED6DCD90281E5",
             event_name="ObjectCreated:Put",
             lease_until=START + LEASE,
-            owner="0" * 16,
-            first_seen_at=START,
+            lease_owner="0" * 16,
+            first_claimed_at=START,
             updated_at=START,
         )
 
@@ -125,8 +125,7 @@ class TestTransitions:
         row = committed(claimed(None, created(ONE)), "invoice-17")
         assert row.settled
         assert row.has_committed(ONE.identity)
-        assert (row.lease_until, row.owner, row.commit) == (None, None, "invoice-17")
-        assert row.committed_sequencer == "0055AED6DCD90281E5"
+        assert (row.lease_until, row.lease_owner, row.commit_id) == (None, None, "invoice-17")
         assert row.committed_fence == row.fence
         assert row.expires_at == (START // 1000) + RETENTION_SECONDS + 86_400
 
@@ -142,7 +141,7 @@ class TestTransitions:
     def test_f23_a_failure_says_when_its_next_attempt_is_due(self) -> None:
         """F23: and no other row does, whatever becomes of it."""
         claim = claimed(None, created(ONE))
-        out = rows.failed(claim, "no", pipeline=PIPELINE, now=START, retry_at=START + 8_000)
+        out = rows.failed(claim, "no", review_partition=PIPELINE, now=START, retry_at=START + 8_000)
         assert out.retry_at == START + 8_000
         assert failed(claim).retry_at is None
         again = claimed(out, created(ONE))
@@ -151,9 +150,9 @@ class TestTransitions:
             again,
             committed(again),
             rejected(again),
-            rows.exhausted(out, pipeline=PIPELINE, now=START),
-            rows.settled(out, marked(marker), marker, now=START, retention_seconds=1),
-            rows.abandoned(again, "gone", now=START, retention_seconds=1),
+            rows.exhausted(out, review_partition=PIPELINE, now=START),
+            rows.settled(out, marked(marker), marker, now=START, retention=Retention(1)),
+            rows.abandoned(again, "gone", now=START, retention=Retention(1)),
             claimed(out, created(TWO), TWO),
         ):
             assert row.retry_at is None
@@ -163,17 +162,17 @@ class TestTransitions:
         """F53: the version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
         done = committed(claimed(None, created(ONE)), "invoice-17")
         claim = claimed(done, reprocess(ULID_1), now=START + 1)
-        row = rows.abandoned(claim, "gone", now=START + 2, retention_seconds=RETENTION_SECONDS)
+        row = rows.abandoned(claim, "gone", now=START + 2, retention=Retention(RETENTION_SECONDS))
         assert (row.status, row.reason, row.fence) == (Status.PROCESSED, "gone", claim.fence)
-        names = ("committed_version", "committed_sequencer", "committed_fence", "commit")
+        names = ("committed_state", "committed_fence", "commit_id")
         assert [getattr(row, name) for name in names] == [getattr(done, name) for name in names]
-        assert (row.lease_until, row.owner, row.attention) == (None, None, None)
+        assert (row.lease_until, row.lease_owner, row.needs_review) == (None, None, None)
         assert row.expires_at == (START + 2) // 1000 + RETENTION_SECONDS + 86_400
-        assert row.reprocessed_id == ULID_1, "the request was served, as far as anybody can"
+        assert row.served_reprocess_id == ULID_1, "the request was served, as far as anybody can"
 
     def test_f53_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
         """F53: so that the same bytes may come again in a bucket without versions."""
-        row = rows.abandoned(claimed(None, created(ONE)), "gone", now=START, retention_seconds=1)
+        row = rows.abandoned(claimed(None, created(ONE)), "gone", now=START, retention=Retention(1))
         assert row.settled
         assert not row.has_committed(ONE.identity)
 
@@ -189,30 +188,30 @@ class TestTransitions:
         change = created(ONE)
         assert claimed(first, change).attempts == 2
         assert claimed(out, change).attempts == 2
-        assert (claimed(no, change).attempts, claimed(no, change).rounds) == (1, 1)
-        assert (claimed(done, change).attempts, claimed(done, change).rounds) == (1, 0)
+        assert (claimed(no, change).attempts, claimed(no, change).redrive_count) == (1, 1)
+        assert (claimed(done, change).attempts, claimed(done, change).redrive_count) == (1, 0)
         for row in (first, out, no, done):
             other = claimed(row, created(TWO), TWO)
-            assert (other.attempts, other.rounds, other.reason, other.rejected_fence) == (1, 0, None, None)
+            assert (other.attempts, other.redrive_count, other.reason, other.rejected_fence) == (1, 0, None, None)
 
     def test_f64_the_round_and_the_reason_stay_through_retries(self) -> None:
         """F64: bounded, and the reasons are kept."""
         row = rejected(claimed(None, created(ONE)), "one")
         for reason in ("two", "three"):
             row = claimed(row, created(ONE))
-            assert row.rounds == 1
+            assert row.redrive_count == 1
             row = failed(row, reason)
-        assert (row.attempts, row.rounds, row.reason) == (2, 1, "three")
+        assert (row.attempts, row.redrive_count, row.reason) == (2, 1, "three")
         assert row.rejected_fence == START
 
-    def test_f72_first_seen_at_is_kept_by_retries_alone(self) -> None:
+    def test_f72_first_claimed_at_is_kept_by_retries_alone(self) -> None:
         """F72: it is what makes an idempotency key stable, and different for a state that comes back."""
         later = START + DAY
         first = claimed(None, created(ONE))
         for row in (first, failed(first), rejected(first)):
-            assert claimed(row, created(ONE), now=later).first_seen_at == START
-        assert claimed(committed(first), created(ONE), now=later).first_seen_at == later
-        assert claimed(first, created(TWO), TWO, now=later).first_seen_at == later
+            assert claimed(row, created(ONE), now=later).first_claimed_at == START
+        assert claimed(committed(first), created(ONE), now=later).first_claimed_at == later
+        assert claimed(first, created(TWO), TWO, now=later).first_claimed_at == later
 
     def test_f06_what_was_committed_stays_through_claims_and_failures(self) -> None:
         """F06: marks never move back."""
@@ -222,7 +221,7 @@ class TestTransitions:
             failed(claimed(done, created(TWO), TWO)),
             rejected(claimed(done, created(TWO), TWO)),
         ):
-            assert (row.committed_version, row.committed_fence, row.commit) == (ONE.identity, done.fence, "first")
+            assert (row.committed_state, row.committed_fence, row.commit_id) == (ONE.identity, done.fence, "first")
             assert not row.has_committed(ONE.identity)
 
     def test_a_message_that_wakes_for_another_state_brings_no_sequencer(self) -> None:
@@ -233,45 +232,44 @@ class TestTransitions:
     def test_a_rejection_names_its_own_fence(self) -> None:
         """Only the copy with this fence opens another round."""
         row = rejected(claimed(None, created(ONE)), "not a CSV")
-        assert (row.status, row.reason, row.rejected_at, row.rejected_fence) == (
+        assert (row.status, row.reason, row.rejected_fence) == (
             Status.REJECTED,
             "not a CSV",
-            START,
             row.fence,
         )
-        assert row.attention == PIPELINE
+        assert row.needs_review == PIPELINE
 
     def test_attention_is_on_failed_and_rejected_rows_alone(self) -> None:
         """The hot path pays nothing for the index."""
         first = claimed(None, created(ONE))
-        assert failed(first).attention == rejected(first).attention == PIPELINE
+        assert failed(first).needs_review == rejected(first).needs_review == PIPELINE
         for row in (
             first,
             committed(first),
             claimed(failed(first), created(ONE)),
             claimed(rejected(first), created(ONE)),
         ):
-            assert row.attention is None
+            assert row.needs_review is None
 
     def test_exhausted_is_a_rejection_with_the_next_fence(self) -> None:
         """A worker that still runs is fenced off."""
         dead = claimed(None, created(ONE))
-        row = rows.exhausted(dead, pipeline=PIPELINE, now=START)
+        row = rows.exhausted(dead, review_partition=PIPELINE, now=START)
         assert (row.status, row.fence, row.rejected_fence) == (Status.REJECTED, dead.fence + 1, dead.fence + 1)
         assert row.reason == "the worker died or timed out at every attempt"
-        assert rows.exhausted(failed(dead, "why"), pipeline=PIPELINE, now=START).reason == "why"
+        assert rows.exhausted(failed(dead, "why"), review_partition=PIPELINE, now=START).reason == "why"
 
     def test_a_settled_removal_is_claimed_and_committed_in_one(self) -> None:
         """With the next fence, no attempt and an expiry."""
         done = committed(claimed(None, created(ONE)), "first")
-        row = rows.settled(done, marked(TWO), ABSENT, now=START, retention_seconds=RETENTION_SECONDS)
-        assert (row.status, row.fence, row.attempts, row.committed_version) == (
+        row = rows.settled(done, marked(TWO), ABSENT, now=START, retention=Retention(RETENTION_SECONDS))
+        assert (row.status, row.fence, row.attempts, row.committed_state) == (
             Status.PROCESSED,
             done.fence + 1,
             0,
             "absent",
         )
-        assert (row.owner, row.lease_until, row.commit) == (None, None, None)
+        assert (row.lease_owner, row.lease_until, row.commit_id) == (None, None, None)
         assert row.expires_at is not None
 
     def test_a_release_puts_back_all_but_the_fence_and_the_lease(self) -> None:
@@ -292,9 +290,9 @@ class TestTransitions:
         assert claimed(asked, reprocess(ULID_1)).reprocess_id == ULID_2
         assert claimed(asked, created(TWO), TWO).reprocess_id is None
         served = committed(claimed(asked, created(ONE)))
-        assert (served.reprocess_id, served.reprocessed_id) == (None, ULID_2)
-        assert committed(claimed(served, created(TWO), TWO)).reprocessed_id == ULID_2
-        assert committed(claimed(served, reprocess(ULID_1))).reprocessed_id == ULID_2
+        assert (served.reprocess_id, served.served_reprocess_id) == (None, ULID_2)
+        assert committed(claimed(served, created(TWO), TWO)).served_reprocess_id == ULID_2
+        assert committed(claimed(served, reprocess(ULID_1))).served_reprocess_id == ULID_2
 
     @given(st.lists(st.sampled_from(["claim", "other", "commit", "fail", "reject", "settle", "exhaust"]), max_size=12))
     def test_f07_the_fence_never_goes_back(self, steps: list[str]) -> None:
@@ -310,8 +308,8 @@ class TestTransitions:
                 "commit": committed,
                 "fail": failed,
                 "reject": rejected,
-                "settle": lambda r: rows.settled(r, deleted(ONE), ABSENT, now=START, retention_seconds=1),
-                "exhaust": lambda r: rows.exhausted(r, pipeline=PIPELINE, now=START),
+                "settle": lambda r: rows.settled(r, deleted(ONE), ABSENT, now=START, retention=Retention(1)),
+                "exhaust": lambda r: rows.exhausted(r, review_partition=PIPELINE, now=START),
             }
             row = moves[step](row)
             assert row.fence == before.fence + (step in ("claim", "other", "settle", "exhaust"))
@@ -343,7 +341,7 @@ class TestFormat:
     @given(
         st.builds(
             Row,
-            status=st.sampled_from(Status),
+            status=st.sampled_from(STORED_STATUSES),
             fence=st.integers(0, 2**60),
             version_id=st.none() | st.text(min_size=1),
             etag=st.none() | st.text(min_size=1),
@@ -364,8 +362,8 @@ class TestFormat:
 
     def test_f69_a_row_of_an_older_release(self) -> None:
         """F69: it lacks attributes; the rest has defaults."""
-        row = rows.from_attributes({"status": "PROCESSED", "fence": 7, "committed_version": "v#1"})
-        assert row == Row(Status.PROCESSED, 7, committed_version="v#1")
+        row = rows.from_attributes({"status": "PROCESSED", "fence": 7, "committed_state": "v#1"})
+        assert row == Row(Status.PROCESSED, 7, committed_state="v#1")
         assert rows.from_attributes({"status": "FAILED"}) == Row(Status.FAILED, 0)
 
     def test_f69_a_failed_row_of_a_release_without_times_is_due(self) -> None:
@@ -384,7 +382,9 @@ class TestFormat:
 
     def test_an_audits_mark_alone_is_no_row(self) -> None:
         """It has no status."""
-        assert rows.from_attributes({"audit_mark": "v#1", "audit_marked_at": 1, "expires_at": 2}) is None
+        assert (
+            rows.from_attributes({"audit_resubmitted_state": "v#1", "audit_resubmitted_at": 1, "expires_at": 2}) is None
+        )
         assert rows.from_attributes({}) is None
 
     def test_f09_times_by_their_magnitude(self) -> None:
@@ -392,16 +392,16 @@ class TestFormat:
         stored = rows.attributes(committed(claimed(None, created(ONE))))
         assert isinstance(stored["expires_at"], int)
         assert 10**9 < stored["expires_at"] < 10**10
-        for name in ("first_seen_at", "updated_at", "fence"):
+        for name in ("first_claimed_at", "updated_at", "fence"):
             assert 10**12 < stored[name] < 10**13
 
     def test_the_names_are_the_documented_ones(self) -> None:
         """The CLI, the dashboard and other releases read them."""
         assert {field.name for field in fields(Row)} >= {
-            "status", "version_id", "etag", "size", "sequencer", "event_name", "fence", "attempts", "rounds",
-            "lease_until", "owner", "committed_version", "committed_sequencer", "committed_fence", "commit", "reason",
-            "retry_at", "rejected_fence", "rejected_at", "reprocess_id", "reprocessed_id", "first_seen_at",
-            "updated_at", "expires_at", "attention",
+            "status", "version_id", "etag", "size", "sequencer", "event_name", "fence", "attempts", "redrive_count",
+            "lease_until", "lease_owner", "committed_state", "committed_fence", "commit_id", "reason", "format",
+            "retry_at", "rejected_fence", "reprocess_id", "served_reprocess_id", "first_claimed_at",
+            "updated_at", "expires_at", "needs_review",
         }  # fmt: skip
 
 
@@ -415,8 +415,8 @@ class TestSize:
         for text in (
             failed(claim, long).reason,
             rejected(claim, long).reason,
-            rows.abandoned(claim, long, now=START, retention_seconds=1).reason,
-            committed(claim, long).commit,
+            rows.abandoned(claim, long, now=START, retention=Retention(1)).reason,
+            committed(claim, long).commit_id,
         ):
             assert text is not None
             assert 250 <= len(text.encode()) <= 256
@@ -463,7 +463,7 @@ class TestSize:
         done_again = committed(again, uuid)
         reprocessed = committed(claimed(done_again, replace(change, state=TWO, reprocess_id=ULID_2), TWO), uuid)
         marker = State(StateKind.MARKER, "m" * 32)
-        settled = rows.settled(reprocessed, marked(marker), marker, now=START, retention_seconds=RETENTION_SECONDS)
+        settled = rows.settled(reprocessed, marked(marker), marker, now=START, retention=Retention(RETENTION_SECONDS))
         released = rows.released(second, done)
         for row in (first, done, second, again, done_again, reprocessed, settled, released):
             assert item_size(key, row) <= 1024
@@ -473,12 +473,12 @@ class TestSize:
         """F17: with everything at its longest, in any script."""
         key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
         claim = claimed(committed(claimed(None, created(ONE)), text * 300), reprocess(ULID_1), TWO)
-        failure = rows.failed(claim, text * 400, pipeline="P" * 64, now=START, retry_at=START + DAY + 1)
+        failure = rows.failed(claim, text * 400, review_partition="P" * 64, now=START, retry_at=START + DAY + 1)
         for row in (
             failure,
-            rows.rejected(claim, text * 400, pipeline="P" * 64, now=START),
-            rows.exhausted(failure, pipeline="P" * 64, now=START),
-            rows.abandoned(claim, text * 400, now=START, retention_seconds=RETENTION_SECONDS),
+            rows.rejected(claim, text * 400, review_partition="P" * 64, now=START),
+            rows.exhausted(failure, review_partition="P" * 64, now=START),
+            rows.abandoned(claim, text * 400, now=START, retention=Retention(RETENTION_SECONDS)),
         ):
             assert item_size(key, row) <= 2048
 

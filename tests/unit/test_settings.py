@@ -16,15 +16,18 @@ from intake_ledger.settings import (
 )
 
 COMMON = {
-    "INTAKE_PIPELINE": "Stack-Invoices",
-    "INTAKE_BUCKET": "uploads",
+    "INTAKE_PIPELINE_NAME": "Stack-Invoices",
+    "INTAKE_BUCKET_NAME": "uploads",
     "INTAKE_BUCKET_OWNER": "111122223333",
-    "INTAKE_TABLE": "ledger",
+    "INTAKE_TABLE_NAME": "ledger",
     "INTAKE_QUEUE_URL": "https://sqs/queue",
     "INTAKE_ORDERING": "LATEST",
     "INTAKE_DELETES": "false",
     "INTAKE_RETENTION_SECONDS": "3024000",
     "INTAKE_CLOCK_SKEW_SECONDS": "120",
+    "INTAKE_KEY_FILTERS": json.dumps([{"prefix": "in/", "suffix": ".csv"}, {"suffix": ".json"}]),
+    "INTAKE_KEEP_ROWS": "true",
+    "INTAKE_SKIP_EXISTING": "true",
 }
 CONSUMER = COMMON | {
     "INTAKE_DLQ_URL": "https://sqs/dlq",
@@ -33,13 +36,12 @@ CONSUMER = COMMON | {
     "INTAKE_MAX_ATTEMPTS": "8",
     "INTAKE_MIN_BACKOFF_SECONDS": "15",
     "INTAKE_MAX_BACKOFF_SECONDS": "900",
-    "INTAKE_LATE_AFTER_SECONDS": "21600",
+    "INTAKE_MAX_EVENT_AGE_SECONDS": "21600",
 }
 AUDIT = COMMON | {
     "INTAKE_SETTLE_SECONDS": "3600",
     "INTAKE_LOOK_BACK_SECONDS": "1209600",
-    "INTAKE_AUDIT_BUDGET": "10000",
-    "INTAKE_FILTERS": json.dumps([{"prefix": "in/", "suffix": ".csv"}, {"suffix": ".json"}]),
+    "INTAKE_AUDIT_MAX_RESUBMISSIONS": "10000",
 }
 
 
@@ -55,13 +57,16 @@ def test_the_consumers_settings() -> None:
         deletes=False,
         retention_seconds=3_024_000,
         clock_skew_seconds=120,
+        filters=(KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
+        keeps_rows=True,
+        skips_existing=True,
         dlq_url="https://sqs/dlq",
         processor="invoices:process",
         processing_timeout_seconds=60,
         max_attempts=8,
         min_backoff_seconds=15,
         max_backoff_seconds=900,
-        late_after_seconds=21_600,
+        max_event_age_seconds=21_600,
     )
 
 
@@ -89,10 +94,12 @@ def test_the_audits_settings() -> None:
         deletes=False,
         retention_seconds=3_024_000,
         clock_skew_seconds=120,
+        filters=(KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
+        keeps_rows=True,
+        skips_existing=True,
         settle_seconds=3_600,
         look_back_seconds=1_209_600,
         budget=10_000,
-        filters=(KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
     )
 
 
@@ -105,7 +112,10 @@ def test_where_the_audits_reports_go() -> None:
     assert audit_settings(AUDIT | owned).reports == Reports("reports", "a/", "111122223333")
 
 
-@pytest.mark.parametrize("name", sorted(set(CONSUMER) - {"INTAKE_BUCKET_OWNER"}))
+OPTIONAL = {"INTAKE_BUCKET_OWNER", "INTAKE_KEY_FILTERS", "INTAKE_KEEP_ROWS", "INTAKE_SKIP_EXISTING"}
+
+
+@pytest.mark.parametrize("name", sorted(set(CONSUMER) - OPTIONAL))
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
     """Unset and empty are the same."""
@@ -180,14 +190,14 @@ def test_f09_the_smallest_values_are_taken() -> None:
 )
 def test_malformed_filters_are_refused(filters: str) -> None:
     """A filter that is misread would report losses that are none."""
-    with pytest.raises(SettingsError, match="INTAKE_FILTERS"):
-        audit_settings(AUDIT | {"INTAKE_FILTERS": filters})
+    with pytest.raises(SettingsError, match="INTAKE_KEY_FILTERS"):
+        audit_settings(AUDIT | {"INTAKE_KEY_FILTERS": filters})
 
 
-@pytest.mark.parametrize("environment", [{}, {"INTAKE_FILTERS": "[]"}])
+@pytest.mark.parametrize("environment", [{}, {"INTAKE_KEY_FILTERS": "[]"}])
 def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> None:
     """As S3's own configuration has it."""
-    settings = audit_settings({key: text for key, text in AUDIT.items() if key != "INTAKE_FILTERS"} | environment)
+    settings = audit_settings({key: text for key, text in AUDIT.items() if key != "INTAKE_KEY_FILTERS"} | environment)
     assert settings.filters == ()
     assert settings.wants("anything")
 

@@ -1,10 +1,18 @@
 """The consumer's voice: what is counted reaches Powertools once for each invocation."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from intake_ledger.ledger import Answer, Claim
+from intake_ledger.rows import Row, RowKey, Status
+from intake_ledger.states import State, StateKind
 from intake_ledger.telemetry import Telemetry
+from intake_ledger.verdicts import Verdict
+from tests.unit.support import created
+
+KEY, CHANGE = RowKey("uploads/a", "p@latest"), created(State(StateKind.OBJECT, "v1"))
 
 
 def values(capsys: pytest.CaptureFixture[str]) -> dict[str, list[float]]:
@@ -26,7 +34,7 @@ def test_an_invocation_counts_in_one_value_each(telemetry: Telemetry, capsys: py
         telemetry.held_back()
     telemetry.unparseable("not JSON", "m1")
     telemetry.flush()
-    assert values(capsys) == {"BreakerOpen": [250.0], "Unparseable": [1.0]}
+    assert values(capsys) == {"BreakerOpen": [250.0], "UnreadableMessages": [1.0]}
     telemetry.held_back()
     telemetry.flush()
     assert values(capsys) == {"BreakerOpen": [1.0]}
@@ -37,3 +45,45 @@ def test_an_invocation_that_counted_nothing_writes_nothing(
 ) -> None:
     telemetry.flush()
     assert capsys.readouterr().out == ""
+
+
+class TestRepeats:
+    """F111: an attempt that may repeat an effect is told before it begins, since its worker may die in it."""
+
+    @staticmethod
+    def _answer(verdict: Verdict, seen: Row, *, attempts: int = 1) -> Answer:
+        claim = None
+        if verdict is Verdict.ACCEPTED:
+            row = replace(seen, status=Status.PROCESSING, attempts=attempts, lease_until=2)
+            claim = Claim(KEY, CHANGE, State(StateKind.OBJECT, "v1"), row, seen)
+        return Answer(verdict, "why", KEY, claim, seen)
+
+    @pytest.mark.parametrize(
+        ("verdict", "seen", "attempts", "told"),
+        [
+            (Verdict.ACCEPTED, Row(Status.PROCESSED, 1), 1, set()),
+            (Verdict.ACCEPTED, Row(Status.FAILED, 1), 2, {"Accepted", "Retries"}),
+            (Verdict.ACCEPTED, Row(Status.PROCESSING, 1, lease_until=1), 2, {"Accepted", "Retries", "LapsedLeases"}),
+            # Another state of the key than the one whose worker died.
+            (Verdict.ACCEPTED, Row(Status.PROCESSING, 1, lease_until=1), 1, {"Accepted", "LapsedLeases"}),
+            # It was taken over and released before.
+            (Verdict.ACCEPTED, Row(Status.PROCESSING, 1), 1, set()),
+            (Verdict.EXHAUSTED, Row(Status.PROCESSING, 1, lease_until=1), 0, {"Exhausted", "LapsedLeases"}),
+            (Verdict.SETTLED, Row(Status.PROCESSING, 1, lease_until=1), 0, {"RemovalsRecorded", "LapsedLeases"}),
+            (Verdict.BUSY, Row(Status.PROCESSING, 1, lease_until=1), 0, set()),
+        ],
+    )
+    def test_f111_it_is_written_at_the_claim(
+        self,
+        telemetry: Telemetry,
+        capsys: pytest.CaptureFixture[str],
+        verdict: Verdict,
+        seen: Row,
+        attempts: int,
+        told: set[str],
+    ) -> None:
+        """F111: everything that was counted so far goes with it; a first attempt waits for the end."""
+        telemetry.decided(CHANGE, self._answer(verdict, seen, attempts=attempts), now=0)
+        assert set(values(capsys)) == told
+        telemetry.flush()
+        assert not told & set(values(capsys)), "nothing is counted twice"

@@ -68,7 +68,7 @@ def test_a_processor_is_tested_in_ten_lines(shop: Shop) -> None:
     assert [one.reason for one in pipeline.dead_letters] == ["no order in it"]
     row = pipeline.row("a.csv")
     assert row is not None
-    assert (row.status, row.commit) == ("PROCESSED", "two")
+    assert (row.status, row.commit_id) == ("PROCESSED", "two")
     assert pipeline.waiting == 0
 
 
@@ -198,7 +198,7 @@ def test_a_bucket_without_versions(shop: Shop) -> None:
     assert shop.shown() == {"a": "two"}
     row = pipeline.row("a")
     assert row is not None
-    assert row.commit == "two"
+    assert row.commit_id == "two"
     assert pipeline.delete("a") is None
     pipeline.run()
     assert shop.shown() == {"a": "gone"}
@@ -230,7 +230,7 @@ def test_each_version_has_its_turn(shop: Shop) -> None:
     pipeline.run()
     assert sorted(str(one.version_id) for one in pipeline.calls) == [older, newer]
     rows = [pipeline.row("a", older), pipeline.row("a")]
-    assert [row.commit for row in rows if row] == ["one", "two"]
+    assert [row.commit_id for row in rows if row] == ["one", "two"]
 
 
 def test_a_reprocess_is_asked_for(shop: Shop) -> None:
@@ -372,12 +372,12 @@ def test_own_messages() -> None:
     """The audit's and a person's."""
     [found] = parse_message(events.audit_message("b", "k", version_id="v", time=AT))
     [gone] = parse_message(events.audit_message("b", "k"))
-    [asked] = parse_message(events.reprocess_message("b", "k", reprocess_id="01", version_id="v"))
+    [asked] = parse_message(events.reprocess_message("b", "k", reprocess_id=f"{1:026}", version_id="v"))
     assert isinstance(found, Change)
     assert isinstance(gone, Change)
     assert isinstance(asked, Change)
     assert (found.identity, gone.identity) == ("v#v", "absent")
-    assert (asked.identity, asked.reprocess_id) == ("v#v", "01")
+    assert (asked.identity, asked.reprocess_id) == ("v#v", f"{1:026}")
     assert isinstance(parse_message(events.s3_test_event("b"))[0], Ignored)
 
 

@@ -187,7 +187,7 @@ class TestLedger:
         world.ledger.commit(claim, "x", [book(orders)])
         assert world.wire.requests[-1] == "transact_write_items"
         row = world.known(claim.change)
-        assert (row.status, row.commit, row.committed_fence) == (Status.PROCESSED, "x", claim.row.fence)
+        assert (row.status, row.commit_id, row.committed_fence) == (Status.PROCESSED, "x", claim.row.fence)
         assert booked(world, orders) == 1
 
     def test_without_writes_it_is_no_transaction(self, world: World, claim: Claim) -> None:
@@ -207,7 +207,7 @@ class TestLedger:
         with pytest.raises(Fenced):
             world.ledger.commit(late, "late", [book(orders)])
         assert booked(world, orders) == 1
-        assert world.known(change).commit == "now"
+        assert world.known(change).commit_id == "now"
 
     def test_f82_a_commit_whose_answer_was_lost(self, world: World, orders: str, claim: Claim) -> None:
         """F82: sent again it is a success, and has happened once; even when DynamoDB has forgotten the token."""
@@ -219,7 +219,7 @@ class TestLedger:
         """One per attempt: DynamoDB then knows a repetition."""
         sent = script(world, [cancelled("None", "TransactionConflict")])
         world.ledger.commit(claim, "x", [book(orders)])
-        assert [one["ClientRequestToken"] for one in sent] == [claim.row.owner] * 2
+        assert [one["ClientRequestToken"] for one in sent] == [claim.row.lease_owner] * 2
         assert booked(world, orders) == 1
 
     def test_the_teams_condition(self, world: World, orders: str, claim: Claim) -> None:
@@ -276,7 +276,7 @@ class TestLedger:
 
     def test_the_resources_form(self, world: World, orders: str, claim: Claim) -> None:
         """Python values in place of typed ones are refused by boto3, with a reason."""
-        with pytest.raises(TransactionRefused, match="not DynamoDB's typed form"):
+        with pytest.raises(TransactionRefused, match="not in DynamoDB's typed form"):
             world.ledger.commit(claim, None, [{"Put": {"TableName": orders, "Item": {"id": "1"}}}])
 
     def test_checked_against_the_ledgers_own_table(self, world: World, claim: Claim) -> None:
@@ -415,7 +415,7 @@ SETTINGS = ConsumerSettings(
     max_attempts=MAX_ATTEMPTS,
     min_backoff_seconds=1,
     max_backoff_seconds=1,
-    late_after_seconds=LATE_AFTER // SECOND,
+    max_event_age_seconds=LATE_AFTER // SECOND,
 )
 
 
@@ -527,14 +527,15 @@ class TestConsumer:
         assert row_of(world).status is Status.PROCESSED
 
     @pytest.mark.parametrize("transact", [7, {"Put": {}}, (one for one in "ab")])
-    def test_what_is_no_list_is_an_ordinary_failure(self, world: World, transact: Any) -> None:
-        """It says what it is, and the claim does not hang until its lease is over."""
+    def test_f101_what_is_no_list_is_rejected(self, world: World, transact: Any) -> None:
+        """F101: it says what it is, and the claim does not hang until its lease is over."""
         state = world.s3.put(KEY, "a")
         pipeline = Pipeline(world, "orders", lambda _: Commit(transact=transact))
-        assert not pipeline.deliver(notification(record(KEY, state)))
+        assert pipeline.deliver(notification(record(KEY, state)))
         row = row_of(world)
-        assert row.status is Status.FAILED
-        assert f"transact is a list or tuple of elements, this one is {type(transact).__name__}" in str(row.reason)
+        assert row.status is Status.REJECTED
+        assert str(row.reason).startswith("transact is ")
+        assert str(row.reason).endswith(", expected a list or tuple of elements")
 
     def test_a_mistake_is_an_ordinary_failure(self, world: World, orders: str) -> None:
         """It says which element."""

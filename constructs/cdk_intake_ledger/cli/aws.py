@@ -60,5 +60,11 @@ class Aws:
         return self._session.client("sqs", config=self._config)
 
     @cached_property
+    def tagging(self) -> Any:
+        # As for CloudWatch.
+        session: Any = self._session
+        return session.client("resourcegroupstaggingapi", config=self._config)
+
+    @cached_property
     def machines(self) -> "SFNClient":
         return self._session.client("stepfunctions", config=self._config)

@@ -13,15 +13,17 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from cdk_intake_ledger.cli import audits, documents, reading, reprocess, screen, status
+from cdk_intake_ledger.cli.adopt import Adoption
 from cdk_intake_ledger.cli.documents import Document
 from cdk_intake_ledger.cli.errors import CliError, denied_action, in_words
+from cdk_intake_ledger.cli.former import find_former
 from cdk_intake_ledger.cli.inspection import compare
 from cdk_intake_ledger.cli.letters import Wanted
 from cdk_intake_ledger.cli.options import Call, with_shared_options
 from cdk_intake_ledger.cli.pace import Rate
 from cdk_intake_ledger.cli.redrive import Redrive
-from cdk_intake_ledger.cli.ulid import RANDOM_BITS, is_ulid, ulid
 from intake_ledger.rows import Status
+from intake_ledger.ulids import RANDOM_BITS, ulid
 
 app = typer.Typer(
     help="Look at a deployed intake pipeline, and act on it.",
@@ -91,13 +93,16 @@ def list_command(
     call: Call,
     *,
     only: Annotated[str, typer.Option("--status", help="FAILED or REJECTED; both when omitted.")] = "",
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Those that wait for something which the processor needs.")
+    ] = False,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 50,
     after: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
 ) -> None:
     """Objects that failed or were rejected, with the reasons; those that have waited longest come first."""
     wanted = _attention_status(only)
     aws, deployed = call.open()
-    found = reading.some_needing_attention(aws.dynamodb, deployed, wanted, limit=limit, after=after)
+    found = reading.list_rows_to_review(aws.dynamodb, deployed, wanted, limit=limit, after=after, waiting=waiting)
     call.say(documents.listed(found), screen.listed(found, _now()))
 
 
@@ -133,9 +138,6 @@ def redrive(
     ] = None,
     reason: Annotated[str | None, typer.Option(help="Only with this in the reason, whatever the case.")] = None,
     limit: Annotated[int | None, typer.Option(help="How many at most; all when omitted.", min=1)] = None,
-    former_name: Annotated[
-        list[str] | None, typer.Option(help="Those of this pipeline too, which the pipeline was before it was renamed.")
-    ] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -149,7 +151,6 @@ def redrive(
         rate=_rate(rate),
         limit=limit,
         dry_run=dry_run,
-        former_names=former_name or (),
     )
     try:
         with screen.console(stderr=True).status("going through the dead-letter queue"):
@@ -158,6 +159,45 @@ def redrive(
         done = moving.outcome
         call.say(documents.redriven(done, dry_run=dry_run), screen.redriven(done, dry_run=dry_run))
     if done.failed:
+        raise typer.Exit(1)
+
+
+@app.command("adopt")
+@with_shared_options
+def adopt_command(
+    call: Call,
+    *,
+    former: Annotated[
+        str, typer.Option("--from", help="The name that the pipeline had before, as rows and messages have it.")
+    ],
+    from_table: Annotated[
+        str | None, typer.Option(help="Its table; when omitted, the one with its tag, or the pipeline's own.")
+    ] = None,
+    from_queue: Annotated[str | None, typer.Option(help="Its queue's URL; the one with its tag when omitted.")] = None,
+    from_dead_letter_queue: Annotated[
+        str | None, typer.Option(help="Its dead-letter queue's URL; the one with its tag when omitted.")
+    ] = None,
+    rate: PerSecond = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Take over rows, messages and dead letters of the name that the pipeline had before. Ends with 1 while some are
+    left that another call can move.
+    """
+    aws, deployed = call.open()
+    left = find_former(
+        aws, deployed, former, table=from_table, queue=from_queue, dead_letter_queue=from_dead_letter_queue
+    )
+    adoption = Adoption(aws, deployed, left, rate=_rate(rate), clock=_now, dry_run=dry_run)
+    try:
+        with screen.console(stderr=True).status("adopting"):
+            adoption.run()
+    finally:
+        done = adoption.outcome
+        call.say(
+            documents.adopted(left, deployed, done, dry_run=dry_run),
+            screen.adopted(left, deployed, done, dry_run=dry_run),
+        )
+    if not done.complete:
         raise typer.Exit(1)
 
 
@@ -181,9 +221,9 @@ def reprocess_command(
 ) -> None:
     """Have objects processed again, though they were committed or rejected; and fill the ledger from a full bucket."""
     _one_way(keys, prefix, rejected, reason, version_id)
-    if request_id is not None and not is_ulid(request_id):
-        raise CliError(f"--id {request_id} is no ULID: give the one that was printed, or leave it out")
     aws, deployed = call.open()
+    if request_id is not None:
+        reprocess.check_id(request_id, deployed, _now())
     asked = reprocess.Asked(request_id or ulid(_now(), secrets.randbits(RANDOM_BITS)))
     if keys:
         # All are checked before any is sent.

@@ -35,6 +35,8 @@ class Deployed:
     ordering: Ordering
     deletes: bool
     retention_seconds: int
+    clock_skew_seconds: int = 0
+    """By how much this machine's clock may differ from AWS's."""
     consumer_function: str
     audit_function: str | None
     """None where the audit was taken out."""
@@ -45,6 +47,8 @@ class Deployed:
     """All state machines of the stack, by ARN: one of them may run the audit in parts."""
     reports: str | None
     """Where the audit's reports go: `s3://`, bucket, prefix and the pipeline's name; None where none are wanted."""
+    others: tuple[str, ...] = ()
+    """The names of the stack's other pipelines."""
 
     def wants(self, key: str) -> bool:
         """Whether the key passes the pipeline's filters."""
@@ -62,9 +66,9 @@ def find(aws: "Aws", stack: str, pipeline: str | None = None) -> Deployed:
     names = [name for type_, name in resources if type_ == _FUNCTION]
     environments, denied = _environments(aws.functions, names)
     consumers = {
-        told["INTAKE_PIPELINE"]: (function, told)
+        told["INTAKE_PIPELINE_NAME"]: (function, told)
         for function, told in environments.items()
-        if "INTAKE_PIPELINE" in told and "INTAKE_DLQ_URL" in told
+        if "INTAKE_PIPELINE_NAME" in told and "INTAKE_DLQ_URL" in told
     }
     if not consumers:
         if denied:
@@ -72,30 +76,32 @@ def find(aws: "Aws", stack: str, pipeline: str | None = None) -> Deployed:
         raise CliError(f"the stack {stack} has no intake pipeline among its {len(names)} functions: name another")
     name = _choose(stack, sorted(consumers), pipeline)
     audits = {
-        told["INTAKE_PIPELINE"]: (function, told)
+        told["INTAKE_PIPELINE_NAME"]: (function, told)
         for function, told in environments.items()
-        if "INTAKE_PIPELINE" in told and "INTAKE_SETTLE_SECONDS" in told
+        if "INTAKE_PIPELINE_NAME" in told and "INTAKE_SETTLE_SECONDS" in told
     }
     function, told = consumers[name]
     audit_function, audit_told = audits.get(name, (None, {}))
     return Deployed(
         name=name,
-        bucket=told["INTAKE_BUCKET"],
+        bucket=told["INTAKE_BUCKET_NAME"],
         bucket_owner=told.get("INTAKE_BUCKET_OWNER"),
-        table=told["INTAKE_TABLE"],
+        table=told["INTAKE_TABLE_NAME"],
         queue_url=told["INTAKE_QUEUE_URL"],
         dead_letter_url=told["INTAKE_DLQ_URL"],
         ordering=Ordering(told["INTAKE_ORDERING"]),
         deletes=told["INTAKE_DELETES"] == "true",
         retention_seconds=int(told["INTAKE_RETENTION_SECONDS"]),
+        clock_skew_seconds=int(told.get("INTAKE_CLOCK_SKEW_SECONDS", "0")),
         consumer_function=function,
         audit_function=audit_function,
-        filters=tuple(KeyFilter(**one) for one in json.loads(audit_told.get("INTAKE_FILTERS", "[]"))),
+        filters=tuple(KeyFilter(**one) for one in json.loads(told.get("INTAKE_KEY_FILTERS", "[]"))),
         alarms=tuple(name for type_, name in resources if type_ == _ALARM),
         machines=tuple(name for type_, name in resources if type_ == _MACHINE),
         reports=f"s3://{audit_told['INTAKE_REPORT_BUCKET']}/{audit_told.get('INTAKE_REPORT_PREFIX', '')}{name}/"
         if audit_told.get("INTAKE_REPORT_BUCKET")
         else None,
+        others=tuple(sorted(consumers.keys() - {name})),
     )
 
 

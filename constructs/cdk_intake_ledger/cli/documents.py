@@ -2,24 +2,28 @@
 
 from typing import TYPE_CHECKING, Any
 
+from cdk_intake_ledger.cli.adopt import Adopted
+from cdk_intake_ledger.cli.counting import Count
 from cdk_intake_ledger.cli.reading import AuditItem, Entry, Listed
 from cdk_intake_ledger.cli.redrive import Redriven
 from cdk_intake_ledger.cli.reprocess import Asked
 from cdk_intake_ledger.cli.status import Denied, Depth, Standing
-from intake_ledger.rows import Status, attributes
+from cdk_intake_ledger.cli.transfer import Transferred
+from intake_ledger.rows import Row, attributes
 from intake_ledger.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cdk_intake_ledger.cli.deployed import Deployed
+    from cdk_intake_ledger.cli.former import Former
     from cdk_intake_ledger.cli.inspection import Compared
 
 Document = dict[str, Any]
 
 
 def standing(deployed: "Deployed", found: Standing, now: int) -> Document:
-    attention = found.attention
+    counts = found.needs_review
     return {
         "pipeline": deployed.name,
         "bucket": deployed.bucket,
@@ -27,8 +31,13 @@ def standing(deployed: "Deployed", found: Standing, now: int) -> Document:
         "consumer": _denied(found.source) if isinstance(found.source, Denied) else found.source,
         "queue": _depth(found.queue),
         "deadLetters": _depth(found.dead_letters),
-        "failed": _denied(attention) if isinstance(attention, Denied) else attention[Status.FAILED],
-        "rejected": _denied(attention) if isinstance(attention, Denied) else attention[Status.REJECTED],
+        "failed": _denied(counts) if isinstance(counts, Denied) else _count(counts.failed),
+        "rejected": _denied(counts) if isinstance(counts, Denied) else _count(counts.rejected),
+        "waiting": _denied(counts) if isinstance(counts, Denied) else _count(counts.waiting),
+        "laterFormat": _denied(counts) if isinstance(counts, Denied) else _count(counts.later_format),
+        "lastHour": _denied(found.repeats)
+        if isinstance(found.repeats, Denied)
+        else {"retries": found.repeats.retries, "lapsedLeases": found.repeats.lapsed_leases},
         "audit": _denied(found.audit) if isinstance(found.audit, Denied) else _audit(found.audit, now),
         "alarms": _denied(found.alarms)
         if isinstance(found.alarms, Denied)
@@ -49,7 +58,7 @@ def inspected(deployed: "Deployed", key: str, found: "Sequence[Compared]", denie
         "denied": denied,
         "states": [
             {
-                "row": None if one.row is None else attributes(one.row),
+                "row": None if one.row is None else _row(one.row),
                 "s3": None if one.state is None else _state(one.state),
                 "agree": one.agree,
                 "why": one.why,
@@ -76,6 +85,43 @@ def redriven(found: Redriven, *, dry_run: bool) -> Document:
     } | ({"letters": letters} if dry_run else {})
 
 
+def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: bool) -> Document:
+    rows = done.rows
+    return {
+        "dryRun": dry_run,
+        "from": former.name,
+        "to": deployed.name,
+        "complete": done.complete,
+        "rows": {
+            "moved": rows.moved,
+            "superseded": rows.superseded,
+            "held": rows.held,
+            "laterFormat": rows.later_format,
+            "ofOtherBuckets": dict(rows.of_other_buckets),
+        },
+        "queue": _transferred(done.queue),
+        "deadLetters": _transferred(done.dead_letters),
+        "oldBuckets": [
+            {"bucket": one.name, "objects": one.objects, "more": one.more, "keys": list(one.keys), "why": one.why}
+            for one in done.old_buckets
+        ],
+    }
+
+
+def _transferred(found: Transferred | None) -> Document | None:
+    if found is None:
+        return None
+    return {
+        "moved": found.moved,
+        "hidden": found.hidden,
+        "ofOthers": dict(found.of_others),
+        "ofOtherBuckets": dict(found.of_other_buckets),
+        "undeleted": found.undeleted,
+        "overfull": found.overfull,
+        "failed": [{"id": one.id, "keys": one.keys, "why": why} for one, why in found.failed],
+    }
+
+
 def asked(found: Asked, *, dry_run: bool) -> Document:
     return {
         "dryRun": dry_run,
@@ -88,7 +134,12 @@ def asked(found: Asked, *, dry_run: bool) -> Document:
 
 
 def _entry(entry: Entry) -> Document:
-    return {"key": entry.key, **attributes(entry.row)}
+    return {"key": entry.key, **_row(entry.row)}
+
+
+def _row(row: Row) -> Document:
+    """The row's attributes; JSON has no sets."""
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in attributes(row).items()}
 
 
 def _state(state: State) -> Document:
@@ -106,8 +157,17 @@ def _depth(depth: Depth | Denied) -> Document:
 
 
 def _audit(item: AuditItem, now: int) -> Document:
-    running = item.held_until is not None and item.held_until > now
-    return {"last": item.last, "running": running, "dueAt": item.due_at}
+    running = item.lease_until is not None and item.lease_until > now
+    return {"last": item.last, "running": running, "dueAt": item.next_run_at}
+
+
+def _count(count: Count) -> int | Document:
+    """The number, where it is certain."""
+    if count.more:
+        return {"moreThan": count.number}
+    if count.unknown:
+        return {"unknown": count.why}
+    return {"atLeast": count.number, "why": count.why} if count.why else count.number
 
 
 def _denied(denied: Denied) -> Document:

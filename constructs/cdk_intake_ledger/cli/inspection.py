@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from cdk_intake_ledger.cli.reading import Entry, Shown
 from cdk_intake_ledger.cli.words import agreement
-from intake_ledger.rows import Ordering, Row
+from intake_ledger.rows import Ordering, Row, Status
 from intake_ledger.states import ABSENT, State, StateKind
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.cli.deployed import Deployed
+
+
+_LATER_FORMAT = "a later release wrote the row, which this release cannot judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +40,25 @@ def compare(
     if deployed.ordering is Ordering.LATEST:
         current = next((one.state for one in versions if one.current), ABSENT)
         row = rows[0] if rows else None
-        return [Compared(row, current, *agreement(row, current, deployed, now))]
+        return [_compared(row, current, deployed, now)]
     by_identity = {row.identity: row for row in rows}
     found = []
     for one in versions:
         row = by_identity.pop(one.state.identity, None)
-        found.append(Compared(row, one.state, *agreement(row, one.state, deployed, now)))
+        found.append(_compared(row, one.state, deployed, now))
     return found + [_alone(row, deployed, now) for row in by_identity.values()]
+
+
+def _compared(row: Row | None, state: State, deployed: "Deployed", now: int) -> Compared:
+    if row is not None and row.status is Status.LATER_FORMAT:
+        return Compared(row, state, None, _LATER_FORMAT)
+    return Compared(row, state, *agreement(row, state, deployed, now))
 
 
 def _alone(row: Row, deployed: "Deployed", now: int) -> Compared:
     """A row of EVERY_VERSION that no version of the listing belongs to."""
+    if row.status is Status.LATER_FORMAT:
+        return Compared(row, None, None, _LATER_FORMAT)
     if row.kind is StateKind.DELETED:
         state = State(StateKind.DELETED, row.version_id)
         return Compared(row, None, *agreement(row, state, deployed, now))

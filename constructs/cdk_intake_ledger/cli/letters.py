@@ -45,6 +45,11 @@ class Letter:
             return (unquote(key),)
         return tuple(one.key for one in parse_message(self.body) if isinstance(one, Change))
 
+    @property
+    def buckets(self) -> frozenset[str]:
+        """The buckets of these objects; none where it cannot be understood."""
+        return frozenset(one.bucket for one in parse_message(self.body) if isinstance(one, Change))
+
     def _text(self, name: str) -> str:
         return str(self.attributes.get(name, {}).get("StringValue", ""))
 

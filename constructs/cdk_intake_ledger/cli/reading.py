@@ -2,10 +2,11 @@
 
 import base64
 import binascii
+import heapq
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cdk_intake_ledger.cli.errors import CliError
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
     from cdk_intake_ledger.cli.deployed import Deployed
 
-ATTENTION_INDEX = "attention"
-COUNT_LIMIT = 10_000
-"""Counting reads every row; who has more than this needs no exact number."""
+REVIEW_INDEX = "needs_review"
+type _Place = tuple[int, str, str]
+"""Where an item stands among the rows that need review: by `updated_at`, then by its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class AuditItem:
 
     last: dict[str, Any] | None
     """The report of the last invocation that worked."""
-    held_until: int | None
-    due_at: int | None
+    lease_until: int | None
+    next_run_at: int | None
 
 
 def rows_of(client: "DynamoDBClient", deployed: "Deployed", key: str) -> list[Entry]:
@@ -78,53 +79,52 @@ def rows_of(client: "DynamoDBClient", deployed: "Deployed", key: str) -> list[En
     return [entry for one in fitting if (entry := _entry(deployed, one))]
 
 
-def needing_attention(
+def rows_to_review(
     client: "DynamoDBClient", deployed: "Deployed", status: Status | None = None, *, after: str | None = None
 ) -> Iterator[Entry]:
-    """Failed and rejected rows, oldest first. Read from an index, which is a moment behind."""
-    for page in _attention(client, deployed, status, start=_start(deployed, after)):
-        for item in page["Items"]:
-            if entry := _entry(deployed, plain(item)):
-                yield entry
-
-
-def some_needing_attention(
-    client: "DynamoDBClient", deployed: "Deployed", status: Status | None, *, limit: int, after: str | None
-) -> Listed:
-    """The first `limit` of them.
+    """Failed and rejected rows, oldest first. Read from an index, which is a moment behind.
 
     Raises:
-        CliError: `after` is none that a list ended with.
+        CliError: `after` is not a token that a list ended with.
+
+    """
+    for item in _review_items(client, deployed, status, after=_place(after)):
+        if entry := _entry(deployed, plain(item)):
+            yield entry
+
+
+def list_rows_to_review(
+    client: "DynamoDBClient",
+    deployed: "Deployed",
+    status: Status | None,
+    *,
+    limit: int,
+    after: str | None,
+    waiting: bool = False,
+) -> Listed:
+    """The first `limit` of them. `waiting`: rows whose processor said `NotYet`, in place of failures.
+
+    Raises:
+        CliError: `after` is not a token that a list ended with.
 
     """
     found: list[Entry] = []
-    place: dict[str, Any] | None = None
-    for page in _attention(client, deployed, status, start=_start(deployed, after)):
-        for item in page["Items"]:
+    last: Any = None
+    for item in _review_items(client, deployed, status, after=_place(after), waiting=waiting):
+        if entry := _entry(deployed, plain(item)):
             if len(found) == limit:
-                return Listed(found, _token(place))
-            if entry := _entry(deployed, plain(item)):
-                found.append(entry)
-                place = item
+                return Listed(found, _token(last))
+            found.append(entry)
+            last = item
     return Listed(found, None)
-
-
-def counted(client: "DynamoDBClient", deployed: "Deployed") -> Counter[Status]:
-    """How many rows need attention, by status; counting ends at `COUNT_LIMIT`."""
-    counts: Counter[Status] = Counter()
-    for page in _attention(client, deployed, None, start={}):
-        counts.update(Status(plain(item)["status"]) for item in page["Items"])
-        if counts.total() >= COUNT_LIMIT:
-            break
-    return counts
 
 
 def audit_item(client: "DynamoDBClient", deployed: "Deployed") -> AuditItem:
     """See `intake_ledger.audit.runs`, which writes it."""
     key: Any = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{deployed.name}@audit"}}
     found = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
-    last = json.loads(found["last"]) if "last" in found else None
-    return AuditItem(last, found.get("held_until"), found.get("due_at"))
+    last = json.loads(found["last_report"]) if "last_report" in found else None
+    return AuditItem(last, found.get("lease_until"), found.get("next_run_at"))
 
 
 def versions_of(client: "S3Client", deployed: "Deployed", key: str) -> list[Shown]:
@@ -182,22 +182,52 @@ def _marker(one: Any) -> State:
     return State(StateKind.MARKER, real_version(one["VersionId"]), created_at=_ms(one["LastModified"]))
 
 
-def _attention(
-    client: "DynamoDBClient", deployed: "Deployed", status: Status | None, *, start: dict[str, Any]
+def _review_items(
+    client: "DynamoDBClient",
+    deployed: "Deployed",
+    status: Status | None,
+    *,
+    after: "_Place | None",
+    waiting: bool = False,
+) -> Iterator[Any]:
+    """The index's items behind `after`, from all partitions, in the order of `_place_of`."""
+    names = [rows.waiting_partition(deployed.name)] if waiting else rows.review_partitions(deployed.name)
+    partitions = [_by_place(_one_partition(client, deployed, name, status, after)) for name in names]
+    for item in heapq.merge(*partitions, key=_place_of):
+        if after is None or _place_of(item) > after:
+            yield item
+
+
+def _one_partition(
+    client: "DynamoDBClient", deployed: "Deployed", partition: str, status: Status | None, after: "_Place | None"
 ) -> Iterator[Any]:
     request: dict[str, Any] = {
         "TableName": deployed.table,
-        "IndexName": ATTENTION_INDEX,
-        "KeyConditionExpression": "#attention = :own",
-        "ExpressionAttributeNames": {"#attention": "attention"},
-        "ExpressionAttributeValues": {":own": {"S": deployed.name}},
-        **start,
+        "IndexName": REVIEW_INDEX,
+        "KeyConditionExpression": "#needs_review = :partition",
+        "ExpressionAttributeNames": {"#needs_review": "needs_review"},
+        "ExpressionAttributeValues": {":partition": {"S": partition}},
     }
+    if after is not None:
+        request["KeyConditionExpression"] += " AND #updated_at >= :updated_at"
+        request["ExpressionAttributeNames"]["#updated_at"] = "updated_at"
+        request["ExpressionAttributeValues"][":updated_at"] = {"N": str(after[0])}
     if status is not None:
         request["FilterExpression"] = "#status = :status"
         request["ExpressionAttributeNames"]["#status"] = "status"
         request["ExpressionAttributeValues"][":status"] = {"S": status.value}
-    yield from client.get_paginator("query").paginate(**request)
+    for page in client.get_paginator("query").paginate(**request):
+        yield from page["Items"]
+
+
+def _by_place(items: Iterator[Any]) -> Iterator[Any]:
+    """A partition's items come by `updated_at`; DynamoDB orders those of one millisecond as it likes."""
+    for _, group in groupby(items, key=lambda item: item["updated_at"]["N"]):
+        yield from sorted(group, key=_place_of)
+
+
+def _place_of(item: Any) -> "_Place":
+    return int(item["updated_at"]["N"]), item["pk"]["S"], item["sk"]["S"]
 
 
 def _entry(deployed: "Deployed", content: dict[str, Any]) -> Entry | None:
@@ -207,29 +237,19 @@ def _entry(deployed: "Deployed", content: dict[str, Any]) -> Entry | None:
     return Entry(content["pk"].removeprefix(own), row) if row and content["pk"].startswith(own) else None
 
 
-def _token(item: dict[str, Any] | None) -> str | None:
+def _token(item: Any) -> str:
     """Where a list ended, as text for the command line."""
-    if item is None:
-        return None
-    place = [item["pk"]["S"], item["sk"]["S"], item["updated_at"]["N"]]
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps(_place_of(item)).encode()).decode()
 
 
-def _start(deployed: "Deployed", token: str | None) -> dict[str, Any]:
+def _place(token: str | None) -> "_Place | None":
     if token is None:
-        return {}
+        return None
     try:
-        pk, sk, updated_at = json.loads(base64.urlsafe_b64decode(token))
-    except (ValueError, binascii.Error):
-        raise CliError(f"--after {token} is none that a list ended with: copy it as it was printed") from None
-    return {
-        "ExclusiveStartKey": {
-            "pk": {"S": pk},
-            "sk": {"S": sk},
-            "attention": {"S": deployed.name},
-            "updated_at": {"N": updated_at},
-        }
-    }
+        updated_at, pk, sk = json.loads(base64.urlsafe_b64decode(token))
+        return int(updated_at), str(pk), str(sk)
+    except (TypeError, ValueError, binascii.Error):
+        raise CliError(f"--after {token} is not a token that a list ended with: copy it as it was printed") from None
 
 
 def _ms(moment: "datetime") -> int:

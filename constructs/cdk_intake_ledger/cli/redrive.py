@@ -1,32 +1,25 @@
 """Moves messages from the dead-letter queue back to the queue, with all that was known of them.
 
 SQS's own StartMessageMoveTask cannot choose. Here each message is sent before it is deleted: a death in between leaves
-two copies, never none, and the ledger lets one of them through. What does not fit the filter stays hidden until the
-end: given back earlier, it would be received again and again.
+two copies, never none, and the ledger lets one of them through.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
-from cdk_intake_ledger.cli.letters import Letter, Wanted, letter_of
-from cdk_intake_ledger.cli.pace import MOST_TOGETHER, Rate
+from cdk_intake_ledger.cli.drain import Drain
+from cdk_intake_ledger.cli.letters import Letter, Wanted
+from cdk_intake_ledger.cli.pace import Rate
 from cdk_intake_ledger.cli.sending import Outgoing, send
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from cdk_intake_ledger.cli.deployed import Deployed
-
-HIDDEN_SECONDS = 900
-"""How long a message stays hidden when this process dies before it gives it back. One that comes back earlier than the
-end is hidden again."""
-WAIT_SECONDS = 1  # a long poll asks all of SQS's servers: an empty answer means an empty queue
 
 
 @dataclass(slots=True)
@@ -67,18 +60,16 @@ class Redrive:
         rate: Rate,
         limit: int | None,
         dry_run: bool,
-        former_names: Collection[str] = (),
     ) -> None:
-        """Prepare it. `former_names` are pipelines whose messages are this one's now, which was renamed since."""
         self._client = client
         self._queue_url = deployed.queue_url
         self._dead_letter_url = deployed.dead_letter_url
-        self._ours = {"", deployed.name, *former_names}
+        self._ours = ("", deployed.name)
         self._wanted = wanted
         self._rate = rate
         self._limit = limit
         self._dry_run = dry_run
-        self._kept: dict[str, str] = {}
+        self._drain = Drain(client, deployed.dead_letter_url)
         self._moved: set[int] = set()
         self.outcome = Redriven()
         """True at any time, when the run was interrupted too."""
@@ -92,12 +83,13 @@ class Redrive:
         """
         begun_at = self._begin()
         try:
-            for letters in self._receive():
+            for letters in self._drain.receive():
                 self._handle(letters, begun_at)
                 if self._limit is not None and self.outcome.matched >= self._limit:
                     break
         finally:
-            self._give_back(list(self._kept.values()))
+            self.outcome.overfull = self._drain.overfull
+            self._drain.give_back()
         return self.outcome
 
     def _begin(self) -> int:
@@ -107,30 +99,6 @@ class Redrive:
         )
         self.outcome.hidden_by_others = int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
         return int(parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp() * 1000)
-
-    def _receive(self) -> Iterator[list[Letter]]:
-        """Until there are no more, those that were not seen yet."""
-        while True:
-            try:
-                answer = self._client.receive_message(
-                    QueueUrl=self._dead_letter_url,
-                    MaxNumberOfMessages=MOST_TOGETHER,
-                    MessageAttributeNames=["All"],
-                    AttributeNames=["SentTimestamp"],
-                    VisibilityTimeout=HIDDEN_SECONDS,
-                    WaitTimeSeconds=WAIT_SECONDS,
-                )
-            except ClientError as error:
-                if not error.response["Error"].get("Code", "").endswith("OverLimit"):
-                    raise
-                self.outcome.overfull = True
-                return
-            letters = [letter_of(message) for message in answer.get("Messages", ())]
-            if not letters:
-                return
-            fresh = [letter for letter in letters if letter.id not in self._kept]
-            self._kept |= {letter.id: letter.receipt_handle for letter in letters}
-            yield fresh
 
     def _handle(self, letters: Sequence[Letter], begun_at: int) -> None:
         out, meant = self.outcome, []
@@ -171,15 +139,4 @@ class Redrive:
             return
         self.outcome.moved += len(sent)
         self._moved.update(hash(one.body) for one in sent)
-        entries: Any = [{"Id": str(place), "ReceiptHandle": one.receipt_handle} for place, one in enumerate(sent)]
-        answer = self._client.delete_message_batch(QueueUrl=self._dead_letter_url, Entries=entries)
-        self.outcome.undeleted += len(answer.get("Failed", ()))
-        for one in answer.get("Successful", ()):
-            del self._kept[sent[int(one["Id"])].id]
-
-    def _give_back(self, receipt_handles: Sequence[str]) -> None:
-        for few in batched(receipt_handles, MOST_TOGETHER):
-            entries: Any = [
-                {"Id": str(place), "ReceiptHandle": handle, "VisibilityTimeout": 0} for place, handle in enumerate(few)
-            ]
-            self._client.change_message_visibility_batch(QueueUrl=self._dead_letter_url, Entries=entries)
+        self.outcome.undeleted += self._drain.delete(sent)

@@ -13,6 +13,7 @@ from cdk_intake_ledger.cli.sending import Outgoing, send
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.rows import Ordering, Status
 from intake_ledger.states import State, StateKind
+from intake_ledger.ulids import is_ulid, made_at
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -44,6 +45,23 @@ class Asked:
     absent: list[str] = field(default_factory=list)
     """Keys that S3 has nothing of: asked for as removals."""
     failed: list[tuple[Target, str]] = field(default_factory=list)
+
+
+def check_id(request_id: str, deployed: "Deployed", now: int) -> None:
+    """Refuse what the consumer would refuse. `now` is in epoch milliseconds.
+
+    Raises:
+        CliError: It is not a ULID in canonical form, or it was made in the future.
+
+    """
+    if not is_ulid(request_id):
+        raise CliError(f"--id {request_id} is not a ULID in upper case: give the one that was printed, or leave it out")
+    ahead_seconds = (made_at(request_id) - now) // 1000
+    if ahead_seconds > deployed.clock_skew_seconds:
+        raise CliError(
+            f"--id {request_id} was made {ahead_seconds} s in the future: every later request would be taken for "
+            "served; give the one that was printed, or leave it out"
+        )
 
 
 def by_keys(
@@ -102,8 +120,10 @@ def by_prefix(client: "S3Client", deployed: "Deployed", prefix: str, asked: Aske
 def by_rejection(client: "DynamoDBClient", deployed: "Deployed", reason: str | None) -> Iterator[Target]:
     """All that the ledger has as rejected, or what has this in its reason, whatever the case."""
     # Read to the end first: a request that is served changes the index that is read.
-    entries = list(reading.needing_attention(client, deployed, Status.REJECTED))
+    entries = list(reading.rows_to_review(client, deployed, Status.REJECTED))
     for entry in entries:
+        if entry.row.status is Status.LATER_FORMAT:
+            continue  # the consumer would only give the message back
         if reason is not None and reason.casefold() not in (entry.row.reason or "").casefold():
             continue
         if deployed.ordering is Ordering.LATEST:

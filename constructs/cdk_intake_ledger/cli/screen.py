@@ -7,18 +7,19 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cdk_intake_ledger.cli import reading, words
+from cdk_intake_ledger.cli import words
+from cdk_intake_ledger.cli.adopt import Adopted, OldBucket
+from cdk_intake_ledger.cli.counting import Count
 from cdk_intake_ledger.cli.inspection import Compared
 from cdk_intake_ledger.cli.reading import AuditItem, Listed
 from cdk_intake_ledger.cli.redrive import Redriven
 from cdk_intake_ledger.cli.reprocess import Asked
-from cdk_intake_ledger.cli.status import Alarm, Denied, Depth, Standing
+from cdk_intake_ledger.cli.status import Alarm, Denied, Depth, Repeats, Standing
 from intake_ledger.rows import Status
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from cdk_intake_ledger.cli.deployed import Deployed
+    from cdk_intake_ledger.cli.former import Former
 
 GOOD, BAD, SO_SO, QUIET = "green", "bold red", "yellow", "dim"
 _UNWRAPPED = 100_000
@@ -44,8 +45,16 @@ def standing(deployed: "Deployed", found: Standing, now: int) -> RenderableType:
     _line(lines, "Consumer", _source(found.source))
     _line(lines, "Queue", _depth(found.queue))
     _line(lines, "Dead letters", _dead_letters(found.dead_letters))
-    _line(lines, "Failed", _count(found.attention, Status.FAILED, SO_SO, "will be tried again"))
-    _line(lines, "Rejected", _count(found.attention, Status.REJECTED, BAD, "wait for a person"))
+    counts = found.needs_review
+    if isinstance(counts, Denied):
+        _line(lines, "Failed, rejected", _refused(counts))
+    else:
+        _line(lines, "Failed", _count(counts.failed, SO_SO, "will be tried again: list --status FAILED"))
+        _line(lines, "Rejected", _count(counts.rejected, BAD, "wait for a person: list --status REJECTED"))
+        _line(lines, "Waiting", _count(counts.waiting, SO_SO, "wait for something that is not there yet"))
+        if counts.later_format.number or counts.later_format.why:
+            _line(lines, "Later release", _count(counts.later_format, SO_SO, "rows that this release leaves alone"))
+    _line(lines, "Last hour", _repeats(found.repeats))
     _line(lines, "Last audit", _audit(found.audit, now))
     _line(lines, "Alarms", _alarms(deployed, found.alarms))
     return Group(_heading(deployed.name, f"bucket {deployed.bucket}"), lines)
@@ -63,10 +72,13 @@ def listed(found: Listed, now: int) -> RenderableType:
     for entry in found.entries:
         row = entry.row
         style = BAD if row.status is Status.REJECTED else SO_SO
+        is_waiting = (
+            row.waiting_since is not None and row.needs_review is not None and row.needs_review.endswith("#waiting")
+        )
         due = f"; next try in {words.span(row.retry_at - now)}" if row.retry_at and row.retry_at > now else ""
         table.add_row(
-            words.span(now - row.updated_at),
-            Text(row.status.value, style=style),
+            words.span(now - (row.waiting_since or row.updated_at if is_waiting else row.updated_at)),
+            Text("WAITING" if is_waiting else row.status.value, style=style),
             str(row.attempts),
             safe(entry.key),
             safe(row.reason or "") + due,
@@ -116,7 +128,10 @@ def redriven(found: Redriven, *, dry_run: bool) -> RenderableType:
     others = ", ".join(map(safe, found.of_others))
     for number, what in (
         (found.left, "left where they are: they do not fit, or are beyond the limit"),
-        (found.of_others.total(), f"left to who set them aside: {others} (if this was the name before: --former-name)"),
+        (
+            found.of_others.total(),
+            f"left to who set them aside: {others} (if it had this name: intake-ledger adopt)",
+        ),
         (found.arrived_meanwhile, "arrived meanwhile and were left: failed again, most likely"),
         (found.hidden_by_others, "hidden when this began: another redrive is at work, or was killed minutes ago"),
         (found.undeleted, "moved, but their copies could not be deleted: they do no harm"),
@@ -128,6 +143,54 @@ def redriven(found: Redriven, *, dry_run: bool) -> RenderableType:
     for letter, why in found.failed:
         parts.append(Text(safe(f"not moved: {', '.join(letter.keys) or letter.id}: {why}"), style=BAD))
     return Group(*parts)
+
+
+def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: bool) -> RenderableType:
+    verb = "would be moved" if dry_run else "moved"
+    rows = done.rows
+    parts: list[RenderableType] = [_heading(deployed.name, f"adopts what {former.name} left")]
+    parts.append(Text(f"{rows.moved:,} rows {verb}", style=GOOD if rows.moved else ""))
+    for number, what in (
+        (rows.superseded, "rows deleted: this pipeline has newer ones"),
+        (rows.held, "rows left: a worker or an audit may hold them; run it again when its time is over"),
+        (rows.later_format, "rows left: a later release wrote them; run it with that release"),
+    ):
+        if number:
+            parts.append(Text(f"{number:,} {what}", style=QUIET))
+    for name, found in (("messages", done.queue), ("dead letters", done.dead_letters)):
+        if found is None:
+            parts.append(Text(f"no {name} moved: no other queue is known to have been its queue", style=QUIET))
+            continue
+        parts.append(Text(f"{found.moved:,} {name} {verb}", style=GOOD if found.moved else ""))
+        for number, what in (
+            (found.hidden, "were hidden when this began: run it again when their time is over"),
+            (found.of_others.total(), f"left: of {', '.join(map(safe, found.of_others))}"),
+            (found.undeleted, "moved, but their copies could not be deleted: they do no harm"),
+        ):
+            if number:
+                parts.append(Text(f"{number:,} {what}", style=QUIET))
+        if found.overfull:
+            parts.append(Text("SQS hides no more messages at once: run it again for the rest", style=SO_SO))
+        for letter, why in found.failed:
+            parts.append(Text(safe(f"not moved: {', '.join(letter.keys) or letter.id}: {why}"), style=BAD))
+    parts += [_old_bucket(one, done) for one in done.old_buckets]
+    if not done.complete:
+        parts.append(Text("not all is moved: run it again", style=SO_SO))
+    return Group(*parts)
+
+
+def _old_bucket(found: OldBucket, done: Adopted) -> RenderableType:
+    counts = [done.rows.of_other_buckets]
+    counts += [one.of_other_buckets for one in (done.queue, done.dead_letters) if one]
+    about = sum(one[found.name] for one in counts)
+    said = f"left where they are, about the bucket {found.name}: {about:,} rows and messages"
+    if found.why is not None:
+        return Text(safe(f"{said}; it cannot be listed: {found.why}"), style=SO_SO)
+    objects = f"{'more than ' if found.more else ''}{found.objects:,} objects"
+    lines = _lines()
+    for key in found.keys:
+        lines.add_row("", Text(safe(key), style=QUIET))
+    return Group(Text(f"{said}, {objects}; what is copied from there is a new upload", style=SO_SO), lines)
 
 
 def asked(found: Asked, *, dry_run: bool) -> RenderableType:
@@ -153,6 +216,8 @@ def report(found: dict[str, Any], in_full: str | None, now: int) -> RenderableTy
     for name, number in counts.items():
         _line(lines, name.capitalize(), Text(f"{number:,}", style=SO_SO if number else GOOD))
     _line(lines, "Resubmitted", Text(f"{found['resubmitted']:,}"))
+    if found["laterFormat"]:
+        _line(lines, "Later release", Text(f"{found['laterFormat']:,} rows were left alone", style=SO_SO))
     if found["stopped"] or found["held"]:
         _line(lines, "Not all", Text(safe("; ".join(filter(None, (found["stopped"], found["held"])))), style=SO_SO))
     for problem in found["delivery"]:
@@ -205,20 +270,30 @@ def _dead_letters(depth: Depth | Denied) -> Text:
     return Text(f"{depth.waiting:,}{looked_at}", style=BAD if depth.waiting + depth.hidden else GOOD)
 
 
-def _count(counts: "Counter[Status] | Denied", status: Status, style: str, what: str) -> Text:
-    if isinstance(counts, Denied):
-        return _refused(counts)
-    number = counts[status]
-    if not number:
-        return Text("0", style=GOOD)
-    least = "at least " if counts.total() >= reading.COUNT_LIMIT else ""
-    return Text.assemble((f"{least}{number:,}", style), (f"  {what}: list --status {status.value}", QUIET))
+def _count(count: Count, style: str, what: str) -> Text:
+    if count.unknown:
+        return Text(f"unknown: {count.why}", style=SO_SO)
+    if count.more:
+        return Text.assemble((f"more than {count.number:,}", style), (f"  {what}", QUIET))
+    if count.why:
+        return Text.assemble((f"at least {count.number:,}", style), (f"  {what}; {count.why}", QUIET))
+    if not count.number:
+        # The index is behind the table by a moment.
+        return Text.assemble(("0", GOOD), ("  as of a moment ago", QUIET))
+    return Text.assemble((f"{count.number:,}", style), (f"  {what}", QUIET))
+
+
+def _repeats(repeats: Repeats | Denied) -> Text:
+    if isinstance(repeats, Denied):
+        return _refused(repeats)
+    said = f"{repeats.retries:,} attempts repeated, {repeats.lapsed_leases:,} after a worker died or timed out"
+    return Text(said, style=SO_SO if repeats.retries or repeats.lapsed_leases else GOOD)
 
 
 def _audit(item: AuditItem | Denied, now: int) -> Text:
     if isinstance(item, Denied):
         return _refused(item)
-    running = "; one is at work" if item.held_until and item.held_until > now else ""
+    running = "; one is at work" if item.lease_until and item.lease_until > now else ""
     if item.last is None:
         return Text(f"none has left a report yet{running}", style=SO_SO)
     last = item.last

@@ -1,17 +1,17 @@
 """How a pipeline stands right now. What this person may not see is said, not hidden, and keeps nothing else away."""
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.cli import reading
+from cdk_intake_ledger.cli import counting, reading
+from cdk_intake_ledger.cli.counting import Counts
 from cdk_intake_ledger.cli.errors import denied_action
 from cdk_intake_ledger.cli.reading import AuditItem
-from intake_ledger.rows import Status
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.literals import QueueAttributeNameType
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.cli.aws import Aws
     from cdk_intake_ledger.cli.deployed import Deployed
 
+_NAMESPACE = "IntakeLedger"
 _ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
 _WAITING: "QueueAttributeNameType" = "ApproximateNumberOfMessages"
 _HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
@@ -43,6 +44,14 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeats:
+    """What the consumer counted in the last hour; CloudWatch shows it a minute or two later."""
+
+    retries: int
+    lapsed_leases: int
+
+
+@dataclass(frozen=True, slots=True)
 class Denied:
     """Something that this person may not see."""
 
@@ -55,7 +64,8 @@ class Standing:
 
     queue: Depth | Denied
     dead_letters: Depth | Denied
-    attention: Counter[Status] | Denied
+    needs_review: Counts | Denied
+    repeats: Repeats | Denied
     audit: AuditItem | Denied
     source: str | Denied
     """Whether Lambda takes messages: its word for the state of the event source mapping."""
@@ -72,7 +82,8 @@ def look(aws: "Aws", deployed: "Deployed") -> Standing:
     return Standing(
         queue=_allowed(lambda: _depth(aws, deployed.queue_url)),
         dead_letters=_allowed(lambda: _depth(aws, deployed.dead_letter_url)),
-        attention=_allowed(lambda: reading.counted(aws.dynamodb, deployed)),
+        needs_review=_allowed(lambda: counting.count_rows(aws.dynamodb, deployed)),
+        repeats=_allowed(lambda: _repeats(aws, deployed)),
         audit=_allowed(lambda: reading.audit_item(aws.dynamodb, deployed)),
         source=_allowed(lambda: _source(aws, deployed)),
         alarms=_allowed(lambda: _alarms(aws, deployed)),
@@ -93,20 +104,45 @@ def _depth(aws: "Aws", url: str) -> Depth:
     return Depth(int(told[_WAITING]), int(told[_HIDDEN]))
 
 
+def _repeats(aws: "Aws", deployed: "Deployed") -> Repeats:
+    now = datetime.now(UTC)
+
+    def count(metric: str) -> int:
+        answer = aws.cloudwatch.get_metric_statistics(
+            Namespace=_NAMESPACE,
+            MetricName=metric,
+            Dimensions=[{"Name": "service", "Value": deployed.name}],
+            StartTime=now - timedelta(hours=1),
+            EndTime=now,
+            Period=3600,
+            Statistics=["Sum"],
+        )
+        return int(sum(point["Sum"] for point in answer["Datapoints"]))
+
+    return Repeats(count("Retries"), count("LapsedLeases"))
+
+
 def _source(aws: "Aws", deployed: "Deployed") -> str:
     mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
     return ", ".join(one["State"] for one in mappings) or "Missing"
 
 
 def _alarms(aws: "Aws", deployed: "Deployed") -> list[Alarm]:
-    """Those of the stack's alarms that watch this pipeline's metrics or queues; what is wrong comes first."""
+    """The stack's alarms on this pipeline's metrics, queues and functions; those in ALARM come first."""
     own = {deployed.name, deployed.queue_url.rsplit("/", 1)[-1], deployed.dead_letter_url.rsplit("/", 1)[-1]}
+    own |= {name for name in (deployed.consumer_function, deployed.audit_function) if name}
     found: list[Alarm] = []
     for names in batched(deployed.alarms, _ALARMS_TOGETHER):
         answer = aws.cloudwatch.describe_alarms(AlarmNames=list(names), MaxRecords=_ALARMS_TOGETHER)
         found += [
             Alarm(one["AlarmName"], one["StateValue"], one.get("AlarmDescription", ""))
             for one in answer["MetricAlarms"]
-            if own & {dimension["Value"] for dimension in one.get("Dimensions", ())}
+            if own & _watched(one)
         ]
     return sorted(found, key=lambda one: (one.state != "ALARM", one.state == "OK", one.name))
+
+
+def _watched(alarm: Mapping[str, Any]) -> set[str]:
+    """The values of all dimensions; an alarm on a calculation has its metrics inside."""
+    metrics = [alarm, *(one.get("MetricStat", {}).get("Metric", {}) for one in alarm.get("Metrics", ()))]
+    return {dimension["Value"] for metric in metrics for dimension in metric.get("Dimensions", ())}

@@ -56,6 +56,8 @@ def standing(row: Row, now: int) -> list[tuple[str, str]]:
     elif row.status is Status.FAILED:
         due = f", the next one is due {when(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
         status = f"FAILED: attempt {row.attempts} failed and there will be another{due}"
+    elif row.status is Status.LATER_FORMAT:
+        status = f"of a later release (format {row.format}): use that release's command"
     elif row.status is Status.REJECTED:
         status = f"REJECTED after {_times(row.attempts, 'attempt')}, until a person asks for it"
     else:
@@ -65,15 +67,19 @@ def standing(row: Row, now: int) -> list[tuple[str, str]]:
         ("reason", row.reason or ""),
         ("state", state(State(row.kind, row.version_id, row.etag, row.size), now)),
         ("committed", _committed(row)),
-        ("rounds", f"taken up again {_times(row.rounds, 'time')} after a rejection" if row.rounds else ""),
+        ("late writes", ", ".join(sorted(row.late_writes))),
+        (
+            "redrives",
+            f"taken up again {_times(row.redrive_count, 'time')} after a rejection" if row.redrive_count else "",
+        ),
         ("fence", str(row.fence)),
-        ("first seen", when(row.first_seen_at, now) if row.first_seen_at else ""),
+        ("first seen", when(row.first_claimed_at, now) if row.first_claimed_at else ""),
         ("last change", when(row.updated_at, now) if row.updated_at else ""),
         (
             "event",
             f"{row.event_name}{f', sequencer {row.sequencer}' if row.sequencer else ''}" if row.event_name else "",
         ),
-        ("reprocess", row.reprocess_id or row.reprocessed_id or ""),
+        ("reprocess", row.reprocess_id or row.served_reprocess_id or ""),
         ("expires", when(row.expires_at * 1000, now) if row.expires_at else ""),
     ]
     return [(label, text) for label, text in said if text]
@@ -93,6 +99,11 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
     if row.identity != shown.identity or row.settled:
         what = "it is gone from S3" if shown.removed else "S3 shows another state than the ledger's last"
         return False, f"{what}: its event is on its way, or lost, and then the audit finds it"
+    if row.status is Status.PROCESSED:
+        return (
+            False,
+            "a late worker may have written over it: it is processed again, or the audit finds it",
+        )
     if row.status is Status.REJECTED:
         return True, "S3 shows what was rejected: mend the cause, then redrive or reprocess it"
     if row.status is Status.FAILED:
@@ -110,11 +121,11 @@ def _without_row(shown: State, deployed: "Deployed", now: int, *, untold: bool) 
 
 
 def _committed(row: Row) -> str:
-    if row.committed_version is None:
+    if row.committed_state is None:
         return ""
-    name = row.committed_version
+    name = row.committed_state
     said = "this state" if name == row.identity else name
-    return f"{said}{f', as {row.commit!r}' if row.commit else ''}, fence {row.committed_fence}"
+    return f"{said}{f', as {row.commit_id!r}' if row.commit_id else ''}, fence {row.committed_fence}"
 
 
 def _times(number: int, what: str) -> str:

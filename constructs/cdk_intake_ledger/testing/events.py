@@ -15,6 +15,7 @@ from intake_ledger.states import State, StateKind
 
 _ACCOUNT, _REGION = "111122223333", "eu-central-1"
 _REMOVED = ("ObjectRemoved", "LifecycleExpiration")
+_DETAIL_TYPES = {"ObjectRestore": "Object Restore Completed"}
 _MESSAGES = count(1)
 
 
@@ -117,7 +118,7 @@ def eventbridge_event(
     content = {
         "version": "0",
         "id": "17793124-05d4-b198-2fde-7ededc63b103",
-        "detail-type": "Object Deleted" if removed else "Object Created",
+        "detail-type": "Object Deleted" if removed else _DETAIL_TYPES.get(family, "Object Created"),
         "source": "aws.s3",
         "account": _ACCOUNT,
         "time": _iso(time, "seconds"),

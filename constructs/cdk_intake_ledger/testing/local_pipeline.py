@@ -30,17 +30,19 @@ from cdk_intake_ledger.testing.context import LambdaContext
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from cdk_intake_ledger.testing.memory_s3 import MemoryS3, Version
 from cdk_intake_ledger.testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter, MemorySQS, Message
+from cdk_intake_ledger.testing.transaction_rules import check_transaction
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
+from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.consumer import Consumer
 from intake_ledger.deadlines import Overrun
 from intake_ledger.errors import Fenced
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, ObjectChange, Processor
-from intake_ledger.queues import Queues
+from intake_ledger.queues import NotDone, Queues
 from intake_ledger.rows import Ordering, Row, row_key
-from intake_ledger.settings import ConsumerSettings
+from intake_ledger.settings import ConsumerSettings, Reasons
 from intake_ledger.table import LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy
@@ -51,6 +53,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 BATCH_SIZE = 10
 _CLOCK_SKEW_SECONDS, _RETENTION_SECONDS, _LATE_AFTER_SECONDS = 120, 35 * 86_400, 6 * 3_600
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 15, 1_800
+_RETURN_MARGIN_SECONDS = 30
 _DUPLICATED = _ENDS_BADLY = 0.25
 
 
@@ -60,7 +63,16 @@ class Fault(StrEnum):
     KILLED_BEFORE_EFFECT = "the worker dies before the processor has done anything"
     KILLED_AFTER_EFFECT = "the worker dies when the processor has done its work, and nobody learns of it"
     TIMED_OUT = "the processor is interrupted when it has done its work: its time was over"
-    OVERTAKEN = "the worker stands still for so long that another one does the work; then it wakes up and does it too"
+    CONNECTION_CUT = "the connection to S3 ends in the middle of the object that the processor reads"
+    OVERTAKEN = (
+        "the worker stands still until others have done all work; then its effect lands, and its commit is refused"
+    )
+    OVERTAKEN_AND_KILLED = "the same, but the worker dies after its late effect: nothing repairs it. Never at random"
+
+
+_STANDSTILLS = frozenset({Fault.OVERTAKEN, Fault.OVERTAKEN_AND_KILLED})
+_MOST_STANDSTILLS = 10
+"""Workers that stand still at the same time: each waits for those after it. Further ones wait for their turn."""
 
 
 class LocalPipeline:
@@ -76,6 +88,8 @@ class LocalPipeline:
         max_attempts: int = 12,
         processing_timeout: int = 60,
         commit_together: bool = False,
+        reasons: Reasons = Reasons.TYPES,
+        max_wait: int = 3 * 86_400,
     ) -> None:
         """Make a pipeline with an empty bucket.
 
@@ -88,6 +102,8 @@ class LocalPipeline:
             processing_timeout: in real seconds, a minute when omitted: a processor that hangs is interrupted then.
             commit_together: as the construct's; each change is committed alone when omitted. There is no
                 `concurrency`: threads would make each run another one.
+            reasons: as the construct's; exception types and positions when omitted.
+            max_wait: as in `RetryOptions`, in seconds of the pipeline's own time; three days when omitted.
 
         """
         self._processor = processor
@@ -109,18 +125,25 @@ class LocalPipeline:
             max_attempts=max_attempts,
             min_backoff_seconds=_MIN_BACKOFF_SECONDS,
             max_backoff_seconds=_MAX_BACKOFF_SECONDS,
-            late_after_seconds=_LATE_AFTER_SECONDS,
+            max_event_age_seconds=_LATE_AFTER_SECONDS,
             commit_together=commit_together,
+            reasons=reasons,
+            max_wait_seconds=max_wait,
+            # As the construct does.
+            keeps_rows=deletes,
         )
-        self._function_seconds = 2 * processing_timeout + 10
-        self._visibility_seconds = 6 * self._function_seconds + _CLOCK_SKEW_SECONDS
+        self._function_seconds = min(2 * processing_timeout + 10, 900)
+        self._visibility_seconds = self._function_seconds + _CLOCK_SKEW_SECONDS + _RETURN_MARGIN_SECONDS
         self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
         self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
-        self._dynamodb = MemoryDynamoDB()
+        self._dynamodb: MemoryDynamoDB = _DynamoDB()
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
+        # Workers of one environment, after its start.
+        self._completeness = CompletenessRecord(self._settings, self._table, self._clock)
         self._batch_size = BATCH_SIZE
         self._pace: Pace | None = None
         self._faults: list[Fault | None] = []
+        self._standing_still = 0
         self._random: random.Random | None = None
         self._events = self._owners = self._requests = 0
         self.calls: list[ObjectChange] = []
@@ -128,7 +151,11 @@ class LocalPipeline:
         self.verdicts: Counter[str] = Counter()
         """What the ledger answered, by verdict: `ACCEPTED`, `DUPLICATE`, `STALE`, `BUSY` and so on."""
         self.outcomes: Counter[str] = Counter()
-        """How accepted claims ended: `Committed`, `Failed`, `Rejected`, `Fenced`, `Gone`."""
+        """How accepted claims ended: `Committed`, `Failed`, `Rejected`, `Fenced`, `VersionGone`,
+        `Waiting`."""
+
+        self.late_writes = 0
+        """How often a worker that was overtaken reported that it may have written after its successor."""
 
     # What happens to the bucket.
 
@@ -168,6 +195,26 @@ class LocalPipeline:
         """
         self._s3.delete_version(key, version_id)
         self._notify(key, "ObjectRemoved:Delete", version_id)
+
+    def archive(self, key: str) -> None:
+        """A lifecycle rule moves the object to an archive: S3 shows it, and refuses to hand it out.
+
+        Args:
+            key: of the object.
+
+        """
+        self._s3.archived.add(key)
+
+    def restore(self, key: str) -> None:
+        """An archived object is restored, and S3 notifies that.
+
+        Args:
+            key: of the object.
+
+        """
+        self._s3.archived.discard(key)
+        shown = self._s3.current(key)
+        self._notify(key, "ObjectRestore:Completed", shown.version_id if shown else None, shown)
 
     # What happens to the messages.
 
@@ -227,6 +274,8 @@ class LocalPipeline:
     def next(self, *faults: Fault | None) -> None:
         """Say how the next calls of the processor end; those after them end as they end.
 
+        While a worker is overtaken, the calls of the others take the next faults.
+
         Args:
             faults: one for each call; None for one that ends as it ends.
 
@@ -272,10 +321,15 @@ class LocalPipeline:
 
     @property
     def transacted(self) -> Sequence[Mapping[str, Any]]:
-        """What `Commit(transact=...)` has written, in order: each element once. There are no tables behind it, and its
-        own conditions are not evaluated.
+        """Elements that `Commit(transact=...)` has written, in order, each once. Those that AWS would refuse for any
+        content of the tables are refused here too. There are no tables, and conditions are not evaluated.
         """
         return self._dynamodb.transacted
+
+    @property
+    def now(self) -> int:
+        """The pipeline's own time, in epoch milliseconds. It begins on 2026-01-01 and passes while messages wait."""
+        return self._now
 
     @property
     def waiting(self) -> int:
@@ -317,13 +371,20 @@ class LocalPipeline:
         """One worker, and what Lambda does with its answer."""
         bucket = Bucket(lambda: cast("Any", self._s3), BUCKET)
         settings = self._settings
-        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes)
+        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
         # Each worker is a new one, and has yet to find its pace; only what is claimed in groups is committed together.
         pace = self._pace or (Pace(0.0) if settings.commit_together else None)
-        options = LedgerOptions(PIPELINE, settings.ordering, policy, settings.late_after_seconds * 1000)
+        options = LedgerOptions(PIPELINE, settings.ordering, policy, settings.max_event_age_seconds * 1000)
         consumer = Consumer(
             settings,
-            Ledger(self._table, bucket, options, clock=self._clock, new_owner=self._new_owner),
+            Ledger(
+                self._table,
+                bucket,
+                options,
+                clock=self._clock,
+                new_owner=self._new_owner,
+                completeness=self._completeness,
+            ),
             bucket,
             Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
             self._call,
@@ -344,34 +405,47 @@ class LocalPipeline:
         fault = self._fault()
         if fault is Fault.KILLED_BEFORE_EFFECT:
             raise _Killed
-        if fault is Fault.OVERTAKEN:
+        if fault in _STANDSTILLS:
             self._stand_still()
+        if fault is Fault.CONNECTION_CUT and change.kind == "created":
+            self._s3.cut()
         self.calls.append(change)
         returned = self._processor(change)
-        if fault is Fault.KILLED_AFTER_EFFECT:
+        if fault in (Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN_AND_KILLED):
             raise _Killed
         if fault is Fault.TIMED_OUT:
             raise Overrun
         return returned
 
     def _fault(self) -> Fault | None:
-        if self._faults:
+        if self._faults and not (self._faults[0] in _STANDSTILLS and self._standing_still == _MOST_STANDSTILLS):
             return self._faults.pop(0)
         if self._random is not None and self._random.random() < _ENDS_BADLY:
-            return self._random.choice(list(Fault))
+            return self._random.choice([one for one in Fault if one is not Fault.OVERTAKEN_AND_KILLED])
         return None
 
     def _stand_still(self) -> None:
-        """Until the message is visible again, and other workers have done everything."""
-        seed, faults = self._random, self._faults
-        self._random, self._faults = None, []
+        """Until the message is visible again, and other workers have done everything. Theirs are the next faults."""
+        seed, self._random = self._random, None
+        self._standing_still += 1
         self._now += self._visibility_seconds * 1000
         self._deliver_all()
-        self._random, self._faults = seed, faults
+        self._standing_still -= 1
+        self._random = seed
 
     def _new_owner(self) -> str:
         self._owners += 1
         return f"worker-{self._owners}"
+
+
+class _DynamoDB(MemoryDynamoDB):
+    """Refuses the processor's writes where AWS would, so that a test that passes here also holds on AWS."""
+
+    @override
+    def transact_write_items(self, **request: Any) -> dict[str, Any]:
+        _, *others = request["TransactItems"]
+        check_transaction(others)
+        return super().transact_write_items(**request)
 
 
 class _Killed(KeyboardInterrupt):
@@ -389,8 +463,15 @@ class _Record(Telemetry):
         self._pipeline.verdicts[answer.verdict.value] += 1
 
     @override
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, took_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None:
         self._pipeline.outcomes[outcome.value] += 1
+
+    @override
+    def late_write(self, claim: Claim) -> None:
+        self._pipeline.late_writes += 1
+
+    @override
+    def waited_too_long(self) -> None: ...
 
     @override
     def exhausted(self, change: Change, row: Row) -> None:
@@ -400,12 +481,15 @@ class _Record(Telemetry):
     def unparseable(self, why: str, message_id: str) -> None: ...
 
     @override
+    def filtered_out(self, change: Change) -> None: ...
+
+    @override
     def ignored(self, why: str) -> None: ...
 
     @override
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
         # A worker that was overtaken may neither release its claim nor hide its message.
-        if not isinstance(error, Fenced | ClientError):
+        if not isinstance(error, Fenced | ClientError | NotDone):
             raise error
 
     @override

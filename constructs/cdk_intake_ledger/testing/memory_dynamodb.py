@@ -5,17 +5,19 @@ rest on a wrong idea of DynamoDB. A request that it does not know raises NotImpl
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
 Item = dict[str, Any]
-"""Attributes by name, as DynamoDB types them: `{"S": "text"}`, `{"N": "1"}`."""
+"""Attributes by name, as DynamoDB types them: `{"S": "text"}`, `{"N": "1"}`, `{"SS": ["text"]}`."""
 Key = tuple[str, str]
 _Test = Callable[[Mapping[str, Any], Mapping[str, str], Mapping[str, Any]], bool]
 
+_WHERE = r'"\w+" (?:= \?|IS MISSING)'
+_PAGE = 1_000
 _TOKEN = re.compile(r"\s*(attribute_exists|attribute_not_exists|AND|OR|NOT|<>|<=|>=|=|<|>|\(|\)|,|[#:][A-Za-z_0-9]+)")
 
 
@@ -29,7 +31,7 @@ class MemoryDynamoDB:
             items: by primary key; an empty table when omitted.
 
         """
-        self.items: dict[Key, Item] = dict(items or {})
+        self.items: MutableMapping[Key, Item] = dict(items or {})
         """What is in it, by primary key."""
         self.requests: list[str] = []
         """The operations that were asked for, in order."""
@@ -44,15 +46,19 @@ class MemoryDynamoDB:
         return {}
 
     def update_item(self, **request: Any) -> dict[str, Any]:
-        """SET and REMOVE, on a condition, always."""
+        """SET and REMOVE, ADD and DELETE for string sets, on a condition, always."""
         old = self._check("UpdateItem", request, request["Key"])
         new = dict(old if old is not None else request["Key"])
         names, values = request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})
-        assign, remove = _update(request["UpdateExpression"])
-        for name, value in assign:
+        update = _update(request["UpdateExpression"])
+        for name, value in update.assign:
             new[names[name]] = values[value]
-        for name in remove:
+        for name in update.remove:
             new.pop(names[name], None)
+        for name, value in update.add:
+            _store_set(new, names[name], _elements(new.get(names[name])) | _elements(values[value]))
+        for name, value in update.delete:
+            _store_set(new, names[name], _elements(new.get(names[name])) - _elements(values[value]))
         self.items[_key(request["Key"])] = new
         return {}
 
@@ -101,7 +107,8 @@ class MemoryDynamoDB:
         assign, remove, where = updated(statement)
         key = where["pk"]["S"], where["sk"]["S"]
         old = self.items.get(key, {})
-        if not all(_compare(old.get(name), "=", value) for name, value in where.items()):
+        held = all(_compare(old.get(name), "=", value) for name, value in where.items())
+        if not held or any(name in old for name in missing(statement)):
             return {"Error": {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}}
         self.items[key] = {name: value for name, value in (old | assign).items() if name not in remove}
         return {}
@@ -137,6 +144,8 @@ class MemoryDynamoDB:
     def _check(self, operation: str, request: dict[str, Any], key: Mapping[str, Any]) -> Item | None:
         self.requests.append(operation)
         old = self.items.get(_key(key))
+        if "ConditionExpression" not in request:
+            return old
         test = _condition(request["ConditionExpression"])
         if not test(old or {}, request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})):
             error = _error("ConditionalCheckFailedException", "The conditional request failed")
@@ -155,8 +164,15 @@ class _Scan:
         test = _condition(request["FilterExpression"])
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
         wanted = [names[one.strip()] for one in request["ProjectionExpression"].split(",")]
-        found = [item for _, item in sorted(self._store.items.items()) if test(item, names, values)]
-        yield {"Items": [{name: item[name] for name in wanted if name in item} for item in found]}
+        keys = sorted(self._store.items)
+        # In pages, as DynamoDB does: an audit of a large table never has all of it in memory.
+        for start in range(0, max(len(keys), 1), _PAGE):
+            items = (self._store.items[key] for key in keys[start : start + _PAGE] if key in self._store.items)
+            yield {
+                "Items": [
+                    {name: item[name] for name in wanted if name in item} for item in items if test(item, names, values)
+                ]
+            }
 
 
 def inserted(statement: Mapping[str, Any]) -> Item:
@@ -172,15 +188,20 @@ def updated(statement: Mapping[str, Any]) -> tuple[Item, list[str], Item]:
     """What an UPDATE sets and removes, and what has to be equal for it."""
     match = re.fullmatch(r'UPDATE "[^"]+" (.*) WHERE (.*)', statement["Statement"])
     parts = re.fullmatch(r'((?:SET "\w+" = \? ?)*)((?:REMOVE "\w+" ?)*)', match[1]) if match else None
-    if match is None or parts is None or not re.fullmatch(r'"\w+" = \?( AND "\w+" = \?)*', match[2]):
+    if match is None or parts is None or not re.fullmatch(rf"{_WHERE}( AND {_WHERE})*", match[2]):
         raise NotImplementedError(statement["Statement"])
-    sets, removes, asked = (re.findall(r'"(\w+)"', part) for part in (parts[1], parts[2], match[2]))
+    sets, removes, asked = (re.findall(r'"(\w+)"(?! IS)', part) for part in (parts[1], parts[2], match[2]))
     values = iter(statement["Parameters"])
     assign = {name: next(values) for name in sets}
     where = {name: next(values) for name in asked}
     if next(values, None) is not None:
         raise NotImplementedError("more parameters than question marks")
     return assign, removes, where
+
+
+def missing(statement: Mapping[str, Any]) -> list[str]:
+    """The attributes that an UPDATE requires to be missing."""
+    return re.findall(r'"(\w+)" IS MISSING', statement["Statement"])
 
 
 def _key(item: Mapping[str, Any]) -> Key:
@@ -191,13 +212,45 @@ def _error(code: str, message: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": message}}, "Operation")
 
 
+class _Update(NamedTuple):
+    """The clauses of an update expression: placeholders of names, with those of their values."""
+
+    assign: list[tuple[str, str]]
+    remove: list[str]
+    add: list[tuple[str, str]]
+    delete: list[tuple[str, str]]
+
+
 @cache
-def _update(expression: str) -> tuple[list[tuple[str, str]], list[str]]:
-    match = re.fullmatch(r"(?:SET (?P<set>[^A-Z]*?))? ?(?:REMOVE (?P<remove>[^A-Z]*))?", expression)
+def _update(expression: str) -> _Update:
+    clauses = "SET", "REMOVE", "ADD", "DELETE"
+    match = re.fullmatch(" ?".join(f"(?:{one} (?P<{one}>[^A-Z]*?))?" for one in clauses), expression)
     if match is None or not expression:
         raise NotImplementedError(expression)
-    assign = [tuple(part.strip().split(" = ")) for part in (match["set"] or "").split(",") if part]
-    return [(name, value) for name, value in assign], [one.strip() for one in (match["remove"] or "").split(",") if one]
+    assign, remove, add, delete = ([part.split() for part in (match[one] or "").split(",") if part] for one in clauses)
+    return _Update(
+        [(name, value) for name, _, value in assign],
+        [name for (name,) in remove],
+        [(name, value) for name, value in add],
+        [(name, value) for name, value in delete],
+    )
+
+
+def _elements(typed: Mapping[str, Any] | None) -> set[str]:
+    """The elements of a string set; none where there is no attribute."""
+    if typed is None:
+        return set()
+    if "SS" not in typed:
+        raise NotImplementedError(f"a set is added to {typed}, DynamoDB refuses that")
+    return set(typed["SS"])
+
+
+def _store_set(item: Item, name: str, elements: set[str]) -> None:
+    """DynamoDB has no empty set: the attribute goes with its last element."""
+    if elements:
+        item[name] = {"SS": sorted(elements)}
+    else:
+        item.pop(name, None)
 
 
 @cache
@@ -248,10 +301,12 @@ def _one(tokens: list[str]) -> tuple[_Test, list[str]]:
     return lambda i, n, v: _compare(i.get(n[head]), operator, v[value]), rest[2:]
 
 
-def _compare(left: Mapping[str, str] | None, operator: str, right: Mapping[str, str]) -> bool:
+def _compare(left: Mapping[str, Any] | None, operator: str, right: Mapping[str, Any]) -> bool:
     """A comparison with an attribute that is missing, or of another type, is false; `<>` is true then."""
     if left is None or left.keys() != right.keys():
         return operator == "<>"
+    if "SS" in left:
+        return {"=": _elements(left) == _elements(right), "<>": _elements(left) != _elements(right)}[operator]
     [(kind, one)], [other] = left.items(), right.values()
     a, b = (int(one), int(other)) if kind == "N" else (one, other)
-    return {"=": a == b, "<>": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]  # type: ignore[operator]
+    return {"=": a == b, "<>": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]

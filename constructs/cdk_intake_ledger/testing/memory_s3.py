@@ -2,11 +2,13 @@
 
 import hashlib
 import io
+import zlib
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, cast
 
 from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
@@ -36,6 +38,9 @@ class MemoryS3:
         self._versioned = versioned
         self._keys: dict[str, list[Version]] = {}
         self._made = 0
+        self.archived: set[str] = set()
+        """Keys whose objects S3 shows and does not hand out."""
+        self._last: _Connection | None = None
 
     def current(self, key: str) -> Version | None:
         """What S3 shows for the key: a version, a delete marker, or nothing."""
@@ -68,10 +73,21 @@ class MemoryS3:
         }
 
     def get_object(self, **request: Any) -> dict[str, Any]:
-        """As boto3's client: the body is botocore's own stream, which iterates by blocks and cannot seek."""
-        found = self._find("GetObject", request)
-        content = found.content or b""
-        return {"Body": StreamingBody(io.BytesIO(content), len(content))}
+        """As boto3's client. `ChecksumMode` adds the CRC32, which boto3 uploads with."""
+        content = self._find("GetObject", request).content or b""
+        if request["Key"] in self.archived:
+            raise _error("GetObject", 403, "InvalidObjectState")
+        self._last = _Connection(content)
+        answer = {"Body": StreamingBody(cast("Any", self._last), len(content)), "ContentLength": len(content)}
+        if request.get("ChecksumMode") == "ENABLED":
+            checksum = zlib.crc32(content).to_bytes(4, "big")
+            answer |= {"ChecksumCRC32": b64encode(checksum).decode(), "ChecksumType": "FULL_OBJECT"}
+        return answer
+
+    def cut(self) -> None:
+        """End the connection of the last `get_object` in the middle of the object."""
+        if self._last is not None:
+            self._last.cut()
 
     def _add(self, key: str, content: bytes | None) -> Version:
         self._made += 1
@@ -94,6 +110,25 @@ class MemoryS3:
         if request.get("IfMatch") not in (None, f'"{version.etag}"'):
             raise _error(operation, 412, "PreconditionFailed")
         return version
+
+
+class _Connection(io.RawIOBase):
+    """The connection that sends an object. It cannot seek. A cut looks like an end of file, as with urllib3 1.26."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = io.BytesIO(content)
+        self._ends = len(content)
+
+    def cut(self) -> None:
+        self._ends = self._ends // 2
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._content.read(min(len(buffer), max(self._ends - self._content.tell(), 0)))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _error(operation: str, status: int, code: str, headers: dict[str, str] | None = None) -> ClientError:

@@ -4,12 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from cdk_intake_ledger.testing.events import sqs_record
 
 QUEUE_URL, DEAD_LETTER_URL = "memory://queue", "memory://dead-letters"
-MAX_RECEIVES = 300
+MAX_RECEIVES = 1_000
 """As the construct sets it: what comes more often is moved to the dead-letter queue by SQS itself."""
 
 
@@ -81,18 +79,26 @@ class MemorySQS:
         done = set(ids)
         self.messages = [one for one in self.messages if one.id not in done]
 
-    def change_message_visibility(self, **request: Any) -> None:
+    def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         """As boto3's client."""
-        for one in self.messages:
-            if one.id == request["ReceiptHandle"]:
-                one.visible_at = self._clock() + request["VisibilityTimeout"] * 1000
-                return
-        # Somebody else has deleted it meanwhile.
-        error: Any = {"Error": {"Code": "InvalidParameterValue", "Message": "the message does not exist"}}
-        raise ClientError(error, "ChangeMessageVisibility")
+        visible = {one.id: one for one in self.messages}
+        answer: dict[str, Any] = {"Successful": [], "Failed": []}
+        for entry in request["Entries"]:
+            message = visible.get(entry["ReceiptHandle"])
+            if message is None:
+                # Somebody else has deleted it meanwhile.
+                problem = {"Code": "InvalidParameterValue", "Message": "the message does not exist"}
+                answer["Failed"].append({"Id": entry["Id"], "SenderFault": True, **problem})
+            else:
+                message.visible_at = self._clock() + entry["VisibilityTimeout"] * 1000
+                answer["Successful"].append({"Id": entry["Id"]})
+        return answer
 
     def send_message(self, **request: Any) -> None:
-        """As boto3's client: to the dead-letter queue, the only one that the consumer sends to."""
+        """As boto3's client: to the queue itself, which wakes a key, or to the dead-letter queue."""
+        if request["QueueUrl"] == QUEUE_URL:
+            self.send(request["MessageBody"])
+            return
         if request["QueueUrl"] != DEAD_LETTER_URL:
             raise NotImplementedError(request["QueueUrl"])
         attributes = {

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_sqs import SQSClient
 
-BACKFILL_ID = "00BACKFILL"
-"""The reprocess request that all of it is, so that each object is served once. It sorts before every ULID of this
-century, which is what people's requests have: those come later."""
+BACKFILL_ID = "0" * 25 + "1"
+"""The reprocess request that all of it is, so that each object is served once: a ULID of the year 1970, which sorts
+before those of people's requests."""
 _SEND_BATCH = 10  # SQS's limit of SendMessageBatch
 
 
@@ -107,8 +107,8 @@ class Backfill:
             for few in batched({row_key for row_key, _, _ in of_before}, BATCH_GET_KEYS)
             for row_key, content in self._ledger.get_items(few).items()
         }
-        # A mark of the audit's has no status, and is no row.
-        return [(key, state) for row_key, key, state in of_before if "status" not in found.get(row_key, {})]
+        # A mark of the audit's is no row.
+        return [(key, state) for row_key, key, state in of_before if not rows.from_attributes(found.get(row_key, {}))]
 
     def _send(self, found: Sequence[tuple[str, State]]) -> int:
         for few in batched(found, _SEND_BATCH):

@@ -65,13 +65,16 @@ def _oldest_seconds(make_cloudwatch: Callable[[], Any], queue_url: str, now: int
     return int(max(point["Maximum"] for point in points)) + _METRIC_DELAY_SECONDS
 
 
-def window(backlog: Backlog, *, now: int, settle_seconds: int, known_since: int) -> Window:
+def window(
+    backlog: Backlog, *, now: int, settle_seconds: int, known_since: int, removals_since: int | None = None
+) -> Window:
     """What may be judged: nothing that a message of this backlog may still bring. Times are epoch milliseconds."""
     oldest = backlog.oldest_seconds or 0
     return Window(
         settled_before=now - max(settle_seconds, oldest) * 1000,
         known_since=known_since,
         undated=oldest <= settle_seconds,
+        removals_since=removals_since,
     )
 
 

@@ -21,7 +21,7 @@ from intake_ledger.changes import Origin, own_message
 from intake_ledger.rows import Ordering, Row, RowKey
 from intake_ledger.settings import AuditSettings
 from intake_ledger.states import State
-from intake_ledger.table import BATCH_GET_KEYS, NO_ROW, Condition, LedgerTable, Refused
+from intake_ledger.table import BATCH_GET_KEYS, NO_ROW, Condition, ConditionFailed, LedgerTable
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -130,6 +130,7 @@ class Audit:
             work.go_on()
             for row_key, committed in page.rows:
                 known.add(row_key, committed)
+            work.progress.report.later_format += page.later_format
             known.after = page.after
             known.complete = page.after is None
             saved()
@@ -242,7 +243,7 @@ class Audit:
         the mark's lapse. False: the row has changed, so somebody is at it.
         """
         now = self._clock()
-        marks = {"audit_mark": one.state.identity, "audit_marked_at": now}
+        marks = {"audit_resubmitted_state": one.state.identity, "audit_resubmitted_at": now}
         if row is None:
             # No commit will ever give this item an expiry if the key stays untouched.
             marks["expires_at"] = now // 1000 + self._settings.retention_seconds
@@ -252,7 +253,7 @@ class Audit:
             condition = Condition("#fence = :seen_fence AND #status = :seen_status", ("fence", "status"), values)
         try:
             self._ledger.mark(one.row_key, marks, condition)
-        except Refused:
+        except ConditionFailed:
             return False
         return True
 
@@ -284,4 +285,8 @@ class _Work:
 
 
 def _mark(content: Mapping[str, Any]) -> Mark | None:
-    return Mark(content["audit_mark"], content["audit_marked_at"]) if "audit_mark" in content else None
+    return (
+        Mark(content["audit_resubmitted_state"], content["audit_resubmitted_at"])
+        if "audit_resubmitted_state" in content
+        else None
+    )

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-_EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*")
-_DETAIL_TYPES = ("Object Created", "Object Deleted")
+_EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*", "s3:ObjectRestore:Completed")
+_DETAIL_TYPES = ("Object Created", "Object Deleted", "Object Restore Completed")
 _KEY_ACTIONS = ("kms:GenerateDataKey", "kms:Decrypt")
 """What whoever sends to an encrypted queue does with its key (SQS developer guide, "Key management")."""
 _SENDERS = {Delivery.S3: "s3.amazonaws.com", Delivery.EVENTBRIDGE: "events.amazonaws.com", Delivery.EXISTING: ""}

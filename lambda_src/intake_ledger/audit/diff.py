@@ -20,7 +20,8 @@ class Finding(StrEnum):
     OVERTAKEN = "overtaken"
     """Another state than the current one was the last to be processed."""
     UNSETTLED = "unsettled"
-    """The current state failed, or its worker died, and no message seems to be left for it."""
+    """The current state failed, its worker died, or an overtaken worker may have written over it; and no message seems
+    to be left for it."""
     REMOVED = "removed"
     """The object is gone, and nobody reported it."""
 
@@ -32,9 +33,12 @@ class Window:
     settled_before: int
     """What is newer may still have its event on the way."""
     known_since: int
-    """What is older and has no row was settled, and its row has expired (or it was there before the pipeline)."""
+    """An object that is older and has no row was settled, and its row has expired (or it was there before the
+    pipeline)."""
     undated: bool = True
     """Whether states of unknown age are judged too: not while a message may wait that is older than the settle time."""
+    removals_since: int | None = None
+    """The same as `known_since` for removals, whose rows always expire; as for objects when omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +60,25 @@ def find(  # noqa: PLR0911 - one return per line of the rule
     row: Row | None, state: State, window: Window, *, now: int, deletes: bool
 ) -> Finding | None:
     """The finding on a key whose current state is this one, if there is any."""
+    if row is not None and row.status is Status.LATER_FORMAT:
+        return None
     if too_early(state, window):
         return None
     if row is None:
         if state.removed and not deletes:
             return None
-        forgotten = state.created_at is None or state.created_at < window.known_since
+        since = window.known_since
+        if state.removed and window.removals_since is not None:
+            since = window.removals_since
+        forgotten = state.created_at is None or state.created_at < since
         return None if forgotten else Finding.MISSING
     if row.is_live(now) or row.has_committed(state.identity):
         return None
     if row.updated_at > window.settled_before:
         # A retry is on its way, or another state was settled a moment ago and this one's event may follow.
+        return None
+    if row.identity == state.identity and row.status is Status.FAILED and (row.retry_at or 0) > window.settled_before:
+        # Its next try is due later, or was due a moment ago: the message that brings it still waits.
         return None
     if row.identity == state.identity and not row.settled:
         return None if row.status is Status.REJECTED else Finding.UNSETTLED

@@ -20,6 +20,7 @@ from intake_ledger.audit import backlog as backlogs
 from intake_ledger.audit.backfill import Backfill, Backfilled
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.delivery import DeliveryCheck
+from intake_ledger.audit.former import former_names, problems
 from intake_ledger.audit.in_parts import AuditInParts, Judgement, Step, Tools, Warm
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
@@ -29,6 +30,7 @@ from intake_ledger.audit.runs import AuditRuns, Held, NotNow, next_at
 from intake_ledger.audit.shown import SALT_BYTES
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
+from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.powertools import Logger, Metrics, MetricUnit
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
@@ -68,6 +70,7 @@ class AuditFunction:
             sqs=self._sqs,
             clock=_now,
         )
+        self._completeness = CompletenessRecord(settings, LedgerTable(dynamodb, settings.table), _now)
         self._runs = AuditRuns(
             dynamodb,
             settings.table,
@@ -127,7 +130,7 @@ class AuditFunction:
                 clock=_now,
                 new_salt=lambda: secrets.token_bytes(SALT_BYTES),
                 judge=self._judge,
-                delivery=self._delivery.problems,
+                delivery=self._problems,
                 warm=_WARM,
             ),
             event["run"],
@@ -165,7 +168,7 @@ class AuditFunction:
 
     def _go_on(self, held: Held, context: LambdaContext) -> None:
         report = held.progress.report
-        report.delivery = self._delivery.problems()
+        report.delivery = self._problems()
         judged = self._judge(held.since)
         report.held = judged.held or report.held
         self._audit.run(
@@ -176,16 +179,25 @@ class AuditFunction:
             saved=(lambda: None) if report.dry_run else lambda: self._runs.done(held.progress),
         )
 
+    def _problems(self) -> list[str]:
+        """Problems of the delivery, and what waits under a former name of this pipeline."""
+        names = former_names(self._dynamodb, self._settings, first_run_at=self._runs.since())
+        return [*self._delivery.problems(), *problems(names)]
+
     def _judge(self, since: int) -> Judgement:
         """What may be judged now; `since` is when this pipeline's first run began."""
         settings, now = self._settings, _now()
         backlog = backlogs.look(self._sqs, self._cloudwatch, settings.queue_url, now=now)
-        known_since = now - settings.look_back_seconds * 1000
+        first = since if settings.skips_existing else 0
+        looks_back = max(now - settings.look_back_seconds * 1000, first)
+        complete_since = self._completeness.look()
         window = backlogs.window(
             backlog,
             now=now,
             settle_seconds=settings.settle_seconds,
-            known_since=max(known_since, since) if settings.baseline else known_since,
+            # A complete ledger has a row of each object that was ever processed, however old.
+            known_since=looks_back if complete_since is None else min(looks_back, max(complete_since, first)),
+            removals_since=looks_back,
         )
         held = backlogs.reason(backlog, settle_seconds=settings.settle_seconds)
         return Judgement(window, resubmit=not backlog.unknown, held=held)
@@ -218,7 +230,7 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
         else:
             report = function.run(context, every_seconds=event.get("everySeconds"))
     except NotNow as nothing:
-        logger.info("not now", extra={"why": str(nothing)})
+        logger.info("not now", extra={"reason": str(nothing)})
         return {"skipped": str(nothing)}
     _tell(logger, report)
     # Last, so that a bucket that refuses it keeps nobody from hearing of the run.
@@ -250,7 +262,7 @@ def _tell(logger: Logger, report: Report) -> None:
         # What is continued is counted when it comes to its end. A run with gaps is none: it has not seen the bucket.
         counts |= {
             "AuditRuns": int(report.stopped is not Stopped.PARTS),
-            "AuditedKeys": report.checked,
+            "AuditCheckedKeys": report.checked,
             "AuditFindings": report.counts.total(),
             "AuditResubmitted": report.resubmitted,
         }

@@ -343,7 +343,7 @@ class AuditInParts:
         # What came after the report, or a moment before it, is not in it yet.
         reported = manifest["created_at"] - self._settings.settle_seconds * 1000
         window = judged.window
-        window = Window(min(window.settled_before, reported), window.known_since, window.undated)
+        window = replace(window, settled_before=min(window.settled_before, reported))
         return Judgement(window, judged.resubmit, judged.held)
 
     def _audit(self, about: Mapping[str, Any], step: Step, part: Part) -> Audit:

@@ -42,6 +42,8 @@ class Report:
     findings: list[dict[str, str]] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     """Which parts of a run in parts failed, in words."""
+    later_format: int = 0
+    """How many rows a later release wrote. They are left alone."""
     delivery: list[str] = field(default_factory=list)
     """What is wrong with the way from S3 to the queue, each with the fix in words."""
 
@@ -71,6 +73,8 @@ class Report:
         if self.unfinished:
             more = len(self.unfinished) - 1
             parts.append(self.unfinished[0] + (f" and {more:,} more" if more else ""))
+        if self.later_format:
+            parts.append(f"{self.later_format:,} rows of a later release were left alone: deploy that release")
         if self.held:
             parts.append(self.held)
         parts += self.delivery
@@ -95,6 +99,7 @@ class Report:
             "checked": self.checked,
             "counts": {finding.value: self.counts[finding] for finding in Finding},
             "resubmitted": self.resubmitted,
+            "laterFormat": self.later_format,
             "complete": self.complete,
             "stopped": self.stopped.value if self.stopped else "",
             "held": self.held,
@@ -113,6 +118,7 @@ def report_of(content: Mapping[str, Any]) -> Report:
         listed=content["listed"],
         checked=content["checked"],
         resubmitted=content["resubmitted"],
+        later_format=content["laterFormat"],
         held=content["held"],
         oldest_at=content["oldestAt"],
         counts=Counter(content["counts"]),
@@ -127,6 +133,7 @@ def summed(report: Report, parts: Iterable[Mapping[str, Any]]) -> None:
         report.listed += one.listed
         report.checked += one.checked
         report.resubmitted += one.resubmitted
+        report.later_format += one.later_format
         # What was not found is not counted, as in a run of one part.
         report.counts += one.counts
         report.findings += one.findings[: NAMED_FINDINGS - len(report.findings)]

@@ -91,19 +91,19 @@ class AuditRuns:
     def since(self) -> int:
         """When this pipeline's first run began, in epoch milliseconds; now, if there was none yet."""
         answer = self._client.get_item(TableName=self._table, Key=self._key(), ConsistentRead=True)
-        return int(plain(answer.get("Item", {})).get("since", self._clock()))
+        return int(plain(answer.get("Item", {})).get("first_run_at", self._clock()))
 
     def begin(self) -> int:
         """When this pipeline's first run began, in epoch milliseconds; if there was none yet, that is now, for good."""
         answer = self._client.update_item(
             TableName=self._table,
             Key=self._key(),
-            UpdateExpression="SET #since = if_not_exists(#since, :now)",
-            ExpressionAttributeNames={"#since": "since"},
+            UpdateExpression="SET #first_run_at = if_not_exists(#first_run_at, :now)",
+            ExpressionAttributeNames={"#first_run_at": "first_run_at"},
             ExpressionAttributeValues={":now": {"N": str(self._clock())}},
             ReturnValues="ALL_NEW",
         )
-        return int(plain(answer["Attributes"])["since"])
+        return int(plain(answer["Attributes"])["first_run_at"])
 
     def take(self, *, lease_ms: int, only_if_due: bool) -> Held:
         """Hold the run for `lease_ms` milliseconds: the one that was stopped, or else a fresh one. Whoever asks again
@@ -114,16 +114,21 @@ class AuditRuns:
 
         """
         now = self._clock()
-        free = "attribute_not_exists(#held_until) OR #held_until <= :now OR #owner = :owner"
-        due = " AND (attribute_not_exists(#due_at) OR #due_at <= :now)" if only_if_due else ""
+        free = "attribute_not_exists(#lease_until) OR #lease_until <= :now OR #lease_owner = :owner"
+        due = " AND (attribute_not_exists(#next_run_at) OR #next_run_at <= :now)" if only_if_due else ""
         try:
             answer = self._client.update_item(
                 TableName=self._table,
                 Key=self._key(),
-                UpdateExpression="SET #held_until = :until, #owner = :owner, #since = if_not_exists(#since, :now)",
+                UpdateExpression="SET #lease_until = :until, #lease_owner = :owner,"
+                " #first_run_at = if_not_exists(#first_run_at, :now)",
                 ConditionExpression=f"({free}){due}",
-                ExpressionAttributeNames={"#held_until": "held_until", "#owner": "owner", "#since": "since"}
-                | ({"#due_at": "due_at"} if due else {}),
+                ExpressionAttributeNames={
+                    "#lease_until": "lease_until",
+                    "#lease_owner": "lease_owner",
+                    "#first_run_at": "first_run_at",
+                }
+                | ({"#next_run_at": "next_run_at"} if due else {}),
                 ExpressionAttributeValues={
                     ":until": {"N": str(now + lease_ms)},
                     ":owner": {"S": self._owner},
@@ -138,7 +143,7 @@ class AuditRuns:
         content = plain(answer["Attributes"])
         progress = self._resumed(content) or self.fresh()
         self._saved_at, self._done = now, self._snapshot(progress)
-        return Held(progress, content["since"])
+        return Held(progress, content["first_run_at"])
 
     def done(self, progress: Progress) -> None:
         """Note that everything up to here is done, and store it every two minutes."""
@@ -150,7 +155,7 @@ class AuditRuns:
         """Leave the report of this invocation in the item, for whoever asks how the last one went."""
         content = report.as_json(self._clock())
         content["findings"] = content["findings"][:KEPT_FINDINGS]
-        self._write("SET #last = :last", {":last": json.dumps(content)})
+        self._write("SET #last_report = :last_report", {":last_report": json.dumps(content)})
 
     def stop(self, progress: Progress, *, due_at: int | None, anew: bool) -> None:
         """Give the run back where it is. `due_at` is when it is to be continued; None leaves that as it was. `anew`: a
@@ -161,7 +166,7 @@ class AuditRuns:
 
     def finish(self, *, due_at: int | None) -> None:
         """Give the run back: it is complete. `due_at` is when the next one is due; None leaves that as it was."""
-        self._give_back(due_at, "#progress")
+        self._give_back(due_at, "#checkpoint")
 
     def give_back(self) -> None:
         """Let others have the run after an error; its last checkpoint stands."""
@@ -172,11 +177,11 @@ class AuditRuns:
         return copy.deepcopy(progress.as_json(self._clock()))
 
     def _give_back(self, due_at: int | None, *more: str) -> None:
-        gone = "REMOVE " + ", ".join(("#held_until", "#owner", *more))
+        gone = "REMOVE " + ", ".join(("#lease_until", "#lease_owner", *more))
         if due_at is None:
             self._write(gone, {})
         else:
-            self._write(f"SET #due_at = :due_at {gone}", {":due_at": due_at})
+            self._write(f"SET #next_run_at = :next_run_at {gone}", {":next_run_at": due_at})
 
     def _store(self, progress: Progress, *, anew: bool = False) -> None:
         # The filters first: they may know more than the checkpoint, never less.
@@ -187,7 +192,7 @@ class AuditRuns:
             self._known_is_stored = progress.known.complete
         self._store_filter("shown", progress.shown)
         content = self._done | {"anew": anew, "rows": self._parts_of_rows}
-        self._write("SET #progress = :progress", {":progress": json.dumps(content)})
+        self._write("SET #checkpoint = :checkpoint", {":checkpoint": json.dumps(content)})
         self._saved_at = self._clock()
 
     def _store_filter(self, name: str, content: Shown) -> list[int]:
@@ -208,9 +213,9 @@ class AuditRuns:
 
     def _resumed(self, content: Mapping[str, Any]) -> Progress | None:
         """The run that was stopped, if there is one."""
-        if "progress" not in content:
+        if "checkpoint" not in content:
             return None
-        stored = json.loads(content["progress"])
+        stored = json.loads(content["checkpoint"])
         fresh = self.fresh()
         progress = progress_of(stored, fresh.report if stored["anew"] else report_of(stored["report"]))
         self._restore("shown", progress.shown)
@@ -238,15 +243,15 @@ class AuditRuns:
         return restored
 
     def _write(self, expression: str, values: Mapping[str, int | str]) -> None:
-        names = ("progress", "held_until", "owner", "due_at", "last")
+        names = ("checkpoint", "lease_until", "lease_owner", "next_run_at", "last_report")
         try:
             self._client.update_item(
                 TableName=self._table,
                 Key=self._key(),
                 UpdateExpression=expression,
-                ConditionExpression="#owner = :own",
+                ConditionExpression="#lease_owner = :own",
                 ExpressionAttributeNames={
-                    f"#{name}": name for name in names if f"#{name}" in expression or name == "owner"
+                    f"#{name}": name for name in names if f"#{name}" in expression or name == "lease_owner"
                 },
                 ExpressionAttributeValues={":own": {"S": self._owner}}
                 | {n: {"N": str(v)} if isinstance(v, int) else {"S": v} for n, v in values.items()},

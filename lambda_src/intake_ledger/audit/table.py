@@ -1,6 +1,6 @@
 """What the audit asks of the ledger's table beyond single rows: to go through all of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,13 @@ from intake_ledger.table import plain
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_OF_COMMITTED = ("pk", "sk", "status", "committed_version")
-_OF_UNSETTLED = ("pk", "sk", "status", "kind", "version_id", "etag", "size")
+_OF_COMMITTED = ("pk", "sk", "format", "status", "committed_state", "late_writes")
+_OF_UNSETTLED = ("pk", "sk", "format", "status", "kind", "version_id", "etag", "size")
 
+_THIS_FORMAT = {"N": str(rows.FORMAT)}
+_NO_STATE: dict[str, Any] = {"S": ""}
+_NO_STATES: dict[str, Any] = {"SS": []}
+_STATUSES = frozenset(status.value for status in rows.STORED_STATUSES)
 _OF_PIPELINE = "#sk >= :least AND #sk < :most"
 
 
@@ -23,6 +27,8 @@ class RowPage[Content]:
 
     rows: list[tuple[RowKey, Content]]
     after: RowKey | None
+    later_format: int = 0
+    """How many of them a later release wrote."""
 
 
 class AuditTable:
@@ -43,18 +49,16 @@ class AuditTable:
         exact = ordering is Ordering.LATEST
         values = {":sk": rows.row_key(pipeline, ordering, "", "", "").sk} if exact else _of(pipeline)
         filter_ = "#sk = :sk" if exact else _OF_PIPELINE
-        for items, after in self._scan(f"{filter_} AND attribute_exists(#status)", values, _OF_COMMITTED, start):
+        filter_ += " AND (attribute_exists(#status) OR attribute_exists(#format))"
+        for items, after in self._scan(filter_, values, _OF_COMMITTED, start):
+            readable = [_is_readable(item) for item in items]
             yield RowPage(
                 [
-                    (
-                        RowKey(item["pk"]["S"], item["sk"]["S"]),
-                        item["committed_version"]["S"]
-                        if item["status"]["S"] == Status.PROCESSED and "committed_version" in item
-                        else None,
-                    )
-                    for item in items
+                    (RowKey(item["pk"]["S"], item["sk"]["S"]), _settled_state(item) if known else None)
+                    for item, known in zip(items, readable, strict=True)
                 ],
                 after,
+                readable.count(False),
             )
 
     def unsettled(self, pipeline: str, start: RowKey | None = None) -> Iterator[RowPage[Row]]:
@@ -63,7 +67,9 @@ class AuditTable:
         filter_ = f"{_OF_PIPELINE} AND (#status = :processing OR #status = :failed)"
         for items, after in self._scan(filter_, values, _OF_UNSETTLED, start):
             found = [(RowKey(item["pk"]["S"], item["sk"]["S"]), rows.from_attributes(plain(item))) for item in items]
-            yield RowPage([(key, row) for key, row in found if row is not None], after)
+            yield RowPage(
+                [(key, row) for key, row in found if row is not None and row.status is not Status.LATER_FORMAT], after
+            )
 
     def _scan(
         self, filter_: str, values: dict[str, str], needed: tuple[str, ...], start: RowKey | None
@@ -83,6 +89,27 @@ class AuditTable:
             items: Any = page["Items"]
             last: Any = page.get("LastEvaluatedKey")
             yield items, RowKey(last["pk"]["S"], last["sk"]["S"]) if last else None
+
+
+def _settled_state(item: dict[str, Any]) -> str | None:
+    """The state that a row has committed; None if it is not settled. Without a `Row`, since there may be millions."""
+    if "committed_state" not in item:
+        return None
+    state: str = item["committed_state"]["S"]
+    late_writes = item["late_writes"]["SS"] if "late_writes" in item else ()
+    return state if rows.is_settled(item["status"]["S"], state, late_writes) else None
+
+
+def _is_readable(item: Mapping[str, Any]) -> bool:
+    """Whether this release may judge the row: `rows.is_readable` for the attributes of this scan, without its cost for
+    each of millions.
+    """
+    return (
+        item.get("format", _THIS_FORMAT) == _THIS_FORMAT
+        and item.get("status", {}).get("S") in _STATUSES
+        and "S" in item.get("committed_state", _NO_STATE)
+        and "SS" in item.get("late_writes", _NO_STATES)
+    )
 
 
 def _of(pipeline: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The fault runs on a local AWS of their own: `python -m tests.local.faults`, or `make faults`.
 
 --short          the form that `make test` runs
+--ten-minutes    more of everything than that, in ten minutes at most on two cores
 --times N        so many runs, each on a new local AWS
 --line NAME ...  these pipelines only
 --defects [TEXT] seed each defect whose name has the text, instead: the short form has to find it
@@ -19,7 +20,7 @@ from pathlib import Path
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.faults import STACK
 from tests.local.faults.defects import DEFECTS, Defect, seeded
-from tests.local.faults.scenarios import FULL, LINES, SHORT, Outcome, Sizes, run
+from tests.local.faults.scenarios import FULL, LINES, SHORT, TEN_MINUTES, Outcome, Sizes, run
 from tests.local.faults.world import Sources
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,7 +74,8 @@ def machine() -> str:
 
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--short", action="store_true")
+    asked.add_argument("--short", action="store_const", const=SHORT, dest="sizes")
+    asked.add_argument("--ten-minutes", action="store_const", const=TEN_MINUTES, dest="sizes")
     asked.add_argument("--times", type=int, default=1)
     asked.add_argument("--line", nargs="*", choices=tuple(LINES), default=())
     asked.add_argument("--defects", nargs="?", const="")
@@ -84,7 +86,7 @@ def main() -> int:
     wrong = 0
     for number in range(1, told.times + 1):
         started = time.monotonic()
-        outcomes = deploy_and_run(SHORT if told.short else FULL, told.line)
+        outcomes = deploy_and_run(told.sizes or FULL, told.line)
         wrong += not all(outcome.report.right for outcome in outcomes)
         print(f"\nrun {number} of {told.times}, {time.monotonic() - started:.0f} s\n{table(outcomes)}", flush=True)
     print(f"\n{told.times - wrong} of {told.times} runs are right")

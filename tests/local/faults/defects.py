@@ -28,7 +28,7 @@ DEFECTS = (
     ),
     Defect(
         "what was committed is processed again",
-        "return self.settled and identity is not None and self.committed_version == identity",
+        "return self.settled and identity is not None and self.committed_state == identity",
         "return False",
         "Killed",
     ),
@@ -52,8 +52,14 @@ DEFECTS = (
     ),
     Defect(
         "S3's trouble is the object's fault, for good",
-        "if not begun and not _is_refusal(error):",
-        "if not begun:\n                return self._reject(claim, str(error))\n            if False:",
+        "if not progress.begun and not _is_refusal(error):",
+        "if not progress.begun:\n                return self._reject(claim, str(error))\n            if False:",
+        "Wired",
+    ),
+    Defect(
+        "a processor reads botocore's own body, as `with` unwraps it",
+        'return ObjectStream(answer["Body"], length, checksum_of(answer))',
+        'raw = answer["Body"].__enter__(); vars(raw).update(failure=None, complete=True); return raw',
         "Wired",
     ),
     Defect(
@@ -70,13 +76,13 @@ DEFECTS = (
     ),
     Defect(
         "a failed attempt is acknowledged",
-        "return Ending(Outcome.FAILED, reason, Later(delay), healthy=False)",
-        "return Ending(Outcome.FAILED, reason, None, healthy=False)",
+        "return Ending(Outcome.FAILED, reason, Later(delay), healthy=healthy)",
+        "return Ending(Outcome.FAILED, reason, None, healthy=healthy)",
         "Outage",
     ),
     Defect(
         "a failure is for good",
-        "if counted and claim.row.attempts >= self._settings.max_attempts:",
+        "if claim.row.attempts >= self._settings.max_attempts:",
         "if counted:",
         "Outage",
     ),

@@ -27,7 +27,7 @@ class Row:
     status: str
     committed: str
     reason: str = ""
-    rounds: int = 0
+    redrive_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Expected:
 
     poison: Mapping[str, str] = field(default_factory=dict)
     """The keys that must end in the dead-letter queue, with a text that must be in the reason."""
-    rounds: int = 0
+    redrive_count: int = 0
     """How often a rejected key was tried anew."""
     repeats: int = 0
     """How many effects may have happened twice: one for each worker that could not commit what it had done."""
@@ -142,8 +142,8 @@ def _of_poison(facts: Facts, expected: Expected, effects: Mapping[str, Sequence[
         row = facts.rows.get(key)
         if row is None or row.status != "REJECTED":
             yield f"{key}: poison, and the ledger says {row.status if row else 'nothing'}"
-        elif why not in row.reason or row.rounds != expected.rounds:
-            yield f"{key}: rejected in round {row.rounds} for {row.reason!r}"
+        elif why not in row.reason or row.redrive_count != expected.redrive_count:
+            yield f"{key}: rejected in round {row.redrive_count} for {row.reason!r}"
         if len(reasons[key]) != 1 or why not in reasons[key][0]:
             yield f"{key}: poison, and its dead letters are {reasons[key]}"
         if effects.get(key):

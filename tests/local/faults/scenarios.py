@@ -19,7 +19,7 @@ from tests.local.faults.world import Line, Sources
 
 FAST_FORWARD = 17
 """Seconds for which a queue hides a message where workers die: just more than the lease of a processing timeout of two
-seconds (a function timeout of 14, a skew of 1). What the construct sets, six function timeouts, only takes longer."""
+seconds (a function timeout of 14, a skew of 1). What the construct sets, half a minute more, takes longer."""
 TABLE = ("BatchExecuteStatement", "BatchGetItem", "DeleteItem", "GetItem", "PutItem", "UpdateItem")
 REQUESTS_PER_OVERWRITE = 8
 """A message that finds the key busy asks once, and once more when the lease is over: an insert each, and then a HEAD.
@@ -40,6 +40,8 @@ class Sizes:
     """Objects while DynamoDB is in trouble, and requests that are refused."""
     bucket: int
     """The same of S3."""
+    cut: int
+    """Objects, and twenty times as many as GETs that are cut."""
     overwrites: int
     objects: int
     poison: int
@@ -51,12 +53,16 @@ class Sizes:
 
 
 SHORT = Sizes(
-    deaths=2, always=0, neighbours=40, twice=10, table=60, bucket=30, overwrites=60, objects=300, poison=4,
+    deaths=2, always=0, neighbours=40, twice=10, table=60, bucket=30, cut=100, overwrites=60, objects=300, poison=4,
     outage=80, outage_seconds=4, timeout=400,
 )  # fmt: skip
 FULL = Sizes(
-    deaths=10, always=2, neighbours=400, twice=50, table=600, bucket=300, overwrites=1000, objects=5000, poison=50,
-    outage=1000, outage_seconds=HOUR, timeout=1200,
+    deaths=10, always=2, neighbours=400, twice=50, table=600, bucket=300, cut=1000, overwrites=1000, objects=5000,
+    poison=50, outage=1000, outage_seconds=HOUR, timeout=1200,
+)  # fmt: skip
+TEN_MINUTES = Sizes(
+    deaths=5, always=1, neighbours=150, twice=25, table=250, bucket=120, cut=400, overwrites=400, objects=2000,
+    poison=20, outage=400, outage_seconds=HOUR / 2, timeout=500,
 )  # fmt: skip
 
 
@@ -122,6 +128,7 @@ def wired(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
 
     table = world.proxy.break_out(f"{line.bucket}/table/", *_of_dynamodb(sizes.table))
     bucket = world.proxy.break_out(f"{line.bucket}/bucket/", *_of_s3(sizes.bucket))
+    cut = world.proxy.break_out(f"{line.bucket}/cut/", *_one_get_in(20, sizes.cut))
     world.downstream.moods["hot"] = _dies_on_first("hot/")
     line.put("hot/key")
     unheld = line.wait(lambda: bool(world.downstream.tried_of("hot/")), "it is held", timeout=sizes.timeout)
@@ -129,9 +136,12 @@ def wired(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     line.put_all(f"table/{n}" for n in range(sizes.table))
     for _ in range(2):
         line.put_all(f"bucket/{n}" for n in range(sizes.bucket))
+    line.put_all(f"cut/{n}" for n in range(sizes.cut))
 
     report = line.settled("bucket/", Expected(), timeout=sizes.timeout)
     yield _outcome("S3 slow and failing", started, report, _told(bucket), [*cold, *_not_over(bucket)])
+    report = line.settled("cut/", Expected(), timeout=sizes.timeout)
+    yield _outcome("one GET in twenty is cut", started, report, _told(cut), _not_over(cut))
     # Each commit that was not heard may have cost an effect.
     expected = Expected(repeats=sum(fault.struck for fault in table.faults))
     report = line.settled("table/", expected, timeout=sizes.timeout)
@@ -148,7 +158,7 @@ def plain(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     """Poison among many; then the dead letters are moved back, and a part of them has become good."""
     started = time.monotonic()
     refused = {f"bulk/unprocessable/{n}": "no invoice in it" for n in range(sizes.poison // 2)}
-    raising = {f"bulk/raises/{n}": "HTTP Error 500" for n in range(sizes.poison - len(refused))}
+    raising = {f"bulk/raises/{n}": "HTTPError" for n in range(sizes.poison - len(refused))}
     world.downstream.moods["bulk"] = _poisoned(refused, raising)
     innocent = [f"bulk/innocent/{n}" for n in range(sizes.objects - sizes.poison)]
     line.put_all(_mixed(list(refused), list(raising), innocent))
@@ -159,7 +169,7 @@ def plain(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     started = time.monotonic()
     world.downstream.moods["bulk"] = _poisoned(refused, {})
     moved = line.redrive()
-    report = line.settled("bulk/", Expected(poison=refused, rounds=1), timeout=sizes.timeout)
+    report = line.settled("bulk/", Expected(poison=refused, redrive_count=1), timeout=sizes.timeout)
     few = [] if moved == len(poison) else [f"{moved} messages were moved, {len(poison)} should have been there"]
     yield _outcome("moved back from the dead letters", started, report, f"{len(raising)} of {moved} were healed", few)
 
@@ -253,6 +263,15 @@ def _of_s3(times: int) -> tuple[Fault, ...]:
         *(fault for few in halves for fault in few),
         Fault(Trouble.SLOW, 2, ("GET", "HEAD"), seconds=1),
         Fault(Trouble.SLOW, 2, ("GET",), seconds=3),  # the processor's whole time is two
+    )
+
+
+def _one_get_in(every: int, gets: int) -> tuple[Fault, ...]:
+    """One in so many ends in the middle of the body, and the HTTP client that this pipeline has does not tell."""
+    return tuple(
+        fault
+        for _ in range(gets // every)
+        for fault in (Fault(Trouble.NONE, every - 1, ("GET",)), Fault(Trouble.HALF_AN_ANSWER, 1, ("GET",)))
     )
 
 

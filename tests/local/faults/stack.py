@@ -4,7 +4,10 @@
 context.
 """
 
+import atexit
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import aws_cdk as cdk
@@ -14,6 +17,9 @@ from cdk_intake_ledger import IntakePipeline, Processor, RetryOptions
 from tests.local.faults import HOUR, STACK
 
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
+ROOT = Path(__file__).resolve().parents[3]
+OLD_URLLIB3 = ROOT / "build" / "urllib3"
+"""The HTTP client that does not check the length of what it is given: `make build/urllib3/.ready`."""
 
 
 def seconds(number: int) -> cdk.Duration:
@@ -42,11 +48,7 @@ class FaultsStack(cdk.Stack):
             pipeline = IntakePipeline(
                 self,
                 name,
-                processor=Processor.from_asset(
-                    PROCESSORS,
-                    entrypoint="delivering:process",
-                    environment={"DOWNSTREAM_URL": downstream} | (_through(proxy) if name == "Wired" else {}),
-                ),
+                processor=_wired(downstream, proxy) if name == "Wired" else _processor(PROCESSORS, downstream),
                 clock_skew=seconds(1),
                 # Enough for workers to meet; each more would take from the others of this machine.
                 max_concurrency=2,
@@ -63,8 +65,21 @@ class FaultsStack(cdk.Stack):
                 cdk.CfnOutput(self, f"{name}{what}", value=value)
 
 
-def _through(proxy: str) -> dict[str, str]:
-    return {f"AWS_ENDPOINT_URL_{service}": proxy for service in ("DYNAMODB", "S3")}
+def _processor(code: Path, downstream: str, **environment: str) -> Processor:
+    return Processor.from_asset(
+        code, entrypoint="delivering:process", environment={"DOWNSTREAM_URL": downstream} | environment
+    )
+
+
+def _wired(downstream: str, proxy: str) -> Processor:
+    """Through the proxy, with an HTTP client of its own."""
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)  # CDK copies it while the app runs
+    code = Path(folder.name)
+    shutil.copy(PROCESSORS / "delivering.py", code)
+    shutil.copytree(OLD_URLLIB3 / "urllib3", code / "urllib3", ignore=shutil.ignore_patterns("__pycache__"))
+    addresses = {f"AWS_ENDPOINT_URL_{service}": proxy for service in ("DYNAMODB", "S3")}
+    return _processor(code, downstream, URLLIB3="1.26", **addresses)
 
 
 def from_context(app: cdk.App) -> FaultsStack:

@@ -176,9 +176,9 @@ class Line:
         return {
             item["pk"].partition("/")[2]: Row(
                 item["status"],
-                item.get("committed_version", "").removeprefix("v#"),
+                item.get("committed_state", "").removeprefix("v#"),
                 item.get("reason", ""),
-                int(item.get("rounds", 0)),
+                int(item.get("redrive_count", 0)),
             )
             for item in items
         }

@@ -6,9 +6,22 @@ import os
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
+import urllib3
+
 from intake_ledger import Commit, ObjectChange, Unprocessable
 
 direct = build_opener(ProxyHandler({}))
+if not urllib3.__version__.startswith(os.environ.get("URLLIB3", "")):  # type: ignore[attr-defined] # it is there
+    raise ImportError(f"urllib3 is {urllib3.__version__}, and not {os.environ['URLLIB3']}")  # type: ignore[attr-defined]
+
+
+def _digest(change: ObjectChange) -> str:
+    """In small pieces, as many processors read: an end that comes too early looks like the end."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with change.open() as stream:
+        while piece := stream.read(8):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def process(change: ObjectChange) -> Commit:
@@ -16,7 +29,7 @@ def process(change: ObjectChange) -> Commit:
     delivery = {
         "key": change.key,
         "version": change.version_id,
-        "content": hashlib.md5(change.open().read(), usedforsecurity=False).hexdigest(),
+        "content": _digest(change),
         "attempt": change.attempt,
         "fence": change.fence,
         "idempotency_key": change.idempotency_key,

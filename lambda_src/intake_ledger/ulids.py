@@ -1,4 +1,4 @@
-"""ULIDs: names that sort by when they were made (https://github.com/ulid/spec)."""
+"""ULIDs: names that sort by when they were made (https://github.com/ulid/spec). Pure."""
 
 import re
 
@@ -15,5 +15,13 @@ def ulid(milliseconds: int, random: int) -> str:
 
 
 def is_ulid(text: str) -> bool:
-    """Whether the text is one, written as `ulid` does."""
+    """Whether the text is a ULID in its canonical form, in upper case. Only these sort by their time."""
     return _ULID.fullmatch(text) is not None
+
+
+def made_at(text: str) -> int:
+    """The time in a ULID, in epoch milliseconds."""
+    number = 0
+    for digit in text:
+        number = number << 5 | _DIGITS.index(digit)
+    return number >> RANDOM_BITS

@@ -1,0 +1,139 @@
+"""F97: a deployed pipeline is renamed without a fixed name, and its successor adopts what it left, on the local AWS."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor
+from cdk_intake_ledger.cli import commands
+from cdk_intake_ledger.testing import LocalAws
+from tests.local import release
+from tests.local.support import TIMEOUT
+from tests.local.test_upgrade import zipped
+
+STACK = "Renamed"
+CODE = """
+import os, boto3
+from intake_ledger import Unprocessable
+
+table = boto3.resource("dynamodb").Table(os.environ["CALLS_TABLE"])
+
+def process(change):
+    if change.key.startswith("bad") and "STRICT" in os.environ:
+        raise Unprocessable("no invoice in it")
+    table.update_item(Key={"file": change.key}, UpdateExpression="ADD calls :one",
+        ExpressionAttributeValues={":one": 1})
+"""
+Json = dict[str, Any]
+
+
+def synthesise(aws: LocalAws, folder: Path, *, renamed: bool) -> Json:
+    """The stack before or after the construct was renamed, moved, and its processor fixed; its assets are uploaded."""
+    code = folder / "code"
+    code.mkdir(parents=True)
+    (code / "counting.py").write_text(CODE)
+    app = cdk.App(outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
+    synthesizer = cdk.DefaultStackSynthesizer(
+        file_assets_bucket_name=release.ASSETS, generate_bootstrap_version_rule=False
+    )
+    stack = cdk.Stack(app, STACK, synthesizer=synthesizer)
+    key = dynamodb.Attribute(name="file", type=dynamodb.AttributeType.STRING)
+    calls = dynamodb.Table(stack, "Counted", partition_key=key)
+    environment = {"CALLS_TABLE": calls.table_name} | ({} if renamed else {"STRICT": "1"})
+    pipeline = IntakePipeline(
+        Construct(stack, "Domain") if renamed else stack,
+        "Billing" if renamed else "Orders",
+        bucket=s3.Bucket(stack, "Inbox", versioned=True),
+        processor=Processor.from_asset(code, entrypoint="counting:process", environment=environment),
+        processing_timeout=cdk.Duration.seconds(4),
+        audit=AuditOptions(settle_time=cdk.Duration.seconds(1)),
+    )
+    calls.grant(pipeline, "dynamodb:UpdateItem")
+    for name, value in {
+        "Name": pipeline.pipeline_name,
+        "Bucket": pipeline.bucket.bucket_name,
+        "Calls": calls.table_name,
+        "Ledger": pipeline.table.table_name,
+        "Queue": pipeline.queue.queue_url,
+        "Consumer": pipeline.consumer_function.function_name,
+    }.items():
+        cdk.CfnOutput(stack, f"{name}Output", value=value)
+    assembly = Path(app.synth().directory)
+    for file in json.loads((assembly / f"{STACK}.assets.json").read_text())["files"].values():
+        path = assembly / file["source"]["path"]
+        for destination in file["destinations"].values():
+            if destination["objectKey"].endswith(".zip"):
+                body = path.read_bytes() if path.is_file() else zipped(path)
+                aws.client("s3").put_object(Bucket=release.ASSETS, Key=destination["objectKey"], Body=body)
+    template: Json = json.loads((assembly / f"{STACK}.template.json").read_text())
+    return template
+
+
+def deploy(aws: LocalAws, what: str, template: Json) -> dict[str, str]:
+    """Create or update the stack; its outputs."""
+    cloudformation = aws.client("cloudformation")
+    put = getattr(cloudformation, f"{what}_stack")
+    put(StackName=STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
+    waiter = cloudformation.get_waiter(f"stack_{what}_complete")
+    waiter.wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 90})
+    [stack] = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
+    return {one["OutputKey"].removesuffix("Output"): one["OutputValue"] for one in stack["Outputs"]}
+
+
+def test_f97_a_renamed_pipeline_adopts_what_is_left(
+    aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """F97: ten queued, one rejected: all eleven are processed once, the rejected one after its redrive."""
+    clients = {name: aws.client(name) for name in ("s3", "sqs", "dynamodb", "lambda")}
+    clients["s3"].create_bucket(Bucket=release.ASSETS)
+    old = deploy(aws, "create", synthesise(aws, tmp_path / "old", renamed=False))
+
+    def upload(*keys: str) -> None:
+        for key in keys:
+            clients["s3"].put_object(Bucket=old["Bucket"], Key=key, Body=b"1 EUR")
+
+    def statuses(table: str) -> dict[str, str]:
+        items = clients["dynamodb"].scan(TableName=table, ConsistentRead=True)["Items"]
+        rows = [one for one in items if "status" in one]
+        return {one["pk"]["S"].partition("/")[2]: one["status"]["S"] for one in rows}
+
+    upload("bad.csv")
+    aws.wait_until(lambda: statuses(old["Ledger"]) == {"bad.csv": "REJECTED"}, "it is rejected", timeout=TIMEOUT)
+    [source] = clients["lambda"].list_event_source_mappings(FunctionName=old["Consumer"])["EventSourceMappings"]
+    clients["lambda"].update_event_source_mapping(UUID=source["UUID"], Enabled=False)
+    ten = [f"{number}.csv" for number in range(10)]
+    upload(*ten)
+
+    new = deploy(aws, "update", synthesise(aws, tmp_path / "new", renamed=True))
+    assert (new["Bucket"], new["Calls"]) == (old["Bucket"], old["Calls"])
+    assert not {new[one] for one in ("Name", "Ledger", "Queue")} & {old[one] for one in ("Name", "Ledger", "Queue")}
+
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in aws.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+
+    def types(*arguments: str) -> Any:
+        code = commands.run([*arguments, "--stack", STACK, "--json"])
+        captured = capsys.readouterr()
+        assert code == 0, captured
+        return json.loads(captured.out)
+
+    said = types("adopt", "--from", old["Name"])
+    assert (said["rows"]["moved"], said["queue"]["moved"], said["deadLetters"]["moved"]) == (1, 10, 1)
+    assert statuses(old["Ledger"]) == {}
+    processed = dict.fromkeys(ten, "PROCESSED")
+    expected = processed | {"bad.csv": "REJECTED"}
+    aws.wait_until(lambda: statuses(new["Ledger"]) == expected, "the ten are processed", timeout=TIMEOUT)
+    assert types("redrive")["moved"] == 1
+    expected = processed | {"bad.csv": "PROCESSED"}
+    aws.wait_until(lambda: statuses(new["Ledger"]) == expected, "so is the rejected one", timeout=TIMEOUT)
+    calls = clients["dynamodb"].scan(TableName=new["Calls"], ConsistentRead=True)["Items"]
+    assert {one["file"]["S"]: one["calls"]["N"] for one in calls} == dict.fromkeys([*ten, "bad.csv"], "1")

@@ -1,0 +1,492 @@
+"""Bad files and outages in virtual time, through the real consumer: `python -m tests.protocol.breaker_runs`.
+
+Steady good traffic, some files on which the processor always fails, and outages in which it fails on every file. The
+questions: do good files wait because of bad ones? Is each bad file dead-lettered with its reason? Does an outage
+dead-letter a good file, and how long after its end is each good file committed?
+
+Each execution environment is a real `Consumer`. It handles one batch after another on a clock of its own: each call to
+AWS and each file takes its time there. `short` runs are in the tests, the others take minutes.
+"""
+
+import argparse
+import heapq
+import io
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any, NamedTuple, cast
+
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger.bucket import Bucket
+from intake_ledger.changes import Change
+from intake_ledger.consumer import Consumer
+from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.processing import ObjectChange
+from intake_ledger.queues import Queues
+from intake_ledger.rows import Ordering, Row
+from intake_ledger.settings import ConsumerSettings
+from intake_ledger.table import LedgerTable
+from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.verdicts import Policy
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+START = 1_800_000_000_000
+FUNCTION_TIMEOUT, VISIBILITY = 130 * SECOND, 280 * SECOND
+RETENTION, MAX_RECEIVES = 4 * DAY, 1_000
+BATCH = 10
+DYNAMODB_MS, S3_MS, SQS_MS = 5, 20, 10
+TAKES_MS = 20, 120
+"""How long the processor takes for a file, good or bad."""
+
+
+class Run(NamedTuple):
+    """One world."""
+
+    bad: int
+    environments: int
+    outage_hours: float = 0
+    good_every_ms: int = 2 * SECOND
+    hours: float = 4
+    """How long files arrive, counted from the outage's end where there is one."""
+    arrive_within_ms: int = 10 * MINUTE
+    """Bad files arrive within this time."""
+    failing_takes_ms: int = 50
+    """How long a call of the processor takes during the outage."""
+    life_ms: int = 45 * MINUTE
+    """How long an execution environment lives."""
+    seed: int = 1
+
+    @property
+    def outage(self) -> tuple[int, int]:
+        """Its begin and its end, in epoch milliseconds."""
+        begin = START + 20 * MINUTE
+        return begin, begin + int(self.outage_hours * HOUR)
+
+    @property
+    def end(self) -> int:
+        """When the last file arrives."""
+        return (self.outage[1] if self.outage_hours else START) + int(self.hours * HOUR)
+
+
+@dataclass(order=True, slots=True)
+class _Message:
+    visible_at: int
+    id: int
+    key: str = field(compare=False)
+    body: str = field(compare=False)
+    sent_at: int = field(compare=False)
+    receives: int = field(default=0, compare=False)
+
+
+@dataclass
+class Found:
+    """What a run showed. Times in milliseconds."""
+
+    run: Run
+    uploaded: dict[str, int] = field(default_factory=dict)
+    committed: dict[str, int] = field(default_factory=dict)
+    dead_lettered: dict[str, int] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    breaker: Counter[str] = field(default_factory=Counter)
+    most_receives: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def delays(self, since: int = 0) -> list[int]:
+        """Of the good files uploaded from then on, in order; a file that was never committed waits for ever."""
+        good = ((key, at) for key, at in self.uploaded.items() if key.startswith("good") and at >= since)
+        return sorted(self.committed.get(key, 10**12) - at for key, at in good)
+
+    @property
+    def good_p99_ms(self) -> int:
+        """Without an outage of all good files, with one of those uploaded from two minutes after its end."""
+        delays = self.delays(self.run.outage[1] + 2 * MINUTE if self.run.outage_hours else 0)
+        return delays[int(len(delays) * 0.99)]
+
+    @property
+    def bad_dead_lettered(self) -> int:
+        return sum(key.startswith("bad") for key in self.dead_lettered)
+
+    @property
+    def good_dead_lettered(self) -> int:
+        return sum(key.startswith("good") for key in self.dead_lettered)
+
+    @property
+    def last_bad_ms(self) -> int:
+        """When the last bad file is in the dead-letter queue, counted from the first upload."""
+        return max((at for key, at in self.dead_lettered.items() if key.startswith("bad")), default=START) - START
+
+    @property
+    def back_ms(self) -> int:
+        """How long after the outage's end the first good file is committed."""
+        end = self.run.outage[1]
+        return min((at for at in self.committed.values() if at >= end), default=10**12) - end
+
+    @property
+    def caught_up_ms(self) -> int:
+        """How long after the outage's end the last good file is committed that was uploaded before that."""
+        end = self.run.outage[1]
+        held = [key for key, at in self.uploaded.items() if key.startswith("good") and at < end]
+        return max(max((self.committed.get(key, 10**12) for key in held), default=end) - end, 0)
+
+    @property
+    def work_ms(self) -> float:
+        """How long the environments need for one attempt at each file that was held, however well they are led."""
+        begin, end = self.run.outage
+        held = sum(begin <= at < end for at in self.uploaded.values())
+        each = DYNAMODB_MS * 3 + S3_MS * 2 + SQS_MS + sum(TAKES_MS) / 2
+        return held * each / self.run.environments
+
+    def problems(self) -> list[str]:
+        """Which goals the run misses."""
+        found = self.wrong[:5]
+        if self.good_p99_ms >= 2 * MINUTE:
+            found.append(f"good files wait {self.good_p99_ms / SECOND:,.0f} s (p99)")
+        if self.bad_dead_lettered != self.run.bad:
+            found.append(f"{self.run.bad - self.bad_dead_lettered} bad files are not dead-lettered")
+        if self.good_dead_lettered:
+            found.append(f"{self.good_dead_lettered} good files are dead-lettered")
+        if self.run.outage_hours and self.caught_up_ms > 2 * MINUTE + self.work_ms:
+            found.append(f"files of the outage are committed {self.caught_up_ms / SECOND:,.0f} s after its end")
+        return found
+
+
+class World:
+    """One run: SQS and Lambda around as many consumers as there are environments."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.random = random.Random(run.seed)
+        self.found = Found(run)
+        self.table = MemoryDynamoDB()
+        self.queue: list[_Message] = []
+        self.in_flight: dict[str, _Message] = {}
+        self.uploads = self._uploads()
+
+    def go(self) -> Found:
+        """Until the queue is empty."""
+        run, idle = self.run, [Environment(self, n) for n in range(self.run.environments)]
+        busy: list[tuple[int, int, Environment]] = []
+        left = iter(self.uploads)
+        upcoming = next(left, None)
+        order, deadline = 0, run.end + RETENTION + DAY
+        now = START
+        while now < deadline:
+            while upcoming is not None and upcoming.visible_at <= now:
+                heapq.heappush(self.queue, upcoming)
+                upcoming = next(left, None)
+            while busy and busy[0][0] <= now:
+                idle.append(heapq.heappop(busy)[2])
+            batch = self._receive(now) if idle else []
+            if batch:
+                # Lambda prefers none; so each of them has to find out by itself that the downstream is out, or back.
+                environment = idle.pop(self.random.randrange(len(idle)))
+                until = environment.handle(batch, now)
+                order += 1
+                heapq.heappush(busy, (until, order, environment))
+                continue
+            times = [busy[0][0]] if busy else []
+            if upcoming is not None:
+                times.append(upcoming.visible_at)
+            if self.queue and idle:
+                times.append(self.queue[0].visible_at)
+            if not times:
+                break
+            now = max(min(times), now)
+        for message in self.queue:
+            self.found.wrong.append(f"{message.key} is still in the queue")
+        return self.found
+
+    def _uploads(self) -> list[_Message]:
+        run, made = self.run, []
+        for number, at in enumerate(range(START, run.end, run.good_every_ms)):
+            made.append((at + self.random.randrange(run.good_every_ms), f"good{number}"))
+        # With an outage, half of them arrive before it and half at its begin.
+        begin = run.outage[0] - run.arrive_within_ms // 2 if run.outage_hours else START
+        made += [(begin + self.random.randrange(run.arrive_within_ms), f"bad{number}") for number in range(run.bad)]
+        messages = []
+        for number, (at, key) in enumerate(sorted(made)):
+            self.found.uploaded[key] = at
+            messages.append(_Message(at + 500, number, key, _notification(key, at), at + 500))
+        return messages
+
+    def _receive(self, now: int) -> list[_Message]:
+        batch: list[_Message] = []
+        while self.queue and self.queue[0].visible_at <= now and len(batch) < BATCH:
+            message = heapq.heappop(self.queue)
+            message.receives += 1
+            self.found.most_receives = max(self.found.most_receives, message.receives)
+            if message.receives > MAX_RECEIVES:
+                self.found.wrong.append(f"{message.key} was received {MAX_RECEIVES} times")
+                self.found.dead_lettered[message.key] = now
+            elif now - message.sent_at > RETENTION:
+                self.found.wrong.append(f"{message.key} was dropped by SQS")
+            else:
+                message.visible_at = now + VISIBILITY
+                self.in_flight[str(message.id)] = message
+                batch.append(message)
+        return batch
+
+    def returned(self, batch: list[_Message], failed: set[str]) -> None:
+        for message in batch:
+            del self.in_flight[str(message.id)]
+            if str(message.id) in failed:
+                heapq.heappush(self.queue, message)
+
+
+class Environment:
+    """One execution environment, which is replaced when it has lived for long enough."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world, self.number = world, number
+        self.now = self.until = START
+        self._born = START
+        self._owners = 0
+        self._consumer = self._make()
+
+    def handle(self, batch: list[_Message], now: int) -> int:
+        """Handle a batch; the time at which it is done."""
+        if now - self._born > self.world.run.life_ms:
+            self._born, self._consumer = now, self._make()
+        self.now = now
+        self.until = now + FUNCTION_TIMEOUT
+        answer = self._consumer.handle({"Records": [_record(one) for one in batch]}, self)
+        self.world.returned(batch, {one["itemIdentifier"] for one in answer["batchItemFailures"]})
+        return self.now
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Lambda's context."""
+        return max(self.until - self.now, 0)
+
+    def process(self, change: ObjectChange) -> str:
+        """The team's processor."""
+        world, (begin, end) = self.world, self.world.run.outage
+        if begin <= self.now < end:
+            self.now += world.run.failing_takes_ms
+            world.found.calls["during the outage"] += 1
+            raise RuntimeError("the downstream is out")
+        self.now += world.random.randint(*TAKES_MS)
+        if change.key.startswith("bad"):
+            world.found.calls["bad"] += 1
+            raise RuntimeError("bad file")
+        world.found.committed[change.key] = self.now
+        return "done"
+
+    def _make(self) -> Consumer:
+        world = self.world
+        sqs, s3 = _SQS(self), _S3(self)
+        bucket = Bucket(lambda: cast("Any", s3), "bucket")
+        options = LedgerOptions("p", Ordering.LATEST, Policy(12, 35 * DAY, deletes=False), 6 * HOUR)
+        table = LedgerTable(cast("Any", _Slow(self)), "table")
+        return Consumer(
+            SETTINGS,
+            Ledger(table, bucket, options, clock=lambda: self.now, new_owner=self._owner),
+            bucket,
+            Queues(lambda: cast("Any", sqs), "queue", "dlq"),
+            self.process,
+            telemetry=_Counting(world.found),
+            clock=lambda: self.now,
+            jitter=world.random.random,
+        )
+
+    def _owner(self) -> str:
+        self._owners += 1
+        return f"e{self.number}.{self._owners}"
+
+
+SETTINGS = ConsumerSettings(
+    pipeline="p",
+    bucket="bucket",
+    bucket_owner=None,
+    table="table",
+    queue_url="queue",
+    ordering=Ordering.LATEST,
+    deletes=False,
+    retention_seconds=35 * DAY // SECOND,
+    clock_skew_seconds=120,
+    dlq_url="dlq",
+    processor="-",
+    processing_timeout_seconds=60,
+    max_attempts=12,
+    min_backoff_seconds=15,
+    max_backoff_seconds=1800,
+    max_event_age_seconds=6 * 3600,
+)
+
+
+class _Slow:
+    """DynamoDB, whose calls take time."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        call = getattr(self._environment.world.table, operation)
+
+        def slow(**arguments: Any) -> Any:
+            self._environment.now += DYNAMODB_MS
+            return call(**arguments)
+
+        return slow
+
+
+class _S3:
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def get_object(self, **_: Any) -> dict[str, Any]:
+        self._environment.now += S3_MS
+        return {"Body": io.BytesIO(), "ContentLength": 0}
+
+    def head_object(self, **_: Any) -> dict[str, Any]:
+        self._environment.now += S3_MS
+        return {"VersionId": "1", "ETag": '"1"', "ContentLength": 0, "LastModified": _moment(START)}
+
+
+class _SQS:
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def change_message_visibility(self, **arguments: Any) -> None:
+        self._environment.now += SQS_MS
+        self._hide(arguments)
+
+    def change_message_visibility_batch(self, **arguments: Any) -> dict[str, Any]:
+        self._environment.now += SQS_MS
+        for entry in arguments["Entries"]:
+            self._hide(entry)
+        return {}
+
+    def send_message(self, **arguments: Any) -> None:
+        self._environment.now += SQS_MS
+        found = self._environment.world.found
+        marks = {name: one["StringValue"] for name, one in arguments["MessageAttributes"].items()}
+        found.dead_lettered[marks["key"]] = self._environment.now
+        found.reasons[marks.get("reason", "")] += 1
+        if not marks.get("reason"):
+            found.wrong.append(f"{marks['key']} is dead-lettered without a reason")
+
+    def _hide(self, entry: dict[str, Any]) -> None:
+        message = self._environment.world.in_flight[entry["ReceiptHandle"]]
+        message.visible_at = self._environment.now + entry["VisibilityTimeout"] * SECOND
+
+
+class _Counting(Telemetry):
+    def __init__(self, found: Found) -> None:
+        """Count instead of logging."""
+        self._found = found
+
+    def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
+    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None: ...
+    def exhausted(self, change: Change, row: Row) -> None: ...
+    def troubled(self, what: str, message_id: str, error: Exception) -> None:
+        raise AssertionError(f"{what}: {error!r}")
+
+    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+        self._found.breaker["opened"] += 1
+
+    def downstream_back(self) -> None:
+        self._found.breaker["closed"] += 1
+
+    def held_back(self) -> None:
+        self._found.breaker["given back"] += 1
+
+    def flush(self) -> None: ...
+
+
+def _record(message: _Message) -> dict[str, Any]:
+    return {
+        "messageId": str(message.id),
+        "receiptHandle": str(message.id),
+        "body": message.body,
+        "attributes": {"ApproximateReceiveCount": str(message.receives), "SentTimestamp": str(message.sent_at)},
+    }
+
+
+def _notification(key: str, at: int) -> str:
+    return (
+        f'{{"Records":[{{"eventVersion":"2.6","eventSource":"aws:s3","eventName":"ObjectCreated:Put","eventTime":'
+        f'"{_moment(at).isoformat()}","s3":{{"bucket":{{"name":"bucket"}},"object":{{"key":"{key}","versionId":"1",'
+        f'"eTag":"1","sequencer":"01"}}}}}}]}}'
+    )
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def table() -> list[Run]:
+    """The issue's worlds."""
+    runs = []
+    for bad, environments in product((30, 100, 300, 1_000), (1, 5, 20)):
+        runs.append(Run(bad, environments))
+        runs.append(Run(bad, environments, outage_hours=1, good_every_ms=5 * SECOND))
+        runs.append(Run(bad, environments, outage_hours=8, good_every_ms=15 * SECOND))
+    return runs
+
+
+HEAD = (
+    "| bad files | environments | outage | good p99 | bad in DLQ | last after | good in DLQ | first commit | caught up "
+    "| calls in outage | receives |\n| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def line(found: Found) -> str:
+    """A run as a line of the table."""
+    run, outage = found.run, bool(found.run.outage_hours)
+    return (
+        f"| {run.bad:,} | {run.environments} | {f'{run.outage_hours:g} h' if outage else '-'} "
+        f"| {_told(found.good_p99_ms)} | {found.bad_dead_lettered:,} | {_told(found.last_bad_ms)} "
+        f"| {found.good_dead_lettered:,} "
+        f"| {_told(found.back_ms) if outage else '-'} | {_told(found.caught_up_ms) if outage else '-'} "
+        f"| {found.calls['during the outage']:,} | {found.most_receives} |"
+    )
+
+
+def _told(milliseconds: int) -> str:
+    if milliseconds > 10**11:
+        return "never"
+    if milliseconds < 10 * MINUTE:
+        return f"{milliseconds / SECOND:,.0f} s"
+    return f"{milliseconds / MINUTE:,.0f} min" if milliseconds < 3 * HOUR else f"{milliseconds / HOUR:,.1f} h"
+
+
+def go(run: Run) -> Found:
+    """Run one world to its end."""
+    return World(run).go()
+
+
+def main() -> int:
+    """The whole table; the exit code is 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bad", type=int, nargs="+")
+    parser.add_argument("--outage", type=float, nargs="+")
+    parser.add_argument("--environments", type=int, nargs="+")
+    asked = parser.parse_args()
+    runs = [
+        run
+        for run in table()
+        if run.bad in (asked.bad or [run.bad])
+        and run.outage_hours in (asked.outage or [run.outage_hours])
+        and run.environments in (asked.environments or [run.environments])
+    ]
+    started, missed = time.monotonic(), 0
+    print(HEAD)
+    with ProcessPoolExecutor() as pool:
+        for found in pool.map(go, runs):
+            print(line(found), flush=True)
+            for problem in found.problems():
+                missed += 1
+                print(f"    MISSED: {problem}", flush=True)
+    print(f"{len(runs)} runs, {missed} goals missed ({time.monotonic() - started:.0f} s)")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

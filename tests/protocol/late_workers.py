@@ -1,0 +1,114 @@
+"""Chaos with workers that outlive their lease: `python -m tests.protocol.late_workers`, or `make late-workers`.
+
+An image processor writes greyscale copies with a plain `put_object`, conditional on nothing. In each round 12 keys are
+uploaded twice and some deleted, every message comes twice and in any order, a quarter of all attempts is killed or
+timed out, and three attempts are overtaken: their effect lands after their successor's commit.
+"""
+
+import random
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from io import BytesIO
+
+from PIL import Image
+
+from cdk_intake_ledger.testing import Fault, LocalPipeline
+from intake_ledger import ObjectChange
+
+ROUNDS = 200
+KEYS = tuple(f"in/{number}.png" for number in range(12))
+DELETED = 2
+OVERTAKEN = 3
+_ENDS = (Fault.KILLED_BEFORE_EFFECT, Fault.KILLED_AFTER_EFFECT, Fault.TIMED_OUT)
+_PLANNED = 500
+"""More calls than a round makes."""
+_EARLY = 12
+"""Every key is processed at least once, so that an attempt before this one is sure to be made."""
+
+
+@dataclass
+class OutputBucket:
+    """Where the processor writes: the last writer wins."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+
+    def put_object(self, *, Key: str, Body: bytes) -> None:  # noqa: N803 - boto3's names
+        self.objects[Key] = Body
+
+    def delete_object(self, *, Key: str) -> None:  # noqa: N803 - as above
+        self.objects.pop(Key, None)
+
+    def process(self, change: ObjectChange) -> None:
+        """Keep a greyscale copy of what is in the intake bucket."""
+        if change.kind != "created":
+            self.delete_object(Key=change.key)
+            return
+        with change.open() as stream:
+            self.put_object(Key=change.key, Body=greyscale(stream.read()))
+
+
+@dataclass(frozen=True)
+class Round:
+    """What came of one round."""
+
+    wrong: tuple[str, ...]
+    """Keys whose copy is not the one of what the intake bucket holds."""
+    outcomes: Counter[str]
+    late_writes: int
+    calls: int
+
+
+def greyscale(content: bytes) -> bytes:
+    """The image without its colours."""
+    output = BytesIO()
+    Image.open(BytesIO(content)).convert("L").save(output, "PNG")
+    return output.getvalue()
+
+
+def play(seed: int, overtaken: Fault = Fault.OVERTAKEN) -> Round:
+    """One round; the same seed does the same again. `overtaken` is how the three late workers end."""
+    dice = random.Random(seed)
+    output, expected = OutputBucket(), dict[str, bytes]()
+    pipeline = LocalPipeline(output.process, deletes=True)
+    for key in dice.sample(KEYS * 2, 2 * len(KEYS)):
+        content = _image(dice)
+        pipeline.put(key, content)
+        expected[key] = greyscale(content)
+    for key in dice.sample(KEYS, DELETED):
+        pipeline.delete(key)
+        del expected[key]
+    pipeline.duplicate()
+    faults = [dice.choice(_ENDS) if dice.random() < 1 / 4 else None for _ in range(_PLANNED)]
+    for place in dice.sample(range(_EARLY), OVERTAKEN):
+        faults[place] = overtaken
+    pipeline.next(*faults)
+    pipeline.run(seed=seed)
+    assert not pipeline.dead_letters
+    wrong = tuple(key for key in KEYS if output.objects.get(key) != expected.get(key))
+    return Round(wrong, pipeline.outcomes, pipeline.late_writes, len(pipeline.calls))
+
+
+def _image(dice: random.Random) -> bytes:
+    output = BytesIO()
+    Image.new("RGB", (2, 2), (dice.randrange(256), dice.randrange(256), dice.randrange(256))).save(output, "PNG")
+    return output.getvalue()
+
+
+def main(rounds: int = ROUNDS) -> bool:
+    """Play all rounds and print both columns; whether all ended right whose late workers lived."""
+    lived = [play(seed) for seed in range(rounds)]
+    died = [play(seed, Fault.OVERTAKEN_AND_KILLED) for seed in range(rounds)]
+    print(f"{rounds} rounds, {OVERTAKEN} late workers in each    they learn of it    they die before")
+    for name, values in {
+        "rounds that end wrong": [sum(bool(one.wrong) for one in some) for some in (lived, died)],
+        "keys that end wrong": [sum(len(one.wrong) for one in some) for some in (lived, died)],
+        "late writes reported": [sum(one.late_writes for one in some) for some in (lived, died)],
+        "calls of the processor": [sum(one.calls for one in some) for some in (lived, died)],
+    }.items():
+        print(f"{name:38}  {values[0]:14,}  {values[1]:17,}")
+    return not any(one.wrong for one in lived)
+
+
+if __name__ == "__main__":
+    sys.exit(not main(*(int(one) for one in sys.argv[1:])))

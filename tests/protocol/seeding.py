@@ -1,0 +1,99 @@
+"""Whether a seeded defect is found: the search or the tests run against a copy of the runtime that has it.
+
+This happens in a process of its own, see `pool.py`: the modules under search are imported again from the copy.
+"""
+
+import importlib
+import os
+import shutil
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+import intake_ledger
+from tests.protocol.mutants import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+_AGAIN = ("intake_ledger", "cdk_intake_ledger", "tests")
+"""Packages that hold the code under search, or use it."""
+
+
+class MutantError(Exception):
+    """The defect cannot be seeded, or nothing that could find it ran."""
+
+
+def preload() -> None:
+    """Import once what most tests need, before a process is forked for each defect.
+
+    Plugins of pytest are not among it: pytest rewrites them when it imports them.
+    """
+    with mock_aws():
+        for service in ("dynamodb", "s3", "sqs"):
+            boto3.client(service, "eu-central-1", aws_access_key_id="testing", aws_secret_access_key="testing")
+
+
+def seed(mutant: Mutant, folder: Path) -> tuple[bool, str]:
+    """Whether the defect is found, and how.
+
+    Args:
+        mutant: the defect.
+        folder: an empty one, for the copy and for what the tests print.
+
+    Raises:
+        MutantError: The mutant does not fit the source, or its tests did not run.
+
+    """
+    copy = folder / "intake_ledger"
+    shutil.copytree(Path(intake_ledger.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    source = (copy / mutant.module).read_text()
+    if source.count(mutant.old) != 1:
+        raise MutantError(f"{mutant.module} has the text {source.count(mutant.old)} times: correct the mutant")
+    (copy / mutant.module).write_text(source.replace(mutant.old, mutant.new))
+    _import_again(folder)
+    return _tests(mutant, folder) if mutant.found_by.startswith("tests/") else _search(mutant)
+
+
+def _import_again(folder: Path) -> None:
+    """From now on `intake_ledger` is the copy, in this process and in those that it starts."""
+    for name in [one for one in sys.modules if one.partition(".")[0] in _AGAIN]:
+        del sys.modules[name]
+    os.chdir(ROOT)
+    # The copy comes before the repository's own package on the path.
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(folder), str(ROOT)))
+    sys.path[:0] = [str(folder), str(ROOT)]
+    importlib.invalidate_caches()
+    found = importlib.import_module("intake_ledger").__file__
+    if found is None or Path(found).parent.parent != folder:
+        raise MutantError(f"the copy is not used: {found}")
+
+
+def _search(mutant: Mutant) -> tuple[bool, str]:
+    explorer = importlib.import_module("tests.protocol.explorer")
+    scenarios = importlib.import_module("tests.protocol.scenarios")
+    result = explorer.Explorer(scenarios.FULL[mutant.found_by]).explore()
+    if not result.violation:
+        return False, f"{mutant.found_by}: holds, {result.states:,} states"
+    return True, f"{mutant.found_by}: VIOLATED: {result.violation}"
+
+
+def _tests(mutant: Mutant, folder: Path) -> tuple[bool, str]:
+    said = folder / "said"
+    with said.open("w") as output, redirect_stdout(output), redirect_stderr(output):
+        code = pytest.main(["-q", "-x", "--no-header", *_words(mutant.found_by), "--basetemp", str(folder / "tmp")])
+    lines = said.read_text().strip().splitlines() or [""]
+    finding = next((line for line in lines if line.startswith("FAILED")), None)
+    if code == pytest.ExitCode.TESTS_FAILED and finding is not None:
+        return True, finding
+    if code == pytest.ExitCode.OK:
+        return False, lines[-1]
+    raise MutantError(f"{mutant.found_by}: pytest ends with {code}\n" + "\n".join(lines[-20:]))
+
+
+def _words(command: str) -> list[str]:
+    """Paths, and what stands behind -k."""
+    paths, _, chosen = command.partition(" -k ")
+    return [*paths.split(), *(["-k", chosen] if chosen else [])]

@@ -1,0 +1,109 @@
+"""The command that runs the whole proof: what it prints, how it ends and what it stops.
+
+It forks, so it runs in a process of its own here, without the threads of other tests.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MADE_UP = """
+import os, subprocess, sys, time
+from pathlib import Path
+from tests.protocol.pool import Job, run_jobs
+from tests.protocol.prove import Part, run
+
+def passes(): return True, "it passes"
+def is_violated(): return False, "it is VIOLATED"
+def breaks(): raise KeyError("broken")
+def dies(): os._exit(3)
+def grows(): return bool(bytearray(2**40)), ""
+def blocks():
+    child = subprocess.Popen(["sleep", "1000"])
+    Path(sys.argv[1]).write_text(f"{os.getpid()} {child.pid}.")
+    return child.wait() == 0, ""
+def waits():
+    while not (Path(sys.argv[1]).exists() and Path(sys.argv[1]).read_text().endswith(".")): time.sleep(0.01)
+    return True, ""
+def parts(*jobs): return [Part("world", Job(job.__name__, job)) for job in jobs]
+"""
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def made_up(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Code after the jobs above."""
+    return python("-c", MADE_UP + code, *arguments)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended. Its parent has ended before it, so it may stay behind as a zombie."""
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_it_passes_if_everything_that_ran_passed() -> None:
+    """The last line counts worlds, seeded defects and the replay together."""
+    ran = python("-m", "tests.protocol.prove", "--scenario", "losses", "marker")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "2 passed, 0 failed"
+    assert "marker: holds, " in ran.stdout
+
+
+def test_what_the_time_limit_left_out_is_listed_and_is_no_failure() -> None:
+    """CI sets a limit, so that a busy machine does not fail a change that is right."""
+    ran = python("-m", "tests.protocol.prove", "--minutes", "0", "--short")
+    assert ran.returncode == 0, ran.stderr
+    assert "not run: world losses" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "0 passed, 0 failed"
+
+
+def test_a_seeded_defect_that_ends_in_an_exception_is_found() -> None:
+    """Both ways of finding: by the search and by named tests."""
+    ran = python("-m", "tests.protocol.prove", "--mutants", "not reported to Lambda")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "found      failures are not reported to Lambda: puts, no audit: VIOLATED" in ran.stdout
+    ran = python("-m", "tests.protocol.prove", "--mutants", "all are probes at once")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "all are probes at once: FAILED tests/unit/test_breaker.py" in ran.stdout
+
+
+def test_a_violation_and_a_failure_of_the_search_have_different_exit_codes() -> None:
+    """1 says that the code is wrong, 2 that the search is. In both cases everything else still runs."""
+    ran = made_up("sys.exit(run(parts(is_violated, passes), None))")
+    assert ran.returncode == 1, ran.stderr
+    assert ran.stdout.splitlines()[-2:] == ["failed: world is_violated", "1 passed, 1 failed"]
+    ran = made_up("sys.exit(run(parts(breaks, dies, is_violated, passes), None))")
+    assert ran.returncode == 2, ran.stderr
+    assert "breaks: THE SEARCH FAILED: Traceback" in ran.stdout
+    assert "KeyError: 'broken'" in ran.stdout
+    assert "dies: THE SEARCH FAILED: its process died (3)" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "1 passed, 3 failed"
+
+
+def test_memory_is_bounded() -> None:
+    """Two searches at a time fit into a machine of 4 GB; one that does not is a failure of the search."""
+    ran = made_up('sys.exit(run([Part("world", Job("grows", grows, 2**35))], None))')
+    assert ran.returncode == 2, ran.stderr
+    assert "grows: THE SEARCH FAILED: it needs more memory than 32,768 MB" in ran.stdout
+
+
+def test_what_runs_at_the_limit_is_stopped(tmp_path: Path) -> None:
+    """Also if the caller stops early: no process is left behind."""
+    code = """
+started = run_jobs([Job("blocks", blocks), Job("waits", waits)], workers=2)
+assert next(started).job.name == "waits"
+started.close()
+"""
+    ran = made_up(code, str(tmp_path / "pids"))
+    assert ran.returncode == 0, ran.stderr
+    for pid in (tmp_path / "pids").read_text().removesuffix(".").split():
+        assert is_gone(int(pid))
+    ran = made_up(
+        "print(list(run_jobs([Job('blocks', blocks)], until=time.monotonic() + 0.2)))", str(tmp_path / "more")
+    )
+    assert ran.stdout == "[]\n", ran.stderr

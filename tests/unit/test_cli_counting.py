@@ -1,0 +1,139 @@
+"""F112: `status` counts by status up to a bound, and never says 0 where there may be some."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+from rich.console import Console
+
+from cdk_intake_ledger.cli import counting, documents, screen
+from cdk_intake_ledger.cli.counting import MOST, Count, Counts, count_rows
+from intake_ledger import rows
+from intake_ledger.rows import Status
+from tests.unit.test_cli_words import DEPLOYED
+
+PARTITIONS = rows.review_partitions(DEPLOYED.name)
+THROTTLED = ClientError({"Error": {"Code": "ProvisionedThroughputExceededException"}}, "Query")
+DENIED = ClientError({"Error": {"Code": "AccessDeniedException"}}, "Query")
+
+
+@dataclass
+class Index:
+    """The index of a table: how many rows of each status are in a partition, in pages."""
+
+    content: dict[str, list[tuple[str, int]]]
+    page_size: int = 1_500
+    errors: dict[int, Exception] = field(default_factory=dict)
+    """By the number of the page, from 1 on, over all queries."""
+    pages: int = 0
+    reads: int = 0
+
+    def get_paginator(self, operation: str) -> "Index":
+        assert operation == "query"
+        return self
+
+    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
+        assert (request["IndexName"], request["Select"]) == ("needs_review", "COUNT")
+        values = request["ExpressionAttributeValues"]
+        status = values[":status"]["S"] if "FilterExpression" in request else None
+        found = [one for one, number in self.content.get(values[":partition"]["S"], []) for _ in range(number)]
+        for start in range(0, max(len(found), 1), self.page_size):
+            self.pages += 1
+            if self.pages in self.errors:
+                raise self.errors[self.pages]
+            page = found[start : start + self.page_size]
+            self.reads += len(page)
+            yield {"Count": sum(status in (None, one) for one in page), "ScannedCount": len(page)}
+
+
+def count(index: Index) -> Counts:
+    return count_rows(cast("Any", index), DEPLOYED)
+
+
+def shown(number: Count) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(screen._count(number, "", "wait"))
+    return capture.get().strip()
+
+
+def test_f112_all_partitions_are_counted_by_status() -> None:
+    """F112: and rows of a later release, and those that wait."""
+    content = {name: [("FAILED", 2), ("REJECTED", 1)] for name in PARTITIONS}
+    content[PARTITIONS[3]].append(("TOMORROW", 5))
+    content[f"{DEPLOYED.name}#waiting"] = [("FAILED", 4)]
+    found = count(Index(content))
+    number = len(PARTITIONS)
+    assert found == Counts(Count(2 * number), Count(number), Count(4), Count(5))
+    assert documents._count(found.failed) == 2 * number
+
+
+def test_f112_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> None:
+    """F112: no rows are read, and zero is a number of a moment ago."""
+    index = Index({})
+    assert count(index) == Counts(*[Count(0)] * 4)
+    assert index.pages == len(PARTITIONS) + 1
+    assert shown(Count(0)) == "0  as of a moment ago"
+    assert documents._count(Count(0)) == 0
+
+
+@pytest.mark.parametrize(("number", "said"), [(MOST, "10,000  wait"), (MOST + 1, "more than 10,000  wait")])
+def test_f112_more_than_ten_thousand_is_said(number: int, said: str) -> None:
+    """F112: exact up to the bound, and counting ends there."""
+    index = Index({PARTITIONS[0]: [("REJECTED", number)], PARTITIONS[1]: [("REJECTED", 0)]})
+    found = count(index)
+    assert shown(found.rejected) == said
+    assert shown(found.failed).startswith("0")
+    more: Any = {"moreThan": MOST} if number > MOST else number
+    assert documents._count(found.rejected) == more
+
+
+def test_f112_a_million_rows_are_not_read() -> None:
+    """F112: a status that is behind all of them is unknown, not zero."""
+    index = Index({name: [("FAILED", 125_000)] for name in PARTITIONS}, page_size=5_000)
+    index.content[PARTITIONS[-1]].append(("REJECTED", 3))
+    found = count(index)
+    assert found.failed == Count(MOST, more=True)
+    assert found.rejected.unknown
+    assert shown(found.rejected) == "unknown: only the first 200,000 rows were read"
+    assert index.reads <= 2 * 15_000 + 200_000
+
+
+def test_f112_pages_without_a_match_are_not_the_end() -> None:
+    """F112: DynamoDB filters what a page has read, so that a page may be empty before others that are not."""
+    found = count(Index({PARTITIONS[0]: [("FAILED", 4_000), ("REJECTED", 2)]}))
+    assert found.rejected == Count(2)
+
+
+@pytest.mark.parametrize("page", [1, 2, 9])
+def test_f112_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
+    """F112: whichever request it is."""
+    index = Index({name: [("FAILED", 1), ("REJECTED", 1)] for name in PARTITIONS}, errors={page + 1: THROTTLED})
+    found = count(index)
+    assert found.rejected.number > 0 or found.rejected.unknown
+    assert found.failed.number > 0 or found.failed.unknown
+    throttled = count(Index({PARTITIONS[0]: [("FAILED", 1)]}, errors={2: THROTTLED}))
+    assert shown(throttled.failed) == "unknown: DynamoDB answered ProvisionedThroughputExceededException"
+    assert documents._count(throttled.failed) == {"unknown": "DynamoDB answered ProvisionedThroughputExceededException"}
+
+
+def test_f112_what_was_counted_before_a_throttle_is_a_least_number() -> None:
+    """F112: the rest of the partitions was not read."""
+    found = counting._count(cast("Any", Index({"a": [("FAILED", 3)]}, errors={2: THROTTLED})), DEPLOYED, ["a", "b"])
+    assert shown(found) == "at least 3  wait; DynamoDB answered ProvisionedThroughputExceededException"
+    assert documents._count(found) == {"atLeast": 3, "why": found.why}
+
+
+def test_f112_a_refusal_is_left_to_the_caller() -> None:
+    """F112: `status` says which permission is missing."""
+    with pytest.raises(ClientError, match="AccessDenied"):
+        count(Index({}, errors={1: DENIED}))
+
+
+def test_a_row_of_a_later_format_has_no_status_that_counts() -> None:
+    """F113: whatever it calls its own."""
+    request = counting._request(DEPLOYED, "p", Status.FAILED)
+    assert "#format = :format" in request["FilterExpression"]
+    assert request["ExpressionAttributeValues"][":format"] == {"N": str(rows.FORMAT)}

@@ -1,0 +1,270 @@
+"""What a ledger knows about the rows that it does not find: its record, and what follows from it."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger.completeness import CompletenessRecord, record_key
+from intake_ledger.rows import Ordering, Retention, Row, Status, exhausted
+from intake_ledger.settings import KeyFilter, Settings
+from intake_ledger.states import StateKind
+from intake_ledger.table import LedgerTable
+from intake_ledger.verdicts import Verdict
+from tests.unit.support import (
+    BUCKET,
+    DAY,
+    KEY,
+    PIPELINE,
+    RETENTION,
+    START,
+    Clock,
+    Complete,
+    MakeWorld,
+    World,
+    audited,
+    created,
+    deleted,
+    marked,
+    reprocess,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+ULID = "01KA0000000000000000000001"
+KEEPING = Settings(
+    pipeline=PIPELINE,
+    bucket=BUCKET,
+    bucket_owner=None,
+    table="ledger",
+    queue_url="queue",
+    ordering=Ordering.LATEST,
+    deletes=True,
+    retention_seconds=35 * 86_400,
+    clock_skew_seconds=120,
+    keeps_rows=True,
+)
+EXPIRING = replace(KEEPING, keeps_rows=False)
+
+
+class Deployments:
+    """One table, and environments of one pipeline that start one after the other."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store = MemoryDynamoDB()
+
+    def record(self, settings: Settings) -> CompletenessRecord:
+        return CompletenessRecord(settings, LedgerTable(cast("DynamoDBClient", self.store), settings.table), self.clock)
+
+    def start(self, settings: Settings = KEEPING) -> int | None:
+        """What a new environment of the consumer knows, and the audit after it."""
+        self.clock.advance(DAY)
+        known = self.record(settings).complete_since()
+        assert self.record(settings).look() == known
+        return known
+
+
+@pytest.fixture
+def deployments() -> Deployments:
+    return Deployments()
+
+
+class TestRecord:
+    """It is written by each environment before its first row, and read once."""
+
+    def test_f94_a_ledger_that_keeps_rows_from_its_first_day_is_complete(self, deployments: Deployments) -> None:
+        """F94: in a bucket of its own, which was empty then, about everything."""
+        assert [deployments.start() for _ in range(3)] == [0, 0, 0]
+
+    def test_f94_in_a_bucket_that_was_there_before_it_knows_what_came_since(self, deployments: Deployments) -> None:
+        """F94, F41: what is older was never its business."""
+        settings = replace(KEEPING, skips_existing=True)
+        assert [deployments.start(settings) for _ in range(2)] == [START + DAY] * 2
+
+    def test_f94_rows_that_ever_expired_are_never_forgotten(self, deployments: Deployments) -> None:
+        """F94: nor by a ledger that kept them at first, and does so again later."""
+        assert deployments.start(EXPIRING) is None
+        assert deployments.start() is None
+        other = Deployments()
+        assert [other.start(one) for one in (KEEPING, EXPIRING, KEEPING)] == [0, None, None]
+
+    def test_f94_two_environments_may_be_first(self, deployments: Deployments) -> None:
+        """F94: whichever order their writes come in."""
+        both = [deployments.record(one) for one in (KEEPING, EXPIRING, EXPIRING)]
+        for one in both:
+            one.begin()
+        assert deployments.start() is None
+
+    def test_f98_a_table_of_another_name_was_restored(self, deployments: Deployments) -> None:
+        """F98: what was processed after the backup has no row there, and that does not change any more."""
+        assert deployments.start() == 0
+        assert [deployments.start(replace(KEEPING, table="restored")) for _ in range(2)] == [None, None]
+        assert deployments.start() is None
+
+    def test_f94_another_ordering_has_rows_of_its_own(self, deployments: Deployments) -> None:
+        """F94: the rows of one are none of the other's."""
+        every = replace(KEEPING, ordering=Ordering.EVERY_VERSION)
+        assert [deployments.start(one) for one in (KEEPING, every, KEEPING)] == [0, None, None]
+
+    def test_f94_new_filters_begin_anew(self, deployments: Deployments) -> None:
+        """F94: what they let through now was left alone until now."""
+        wider = replace(KEEPING, filters=(KeyFilter("in/"), KeyFilter("more/")))
+        deployments.start(replace(KEEPING, filters=(KeyFilter("in/"),)))
+        assert deployments.record(wider).look() is None, "until the consumer has written it down"
+        since = deployments.start(wider)
+        assert since == deployments.clock()
+        assert deployments.start(replace(wider, filters=wider.filters[::-1])) == since
+
+    def test_an_environment_asks_once(self, deployments: Deployments) -> None:
+        """One request for a start, and none for a claim."""
+        for settings in (EXPIRING, KEEPING):
+            record = deployments.record(settings)
+            deployments.store.requests.clear()
+            for _ in range(3):
+                record.begin()
+                record.complete_since()
+            assert len(deployments.store.requests) == 1
+
+    def test_an_audit_alone_writes_nothing(self, deployments: Deployments) -> None:
+        """It processes nothing, so it cannot say when the first row was written."""
+        assert deployments.record(KEEPING).look() is None
+        assert deployments.store.items == {}
+
+    def test_the_record_is_no_row(self, deployments: Deployments) -> None:
+        """A key cannot have the bucket alone for its partition."""
+        deployments.start()
+        key = record_key(KEEPING)
+        assert "/" not in key.pk
+        assert LedgerTable(cast("DynamoDBClient", deployments.store), "ledger").get(key) is None
+
+
+class TestExpiry:
+    """A row lives as long as its object."""
+
+    @pytest.mark.parametrize("kind", StateKind)
+    def test_only_committed_removals_expire_where_rows_are_kept(self, kind: StateKind) -> None:
+        expires_at = Retention(86_400, keeps_objects=True).expires_at(kind, START)
+        assert expires_at == (None if kind is StateKind.OBJECT else START // 1000 + 2 * 86_400)
+        assert Retention(86_400).expires_at(kind, START) == START // 1000 + 2 * 86_400
+
+    def test_f94_a_row_has_an_expiry_only_while_its_object_is_gone(self, world: World) -> None:
+        """F94: uploaded, deleted, uploaded again."""
+        world.keeps_rows = True
+        one = created(world.s3.put(KEY, "1"))
+        world.process(one)
+        assert world.known(one).expires_at is None
+        world.process(marked(world.s3.mark_deleted(KEY)))
+        assert world.known(one).expires_at is not None
+        world.process(created(world.s3.put(KEY, "2")))
+        assert world.known(one).expires_at is None
+
+    def test_f94_every_version_keeps_the_row_until_the_version_is_deleted(self, make_world: MakeWorld) -> None:
+        """F94: nothing else would ever let it expire."""
+        every = make_world(Ordering.EVERY_VERSION)
+        every.keeps_rows = True
+        one, two = every.s3.put(KEY, "1"), every.s3.put(KEY, "2")
+        for state in (one, two):
+            every.process(created(state))
+        assert every.known(created(one)).expires_at is None
+        every.s3.delete_version(KEY, one)
+        every.process(deleted(one))
+        assert every.known(created(one)).expires_at is not None
+        assert every.known(deleted(one)).expires_at is not None
+        assert every.known(created(two)).expires_at is None
+
+    def test_half_done_work_on_a_deleted_version_does_not_expire(self, make_world: MakeWorld) -> None:
+        """Its reason is not forgotten."""
+        every = make_world(Ordering.EVERY_VERSION)
+        every.keeps_rows = True
+        one = every.s3.put(KEY, "1")
+        every.fail(created(one))
+        every.s3.delete_version(KEY, one)
+        every.process(deleted(one))
+        assert every.known(created(one)).expires_at is None
+
+
+class TestForged:
+    """F104: nobody is told of a removal that S3 does not show."""
+
+    @pytest.mark.parametrize("complete", [None, Complete()])
+    def test_f104_latest(self, world: World, complete: Complete | None) -> None:
+        """F104: the object is there, whatever a message says of it, and nothing is known of it."""
+        world.completeness = complete
+        one = world.s3.put(KEY, "1")
+        marker = replace(one, kind=StateKind.MARKER, version_id="forged", etag=None, size=None)
+        claim = world.accept(marked(marker))
+        assert (claim.state.kind, claim.state.version_id) == (StateKind.OBJECT, one.version_id)
+
+    @pytest.mark.parametrize("deletes", [True, False])
+    def test_f104_every_version(self, make_world: MakeWorld, deletes: bool) -> None:
+        """F104: a marker that is an object, one that is gone, and a deletion of what is there. The version itself is
+        processed after all of them.
+        """
+        every = make_world(Ordering.EVERY_VERSION, deletes=deletes)
+        one = every.s3.put(KEY, "1")
+        marker = every.s3.mark_deleted(KEY)
+        every.s3.delete_version(KEY, marker)
+        for change in (marked(one), marked(marker), deleted(one)):
+            assert every.verdict(change) is Verdict.STALE
+            assert every.row(change) is None
+        assert every.verdict(created(one)) is Verdict.ACCEPTED
+
+    def test_f104_a_removal_that_was_seen_once_is_carried_to_its_end(self, make_world: MakeWorld) -> None:
+        """F104: its marker may be gone when the second attempt comes, and the processor was told of it."""
+        every = make_world(Ordering.EVERY_VERSION)
+        marker = every.s3.mark_deleted(KEY)
+        every.fail(marked(marker))
+        every.s3.delete_version(KEY, marker)
+        assert every.process(marked(marker)).row.attempts == 2
+
+
+class TestForgotten:
+    """What is decided without a row."""
+
+    def test_f94_a_removal_of_a_forgotten_object_is_told_once(self, make_world: MakeWorld) -> None:
+        """F94: uploaded, processed, its row expired; then it is deleted, and the event comes twice and much later."""
+        world = make_world(versioned=False)
+        one = created(world.s3.put(KEY, "1"))
+        world.process(one)
+        world.clock.advance(40 * DAY)
+        world.expire(one)
+        world.s3.mark_deleted(KEY)
+        removal = deleted(replace(world.s3.put("other", "1"), version_id=None), at=world.clock())
+        assert world.process(removal).state.kind is StateKind.ABSENT
+        assert world.verdict(removal) is Verdict.STALE
+        world.clock.advance(RETENTION + 2 * DAY)
+        world.expire(removal)
+        assert world.verdict(removal) is Verdict.STALE
+
+    def test_f95_a_late_event_of_a_replica(self, world: World) -> None:
+        """F95: its date is a year old, its event half a day; the event, not the date, says that it is new."""
+        world.clock.now -= 365 * DAY
+        one = world.s3.put(KEY, "1")
+        world.clock.now += 365 * DAY
+        event = created(one, at=START - DAY // 2)
+        assert world.verdict(audited(one)) is Verdict.STALE
+        world.process(event)
+        assert world.verdict(event) is Verdict.DUPLICATE
+        world.expire(event)
+        world.clock.advance(RETENTION)
+        assert world.verdict(event) is Verdict.STALE
+
+    def test_f98_the_fence_of_a_row_from_a_backup(self, world: World) -> None:
+        """F98: it was given out before, and more since."""
+        one = created(world.s3.put(KEY, "1"))
+        world.process(one)
+        backup = world.item(one)
+        for number in range(2, 9):
+            world.clock.advance(1)
+            last = world.process(created(world.s3.put(KEY, str(number)), at=world.clock()))
+        world.wire.client.put_item(TableName=world.table_name, Item=backup)
+        world.clock.advance(1)
+        assert world.accept(reprocess(ULID)).row.fence > last.row.fence
+
+    def test_f98_exhausted_rows_count_too(self) -> None:
+        """F98: the mark on their copy in the dead-letter queue is a fence."""
+        seen = Row(Status.PROCESSING, 7, lease_until=1)
+        assert exhausted(seen, review_partition="p#0", now=START).rejected_fence == START

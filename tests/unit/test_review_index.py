@@ -1,0 +1,114 @@
+"""The index of what needs review is spread over several partition keys, and is read as one list (F122)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdk_intake_ledger.cli import reading
+from intake_ledger.rows import (
+    Ordering,
+    Row,
+    RowKey,
+    Status,
+    attributes,
+    failed,
+    rejected,
+    review_partition,
+    review_partitions,
+    row_key,
+)
+from tests.unit.support import BUCKET, PIPELINE, START, created
+from tests.unit.test_cli_words import DEPLOYED
+from tests.unit.test_groups import new_world
+
+WRITES_PER_PARTITION = 1_000
+"""DynamoDB's limit per second, of up to 1 KB each."""
+FAILURES_PER_SECOND = 10_000
+
+
+def test_f122_ten_thousand_failures_a_second_heat_no_partition() -> None:
+    """F122: each is one write into the index and one out of it with the next claim, of keys with a common prefix."""
+    keys = [row_key(PIPELINE, Ordering.LATEST, BUCKET, f"in/2026/11/{n:08}.csv", None) for n in range(10_000)]
+    used = Counter(review_partition(PIPELINE, key) for key in keys)
+    assert set(used) == set(review_partitions(PIPELINE))
+    hottest = max(used.values()) / len(keys)
+    # The spread of a hash is not exact.
+    assert 2 * FAILURES_PER_SECOND * hottest < 1.2 * WRITES_PER_PARTITION
+
+
+def test_f122_the_versions_of_one_key_are_spread_too() -> None:
+    """F122: in EVERY_VERSION each has a row of its own."""
+    keys = [row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, "one", f"v#{n}") for n in range(1_000)]
+    assert len({review_partition(PIPELINE, key) for key in keys}) == len(review_partitions(PIPELINE))
+
+
+def test_f122_a_row_goes_into_its_partition_and_out_again() -> None:
+    """F122: as FAILED, as REJECTED, and not as anything else."""
+    world = new_world()
+    state = world.s3.put("a", "1")
+    change = created(state, key="a")
+    expected = review_partition(PIPELINE, world.key(change))
+    claim = world.accept(change)
+    assert world.known(change).needs_review is None
+    world.ledger.fail(claim, "no")
+    assert world.known(change).needs_review == expected
+    world.ledger.reject(world.accept(change), "no")
+    assert world.known(change).needs_review == expected
+    assert failed(claim.row, "no", review_partition=expected, now=START).needs_review == expected
+    assert rejected(claim.row, "no", review_partition=expected, now=START).needs_review == expected
+
+
+class Index:
+    """The index in memory, as DynamoDB queries it: one partition at a time, by `updated_at`, in pages."""
+
+    def __init__(self, items: list[dict[str, Any]]) -> None:
+        self._items = items
+
+    def get_paginator(self, operation: str) -> "Index":
+        assert operation == "query"
+        return self
+
+    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
+        values = request["ExpressionAttributeValues"]
+        least = int(values.get(":updated_at", {"N": "0"})["N"])
+        found = [
+            item
+            for item in self._items
+            if item["needs_review"] == values[":partition"] and int(item["updated_at"]["N"]) >= least
+        ]
+        found.sort(key=lambda item: int(item["updated_at"]["N"]))
+        for start in range(0, max(len(found), 1), 3):
+            yield {"Items": found[start : start + 3]}
+
+
+def _item(key: str, updated_at: int) -> dict[str, Any]:
+    place: RowKey = row_key(DEPLOYED.name, Ordering.LATEST, DEPLOYED.bucket, key, None)
+    partition = review_partition(DEPLOYED.name, place)
+    row = Row(Status.FAILED, START, version_id="v1", updated_at=updated_at, needs_review=partition)
+    typed = {
+        name: {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
+        for name, value in attributes(row).items()
+    }
+    return {"pk": {"S": place.pk}, "sk": {"S": place.sk}, **typed}
+
+
+@given(
+    st.dictionaries(st.integers(0, 10_000).map(lambda n: f"k{n}"), st.integers(START, START + 5), max_size=40),
+    st.integers(1, 7),
+)
+def test_f122_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int], limit: int) -> None:
+    """F122: `list` and `redrive` see each row once, the oldest first, over all partitions and over all their pages."""
+    index = cast("Any", Index([_item(key, at) for key, at in times.items()]))
+    found: list[tuple[int, str]] = []
+    after = None
+    while True:
+        page = reading.list_rows_to_review(index, DEPLOYED, None, limit=limit, after=after)
+        assert len(page.entries) <= limit
+        found += [(entry.row.updated_at, entry.key) for entry in page.entries]
+        after = page.after
+        if after is None:
+            break
+    assert found == sorted((at, key) for key, at in times.items())
