@@ -50,14 +50,21 @@ class Returns:
         """Return the message after this time, with the next nine or at the next `flush`."""
         with self._lock:
             self._waiting.append((message, self._clock() + seconds * 1000))
-            full = len(self._waiting) >= FULL
-        if full:
-            self.flush()
+            # Taken under the same lock: an eleventh message of another thread would cost a request of its own.
+            waiting = self._take() if len(self._waiting) >= FULL else []
+        self._send(waiting)
 
     def flush(self) -> None:
         """Tell SQS about all messages that were added."""
         with self._lock:
-            waiting, self._waiting = self._waiting, []
+            waiting = self._take()
+        self._send(waiting)
+
+    def _take(self) -> list[tuple[Message, float]]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def _send(self, waiting: list[tuple[Message, float]]) -> None:
         if not waiting:
             return
         now = self._clock()

@@ -87,7 +87,7 @@ def test_f109_ten_thousand_messages_are_given_back_in_tens(concurrency: int) -> 
     answer = consumer(bench, sqs).handle({"Records": records}, Context(clock, clock() + 30 * SECOND))
     assert {one["itemIdentifier"] for one in answer["batchItemFailures"]} == {one["messageId"] for one in records}
     assert sqs.delays == {f"handle-m{n}": 0 for n in range(BATCH)}
-    # Threads may flush a few that are not ten.
+    # A second in which no message ends flushes what waits, and a busy machine may have some.
     assert BATCH / 10 <= sqs.asked["ChangeMessageVisibilityBatch"] <= BATCH / 10 + 10
     assert bench.telemetry.troubles == []
 
