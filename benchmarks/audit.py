@@ -13,6 +13,7 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +23,7 @@ from benchmarks.measure import peak_mb
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
+from tests.settings import AUDIT
 
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.diff import Window
@@ -33,8 +35,6 @@ from intake_ledger.audit.report import Report
 from intake_ledger.audit.shown import Shown
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
-from intake_ledger.rows import Ordering
-from intake_ledger.settings import AuditSettings
 from intake_ledger.table import LedgerTable
 
 NOW = int(time.time() * 1000)
@@ -42,21 +42,7 @@ AGE_MS = 3 * 86_400_000
 PAGE, SCAN_PAGE = 1_000, 1_800
 """A page of Scan is 1 MB read: some 1,800 rows."""
 S3_LATENCY, DYNAMODB_LATENCY = 0.15, 0.01
-SETTINGS = AuditSettings(
-    pipeline="p",
-    bucket="bucket",
-    bucket_owner=None,
-    table="table",
-    queue_url="queue",
-    ordering=Ordering.LATEST,
-    deletes=True,
-    retention_seconds=35 * 86_400,
-    clock_skew_seconds=120,
-    settle_seconds=3_600,
-    look_back_seconds=14 * 86_400,
-    budget=1,
-    filters=(),
-)
+SETTINGS = replace(AUDIT, budget=1)
 DATE = datetime.fromtimestamp((NOW - AGE_MS) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 

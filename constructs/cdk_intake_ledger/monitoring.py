@@ -20,6 +20,7 @@ LEAST_RETRIES = 10
 """In five minutes. Fewer are a few files' own failures."""
 LONGEST_WATCH = 7 * DAY
 """Seconds that an alarm can look back in all, its period being an hour or more."""
+AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 
 
 class IntakeMonitoring(Construct, IntakeMetrics):
@@ -73,70 +74,63 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         self._audit_function = audit_function
         interval = audit_interval.to_seconds()
         alarms = {
-            "DeadLetters": self._dead_letters().create_alarm(
-                self,
-                "DeadLetters",
-                threshold=1,
-                evaluation_periods=1,
-                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-                alarm_description=f"{pipeline_name}: messages wait in the dead-letter queue, each with its reason",
+            "DeadLetters": self._alarm(
+                "DeadLetters", self._dead_letters(), "messages wait in the dead-letter queue, each with its reason"
             ),
-            "OldestMessage": self._oldest_message().create_alarm(
-                self,
+            "OldestMessage": self._alarm(
                 "OldestMessage",
+                self._oldest_message(),
+                "messages wait longer than the audit allows for",
                 threshold=settle_time.to_seconds(),
-                evaluation_periods=3,
-                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-                alarm_description=f"{pipeline_name}: messages wait longer than the audit allows for",
+                comparison=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+                periods=3,
             ),
-            "Rejected": self._once("Rejected", self.metric_rejected(), "changes were given up"),
-            "Fenced": self._once("Fenced", self.metric_fenced(), "a worker outlived its lease"),
-            "WaitedTooLong": self._once(
+            "Rejected": self._alarm("Rejected", self.metric_rejected(), "changes were given up"),
+            "Fenced": self._alarm("Fenced", self.metric_fenced(), "a worker outlived its lease"),
+            "WaitedTooLong": self._alarm(
                 "WaitedTooLong", self.metric_waited_too_long(), "something was missing for longer than max_wait"
             ),
-            "Retries": self._retries(),
+            "Retries": self._alarm(
+                "Retries",
+                # Not a share of all attempts: the local AWS has no alarms on calculations.
+                self.metric_retries(),
+                "attempts are repeated, for a quarter of an hour or more",
+                threshold=LEAST_RETRIES,
+                periods=AN_HOUR_OF_PERIODS,
+                # An outage of minutes repairs itself.
+                datapoints=3,
+            ),
             "LapsedLeases": self._again("LapsedLeases", self.metric_lapsed_leases(), "workers die in their attempts"),
             "ConsumerFunctionErrors": self._again(
                 "ConsumerFunctionErrors", self._errors(consumer_function), "the consumer function fails or times out"
             ),
-            "ConsumerFunctionThrottles": consumer_function.metric_throttles(period=FIVE_MINUTES).create_alarm(
-                self,
+            "ConsumerFunctionThrottles": self._alarm(
                 "ConsumerFunctionThrottles",
-                threshold=1,
+                consumer_function.metric_throttles(period=FIVE_MINUTES),
+                "the consumer function has been throttled for a quarter of an hour",
                 # Lambda throttles for a moment whenever many messages arrive at once.
-                evaluation_periods=3,
-                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-                alarm_description=f"{pipeline_name}: the consumer function has been throttled for a quarter of an hour",
+                periods=3,
             ),
             "AuditFunctionErrors": self._again(
                 "AuditFunctionErrors", self._errors(audit_function), "the audit function fails or times out"
             ),
-            "DownstreamOut": self.metric_breaker_open(period=Duration.hours(1)).create_alarm(
-                self,
+            "DownstreamOut": self._alarm(
                 "DownstreamOut",
-                threshold=1,
+                self.metric_breaker_open(period=Duration.hours(1)),
+                "the downstream has been out for hours, messages wait untried",
                 # The longer it lasts the less often a message comes: not in every hour.
-                evaluation_periods=4,
-                datapoints_to_alarm=2,
-                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-                alarm_description=f"{pipeline_name}: the downstream has been out for hours, messages wait untried",
+                periods=4,
+                datapoints=2,
             ),
-            "AuditFindings": self._once(
+            "AuditFindings": self._alarm(
                 "AuditFindings", self.metric_audit_findings(), "the audit found what S3 had told nobody about"
             ),
-            "AuditDeliveryProblems": self.metric_audit_delivery_problems(statistic="Maximum").create_alarm(
-                self,
+            "AuditDeliveryProblems": self._alarm(
                 "AuditDeliveryProblems",
-                threshold=1,
-                evaluation_periods=1,
-                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                self.metric_audit_delivery_problems(statistic="Maximum"),
+                "the way from S3 to the queue is not what was deployed",
                 # It stays wrong until an audit has seen it right, however long that takes.
-                treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
-                alarm_description=f"{pipeline_name}: the way from S3 to the queue is not what was deployed",
+                missing=cloudwatch.TreatMissingData.IGNORE,
             ),
             "AuditIncomplete": self._audit_incomplete(interval),
             "AuditMissing": self._audit_missing(interval),
@@ -210,57 +204,43 @@ class IntakeMonitoring(Construct, IntakeMetrics):
     def _errors(function: lambda_.IFunction) -> cloudwatch.Metric:
         return function.metric_errors(period=FIVE_MINUTES)
 
-    def _again(self, name: str, metric: cloudwatch.Metric, what: str) -> cloudwatch.Alarm:
+    def _alarm(
+        self,
+        name: str,
+        metric: cloudwatch.Metric,
+        meaning: str,
+        *,
+        threshold: float = 1,
+        comparison: cloudwatch.ComparisonOperator = AT_LEAST,
+        periods: int = 1,
+        datapoints: int | None = None,
+        missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
+    ) -> cloudwatch.Alarm:
+        return metric.create_alarm(
+            self,
+            name,
+            threshold=threshold,
+            evaluation_periods=periods,
+            datapoints_to_alarm=datapoints,
+            comparison_operator=comparison,
+            treat_missing_data=missing,
+            alarm_description=f"{self._pipeline_name}: {meaning}",
+        )
+
+    def _again(self, name: str, metric: cloudwatch.Metric, meaning: str) -> cloudwatch.Alarm:
         """The ledger and the next invocation repair a single case. A second one within the hour is a pattern."""
-        return metric.create_alarm(
-            self,
-            name,
-            threshold=1,
-            evaluation_periods=AN_HOUR_OF_PERIODS,
-            datapoints_to_alarm=2,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"{self._pipeline_name}: {what}, more than once in an hour",
-        )
-
-    def _retries(self) -> cloudwatch.Alarm:
-        # Not a share of all attempts: the local AWS has no alarms on calculations.
-        return self.metric_retries().create_alarm(
-            self,
-            "Retries",
-            threshold=LEAST_RETRIES,
-            evaluation_periods=AN_HOUR_OF_PERIODS,
-            # An outage of minutes repairs itself.
-            datapoints_to_alarm=3,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"{self._pipeline_name}: attempts are repeated, for a quarter of an hour or more",
-        )
-
-    def _once(self, name: str, metric: cloudwatch.Metric, what: str) -> cloudwatch.Alarm:
-        """One is enough."""
-        return metric.create_alarm(
-            self,
-            name,
-            threshold=1,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"{self._pipeline_name}: {what}",
-        )
+        meaning = f"{meaning}, more than once in an hour"
+        return self._alarm(name, metric, meaning, periods=AN_HOUR_OF_PERIODS, datapoints=2)
 
     def _audit_incomplete(self, interval: float) -> cloudwatch.Alarm:
         # One run may need several calls, of which the last says 0. A period has a day at most.
         period = min(interval, DAY)
-        return self.metric_audit_incomplete(statistic="Minimum", period=Duration.seconds(period)).create_alarm(
-            self,
+        # Days without a run do not count here: `AuditMissing` watches them.
+        return self._alarm(
             "AuditIncomplete",
-            threshold=1,
-            evaluation_periods=2 if interval <= DAY else 1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            # Days without a run are none of its business; that there is none at all is `AuditMissing`.
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"{self._pipeline_name}: the audit does not get through the bucket",
+            self.metric_audit_incomplete(statistic="Minimum", period=Duration.seconds(period)),
+            "the audit does not get through the bucket",
+            periods=2 if interval <= DAY else 1,
         )
 
     def _audit_missing(self, interval: float) -> cloudwatch.Alarm | None:
@@ -274,15 +254,14 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 "will hear when it stops running, let it run at least every 6 days",
             )
             return None
-        return self.metric_audit_runs(period=Duration.seconds(period)).create_alarm(
-            self,
+        return self._alarm(
             "AuditMissing",
-            threshold=1,
-            evaluation_periods=periods,
-            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            self.metric_audit_runs(period=Duration.seconds(period)),
+            "the audit does not come to its end any more",
+            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            periods=periods,
             # A run that never began writes no zero.
-            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
-            alarm_description=f"{self._pipeline_name}: the audit does not come to its end any more",
+            missing=cloudwatch.TreatMissingData.BREACHING,
         )
 
 

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, NamedTuple, cast
@@ -30,10 +30,10 @@ from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.processing import ObjectChange
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
-from intake_ledger.settings import ConsumerSettings
 from intake_ledger.table import LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy
+from tests.settings import CONSUMER
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = 1_800_000_000_000
@@ -300,24 +300,7 @@ class Environment:
         return f"e{self.number}.{self._owners}"
 
 
-SETTINGS = ConsumerSettings(
-    pipeline="p",
-    bucket="bucket",
-    bucket_owner=None,
-    table="table",
-    queue_url="queue",
-    ordering=Ordering.LATEST,
-    deletes=False,
-    retention_seconds=35 * DAY // SECOND,
-    clock_skew_seconds=120,
-    dlq_url="dlq",
-    processor="-",
-    processing_timeout_seconds=60,
-    max_attempts=12,
-    min_backoff_seconds=15,
-    max_backoff_seconds=1800,
-    max_event_age_seconds=6 * 3600,
-)
+SETTINGS = replace(CONSUMER, deletes=False)
 
 
 class _Slow:

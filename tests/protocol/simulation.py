@@ -39,11 +39,11 @@ from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.processing import ObjectChange
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
-from intake_ledger.settings import AuditSettings, ConsumerSettings
 from intake_ledger.table import LedgerTable
 from intake_ledger.telemetry import Outcome, Telemetry
 from intake_ledger.verdicts import Policy
 from tests.protocol.packed import PackedItems
+from tests.settings import AUDIT, CONSUMER
 
 HOUR, DAY = 3_600_000, 86_400_000
 START = 1_800_000_000_000
@@ -295,15 +295,12 @@ class Simulation:
     # The audit
 
     def _audit(self) -> None:
-        settings = AuditSettings(
-            **_COMMON, settle_seconds=3600, look_back_seconds=14 * DAY // 1000, budget=10**6, filters=()
-        )
         s3 = cast("Any", _S3(self))
         audit = Audit(
-            settings,
+            AUDIT,
             LedgerTable(cast("Any", self.table), "table"),
             AuditTable(cast("Any", self.table), "table"),
-            Listing(s3, settings),
+            Listing(s3, AUDIT),
             Bucket(lambda: s3, "bucket"),
             sqs=cast("Any", _SQS(self)),
             clock=lambda: self.clock,
@@ -317,29 +314,6 @@ class Simulation:
         )
         self.tally.audited += report.checked
         self.tally.resubmitted += report.resubmitted
-
-
-_COMMON: dict[str, Any] = {
-    "pipeline": "p",
-    "bucket": "bucket",
-    "bucket_owner": None,
-    "table": "table",
-    "queue_url": "queue",
-    "ordering": Ordering.LATEST,
-    "deletes": True,
-    "retention_seconds": 35 * DAY // 1000,
-    "clock_skew_seconds": 120,
-}
-_SETTINGS = ConsumerSettings(
-    **_COMMON,
-    dlq_url="dlq",
-    processor="-",
-    processing_timeout_seconds=60,
-    max_attempts=12,
-    min_backoff_seconds=15,
-    max_backoff_seconds=1800,
-    max_event_age_seconds=6 * 3600,
-)
 
 
 class _Worker:
@@ -412,7 +386,7 @@ class _Worker:
         table = LedgerTable(cast("Any", _Slow(simulation.table, self)), "table")
         ledger = Ledger(table, bucket, options, clock=lambda: simulation.clock, new_owner=self._owner)
         return Consumer(
-            _SETTINGS,
+            CONSUMER,
             ledger,
             bucket,
             Queues(lambda: sqs, "queue", "dlq"),

@@ -12,6 +12,7 @@ from intake_ledger.settings import KeyFilter, Settings
 from intake_ledger.states import StateKind
 from intake_ledger.table import LedgerTable
 from intake_ledger.verdicts import Verdict
+from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,
     DAY,
@@ -34,18 +35,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 ULID = "01KA0000000000000000000001"
-KEEPING = Settings(
-    pipeline=PIPELINE,
-    bucket=BUCKET,
-    bucket_owner=None,
-    table="ledger",
-    queue_url="queue",
-    ordering=Ordering.LATEST,
-    deletes=True,
-    retention_seconds=35 * 86_400,
-    clock_skew_seconds=120,
-    keeps_rows=True,
-)
+KEEPING = replace(CONSUMER, pipeline=PIPELINE, bucket=BUCKET, table="ledger", keeps_rows=True)
 EXPIRING = replace(KEEPING, keeps_rows=False)
 
 

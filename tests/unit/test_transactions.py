@@ -1,7 +1,7 @@
 """The team's DynamoDB writes and the ledger's commit are one: both happen, once, or neither does."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,10 +12,10 @@ from intake_ledger import Commit, ObjectChange, table
 from intake_ledger.consumer import Consumer
 from intake_ledger.errors import Fenced, TransactionRefused
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions
-from intake_ledger.rows import Ordering, Row, Status
-from intake_ledger.settings import ConsumerSettings
+from intake_ledger.rows import Row, Status
 from intake_ledger.table import LedgerTable
 from intake_ledger.transactions import check, refusal
+from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,
     KEY,
@@ -24,7 +24,6 @@ from tests.unit.support import (
     MAX_ATTEMPTS,
     MINUTE,
     PIPELINE,
-    RETENTION,
     SECOND,
     World,
     created,
@@ -399,23 +398,16 @@ class Pipeline:
         raise AssertionError("never acknowledged")
 
 
-SETTINGS = ConsumerSettings(
+SETTINGS = replace(
+    CONSUMER,
     pipeline=PIPELINE,
     bucket=BUCKET,
-    bucket_owner=None,
     table="ledger",
-    queue_url="queue",
-    ordering=Ordering.LATEST,
-    deletes=True,
-    retention_seconds=RETENTION // SECOND,
-    clock_skew_seconds=120,
-    dlq_url="dlq",
     processor="unused:process",
     processing_timeout_seconds=30,
     max_attempts=MAX_ATTEMPTS,
     min_backoff_seconds=1,
     max_backoff_seconds=1,
-    max_event_age_seconds=LATE_AFTER // SECOND,
 )
 
 

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.cli.adopt_rows import AdoptedRows, AdoptRows
 from cdk_intake_ledger.cli.errors import in_words
+from cdk_intake_ledger.cli.renaming import Renaming
 from cdk_intake_ledger.cli.transfer import Transfer, Transferred
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Adoption:
         self._aws = aws
         self._deployed = deployed
         self._former = former
+        self._renaming = Renaming(former.name, deployed.name, deployed.bucket)
         self._rate = rate
         self._clock = clock
         self._dry_run = dry_run
@@ -93,11 +95,9 @@ class Adoption:
         out, former, deployed = self.outcome, self._former, self._deployed
         moving = AdoptRows(
             self._aws.dynamodb,
-            source=former.table,
-            target=deployed.table,
-            former=former.name,
-            name=deployed.name,
-            bucket=deployed.bucket,
+            former.table,
+            deployed.table,
+            self._renaming,
             clock=self._clock,
             dry_run=self._dry_run,
         )
@@ -118,16 +118,7 @@ class Adoption:
         return out
 
     def _transfer(self, source: str, target: str) -> Transfer:
-        return Transfer(
-            self._aws.sqs,
-            source,
-            target,
-            former=self._former.name,
-            name=self._deployed.name,
-            bucket=self._deployed.bucket,
-            rate=self._rate,
-            dry_run=self._dry_run,
-        )
+        return Transfer(self._aws.sqs, source, target, self._renaming, rate=self._rate, dry_run=self._dry_run)
 
 
 def _listed(client: "S3Client", bucket: str) -> OldBucket:

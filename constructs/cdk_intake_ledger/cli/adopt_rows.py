@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.cli.renaming import Item, renamed
+from cdk_intake_ledger.cli.renaming import Item, Renaming, renamed
 from intake_ledger import rows
 from intake_ledger.rows import Row, Status
 from intake_ledger.table import condition_failed, plain
@@ -46,21 +46,17 @@ class AdoptRows:
     def __init__(
         self,
         client: "DynamoDBClient",
-        *,
         source: str,
         target: str,
-        former: str,
-        name: str,
-        bucket: str,
+        renaming: Renaming,
+        *,
         clock: Callable[[], int],
         dry_run: bool,
     ) -> None:
         self._client = client
         self._source = source
         self._target = target
-        self._former = former
-        self._name = name
-        self._bucket = bucket
+        self._renaming = renaming
         self._clock = clock
         self._dry_run = dry_run
         self._records: list[Item] = []
@@ -87,12 +83,16 @@ class AdoptRows:
         return self.outcome
 
     def _pages(self) -> Iterator[list[Item]]:
+        former = self._renaming.former
         pages = self._client.get_paginator("scan").paginate(
             TableName=self._source,
             FilterExpression="#sk >= :least AND #sk < :most",
             ExpressionAttributeNames={"#sk": "sk"},
             # `A` follows `@`.
-            ExpressionAttributeValues={":least": {"S": f"{self._former}@"}, ":most": {"S": f"{self._former}A"}},
+            ExpressionAttributeValues={
+                ":least": {"S": f"{former}@"},
+                ":most": {"S": f"{former}A"},
+            },
             ConsistentRead=True,
         )
         for page in pages:
@@ -103,12 +103,12 @@ class AdoptRows:
         out, partition = self.outcome, item["pk"]["S"]
         bucket, slash, _ = partition.partition("/")
         if not slash:
-            if bucket.partition("#")[0] == self._bucket:
+            if bucket.partition("#")[0] == self._renaming.bucket:
                 self._records.append(item)
             return False
         if "status" not in item:
             return False  # an audit's mark alone, which expires
-        if bucket != self._bucket:
+        if bucket != self._renaming.bucket:
             out.of_other_buckets[bucket] += 1
             return False
         if int(item.get("format", {}).get("N", "0")) > rows.FORMAT:
@@ -140,7 +140,7 @@ class AdoptRows:
 
     def _supersede(self, item: Item) -> None:
         """The successor has a row already: keep it, above the old fence."""
-        key = _key(renamed(item, self._former, self._name))
+        key = _key(renamed(item, self._renaming.former, self._renaming.name))
         found = self._client.get_item(TableName=self._target, Key=key, ConsistentRead=True).get("Item", {})
         new, fence = rows.from_attributes(plain(found)), int(item["fence"]["N"])
         writes = [self._delete(item)]
@@ -162,7 +162,7 @@ class AdoptRows:
         return {
             "Put": {
                 "TableName": self._target,
-                "Item": renamed(item, self._former, self._name),
+                "Item": renamed(item, self._renaming.former, self._renaming.name),
                 "ConditionExpression": "attribute_not_exists(#status)",
                 "ExpressionAttributeNames": {"#status": "status"},
             }
@@ -214,7 +214,7 @@ class AdoptRows:
         try:
             self._client.update_item(
                 TableName=self._target,
-                Key={"pk": {"S": self._bucket}, "sk": {"S": f"{self._name}@audit"}},
+                Key={"pk": {"S": self._renaming.bucket}, "sk": {"S": f"{self._renaming.name}@audit"}},
                 UpdateExpression="SET #first = :first",
                 ConditionExpression="attribute_not_exists(#first) OR #first > :first",
                 ExpressionAttributeNames={"#first": "first_run_at"},

@@ -1,6 +1,7 @@
 """Rewrites rows and message attributes for another pipeline name. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from intake_ledger import rows
@@ -11,6 +12,15 @@ Item = Mapping[str, Any]
 """A row as DynamoDB types it. Unknown attributes are copied unchanged."""
 
 _LATEST, _HASHED = "latest", "h#"
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """A pipeline's former name, its name, and the bucket that it takes objects from."""
+
+    former: str
+    name: str
+    bucket: str
 
 
 def is_of(pipeline: str, item: Item) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cdk_intake_ledger.cli.drain import Drain
 from cdk_intake_ledger.cli.letters import Letter
 from cdk_intake_ledger.cli.pace import Rate
-from cdk_intake_ledger.cli.renaming import renamed_attributes
+from cdk_intake_ledger.cli.renaming import Renaming, renamed_attributes
 from cdk_intake_ledger.cli.sending import Outgoing, send
 
 if TYPE_CHECKING:
@@ -52,19 +52,15 @@ class Transfer:
         client: "SQSClient",
         source: str,
         target: str,
+        renaming: Renaming,
         *,
-        former: str,
-        name: str,
-        bucket: str,
         rate: Rate,
         dry_run: bool,
     ) -> None:
         self._client = client
         self._source = source
         self._target = target
-        self._former = former
-        self._name = name
-        self._bucket = bucket
+        self._renaming = renaming
         self._rate = rate
         self._dry_run = dry_run
         self._drain = Drain(client, source)
@@ -97,19 +93,20 @@ class Transfer:
         return self.outcome
 
     def _is_movable(self, letter: Letter) -> bool:
-        if self._source == self._target and letter.pipeline != self._former:
+        if self._source == self._target and letter.pipeline != self._renaming.former:
             return False  # where it belongs already
-        if letter.pipeline not in ("", self._former, self._name):
+        if letter.pipeline not in ("", self._renaming.former, self._renaming.name):
             self.outcome.of_others[letter.pipeline] += 1
             return False
         buckets = letter.buckets
-        if buckets and self._bucket not in buckets:
+        if buckets and self._renaming.bucket not in buckets:
             self.outcome.of_other_buckets.update(buckets)
             return False
         return True
 
     def _move(self, letters: Sequence[Letter]) -> None:
-        copies = [Outgoing(one.body, renamed_attributes(one.attributes, self._former, self._name)) for one in letters]
+        former, name = self._renaming.former, self._renaming.name
+        copies = [Outgoing(one.body, renamed_attributes(one.attributes, former, name)) for one in letters]
         answers = send(self._client, self._target, copies)
         sent = [letter for letter, why in zip(letters, answers, strict=True) if why is None]
         self.outcome.failed += [(one, why) for one, why in zip(letters, answers, strict=True) if why is not None]

@@ -1,0 +1,38 @@
+"""Settings of one pipeline for tests and simulations. Change some of them with `dataclasses.replace`."""
+
+from intake_ledger.rows import Ordering
+from intake_ledger.settings import AuditSettings, ConsumerSettings
+
+_DAY = 86_400
+CONSUMER = ConsumerSettings(
+    pipeline="p",
+    bucket="bucket",
+    bucket_owner=None,
+    table="table",
+    queue_url="queue",
+    ordering=Ordering.LATEST,
+    deletes=True,
+    retention_seconds=35 * _DAY,
+    clock_skew_seconds=120,
+    dlq_url="dlq",
+    processor="-",
+    processing_timeout_seconds=60,
+    max_attempts=12,
+    min_backoff_seconds=15,
+    max_backoff_seconds=1_800,
+    max_event_age_seconds=6 * 3_600,
+)
+AUDIT = AuditSettings(
+    pipeline=CONSUMER.pipeline,
+    bucket=CONSUMER.bucket,
+    bucket_owner=CONSUMER.bucket_owner,
+    table=CONSUMER.table,
+    queue_url=CONSUMER.queue_url,
+    ordering=CONSUMER.ordering,
+    deletes=CONSUMER.deletes,
+    retention_seconds=CONSUMER.retention_seconds,
+    clock_skew_seconds=CONSUMER.clock_skew_seconds,
+    settle_seconds=3_600,
+    look_back_seconds=14 * _DAY,
+    budget=10**6,
+)
