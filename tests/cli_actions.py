@@ -14,7 +14,7 @@ GRANTS = {
 """The grants that are enough for a command."""
 
 NEEDED = {
-    "inspect": {"dynamodb:Query", "s3:ListBucketVersions"},
+    "inspect": {"dynamodb:GetItem", "dynamodb:Query", "s3:ListBucketVersions"},
     "list": {"dynamodb:Query"},
     "report": {"dynamodb:GetItem"},
     "redrive": {

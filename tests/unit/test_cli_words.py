@@ -116,14 +116,24 @@ ROWS = st.none() | st.builds(
 )
 
 
-@given(row=ROWS, state=STATES, deletes=st.booleans(), age=st.sampled_from([0, 2 * RETENTION]))
-def test_inspect_and_the_audit_agree_about_what_agrees(row: Row | None, state: State, deletes: bool, age: int) -> None:
+@given(
+    row=ROWS,
+    state=STATES,
+    deletes=st.booleans(),
+    age=st.sampled_from([0, 2 * RETENTION, 4 * RETENTION]),
+    complete_since=st.sampled_from([None, 0, START - 3 * RETENTION, START - MINUTE]),
+)
+def test_inspect_and_the_audit_agree_about_what_agrees(
+    row: Row | None, state: State, deletes: bool, age: int, complete_since: int | None
+) -> None:
     """A person is told of a difference exactly where an audit that waits for nothing would resubmit."""
     created_at = None if state.created_at is None else state.created_at - age
     shown = replace(state, created_at=created_at)
-    window = Window(settled_before=START, known_since=START - RETENTION)
+    since = START - RETENTION
+    known_since = since if complete_since is None else min(since, complete_since)
+    window = Window(settled_before=START, known_since=known_since, removals_since=since)
     finding = find(row, shown, window, now=START, deletes=deletes)
-    agree, why = words.agreement(row, shown, replace(DEPLOYED, deletes=deletes), START)
+    agree, why = words.agreement(row, shown, replace(DEPLOYED, deletes=deletes), START, complete_since)
     assert agree is (finding is None), why
 
 
@@ -131,7 +141,7 @@ def test_f96_a_late_write_is_told() -> None:
     """F96: in text and in JSON, which has no sets."""
     row = replace(ROW, late_writes=frozenset({"v#v0"}))
     assert dict(words.standing(row, START))["late writes"] == "v#v0"
-    [found] = compare([Entry("k", row)], [Shown(V1, current=True)], DEPLOYED, START)
+    [found] = compare([Entry("k", row)], [Shown(V1, current=True)], DEPLOYED, START, None)
     assert not found.agree
     assert "a late worker" in found.why
     told = json.loads(json.dumps(documents.inspected(DEPLOYED, "k", [found], None)))
@@ -145,13 +155,13 @@ def test_in_every_version_each_version_has_its_own_row() -> None:
     half_done = replace(ROW, version_id="v-1", status=Status.FAILED)
     deleted = replace(ROW, kind=StateKind.DELETED, version_id="v9", committed_state="d#v9")
     entries = [Entry("k", row) for row in (gone, ROW, half_done, deleted)]
-    found = compare(entries, [Shown(V2, current=True), Shown(V1, current=False)], deployed, START)
+    found = compare(entries, [Shown(V2, current=True), Shown(V1, current=False)], deployed, START, None)
     rows = [(one.row.version_id if one.row else None, one.agree) for one in found]
     assert rows == [(None, False), ("v1", True), ("v0", True), ("v-1", False), ("v9", True)]
 
 
 def test_without_s3_nothing_is_said_of_agreement() -> None:
-    [found] = compare([Entry("k", ROW)], None, DEPLOYED, START)
+    [found] = compare([Entry("k", ROW)], None, DEPLOYED, START, None)
     assert (found.state, found.agree) == (None, None)
 
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from cdk_intake_ledger.cli import reading
+from cdk_intake_ledger.cli.deployed import Deployed
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.completeness import CompletenessRecord, record_key
 from intake_ledger.rows import Ordering, Retention, Row, Status, exhausted
@@ -30,6 +32,7 @@ from tests.unit.support import (
     marked,
     reprocess,
 )
+from tests.unit.test_cli_words import DEPLOYED
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -50,11 +53,25 @@ class Deployments:
         return CompletenessRecord(settings, LedgerTable(cast("DynamoDBClient", self.store), settings.table), self.clock)
 
     def start(self, settings: Settings = KEEPING) -> int | None:
-        """What a new environment of the consumer knows, and the audit after it."""
+        """What a new environment of the consumer knows, and the audit and the command after it."""
         self.clock.advance(DAY)
         known = self.record(settings).complete_since()
         assert self.record(settings).look() == known
+        assert reading.complete_since(cast("DynamoDBClient", self.store), deployed(settings)) == known
         return known
+
+
+def deployed(settings: Settings) -> Deployed:
+    return replace(
+        DEPLOYED,
+        name=settings.pipeline,
+        bucket=settings.bucket,
+        table=settings.table,
+        ordering=settings.ordering,
+        filters=settings.filters,
+        keeps_rows=settings.keeps_rows,
+        skips_existing=settings.skips_existing,
+    )
 
 
 @pytest.fixture

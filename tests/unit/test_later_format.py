@@ -260,7 +260,7 @@ def test_f113_the_command_shows_it(row: Row, changes: Item) -> None:
     assert found.status is Status.LATER_FORMAT
     state = State(StateKind.OBJECT, "v1", "e", 1, START)
     listed = Listed([Entry("k", found)], None)
-    [compared] = inspection.compare([Entry("k", found)], [Shown(state, current=True)], DEPLOYED, START)
+    [compared] = inspection.compare([Entry("k", found)], [Shown(state, current=True)], DEPLOYED, START, None)
     assert compared.agree is None
     console = screen.console()
     with console.capture() as capture:

@@ -123,7 +123,7 @@ def inspect(
             raise
         versions = None
     now = _now()
-    found = compare(entries, versions, deployed, now)
+    found = compare(entries, versions, deployed, now, reading.complete_since(aws.dynamodb, deployed))
     document = documents.inspected(deployed, key, found, denied)
     call.say(document, screen.inspected(deployed, key, found, denied, now))
 

@@ -20,8 +20,6 @@ MOST = 10_000
 """A person who has more rows of a status than this needs no exact number."""
 MOST_READ = 200_000
 """DynamoDB reads every row of the index to count those of one status: some 100 MB then."""
-WAITING = "waiting"
-"""The partition of the index for rows that wait by `NotYet`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ def count_rows(client: "DynamoDBClient", deployed: "Deployed") -> Counts:
 
     """
     partitions = rows.review_partitions(deployed.name)
-    waiting = _count(client, deployed, [f"{deployed.name}#{WAITING}"])
+    waiting = _count(client, deployed, [rows.waiting_partition(deployed.name)])
     total = _count(client, deployed, partitions)
     if total.number == 0:
         return Counts(total, total, waiting, total)

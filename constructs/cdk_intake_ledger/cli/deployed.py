@@ -37,6 +37,9 @@ class Deployed:
     retention_seconds: int
     clock_skew_seconds: int = 0
     """By how much this machine's clock may differ from AWS's."""
+    keeps_rows: bool = False
+    skips_existing: bool = False
+    """As in `intake_ledger.settings.Settings`."""
     consumer_function: str
     audit_function: str | None
     """None where the audit was taken out."""
@@ -93,6 +96,8 @@ def find(aws: "Aws", stack: str, pipeline: str | None = None) -> Deployed:
         deletes=told["INTAKE_DELETES"] == "true",
         retention_seconds=int(told["INTAKE_RETENTION_SECONDS"]),
         clock_skew_seconds=int(told.get("INTAKE_CLOCK_SKEW_SECONDS", "0")),
+        keeps_rows=told.get("INTAKE_KEEP_ROWS") == "true",
+        skips_existing=told.get("INTAKE_SKIP_EXISTING") == "true",
         consumer_function=function,
         audit_function=audit_function,
         filters=tuple(KeyFilter(**one) for one in json.loads(told.get("INTAKE_KEY_FILTERS", "[]"))),

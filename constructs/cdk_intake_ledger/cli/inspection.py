@@ -29,10 +29,22 @@ class Compared:
 
 
 def compare(
-    entries: Sequence[Entry], versions: Sequence[Shown] | None, deployed: "Deployed", now: int
+    entries: Sequence[Entry],
+    versions: Sequence[Shown] | None,
+    deployed: "Deployed",
+    now: int,
+    complete_since: int | None,
 ) -> list[Compared]:
     """The key's one row with its current state; in EVERY_VERSION each version with its row, the newest first.
-    `versions` is None when S3 could not be asked.
+
+    Args:
+        entries: the key's rows.
+        versions: of the key in S3; None when S3 could not be asked.
+        deployed: the pipeline.
+        now: epoch milliseconds.
+        complete_since: the time since when each processed object has a row, in epoch milliseconds; None when rows may
+            be missing.
+
     """
     rows = [entry.row for entry in entries]
     if versions is None:
@@ -40,19 +52,19 @@ def compare(
     if deployed.ordering is Ordering.LATEST:
         current = next((one.state for one in versions if one.current), ABSENT)
         row = rows[0] if rows else None
-        return [_compared(row, current, deployed, now)]
+        return [_compared(row, current, deployed, now, complete_since)]
     by_identity = {row.identity: row for row in rows}
     found = []
     for one in versions:
         row = by_identity.pop(one.state.identity, None)
-        found.append(_compared(row, one.state, deployed, now))
+        found.append(_compared(row, one.state, deployed, now, complete_since))
     return found + [_alone(row, deployed, now) for row in by_identity.values()]
 
 
-def _compared(row: Row | None, state: State, deployed: "Deployed", now: int) -> Compared:
+def _compared(row: Row | None, state: State, deployed: "Deployed", now: int, complete_since: int | None) -> Compared:
     if row is not None and row.status is Status.LATER_FORMAT:
         return Compared(row, state, None, _LATER_FORMAT)
-    return Compared(row, state, *agreement(row, state, deployed, now))
+    return Compared(row, state, *agreement(row, state, deployed, now, complete_since))
 
 
 def _alone(row: Row, deployed: "Deployed", now: int) -> Compared:
@@ -61,7 +73,7 @@ def _alone(row: Row, deployed: "Deployed", now: int) -> Compared:
         return Compared(row, None, None, _LATER_FORMAT)
     if row.kind is StateKind.DELETED:
         state = State(StateKind.DELETED, row.version_id)
-        return Compared(row, None, *agreement(row, state, deployed, now))
+        return Compared(row, None, *agreement(row, state, deployed, now, None))
     if row.settled:
         return Compared(row, None, True, "S3 has this version no more, and it was settled")
     return Compared(row, None, False, "S3 has this version no more: it can only be settled, without being processed")

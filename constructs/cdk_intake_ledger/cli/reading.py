@@ -10,8 +10,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cdk_intake_ledger.cli.errors import CliError
-from intake_ledger import rows
+from intake_ledger import completeness, rows
 from intake_ledger.rows import Ordering, Row, Status
+from intake_ledger.settings import Settings
 from intake_ledger.states import State, StateKind, bare_etag, real_version
 from intake_ledger.table import plain
 
@@ -125,6 +126,31 @@ def audit_item(client: "DynamoDBClient", deployed: "Deployed") -> AuditItem:
     found = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
     last = json.loads(found["last_report"]) if "last_report" in found else None
     return AuditItem(last, found.get("lease_until"), found.get("next_run_at"))
+
+
+def complete_since(client: "DynamoDBClient", deployed: "Deployed") -> int | None:
+    """Return the time since when each processed object has a row, in epoch milliseconds. None: rows may be missing.
+
+    See `intake_ledger.completeness`, which writes the item.
+    """
+    settings = Settings(
+        pipeline=deployed.name,
+        bucket=deployed.bucket,
+        bucket_owner=deployed.bucket_owner,
+        table=deployed.table,
+        queue_url=deployed.queue_url,
+        ordering=deployed.ordering,
+        deletes=deployed.deletes,
+        retention_seconds=deployed.retention_seconds,
+        clock_skew_seconds=deployed.clock_skew_seconds,
+        filters=deployed.filters,
+        keeps_rows=deployed.keeps_rows,
+        skips_existing=deployed.skips_existing,
+    )
+    place = completeness.record_key(settings)
+    key: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
+    found = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
+    return completeness.complete_since(found, settings)
 
 
 def versions_of(client: "S3Client", deployed: "Deployed", key: str) -> list[Shown]:

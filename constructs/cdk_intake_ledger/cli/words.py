@@ -86,12 +86,14 @@ def standing(row: Row, now: int) -> list[tuple[str, str]]:
 
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule
-    row: Row | None, shown: State, deployed: "Deployed", now: int
+    row: Row | None, shown: State, deployed: "Deployed", now: int, complete_since: int | None
 ) -> tuple[bool, str]:
-    """Whether the ledger and S3 agree about a state, and what follows from it."""
+    """Whether the ledger and S3 agree about a state, and what follows from it. `complete_since` is the time since when
+    each processed object has a row, in epoch milliseconds; None when rows may be missing.
+    """
     untold = shown.removed and not deployed.deletes
     if row is None:
-        return _without_row(shown, deployed, now, untold=untold)
+        return _without_row(shown, deployed, now, complete_since, untold=untold)
     if row.is_live(now):
         return True, "it is being worked on"
     if row.has_committed(shown.identity):
@@ -111,12 +113,21 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
     return False, "its worker died: the message comes again, or the audit finds it"
 
 
-def _without_row(shown: State, deployed: "Deployed", now: int, *, untold: bool) -> tuple[bool, str]:
+def _without_row(
+    shown: State, deployed: "Deployed", now: int, complete_since: int | None, *, untold: bool
+) -> tuple[bool, str]:
     if untold or shown.kind is StateKind.ABSENT:
         return True, "there is nothing, and the ledger knows of nothing"
-    if shown.created_at is not None and shown.created_at < now - deployed.retention_seconds * 1000:
-        kept = span(deployed.retention_seconds * 1000)
-        return True, f"it is older than the ledger remembers ({kept}): settled long ago, or from before the pipeline"
+    kept = deployed.retention_seconds * 1000
+    # The row of a removal expires in a complete ledger too.
+    known_since = now - kept if complete_since is None or shown.removed else min(now - kept, complete_since)
+    if shown.created_at is not None and shown.created_at < known_since:
+        if complete_since is not None and not shown.removed:
+            return True, "it is older than the ledger: from before the pipeline, or from before its present filters"
+        return (
+            True,
+            f"it is older than the ledger remembers ({span(kept)}): settled long ago, or from before the pipeline",
+        )
     return False, "the ledger has never heard of it: its event is on its way, or lost, and then the audit finds it"
 
 
