@@ -12,7 +12,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test checks bench lint types unit prove late-workers breaker faults docs audit-run format lock clean
+.PHONY: help setup demo test checks bench lint types unit prove late-workers breaker faults docs audit-run audit-oracle format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -72,6 +72,9 @@ faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under fire, in full
 
 audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number)
 	@python -m tests.local.audit_run $(OBJECTS)
+
+audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md, in 5,000 random worlds (some minutes)
+	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py
 
 bench: $(READY) ## what a change costs, in full (about half an hour), in build/bench.json; BENCH="cpu cold" for some of it
 	@python -m benchmarks $(BENCH)

@@ -1,0 +1,61 @@
+"""The audit against an oracle that was written from docs/audit.md."""
+
+import os
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.report import NAMED_FINDINGS, Report
+from tests.unit.audit_oracle import LOOK_BACK, SETTLE, OracleWorld, build, random_world
+from tests.unit.audit_support import AuditWorld
+from tests.unit.support import START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORLDS = int(os.environ.get("ORACLE_WORLDS", "150"))
+"""`make audit-oracle` takes 5,000."""
+
+
+def window(world: OracleWorld) -> Window:
+    known_since = 0 if world.known_since is None else world.now - world.known_since
+    return Window(world.now - SETTLE, known_since, removals_since=world.now - LOOK_BACK)
+
+
+def found(report: Report) -> set[tuple[str, str, str]]:
+    assert len(report.findings) < NAMED_FINDINGS, "the report names all of them"
+    return {(one["key"], one["why"], one["state"]) for one in report.findings}
+
+
+def whole(made: AuditWorld, world: OracleWorld) -> Report:
+    return made.run(window=window(world))
+
+
+def time_for(requests: int) -> "Callable[[], int]":
+    left = iter([900_000] * requests)
+    return lambda: next(left, 0)
+
+
+def in_many_calls(made: AuditWorld, world: OracleWorld) -> Report:
+    """Each call has time for some requests: all rows are in one page, and each may need a HEAD."""
+    progress = made.fresh()
+    for _ in range(1_000):
+        report = made.run(progress, window=window(world), remaining_ms=time_for(70))
+        if report.complete:
+            return report
+        progress.report.stopped = None
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize("run", [whole, in_many_calls])
+def test_the_audit_finds_what_the_page_promises(run: "Callable[[AuditWorld, OracleWorld], Report]") -> None:
+    """Neither less nor more, and a message for each finding."""
+    for seed in range(WORLDS):
+        world = random_world(Random(seed), START)
+        made = build(world, page_size=Random(seed).choice([1, 3, 1000]))
+        report = run(made, world)
+        expected = world.expected()
+        assert found(report) == expected, f"seed {seed}: {world}"
+        assert sorted(made.sent) == sorted(key for key, _, _ in expected)
