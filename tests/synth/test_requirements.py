@@ -1,0 +1,112 @@
+"""A requirements file is read at synthesis: each line has to mean the same version tomorrow."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cdk_intake_ledger.requirements import parse_requirements, read_requirements
+
+HASH = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "markupsafe==3.0.3",
+        "markupsafe == 3.0.3  # with a comment",
+        "markupsafe===3.0.3",
+        "requests[socks]==2.32.0",
+        "markupsafe==3.0.3 ; python_version >= '3.12'",
+        f"markupsafe==3.0.3 --hash={HASH}",
+        f"markupsafe==3.0.3 --hash {HASH}",
+        f"inhouse @ https://example.org/inhouse-1-py3-none-any.whl#sha256={'0' * 64}",
+        "boto3",
+        "boto3>=1.20",
+    ],
+)
+def test_what_always_means_the_same_is_accepted(line: str) -> None:
+    """A version, a hash, or a name that Lambda has."""
+    assert parse_requirements([line]).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pandas", r"r line 1 is 'pandas', which is not pinned: write pandas==<version>, or let `uv pip compile`"),
+        ("pandas>=2", "is 'pandas>=2', which is not pinned: give one version, such as pandas==1.2.3"),
+        ("pandas==2.*", r"'pandas==2.\*', which is not pinned"),
+        ("boto3>=99", "which is not pinned"),
+        ("boto3<1.30", "which is not pinned"),
+        ("boto3[crt]", "which is not pinned"),
+        ("inhouse @ https://example.org/inhouse-1-py3-none-any.whl", "a URL needs a hash, append #sha256="),
+        ("./inhouse-1-py3-none-any.whl", "is no distribution in a package index: name a wheel as"),
+        ("git+https://example.org/inhouse.git", "is no distribution in a package index"),
+        ("-e .", "only wheels go to Lambda"),
+        ("-e ../inhouse", "only wheels go to Lambda"),
+        ("--no-binary :all:", "has the option --no-binary, which is not supported"),
+        ("-c constraints.txt", "has the option --constraint, which is not supported"),
+        ("what is this", "is no requirement"),
+        ("pandas==2.3.0 --global-option=x", "has '--global-option=x', which is not supported"),
+        ("-r missing.txt", "missing.txt' cannot be read"),
+    ],
+)
+def test_everything_else_is_refused_with_its_line_and_the_fix(line: str, said: str) -> None:
+    """A name without a version would be another one next week, under the same asset hash."""
+    (problem,) = parse_requirements([line], "r").problems
+    assert re.search(said, problem), problem
+
+
+def test_all_problems_of_a_file_are_told_with_their_lines(tmp_path: Path) -> None:
+    """Continued lines count from their beginning; an included file counts separately."""
+    (tmp_path / "more.txt").write_text("# more\nnumpy\n")
+    (tmp_path / "requirements.txt").write_text(
+        f"\ufeff# all of it\nmarkupsafe==3.0.3 \\\n    --hash={HASH} \\\n    --hash={HASH}\n\npandas\n-r more.txt\n"
+    )
+    found = read_requirements(tmp_path / "requirements.txt")
+    assert [one.partition(" is ")[0] for one in found.problems] == ["requirements.txt line 6", "more.txt line 2"]
+    (line,) = found.lines
+    assert line.hashes == (HASH, HASH)
+
+
+def test_two_versions_of_one_name_are_refused() -> None:
+    """pip's own error does not say which lines."""
+    (problem,) = parse_requirements(["a==1", "b==1", "A==2"], "r").problems
+    assert problem == "r line 3 is 'a==2' and r line 1 'a==1': leave one of them out"
+    assert parse_requirements(["a==1; python_version < '3.13'", "a==2; python_version >= '3.13'"]).problems == ()
+
+
+def test_markers_are_those_of_lambda() -> None:
+    """And not of the machine that synthesises."""
+    lines = parse_requirements([
+        "mac==1 ; sys_platform == 'darwin'",
+        "linux==1 ; sys_platform == 'linux'",
+        "arm==1 ; platform_machine == 'aarch64'",
+        "old==1 ; python_version < '3.13'",
+    ])  # fmt: skip
+    assert [one.text() for one in lines.for_lambda("3.13", "arm64")] == ["linux==1", "arm==1"]
+    assert [one.text() for one in lines.for_lambda("3.12", "x86_64")] == ["linux==1", "old==1"]
+
+
+def test_the_hash_is_that_of_the_pins(tmp_path: Path) -> None:
+    """Not of comments, order and the place of a folder of wheels; but of Python and of the machine."""
+    one = parse_requirements(["# first", "a==1", "b==2"])
+    same = parse_requirements(["b==2", "", "--find-links ./wheels", "a==1  # for a reason"])
+    assert one.digest("3.13", "arm64") == same.digest("3.13", "arm64")
+    others = [
+        parse_requirements(["a==1", "b==3"]).digest("3.13", "arm64"),
+        parse_requirements(["a==1", f"b==2 --hash={HASH}"]).digest("3.13", "arm64"),
+        one.digest("3.12", "arm64"),
+        one.digest("3.13", "x86_64"),
+        one.digest("3.13", "arm64"),
+    ]
+    assert len(set(others)) == len(others)
+
+
+def test_folders_of_wheels_are_looked_for_beside_the_file(tmp_path: Path) -> None:
+    """pip is given another file, in another place."""
+    (tmp_path / "requirements.txt").write_text("--find-links wheels\n--index-url=https://example.org/simple\na==1\n")
+    assert read_requirements(tmp_path / "requirements.txt").options == (
+        f"--find-links {tmp_path / 'wheels'}",
+        "--index-url https://example.org/simple",
+    )

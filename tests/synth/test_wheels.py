@@ -1,0 +1,276 @@
+"""Wheels for Lambda are installed at synthesis, without Docker: the right ones, once, or with a reason why not."""
+
+import hashlib
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdk_intake_ledger.elf import machine_of, wrong_objects
+from cdk_intake_ledger.requirements import parse_requirements
+from cdk_intake_ledger.wheels import WheelError, _tidy, cache_folder, install
+from tests.wheel_maker import WheelFolder, only_index, shared_object
+
+MAC = "cp313-cp313-macosx_11_0_arm64"
+NO_WHEEL = "has no wheel for Python 3.13 on Linux arm64"
+IMAGE = "or use Processor.from_image"
+INDEX = "or name the index that has it (--extra-index-url)"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelFolder:
+    return only_index(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that were run."""
+    seen: list[list[str]] = []
+    run = subprocess.run
+
+    def counted(command: list[str], **options: Any) -> Any:
+        seen.append(command)
+        return run(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    return seen
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir() if not one.name.endswith(".dist-info"))
+
+
+def installed(*lines: str, python: str = "3.13", architecture: str = "arm64") -> Path:
+    return install(parse_requirements(lines), python=python, architecture=architecture)
+
+
+def refused(*lines: str, python: str = "3.13", architecture: str = "arm64") -> tuple[str, ...]:
+    with pytest.raises(WheelError) as caught:
+        installed(*lines, python=python, architecture=architecture)
+    return caught.value.problems
+
+
+def test_a_missing_wheel_of_a_dependency_is_named(index: WheelFolder) -> None:
+    """No line is at fault; the dependency is."""
+    index.add("top", "1.0", requires=["below==1.0"])
+    index.add("below", "1.0", tag="cp313-cp313-win_amd64")
+    (problem,) = refused("top==1.0")
+    assert problem.startswith(
+        "requirements: a dependency: below==1.0 has no wheel for Python 3.13 on Linux arm64: it has"
+    )
+
+
+def test_an_index_that_cannot_be_reached_is_no_missing_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A team without a network would look for a wrong name."""
+    only_index(tmp_path, monkeypatch)
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    # Port 1 is reserved, and nothing listens there.
+    (problem,) = refused("--index-url http://127.0.0.1:1/simple", "one==1.0")
+    assert "http://127.0.0.1:1/simple/one/ cannot be read" in problem
+
+
+def test_versions_that_exclude_each_other_are_named(index: WheelFolder) -> None:
+    """With pip's own reason."""
+    index.add("top", "1.0", requires=["below==2.0"])
+    index.add("below", "1.0")
+    index.add("below", "2.0")
+    (problem,) = refused("top==1.0", "below==1.0")
+    assert problem == (
+        "requirements: Cannot install top==1.0 and below==1.0 because these package versions have conflicting "
+        "dependencies: pin versions that go together"
+    )
+
+
+def test_a_compiled_wheel_of_the_real_index_is_for_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the index that pip is configured with, and not made by hand."""
+    monkeypatch.setenv("CDK_INTAKE_LEDGER_CACHE", str(tmp_path))
+    for architecture in ("arm64", "x86_64"):
+        (found,) = installed("markupsafe==3.0.3", architecture=architecture).rglob("*.so")
+        assert machine_of(found.read_bytes()[:20]) == architecture
+
+
+def test_a_home_that_cannot_be_written_to_is_no_obstacle(index: WheelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build servers have such users."""
+    index.add("one", "1.0")
+    file = index.folder / "file"
+    file.write_text("")
+    monkeypatch.delenv("CDK_INTAKE_LEDGER_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    assert names(installed("one==1.0")) == ["one.py"]
+
+
+def test_a_faster_synthesis_beside_this_one_is_no_failure(
+    index: WheelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have installed the same."""
+    index.add("one", "1.0")
+    original = Path.rename
+
+    def beaten(self: Path, target: Path) -> Path:
+        target.mkdir()
+        (target / "one.py").write_text("theirs")
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "rename", beaten)
+    assert (installed("one==1.0") / "one.py").read_text() == "theirs"
+
+
+def test_the_same_pins_are_installed_once(index: WheelFolder, runs: list[list[str]]) -> None:
+    """Not again for another order of the lines, and again for another machine. Console scripts with this machine's path
+    in them, byte code, and where a wheel came from are left out.
+    """
+    index.add("one", "1.0", {"one.py": "", "__pycache__/one.pyc": "x", "one-1.0.data/scripts/one": "#!python\n"})
+    index.add("bins", "1.0", {"bin/__init__.py": ""})
+    first = installed("one==1.0")
+    assert names(first) == ["one.py"]
+    assert not list(first.glob("*/direct_url.json"))
+    assert installed("# again", "ONE == 1.0") == first
+    assert len(runs) == 1
+    both = installed("one==1.0", "bins==1.0", architecture="x86_64")
+    assert names(both) == ["bin", "one.py"]
+    assert installed("bins==1.0", "one==1.0", architecture="x86_64") == both
+    assert len(runs) == 2
+
+
+def test_each_machine_and_python_gets_its_own_wheel(index: WheelFolder) -> None:
+    """The machine that runs pip does not count. An old tag of the C library is as good as a new one."""
+    for python in ("312", "313"):
+        for tag in (
+            "manylinux_2_28_aarch64",
+            "manylinux1_x86_64",
+            "macosx_11_0_arm64",
+            "win_amd64",
+            "musllinux_1_2_x86_64",
+        ):
+            index.add("fast", "1.0", {f"fast_{python}_{tag}.py": ""}, tag=f"cp{python}-cp{python}-{tag}")
+    assert names(installed("fast==1.0", architecture="x86_64")) == ["fast_313_manylinux1_x86_64.py"]
+    assert names(installed("fast==1.0", python="3.12")) == ["fast_312_manylinux_2_28_aarch64.py"]
+
+
+def test_a_missing_wheel_is_told_from_a_version_that_does_not_exist(index: WheelFolder) -> None:
+    """All lines at once, each with what there is. A later synthesis tries again: nothing is kept."""
+    index.add("compiled", "1.0", tag=MAC)
+    index.add("compiled", "0.9", tag="cp313-cp313-manylinux_2_17_aarch64")
+    index.source("sources", "1.0")
+    index.add("there", "1.0")
+    page = index.folder.parent / "page.html"
+    page.write_text('<a href="young-1.0-py3-none-any.whl" data-requires-python="&gt;=3.99">young</a>')
+    lines = ("compiled==1.0", "sources==1.0", "young==1.0", "there==2.0", "nowhere==1.0")
+    found = refused(f"--find-links {page}", *lines)
+    assert [one.removeprefix("requirements line ") for one in found] == [
+        f"2: compiled==1.0 {NO_WHEEL}: it has wheels for {MAC}; pin a version that has one, such as 0.9, {IMAGE}",
+        f"3: sources==1.0 {NO_WHEEL}: it is published as source code only; pin something that has one, {IMAGE}",
+        f"4: young==1.0 {NO_WHEEL}: it needs Python >=3.99; pin something that has one, {IMAGE}",
+        "5: there has no version that is 2.0: pin one that exists, the newest are 1.0",
+        f"6: the package index has no 'nowhere' at all: correct the name, {INDEX}",
+    ]
+    assert list(cache_folder().iterdir()) == []
+
+
+def test_markers_are_evaluated_for_lambda_and_not_for_this_machine(index: WheelFolder) -> None:
+    """pip evaluates them for the machine that it runs on: a Mac would leave out what Lambda needs."""
+    here = "x86_64" if os.uname().machine in ("x86_64", "amd64") else "arm64"
+    other = {"x86_64": "arm64", "arm64": "x86_64"}[here]
+    index.add("top", "1.0", requires=["arm; platform_machine == 'aarch64'", "intel; platform_machine == 'x86_64'"])
+    index.add("arm", "1.0", requires=["below; python_version == '3.11'"])
+    index.add("intel", "1.0", requires=["below; python_version == '3.11'"])
+    index.add("below", "1.0")
+    expected = {"arm64": "arm.py", "x86_64": "intel.py"}[other]
+    assert names(installed("top==1.0", python="3.11", architecture=other)) == sorted([expected, "below.py", "top.py"])
+
+
+def test_a_locked_file_of_another_platform_says_what_it_lacks(index: WheelFolder) -> None:
+    """With hashes, pip installs nothing that has none."""
+    wheel = index.add(
+        "top", "1.0", requires=["arm; platform_machine == 'aarch64'", "intel; platform_machine != 'aarch64'"]
+    )
+    for name in ("arm", "intel"):
+        index.add(name, "1.0")
+    line = f"top==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+    (problem,) = refused(line)
+    assert "requirements has hashes" in problem
+    assert "arm" in problem or "intel" in problem
+    (problem,) = refused(f"top==1.0 --hash=sha256:{'0' * 64}")
+    assert "DO NOT MATCH THE HASHES" in problem
+
+
+def test_what_lambda_has_is_left_out_where_it_is_not_pinned(index: WheelFolder) -> None:
+    """And what only that needs. A pin, or a range that a later version of Lambda's may leave, is installed."""
+    index.add("boto3", "1.40", requires=["botocore<1.41,>=1.40", "s3transfer>=0.5"])
+    index.add("botocore", "1.40", requires=["jmespath<2"])
+    index.add("s3transfer", "0.10", {"s3transfer/__init__.py": "", "s3transfer/deep/inner.py": ""})
+    index.add("jmespath", "1.0")
+    index.add("urllib3", "2.0")
+    index.add("six", "2.0")
+    index.add("user", "1.0", requires=["boto3>=1.20", "six>=1.99"])
+    index.add("narrow", "1.0", requires=["urllib3<3"])
+    assert names(installed("user==1.0", "boto3", "narrow==1.0")) == ["narrow.py", "six.py", "urllib3.py", "user.py"]
+    assert names(installed("user==1.0", "boto3==1.40")) == [
+        "boto3.py",
+        "botocore.py",
+        "jmespath.py",
+        "six.py",
+        "user.py",
+    ]
+
+
+WRONG: list[tuple[bool, dict[str, bytes]]] = [
+    (True, {"libx.so.1": shared_object("x86_64")}),
+    (True, {"fast.abi3.so": shared_object("x86_64", "fast"), "libx.so.1": shared_object("arm64")}),
+    (False, {"fast.cpython-313-x86_64-linux-gnu.so": shared_object("x86_64", "fast")}),
+    (False, {"fast.so": b"\xcf\xfa\xed\xfe" + bytes(28) + b"PyInit_fast\0"}),
+]
+FOR_SEVERAL: list[tuple[bool, dict[str, bytes]]] = [
+    # A debugger's library, which is injected into programs of that machine.
+    (False, {"attach_amd64.so": shared_object("x86_64")}),
+    (True, {"fast.abi3.so": shared_object("arm64", "fast"), "attach.so": shared_object("x86_64")}),
+    # Python takes the file with the suffix of its machine.
+    (
+        False,
+        {
+            "fast.cpython-313-x86_64-linux-gnu.so": shared_object("x86_64", "fast"),
+            "fast.cpython-313-aarch64-linux-gnu.so": shared_object("arm64", "fast"),
+        },
+    ),
+    (True, {"script.so": b"INPUT(libx.so.1)"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("compiled", "files", "wrong"), [*((*one, True) for one in WRONG), *((*one, False) for one in FOR_SEVERAL)]
+)
+def test_shared_objects_of_another_machine(
+    tmp_path: Path, compiled: bool, files: dict[str, bytes], wrong: bool
+) -> None:
+    """Objects that Lambda could not load. Some distributions carry objects for several machines, and choose."""
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    found = [one.path.name for one in wrong_objects(tmp_path.iterdir(), "arm64", compiled=compiled)]
+    assert found == (list(files)[:1] if wrong else [])
+
+
+def test_a_wheel_with_an_object_of_another_machine_is_refused(index: WheelFolder) -> None:
+    """A wheel's name can be wrong; Lambda would say so at the first import."""
+    content = {"lib/fast.abi3.so": shared_object("x86_64", "fast")}
+    index.add("fast", "1.0", content, tag="cp313-abi3-manylinux_2_17_aarch64")
+    (problem,) = refused("fast==1.0")
+    assert problem.startswith(
+        "requirements: 'lib/fast.abi3.so' of fast 1.0 is for x86_64 and the function for arm64, although its wheel says"
+    )
+
+
+def test_what_nobody_uses_leaves_the_cache(index: WheelFolder) -> None:
+    """A month after its last use."""
+    index.add("one", "1.0")
+    used, unused = installed("one==1.0"), cache_folder() / "unused"
+    unused.mkdir()
+    month = time.time() - 31 * 86_400
+    for folder in (unused, used):
+        os.utime(folder, (month, month))
+    assert installed("one==1.0") == used
+    _tidy(cache_folder())
+    assert list(cache_folder().iterdir()) == [used]

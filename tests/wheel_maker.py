@@ -1,0 +1,72 @@
+"""Wheels made by hand, in a folder that pip takes for its only package index."""
+
+import base64
+import hashlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+MACHINES = {"arm64": 183, "x86_64": 62}
+"""e_machine of an ELF header."""
+
+
+class WheelFolder:
+    """A folder of wheels."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(
+        self,
+        name: str,
+        version: str,
+        files: Mapping[str, str | bytes] | None = None,
+        *,
+        tag: str = "py3-none-any",
+        requires: Sequence[str] = (),
+        python: str = "",
+    ) -> Path:
+        """A wheel with these files; without any, with a module of the distribution's name."""
+        about = f"{name}-{version}.dist-info"
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        metadata += "".join(f"Requires-Dist: {one}\n" for one in requires)
+        metadata += f"Requires-Python: {python}\n" if python else ""
+        content: dict[str, str | bytes] = dict(files or {f"{name}.py": f"VERSION = {version!r}\n"})
+        content[f"{about}/METADATA"] = metadata
+        content[f"{about}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n"
+        made = self.folder / f"{name}-{version}-{tag}.whl"
+        with zipfile.ZipFile(made, "w") as archive:
+            record = ""
+            for path, text in content.items():
+                data = text.encode() if isinstance(text, str) else text
+                archive.writestr(path, data)
+                digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                record += f"{path},sha256={digest},{len(data)}\n"
+            archive.writestr(f"{about}/RECORD", f"{record}{about}/RECORD,,\n")
+        return made
+
+    def source(self, name: str, version: str) -> None:
+        """A source distribution, of which pip needs no more than the name here."""
+        (self.folder / f"{name}-{version}.tar.gz").write_bytes(b"")
+
+
+def shared_object(architecture: str, module: str = "") -> bytes:
+    """The beginning of a shared object; of an extension module, if a module is named."""
+    head = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + MACHINES[architecture].to_bytes(2, "little")
+    return head + bytes(44) + (f"PyInit_{module}\0".encode() if module else b"")
+
+
+def only_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> WheelFolder:
+    """Let pip see nothing but this folder, and use an empty cache."""
+    wheels = folder / "index"
+    wheels.mkdir(parents=True)
+    for name, value in (
+        ("PIP_NO_INDEX", "1"),
+        ("PIP_FIND_LINKS", str(wheels)),
+        ("PIP_CONFIG_FILE", "/dev/null"),
+        ("CDK_INTAKE_LEDGER_CACHE", str(folder / "cache")),
+    ):
+        monkeypatch.setenv(name, value)
+    return WheelFolder(wheels)
