@@ -334,8 +334,8 @@ MUTANTS = (
     Mutant(
         "the audit looks for missing, failed and stuck rows only",
         "audit/diff.py",
-        "if row.is_live(now) or row.has_committed(state.identity):",
-        "if row.is_live(now) or row.settled:",
+        "if row is not None and row.has_committed(state.identity):",
+        "if row is not None and row.settled:",
         "losses",
     ),
     Mutant(
@@ -348,8 +348,8 @@ MUTANTS = (
     Mutant(
         "the audit takes every row for settled that it has read",
         "audit/compare.py",
-        "return known.agrees(one.row_key, one.state.identity) or",
-        "return True or",
+        "if known.agrees(one.row_key, one.state.identity):",
+        "if has_row:",
         "losses",
     ),
     Mutant(
@@ -362,9 +362,30 @@ MUTANTS = (
     Mutant(
         "the audit believes that a key has no row because it was read before",
         "audit/compare.py",
-        "return self._find(None, one.state, work) is None",
-        "return True",
+        "return verdict if isinstance(verdict, Line) else None",
+        "return verdict if isinstance(verdict, Line) else Line.AGREES",
         "losses",
+    ),
+    Mutant(
+        "the audit's report says that what was not judged agrees",
+        "audit/diff.py",
+        "return Line.BASELINE if state.created_at < window.baseline else Line.LOOK_BACK",
+        "return Line.AGREES",
+        "tests/unit/test_audit_lines.py -k f116",
+    ),
+    Mutant(
+        "the audit's report leaves out the states at which a run stops",
+        "audit/compare.py",
+        "        lines[Line.OVER_BUDGET] += len(due) - allowed\n",
+        "",
+        "tests/unit/test_audit_lines.py -k f116",
+    ),
+    Mutant(
+        "the audit counts a row twice when a run is resumed after its end",
+        "audit/progress.py",
+        'complete=content.get("complete", False),',
+        "complete=False,",
+        "tests/unit/test_audit_lines.py -k f42",
     ),
     Mutant(
         "a backfill asks for old objects as an audit does",
@@ -481,7 +502,7 @@ MUTANTS = (
     Mutant(
         "what an inventory of yesterday shows counts without a look",
         "audit/compare.py",
-        "if finding is not None and self._listed_long_ago:",
+        "if isinstance(verdict, Finding) and self._listed_long_ago:",
         "if False:",
         "tests/unit/test_audit_in_parts.py -k since_the_report",
     ),
@@ -982,8 +1003,8 @@ MUTANTS = (
     Mutant(
         "F113: the audit resubmits a row of a later format",
         "audit/diff.py",
-        "if row is not None and row.status is Status.LATER_FORMAT:",
-        "if row is not None and row.fence < 0:",
+        "if row.status is Status.LATER_FORMAT:",
+        "if False:",
         "tests/unit/test_later_format.py -k audit",
     ),
     Mutant(

@@ -117,6 +117,7 @@ def test_a_run_finds_resubmits_and_tells(deployed: Deployed, capsys: pytest.Capt
         "AuditIncomplete": 0,
         "AuditDeliveryProblems": 0,
         "AuditCheckedKeys": 2,
+        "AuditUnjudgedKeys": 0,
         "AuditFindings": 2,
         "AuditResubmitted": 2,
     }

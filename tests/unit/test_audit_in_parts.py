@@ -615,6 +615,7 @@ def test_the_handler_takes_the_steps_and_tells_of_the_run(
         "AuditIncomplete": 0,
         "AuditDeliveryProblems": 0,
         "AuditCheckedKeys": 2,
+        "AuditUnjudgedKeys": 0,
         "AuditFindings": 2,
         "AuditResubmitted": 2,
     }

@@ -3,6 +3,7 @@
 import pytest
 
 from intake_ledger.audit import known
+from intake_ledger.audit.diff import Line
 from intake_ledger.audit.known import Known
 from intake_ledger.rows import STORED_STATUSES, Ordering, RowKey, Status
 from tests.unit.audit_support import AuditWorld
@@ -65,7 +66,7 @@ class TestRequests:
                     world.commit(key, world.s3.put(key, age=0))
 
         report = world.run(saved=saved)
-        assert (report.checked, dict(report.counts), world.s3.heads) == (20, {}, [])
+        assert (dict(report.lines), dict(report.counts), world.s3.heads) == ({Line.SETTLING: 20}, {}, [])
 
 
 class TestTruth:

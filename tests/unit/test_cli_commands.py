@@ -22,6 +22,7 @@ from typer.main import get_command
 from cdk_intake_ledger.cli import commands, drain, reading, redrive
 from cdk_intake_ledger.cli.aws import Aws
 from cdk_intake_ledger.cli.sending import send
+from intake_ledger.audit.diff import Line
 from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.rows import Row, Status
@@ -93,7 +94,14 @@ def person(sit: Callable[..., Person]) -> Person:
 
 def leave_report(site: Site, **changed: Any) -> dict[str, Any]:
     """What a run of the audit leaves in the ledger's table."""
-    report = Report("1", START, listed=4, checked=3, complete=True, counts=Counter(missing=1))
+    report = Report(
+        "1",
+        START,
+        listed=4,
+        lines=Counter({Line.AGREES: 2, Line.SETTLING: 1, Line.RESUBMITTED: 1}),
+        complete=True,
+        counts=Counter(missing=1),
+    )
     report.findings.append({"key": "in/lost", "why": "missing", "state": "v#1"})
     content = report.as_json(START) | changed
     item: Any = {

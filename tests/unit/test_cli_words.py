@@ -1,6 +1,7 @@
 """What the command says: texts, names and paces that are pure functions."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,8 @@ from cdk_intake_ledger.cli.errors import CliError, in_words
 from cdk_intake_ledger.cli.inspection import compare
 from cdk_intake_ledger.cli.pace import Rate
 from cdk_intake_ledger.cli.reading import Entry, Shown
-from intake_ledger.audit.diff import Window, find
+from intake_ledger.audit.diff import Line, Window, find
+from intake_ledger.audit.report import WORDS, Pass, Report
 from intake_ledger.rows import STORED_STATUSES, Ordering, Row, Status
 from intake_ledger.states import ABSENT, State, StateKind
 from intake_ledger.ulids import RANDOM_BITS, is_ulid, made_at, ulid
@@ -230,3 +232,32 @@ def test_a_rate_is_kept_over_time(per_second: float, together: int) -> None:
         clock[0] += 0.01
     sent = 100 // together * together
     assert clock[0] - 100.0 == pytest.approx((sent - together) / per_second, abs=0.02)
+
+
+def test_f116_a_report_is_shown_with_all_its_lines() -> None:
+    """F116: each line that counts anything, in its group, with its number; and each part of a resumed run."""
+    report = Report("1", START)
+    report.passes = [Pass(START - HOUR, START - MINUTE, 100), Pass(START - SECOND, START, 20)]
+    numbers = {line: number for number, line in enumerate(Line, 1)}
+    report.lines.update(numbers)
+    report.unlisted.update(leased=1_000)
+    console = screen.console()
+    with console.capture() as capture:
+        console.print(screen.report(report.as_json(START), None, START), width=1_000)
+    shown = capture.get()
+    for line, number in numbers.items():
+        alone = line in (Line.AGREES, Line.RESUBMITTED, Line.REJECTED)
+        text = f"{number:,}" if alone else f"{number:,} {WORDS[line]}"
+        assert re.search(rf"\b{text}\b", shown), line
+    assert "rows: 1,000: 1,000 with a worker" in shown
+    assert "100 listed within 59 minutes, 2026" in shown
+
+
+def test_a_report_of_an_older_release_is_shown_without_lines() -> None:
+    content = Report("1", START).as_json(START)
+    for name in ("lines", "unlisted", "passes"):
+        del content[name]
+    console = screen.console()
+    with console.capture() as capture:
+        console.print(screen.report(content, None, START))
+    assert "Waiting" not in capture.get()

@@ -212,10 +212,10 @@ def report(found: dict[str, Any], in_full: str | None, now: int) -> RenderableTy
     good = not any(counts.values()) and not found["delivery"] and found["complete"]
     lines = _lines()
     _line(lines, "Run", Text(words.when(found["startedAt"], now)))
-    _line(lines, "Checked", Text(f"{found['checked']:,} of {found['listed']:,} listed"))
+    _listing(lines, found, now)
     for name, number in counts.items():
         _line(lines, name.capitalize(), Text(f"{number:,}", style=SO_SO if number else GOOD))
-    _line(lines, "Resubmitted", Text(f"{found['resubmitted']:,}"))
+    _line(lines, "Messages", Text(f"{found['resubmitted']:,} sent"))
     if found["laterFormat"]:
         _line(lines, "Later release", Text(f"{found['laterFormat']:,} rows were left alone", style=SO_SO))
     if found["stopped"] or found["held"]:
@@ -231,6 +231,17 @@ def report(found: dict[str, Any], in_full: str | None, now: int) -> RenderableTy
     if (more := sum(counts.values()) - len(found["findings"])) > 0:
         parts.append(Text(f"and {more:,} more", style=QUIET))
     return Group(*parts)
+
+
+def _listing(lines: Table, found: dict[str, Any], now: int) -> None:
+    """The lines of a report that count what was listed, and when."""
+    _line(lines, "Listed", Text(f"{found['listed']:,}"))
+    for label, text in words.lines(found.get("lines", {})):
+        _line(lines, label, Text(text))
+    if said := words.unlisted(found.get("unlisted", {})):
+        _line(lines, "Not listed", Text(said))
+    for begun_at, text in words.passes(found.get("passes", ())):
+        _line(lines, "Part", Text(f"{text}, {words.when(begun_at, now)}", style=QUIET))
 
 
 def _heading(name: str, more: str) -> Text:

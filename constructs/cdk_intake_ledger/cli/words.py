@@ -1,8 +1,11 @@
 """What rows and states mean, in words. Pure; times are epoch milliseconds."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
+from intake_ledger.audit.report import WORDS
 from intake_ledger.rows import Row, Status
 from intake_ledger.states import State, StateKind
 
@@ -83,6 +86,36 @@ def standing(row: Row, now: int) -> list[tuple[str, str]]:
         ("expires", when(row.expires_at * 1000, now) if row.expires_at else ""),
     ]
     return [(label, text) for label, text in said if text]
+
+
+def lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The lines of an audit's report, as pairs of a label and its text. An older release's report has none."""
+    if not counted:
+        return
+    yield "Agree", f"{counted[Line.AGREES]:,}"
+    yield "Resubmitted", f"{counted[Line.RESUBMITTED]:,}"
+    yield "Found only", _group(counted, NOT_SENT)
+    yield "Rejected", f"{counted[Line.REJECTED]:,}"
+    yield "Waiting", _group(counted, WAITING)
+    yield "Not judged", _group(counted, NOT_JUDGED)
+
+
+def unlisted(counted: Mapping[str, int]) -> str:
+    """The rows whose object no listing has shown; empty if there are none."""
+    return f"rows: {_group(counted, tuple(Line))}" if any(counted.values()) else ""
+
+
+def passes(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str]]:
+    """When each part of a bucket was listed: its beginning (epoch milliseconds) and its text. One part needs none."""
+    parts = list(found)
+    for one in parts if len(parts) > 1 else ():
+        yield one["from"], f"{one['listed']:,} listed within {span(one['until'] - one['from'])}"
+
+
+def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
+    """A sum with its lines: "3: 2 with a worker, 1 younger than the settle time"."""
+    each = [f"{counted[line]:,} {WORDS[line]}" for line in group if counted[line]]
+    return ": ".join(filter(None, (f"{sum(counted[line] for line in group):,}", ", ".join(each))))
 
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule

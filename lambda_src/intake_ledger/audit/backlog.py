@@ -66,7 +66,13 @@ def _oldest_seconds(make_cloudwatch: Callable[[], Any], queue_url: str, now: int
 
 
 def window(
-    backlog: Backlog, *, now: int, settle_seconds: int, known_since: int, removals_since: int | None = None
+    backlog: Backlog,
+    *,
+    now: int,
+    settle_seconds: int,
+    known_since: int,
+    removals_since: int | None = None,
+    baseline: int = 0,
 ) -> Window:
     """What may be judged: nothing that a message of this backlog may still bring. Times are epoch milliseconds."""
     oldest = backlog.oldest_seconds or 0
@@ -75,6 +81,7 @@ def window(
         known_since=known_since,
         undated=oldest <= settle_seconds,
         removals_since=removals_since,
+        baseline=baseline,
     )
 
 

@@ -4,6 +4,7 @@ First the ledger's rows are read, then the bucket is listed. Where the listing s
 is read again, consistently, and judged; at last S3 is asked about the rows that the listing has not shown.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,7 +12,7 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any, Protocol
 
 from intake_ledger import rows
-from intake_ledger.audit.diff import Finding, Mark, Window, find, is_marked, too_early
+from intake_ledger.audit.diff import Finding, Line, Mark, Window, is_marked, judge, too_early
 from intake_ledger.audit.listing import Page, Place
 from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Stopped
@@ -113,7 +114,7 @@ class Audit:
                 self._read(work, saved)
             if Phase.LIST in phases and not progress.listed:
                 self._list(work, saved)
-            if Phase.SCAN in phases:
+            if Phase.SCAN in phases and not progress.complete:
                 self._scan(work, saved)
         except _Stop as stop:
             progress.report.stopped = stop.why
@@ -136,25 +137,40 @@ class Audit:
             saved()
 
     def _list(self, work: "_Work", saved: Callable[[], None]) -> None:
-        progress = work.progress
+        progress, report = work.progress, work.progress.report
+        report.begin_pass(self._clock())
         for page in self._listing.pages(progress.listing):
             work.go_on()
-            wanted = [self._seen(key, state) for key, state in page.states if self._settings.wants(key)]
-            open_ = []
-            for one in wanted:
-                has_row = progress.known.has(one.row_key)
-                if has_row:
-                    # Nobody asks about the others, and the filter is for the rows that there are.
-                    progress.shown.add(one.row_key)
-                if not self._agrees(one, work, has_row=has_row):
-                    open_.append(one)
-            progress.report.checked += len(wanted) - len(open_)
-            for few in batched(open_, BATCH_GET_KEYS):
-                self._compare(few, work)
-            progress.report.listed += len(page.states)
+            lines = Counter[Line]()
+            try:
+                self._go_through(page, work, lines)
+            finally:
+                # Of a page at which the run stops, the states that were judged.
+                report.add_listed(lines, self._clock())
             progress.listing = page.after
             progress.listed = page.after is None
             saved()
+
+    def _go_through(self, page: Page, work: "_Work", lines: Counter[Line]) -> None:
+        """Judge a page of the listing, and count each state in its line."""
+        progress = work.progress
+        wanted = [self._seen(key, state) for key, state in page.states if self._settings.wants(key)]
+        lines[Line.FILTERS] = len(page.states) - len(wanted)
+        open_ = []
+        for one in wanted:
+            has_row = progress.known.has(one.row_key)
+            if has_row:
+                # Nobody asks about the others, and the filter is for the rows that there are.
+                progress.shown.add(one.row_key)
+            line = self._line_without_row(one, work, has_row=has_row)
+            if line is None:
+                open_.append(one)
+            elif line is not Line.AGREES:
+                lines[line] += 1
+        # Nearly all of them agree: they are counted by the page.
+        lines[Line.AGREES] = len(page.states) - len(open_) - lines.total()
+        for few in batched(open_, BATCH_GET_KEYS):
+            self._compare(few, work, lines)
 
     def _scan(self, work: "_Work", saved: Callable[[], None]) -> None:
         """The rows that no listing has shown: in LATEST, keys that are gone; in EVERY_VERSION, versions that are gone
@@ -170,8 +186,10 @@ class Audit:
             work.go_on()
             unshown = [one for one in page.rows if one[1] != "absent" and self._unshown(one[0], progress)]
             for few in batched(unshown, BATCH_GET_KEYS):
-                self._compare([self._gone(row_key, row, work) for row_key, row in few], work)
+                gone = [self._gone(row_key, row, work) for row_key, row in few]
+                self._compare(gone, work, progress.report.unlisted)
             progress.scanned = page.after
+            progress.complete = page.after is None
             saved()
 
     def _unshown(self, row_key: RowKey, progress: Progress) -> bool:
@@ -188,19 +206,22 @@ class Audit:
         work.go_on()
         return Seen(key, self._bucket.look(key), row_key)
 
-    def _agrees(self, one: Seen, work: "_Work", *, has_row: bool) -> bool:
-        """Whether nothing can be found on this state, as far as can be told without its row."""
+    def _line_without_row(self, one: Seen, work: "_Work", *, has_row: bool) -> Line | None:
+        """The line that counts this state, as far as can be told without its row. None: the row decides."""
         known, window = work.progress.known, work.window
-        if has_row:
-            return known.agrees(one.row_key, one.state.identity) or too_early(one.state, window)
-        return self._find(None, one.state, work) is None
+        if not has_row:
+            verdict = self._judge(None, one.state, work)
+            return verdict if isinstance(verdict, Line) else None
+        if known.agrees(one.row_key, one.state.identity):
+            return Line.AGREES
+        return Line.SETTLING if too_early(one.state, window) else None
 
     def _seen(self, key: str, state: State) -> Seen:
         settings = self._settings
         row_key = rows.row_key(settings.pipeline, settings.ordering, settings.bucket, key, state.identity)
         return Seen(key, state, row_key)
 
-    def _compare(self, few: Sequence[Seen], work: "_Work") -> None:
+    def _compare(self, few: Sequence[Seen], work: "_Work", lines: Counter[Line]) -> None:
         work.go_on()
         report = work.progress.report
         # The key of a listing may come twice when it is overwritten meanwhile; DynamoDB refuses a key twice.
@@ -209,26 +230,37 @@ class Audit:
         for one in few:
             content = found.get(one.row_key, {})
             row = rows.from_attributes(content)
-            report.checked += 1
-            finding = self._find(row, one.state, work)
-            if finding is not None and self._listed_long_ago:
+            verdict = self._judge(row, one.state, work)
+            if isinstance(verdict, Finding) and self._listed_long_ago:
                 one = self._look_again(one)  # noqa: PLW2901 - it is this one, as it is now
-                finding = self._find(row, one.state, work)
-            if finding is None:
+                verdict = self._judge(row, one.state, work)
+            if isinstance(verdict, Line):
+                lines[verdict] += 1
                 continue
-            report.found(one.key, finding, one.state)
-            if not is_marked(_mark(content), one.state, work.window):
+            report.found(one.key, verdict, one.state)
+            if is_marked(_mark(content), one.state, work.window):
+                lines[Line.MARKED] += 1
+            elif not work.resubmit:
+                lines[Line.DRY_RUN if report.dry_run else Line.HELD_BACK] += 1
+            else:
                 due.append((one, row))
-        if work.resubmit and due:
-            allowed = work.allow(len(due))
-            marked = [one for one, row in due[:allowed] if self._mark(one, row)]
-            self._send(marked)
-            report.resubmitted += len(marked)
-            if len(due) > allowed:
-                raise _Stop(Stopped.BUDGET)
+        if due:
+            self._resubmit(due, work, lines)
 
-    def _find(self, row: Row | None, state: State, work: "_Work") -> Finding | None:
-        return find(row, state, work.window, now=self._clock(), deletes=self._settings.deletes)
+    def _resubmit(self, due: Sequence[tuple[Seen, Row | None]], work: "_Work", lines: Counter[Line]) -> None:
+        allowed = work.allow(len(due))
+        marked = [one for one, row in due[:allowed] if self._mark(one, row)]
+        self._send(marked)
+        work.progress.report.resubmitted += len(marked)
+        lines[Line.RESUBMITTED] += len(marked)
+        # A row that changed meanwhile has a worker.
+        lines[Line.LEASED] += len(due[:allowed]) - len(marked)
+        lines[Line.OVER_BUDGET] += len(due) - allowed
+        if len(due) > allowed:
+            raise _Stop(Stopped.BUDGET)
+
+    def _judge(self, row: Row | None, state: State, work: "_Work") -> Finding | Line:
+        return judge(row, state, work.window, now=self._clock(), deletes=self._settings.deletes)
 
     def _look_again(self, one: Seen) -> Seen:
         """What S3 shows now for a key; a version is what it was, and the consumer finds out if it is gone."""

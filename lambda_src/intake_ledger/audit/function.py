@@ -198,6 +198,7 @@ class AuditFunction:
             # A complete ledger has a row of each object that was ever processed, however old.
             known_since=looks_back if complete_since is None else min(looks_back, max(complete_since, first)),
             removals_since=looks_back,
+            baseline=first,
         )
         held = backlogs.reason(backlog, settle_seconds=settings.settle_seconds)
         return Judgement(window, resubmit=not backlog.unknown, held=held)
@@ -263,6 +264,7 @@ def _tell(logger: Logger, report: Report) -> None:
         counts |= {
             "AuditRuns": int(report.stopped is not Stopped.PARTS),
             "AuditCheckedKeys": report.checked,
+            "AuditUnjudgedKeys": report.unjudged,
             "AuditFindings": report.counts.total(),
             "AuditResubmitted": report.resubmitted,
         }

@@ -250,7 +250,7 @@ class AuditInParts:
         """Sum up, and give the run back. Whoever calls it again gets the same."""
         about = self._parts.about()
         report = report_of(about["report"])
-        report.dry_run, report.delivery = about["report"]["dryRun"], about["report"]["delivery"]
+        report.delivery = about["report"]["delivery"]
         steps = [(step, self._parts.all(step)) for step in Step]
         works = [part.work["report"] for step, parts in steps if step in AUDITED for part in parts if part.work]
         summed(report, works)
@@ -295,7 +295,9 @@ class AuditInParts:
         again = part.work is not None
         if part.work is None:
             now = self._tools.clock()
-            progress = Progress(Report(about["report"]["runId"], now), Known(of_rows), Shown(of_shown))
+            progress = Progress(
+                Report(about["report"]["runId"], now, about["report"]["dryRun"]), Known(of_rows), Shown(of_shown)
+            )
         else:
             progress = progress_of(part.work, report_of(part.work["report"]))
         handed, number = self._handed, part.number

@@ -23,7 +23,9 @@ class Progress:
     listed: bool = False
     """Whether the listing has come to its end."""
     scanned: RowKey | None = None
-    """The last row of the ledger that was looked at; None at the beginning."""
+    """The last row of the ledger that was looked at; None at the beginning and at the end."""
+    complete: bool = False
+    """Whether all rows were looked at."""
 
     def as_json(self, now: int) -> dict[str, Any]:
         """All of it but the filters, which are stored beside it."""
@@ -40,6 +42,7 @@ class Progress:
             "listing": asdict(self.listing) if self.listing else None,
             "listed": self.listed,
             "scanned": asdict(self.scanned) if self.scanned else None,
+            "complete": self.complete,
         }
 
 
@@ -58,4 +61,5 @@ def progress_of(content: Mapping[str, Any], report: Report) -> Progress:
         Place(**content["listing"]) if content["listing"] else None,
         listed=content["listed"],
         scanned=RowKey(**content["scanned"]) if content["scanned"] else None,
+        complete=content.get("complete", False),
     )

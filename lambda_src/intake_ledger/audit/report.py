@@ -1,16 +1,23 @@
-"""What an audit run found: for the next invocation, for machines, and in one line for people. Pure."""
+"""The report of an audit run: for the next invocation, for machines, and in one line for people. Pure.
+
+Each state that S3 lists is counted in exactly one line (`intake_ledger.audit.diff.Line`), so the lines add up to the
+listing. Rows whose state no listing shows are counted in lines of their own.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import reduce
 from typing import Any
 
-from intake_ledger.audit.diff import Finding
+from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Finding, Line
 from intake_ledger.states import State
 
 NAMED_FINDINGS = 100
 """How many findings a report names; `counts` has them all."""
+NAMED_PASSES = 50
+"""How many parts of the listing a report gives the times of. Of more, the first ones are united."""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 
 
@@ -23,6 +30,24 @@ class Stopped(StrEnum):
 
 
 @dataclass(slots=True)
+class Pass:
+    """One part of the listing, as one invocation went through it. Times are epoch milliseconds."""
+
+    begun_at: int
+    ended_at: int
+    listed: int = 0
+
+    def united(self, other: "Pass") -> "Pass":
+        """Both as one part."""
+        begun_at, ended_at = min(self.begun_at, other.begun_at), max(self.ended_at, other.ended_at)
+        return Pass(begun_at, ended_at, self.listed + other.listed)
+
+    def as_json(self) -> dict[str, int]:
+        """The times and the number as the report has them."""
+        return {"from": self.begun_at, "until": self.ended_at, "listed": self.listed}
+
+
+@dataclass(slots=True)
 class Report:
     """One run over the bucket, which may take several invocations. Times are epoch milliseconds."""
 
@@ -30,8 +55,15 @@ class Report:
     started_at: int
     dry_run: bool = False
     listed: int = 0
-    checked: int = 0
+    """How many states S3 has listed: one for each key, or for each version in EVERY_VERSION."""
+    lines: Counter[Line] = field(default_factory=Counter)
+    """The same states by line. They add up to `listed`."""
+    unlisted: Counter[Line] = field(default_factory=Counter)
+    """Rows of the ledger whose state no listing has shown, by line. S3 was asked about each."""
+    passes: list[Pass] = field(default_factory=list)
+    """When each part of the bucket was listed. A run that was stopped and resumed has several."""
     resubmitted: int = 0
+    """How many messages were sent."""
     complete: bool = False
     stopped: Stopped | None = None
     held: str = ""
@@ -47,6 +79,29 @@ class Report:
     delivery: list[str] = field(default_factory=list)
     """What is wrong with the way from S3 to the queue, each with the fix in words."""
 
+    @property
+    def checked(self) -> int:
+        """How many states were judged: listed or not, and not left for later or left out."""
+        return (self.lines + self.unlisted).total() - self.unjudged
+
+    @property
+    def unjudged(self) -> int:
+        """How many states were left for later or left out, listed or not."""
+        return sum(lines[line] for lines in (self.lines, self.unlisted) for line in (*WAITING, *NOT_JUDGED))
+
+    def begin_pass(self, now: int) -> None:
+        """Note that a part of the listing begins now."""
+        self.passes = _few([*self.passes, Pass(now, now)])
+
+    def add_listed(self, lines: Counter[Line], now: int) -> None:
+        """Count states that were listed, in the part that was begun last."""
+        number = lines.total()
+        self.lines += lines
+        self.listed += number
+        last = self.passes[-1]
+        last.listed += number
+        last.ended_at = now
+
     def found(self, key: str, finding: Finding, state: State) -> None:
         """Count a key that differs, and name it if there is room."""
         self.counts[finding] += 1
@@ -59,7 +114,7 @@ class Report:
         """The run in one line: "3 of 1,204,331 objects never reached the ledger; oldest 14 hours; resubmitted"."""
         said = [f"{self.counts[one]:,} {_WORDS[one]}" for one in Finding if self.counts[one]]
         if not said:
-            parts = [f"{self.checked:,} objects agree with the ledger"]
+            parts = [f"{self.lines[Line.AGREES]:,} objects agree with the ledger"]
         else:
             first, *rest = said
             number, _, words = first.partition(" ")
@@ -67,6 +122,12 @@ class Report:
             if self.oldest_at is not None:
                 parts.append(f"oldest {_age(now - self.oldest_at)}")
             parts.append(self._sent())
+        if rejected := self.lines[Line.REJECTED]:
+            parts.append(f"{rejected:,} rejected")
+        parts += [said for said in (self._of("waiting", WAITING), self._of("not judged", NOT_JUDGED)) if said]
+        if len(self.passes) > 1:
+            took = self.passes[-1].ended_at - self.passes[0].begun_at
+            parts.append(f"listed in {len(self.passes)} parts within {_age(took)}")
         if self.stopped:
             unseen = self.dry_run and self.stopped is Stopped.TIME
             parts.append("out of time, the rest was not looked at" if unseen else self.stopped.value)
@@ -88,6 +149,11 @@ class Report:
             return "resubmitted"
         return f"{self.resubmitted:,} resubmitted"
 
+    def _of(self, what: str, lines: Sequence[Line]) -> str:
+        """A group of lines in words: "5 not judged (3 outside the filters, 2 older than the look-back)"."""
+        each = [f"{self.lines[line]:,} {WORDS[line]}" for line in lines if self.lines[line]]
+        return f"{sum(self.lines[line] for line in lines):,} {what} ({', '.join(each)})" if each else ""
+
     def as_json(self, now: int) -> dict[str, Any]:
         """The report as the function returns it and as it is stored."""
         return {
@@ -96,7 +162,11 @@ class Report:
             "dryRun": self.dry_run,
             "summary": self.summary(now),
             "listed": self.listed,
+            "lines": _named(self.lines),
+            "unlisted": _named(self.unlisted),
+            "passes": [one.as_json() for one in self.passes],
             "checked": self.checked,
+            "unjudged": self.unjudged,
             "counts": {finding.value: self.counts[finding] for finding in Finding},
             "resubmitted": self.resubmitted,
             "laterFormat": self.later_format,
@@ -115,8 +185,11 @@ def report_of(content: Mapping[str, Any]) -> Report:
     return Report(
         run_id=content["runId"],
         started_at=content["startedAt"],
+        dry_run=content["dryRun"],
         listed=content["listed"],
-        checked=content["checked"],
+        lines=_counter(content["lines"]),
+        unlisted=_counter(content["unlisted"]),
+        passes=[Pass(one["from"], one["until"], one["listed"]) for one in content["passes"]],
         resubmitted=content["resubmitted"],
         later_format=content["laterFormat"],
         held=content["held"],
@@ -131,7 +204,9 @@ def summed(report: Report, parts: Iterable[Mapping[str, Any]]) -> None:
     for content in parts:
         one = report_of(content)
         report.listed += one.listed
-        report.checked += one.checked
+        report.lines += one.lines
+        report.unlisted += one.unlisted
+        report.passes = _few(sorted([*report.passes, *one.passes], key=lambda part: part.begun_at))
         report.resubmitted += one.resubmitted
         report.later_format += one.later_format
         # What was not found is not counted, as in a run of one part.
@@ -144,6 +219,40 @@ def summed(report: Report, parts: Iterable[Mapping[str, Any]]) -> None:
             report.stopped = Stopped.BUDGET
 
 
+def _few(passes: list[Pass]) -> list[Pass]:
+    """The same parts of the listing, the first ones united until no more than `NAMED_PASSES` are left."""
+    surplus = len(passes) - NAMED_PASSES
+    if surplus <= 0:
+        return passes
+    return [reduce(Pass.united, passes[: surplus + 1]), *passes[surplus + 1 :]]
+
+
+def _named(lines: Counter[Line]) -> dict[str, int]:
+    return {line.value: lines[line] for line in Line}
+
+
+def _counter(content: Mapping[str, int]) -> Counter[Line]:
+    """The lines that `_named` wrote. What was not counted is left out, as in a report that was never stored."""
+    return Counter({Line(name): number for name, number in content.items() if number})
+
+
+WORDS = {
+    Line.AGREES: "agree with the ledger",
+    Line.REJECTED: "rejected",
+    Line.SETTLING: "younger than the settle time",
+    Line.LEASED: "with a worker",
+    Line.NOT_YET: "due for another attempt later",
+    Line.BASELINE: "from before the pipeline",
+    Line.LOOK_BACK: "older than the look-back",
+    Line.FILTERS: "outside the filters",
+    Line.LATER_FORMAT: "with a row of a later release",
+    Line.RESUBMITTED: "resubmitted",
+    Line.MARKED: "resubmitted earlier",
+    Line.OVER_BUDGET: "left for the next run: the budget is used up",
+    Line.HELD_BACK: "held back: the age of the waiting messages is unknown",
+    Line.DRY_RUN: "found by a dry run",
+}
+"""Each line for people."""
 _WORDS = {
     Finding.MISSING: "never reached the ledger",
     Finding.OVERTAKEN: "changed without the ledger's knowledge",

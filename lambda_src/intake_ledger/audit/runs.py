@@ -216,6 +216,9 @@ class AuditRuns:
         if "checkpoint" not in content:
             return None
         stored = json.loads(content["checkpoint"])
+        if not stored["anew"] and "lines" not in stored["report"]:
+            # A release that did not count each state in a line has begun it: nobody knows the lines of its states.
+            return None
         fresh = self.fresh()
         progress = progress_of(stored, fresh.report if stored["anew"] else report_of(stored["report"]))
         self._restore("shown", progress.shown)
