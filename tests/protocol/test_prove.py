@@ -72,6 +72,22 @@ def test_a_seeded_defect_that_ends_in_an_exception_is_found() -> None:
     assert "all are probes at once: FAILED tests/unit/test_breaker.py" in ran.stdout
 
 
+def test_tests_of_a_seeded_defect_do_not_know_that_ci_runs_them(tmp_path: Path) -> None:
+    """pytest shows failures in full where CI is set. The difference of two large values took it twenty minutes."""
+    (tmp_path / "test_ci.py").write_text("import os\ndef test_ci():\n    assert 'CI' in os.environ\n")
+    ran = made_up(
+        """
+from tests.protocol.mutants import MUTANTS
+from tests.protocol.seeding import _tests
+folder = Path(sys.argv[1])
+os.environ["CI"] = "true"
+print(_tests(MUTANTS[0]._replace(found_by=str(folder / "test_ci.py")), folder))
+""",
+        str(tmp_path),
+    )
+    assert ran.stdout.startswith("(True, 'FAILED"), ran.stdout + ran.stderr
+
+
 def test_a_violation_and_a_failure_of_the_search_have_different_exit_codes() -> None:
     """1 says that the code is wrong, 2 that the search is. In both cases everything else still runs."""
     ran = made_up("sys.exit(run(parts(is_violated, passes), None))")
