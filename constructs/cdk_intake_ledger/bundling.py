@@ -57,18 +57,33 @@ def made_code(content: str, fill: Callable[[Path], None]) -> lambda_.Code:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy files into a folder that may have others, under modes that do not depend on this machine's umask.
+    """Copy files into a folder that may have others.
 
-    Hard links would be faster, but an edit of the copy would change the cache.
+    Args:
+        source: a folder.
+        target: another one, which is made if it does not exist.
+
     """
     for folder, _, files in os.walk(source):
         place = target / Path(folder).relative_to(source)
         place.mkdir(parents=True, exist_ok=True)
-        place.chmod(0o755)
         for name in files:
-            made = place / name
-            shutil.copyfile(Path(folder, name), made)
-            made.chmod(0o755 if os.access(Path(folder, name), os.X_OK) else 0o644)
+            copy_file(Path(folder, name), place / name)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file's content, under a mode that does not depend on this machine's umask: Lambda's user has to read it.
+
+    A hard link would be faster, but an edit of the copy would change the cache.
+
+    Args:
+        source: a file.
+        target: its new path. Folders above it are made.
+
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
 
 
 @jsii.implements(ILocalBundling)

@@ -3,18 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from aws_cdk import Duration, IgnoreMode, Size, Token
+from aws_cdk import Duration, Size, Token
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.entrypoint import entrypoint_problems, form_problem
+from cdk_intake_ledger.entrypoint import form_problem
+from cdk_intake_ledger.processor_folder import ProcessorFolder
 from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 
 LEAST_PYTHON = (3, 12)
 DEFAULT_STORAGE, MOST_STORAGE = 512, 10_240
 """MiB of `/tmp` that each function has, and that it can have."""
-
-# Nothing of these runs in Lambda, and each would change the asset's hash from one machine to the next.
-NOT_CODE = ("__pycache__/", "*.pyc", ".*", "*.egg-info/")
 
 # All of it is in the layer; Lambda wants some code beside it.
 CONSUMER_CODE = "from intake_ledger.consumer import handler\n"
@@ -27,7 +25,7 @@ class Processor:
     function that exists already, in any language (`from_function`).
 
     It runs on arm64 when nothing else is asked for: the same work for a fifth less money, and the runtime itself is
-    pure Python. Code with compiled modules has to be bundled for the architecture that is stated here.
+    pure Python. `from_asset` installs the wheels of a `requirements.txt` for the architecture that is stated here.
     """
 
     def __init__(
@@ -77,6 +75,7 @@ class Processor:
         """The consumer's."""
         self.layers = tuple(layers)
         """The team's own, beside the pipeline's."""
+        self._folder: ProcessorFolder | None = None
 
     @classmethod
     def from_asset(
@@ -91,11 +90,18 @@ class Processor:
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
     ) -> "Processor":
-        """A directory of Python modules as it is; dependencies other than boto3 and Powertools have to be in it, or in
-        a layer.
+        """A directory of Python modules, with the wheels of its `requirements.txt`, if it has one.
 
-        The source is read at synthesis (not imported): a directory, module or function that does not exist is refused,
-        with what is there instead.
+        The wheels are installed at synthesis, for the function's Python and architecture, without Docker: by pip, from
+        the package index that it is configured with. Each set of pins is installed once and then kept in a cache
+        (`$CDK_INTAKE_LEDGER_CACHE`, or `cdk-intake-ledger` in `$XDG_CACHE_HOME` or `~/.cache`). Each line needs `==`
+        or a hash, as `uv pip compile`, `uv export` and `pip-compile` write them. boto3 and the rest of Lambda's own
+        modules may stay unpinned: they are then left to Lambda. Without a `requirements.txt` the directory goes to
+        Lambda as it is.
+
+        The source is read at synthesis (not imported). Synthesis refuses a directory, module or function that does not
+        exist, with the names that do, and an import that neither the directory, its wheels nor Lambda has. Imports
+        under `if` or `try` are not checked, and none are if there are `layers` or the code changes `sys.path`.
 
         Args:
             path: the directory, relative to where synthesis runs, or absolute.
@@ -109,9 +115,8 @@ class Processor:
             layers: beside the pipeline's own, at most four (Lambda allows five); none when omitted.
 
         """
-        directory = Path(path)
-        return cls(
-            lambda: lambda_.Code.from_asset(str(directory), exclude=list(NOT_CODE), ignore_mode=IgnoreMode.GIT),
+        made = cls(
+            lambda: folder.code,
             entrypoint=entrypoint,
             memory_size=memory_size,
             ephemeral_storage_size=ephemeral_storage_size,
@@ -119,8 +124,15 @@ class Processor:
             runtime=runtime,
             architecture=architecture,
             layers=layers,
-            problems=tuple(entrypoint_problems(directory, entrypoint)),
         )
+        folder = made._folder = ProcessorFolder(
+            Path(path),
+            entrypoint,
+            python="" if made._runtime_problems() else made.runtime.name.removeprefix("python"),
+            architecture=made.architecture.name,
+            any_module=bool(layers) or "PYTHONPATH" in made.environment,
+        )
+        return made
 
     @classmethod
     def from_code(
@@ -217,6 +229,7 @@ class Processor:
         """What keeps this processor from running, for the pipeline to report together with everything else."""
         return (
             *self._found,
+            *(self._folder.problems if self._folder else ()),
             *self._environment_problems(),
             *self._runtime_problems(),
             *self._layer_problems(),

@@ -1,0 +1,150 @@
+"""Reads which modules a processor imports for certain, without importing any of them."""
+
+import ast
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+LAMBDA_MODULES = frozenset({
+    "awslambdaric", "boto3", "botocore", "dateutil", "jmespath", "pip", "runtime_client", "s3transfer", "simplejson",
+    "six", "snapshot_restore_py", "urllib3",
+})  # fmt: skip
+"""Modules of Lambda's Python runtimes, without the standard library: the AWS SDK and Lambda's own client."""
+
+LAYER_MODULES = frozenset({"aws_lambda_powertools", "intake_ledger", "typing_extensions"})
+"""Modules of the pipeline's layer."""
+
+# Synthesis may run on an older Python than the function.
+_YOUNG_MODULES = frozenset({"annotationlib", "compression"})
+
+# Distributions that are not called as their module.
+_DISTRIBUTIONS = {
+    "bs4": "beautifulsoup4", "Crypto": "pycryptodome", "cv2": "opencv-python-headless", "docx": "python-docx",
+    "fitz": "pymupdf", "jwt": "pyjwt", "magic": "python-magic", "PIL": "pillow", "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary", "sklearn": "scikit-learn", "yaml": "pyyaml",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Import:
+    """A module's top-level name, and the place that needs it."""
+
+    name: str
+    source: Path
+    line: int
+
+    @property
+    def distribution(self) -> str:
+        """The distribution that most likely has it."""
+        return _DISTRIBUTIONS.get(self.name, self.name.replace("_", "-").lower())
+
+
+def missing_imports(directory: Path, module: str, function: str, available: Collection[str]) -> Iterator[Import]:
+    """The modules without which the processor cannot be imported or called, each once.
+
+    Only imports that run for certain count: of the entry point's module, the modules of the folder that it imports, and
+    the function's body. An import under `if` or `try`, or in another function, may never run.
+
+    Args:
+        directory: the folder.
+        module: of the entry point.
+        function: of the entry point.
+        available: top-level names besides those of the folder and Lambda.
+
+    """
+    found = _Reader(directory).read(module, function)
+    known = sys.stdlib_module_names | _YOUNG_MODULES | LAMBDA_MODULES | LAYER_MODULES | modules_in(directory)
+    seen: set[str] = set()
+    for one in found:
+        if one.name not in known and one.name not in available and one.name not in seen:
+            seen.add(one.name)
+            yield one
+
+
+def modules_in(directory: Path) -> frozenset[str]:
+    """Top-level names that can be imported from a folder."""
+    return frozenset(
+        path.name.partition(".")[0]
+        for path in directory.iterdir()
+        if path.is_dir() or path.suffix in (".py", ".so", ".zip")
+    )
+
+
+class _Reader:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: set[str] = set()
+        self._found: list[Import] = []
+
+    def read(self, module: str, function: str) -> list[Import]:
+        self._module(module, function)
+        return self._found
+
+    def _module(self, module: str, function: str | None = None) -> None:
+        """Read a module of the folder, and the packages above it, which are imported first."""
+        if module in self._read:
+            return
+        self._read.add(module)
+        if parent := module.rpartition(".")[0]:
+            self._module(parent)
+        base = self._directory.joinpath(*module.split("."))
+        package = base / "__init__.py"
+        source = package if package.is_file() else base.with_name(f"{base.name}.py")
+        if not source.is_file():
+            return
+        try:
+            tree = ast.parse(source.read_bytes())
+        except (SyntaxError, ValueError):
+            return  # said of the entry point's module elsewhere; another one may never be imported
+        within = module if source is package else parent
+        for statement in _certain(tree.body, function):
+            self._import(statement, source, within)
+
+    def _import(self, statement: ast.Import | ast.ImportFrom, source: Path, within: str) -> None:
+        for name in _modules_of(statement, within):
+            top = name.partition(".")[0]
+            if top:
+                self._found.append(Import(top, source, statement.lineno))
+                self._module(name)
+
+
+def _modules_of(statement: ast.Import | ast.ImportFrom, within: str) -> Iterator[str]:
+    """Full names of the modules that a statement imports, and of some that may be attributes."""
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+        return
+    parts = within.split(".") if within else []
+    above = parts[: len(parts) - statement.level + 1] if statement.level else []
+    module = ".".join([*above, *([statement.module] if statement.module else [])])
+    if module:
+        yield module
+    # A relative import names modules of the folder only.
+    if module or statement.level:
+        yield from (f"{module}.{alias.name}".lstrip(".") for alias in statement.names if module and alias.name != "*")
+
+
+def _certain(body: list[ast.stmt], function: str | None) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports among statements that run whenever the module is imported, or the function called."""
+    for statement in body:
+        match statement:
+            case ast.Import() | ast.ImportFrom():
+                yield statement
+            case ast.FunctionDef(name=name) if name == function:
+                yield from _certain(statement.body, None)
+            case ast.ClassDef():
+                yield from _certain(statement.body, None)
+            case ast.With() if not any("suppress" in ast.dump(item) for item in statement.items):
+                yield from _certain(statement.body, None)
+            case ast.Try(handlers=[]):
+                yield from _certain([*statement.body, *statement.finalbody], function)
+        if isinstance(statement, ast.Return | ast.Raise):
+            return
+
+
+def finds_modules_itself(directory: Path) -> bool:
+    """True if a module of the folder changes where Python looks for modules."""
+    signs = (b"sys.path", b"site.addsitedir", b"meta_path", b"path_hooks")
+    return any(
+        sign in content for path in directory.rglob("*.py") for content in (path.read_bytes(),) for sign in signs
+    )
