@@ -151,7 +151,7 @@ class TestMarks:
         again = world.run()
         assert (again.counts, again.resubmitted, world.sent) == ({"missing": 1}, 0, ["key"])
 
-    def test_f91_a_run_that_died_before_its_send_is_made_up_for(self, world: AuditWorld) -> None:
+    def test_f91_a_message_that_is_lost_is_sent_again(self, world: AuditWorld) -> None:
         """F91: the mark lapses after the settle time."""
         world.s3.put("key")
         world.run()
@@ -159,8 +159,8 @@ class TestMarks:
         world.run()
         assert world.sent == ["key", "key"]
 
-    def test_a_row_that_changes_meanwhile_is_left_alone(self, world: AuditWorld) -> None:
-        """Somebody is at it."""
+    def test_a_row_that_changes_meanwhile_gets_no_mark(self, world: AuditWorld) -> None:
+        """A worker has it: the message is one more, and the row stays as the worker writes it."""
         world.insert("key", world.s3.put("key"), Status.FAILED)
         mark = world.ledger.mark
 
@@ -170,8 +170,9 @@ class TestMarks:
             mark(*arguments)  # type: ignore[arg-type]
 
         world.ledger.mark = first_somebody_claims  # type: ignore[method-assign, assignment]
-        assert world.run().resubmitted == 0
-        assert world.sent == []
+        assert world.run().resubmitted == 1
+        assert world.sent == ["key"]
+        assert not any("audit_resubmitted_at" in item for item in world.store.items.values())
 
     def test_f43_what_was_rejected_is_left_alone(self, world: AuditWorld) -> None:
         """F43: every day anew, it would be a flood of known failures."""

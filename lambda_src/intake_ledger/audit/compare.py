@@ -4,8 +4,10 @@ First the ledger's rows are read, then the bucket is listed. Where the listing s
 is read again, consistently, and judged; at last S3 is asked about the rows that the listing has not shown.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import batched
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 STOP_BEFORE_MS = 30_000
 """How long before Lambda's own timeout a run stops by itself, in milliseconds: what it knows has to be stored."""
 _SEND_BATCH = 10  # SQS's limit of SendMessageBatch
+PAUSES = (0.2, 0.8)
+"""Seconds before messages that SQS has refused are sent again."""
+MOST_REFUSALS = 4
+"""How many invocations stop at a page of which SQS refuses messages. The next one goes on without these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +111,8 @@ class Audit:
         """Go on with the run until it is complete, or until time or the budget runs out.
 
         `saved` is called whenever everything up to `progress` is done. What was done beyond it is done again after a
-        death, and the marks keep it from being resubmitted twice. `phases` are those that this part of a run is for.
-        `allow` says how many of so many messages may be sent; when omitted, the budget is this run's own.
+        death. The marks keep all but the last messages from being sent twice. `phases` are those that this part of a
+        run is for. `allow` says how many of so many messages may be sent; when omitted, the budget is this run's own.
         """
         work = _Work(progress, window, resubmit, remaining_ms, allow or self._own_budget(progress))
         try:
@@ -149,6 +155,7 @@ class Audit:
                 report.add_listed(lines, self._clock())
             progress.listing = page.after
             progress.listed = page.after is None
+            progress.refused = 0
             saved()
 
     def _go_through(self, page: Page, work: "_Work", lines: Counter[Line]) -> None:
@@ -190,6 +197,7 @@ class Audit:
                 self._compare(gone, work, progress.report.unlisted)
             progress.scanned = page.after
             progress.complete = page.after is None
+            progress.refused = 0
             saved()
 
     def _unshown(self, row_key: RowKey, progress: Progress) -> bool:
@@ -248,14 +256,24 @@ class Audit:
             self._resubmit(due, work, lines)
 
     def _resubmit(self, due: Sequence[tuple[Seen, Row | None]], work: "_Work", lines: Counter[Line]) -> None:
+        progress = work.progress
         allowed = work.allow(len(due))
-        marked = [one for one, row in due[:allowed] if self._mark(one, row)]
-        self._send(marked)
-        work.progress.report.resubmitted += len(marked)
-        lines[Line.RESUBMITTED] += len(marked)
-        # A row that changed meanwhile has a worker.
-        lines[Line.LEASED] += len(due[:allowed]) - len(marked)
+        refused = 0
+        for few in batched(due[:allowed], _SEND_BATCH):
+            taken, why = self._send([one for one, _ in few], again=progress.refused < MOST_REFUSALS)
+            progress.report.resubmitted += len(taken)
+            lines[Line.RESUBMITTED] += len(taken)
+            lines[Line.REFUSED] += len(few) - len(taken)
+            refused += len(few) - len(taken)
+            if why:
+                progress.report.refused(why)
+            # After the send: a mark without a message would hide the key until it lapses.
+            for number in taken:
+                self._mark(*few[number])
         lines[Line.OVER_BUDGET] += len(due) - allowed
+        if refused and progress.refused < MOST_REFUSALS:
+            progress.refused += 1
+            raise _Stop(Stopped.REFUSED)
         if len(due) > allowed:
             raise _Stop(Stopped.BUDGET)
 
@@ -270,9 +288,9 @@ class Audit:
         # A HEAD does not give the date of a delete marker.
         return one if now.identity == one.state.identity else replace(one, state=now)
 
-    def _mark(self, one: Seen, row: Row | None) -> bool:
-        """Keep another run from resubmitting the same; written before the send, so that a death in between is mended by
-        the mark's lapse. False: the row has changed, so somebody is at it.
+    def _mark(self, one: Seen, row: Row | None) -> None:
+        """Keep other runs from resubmitting the same state. If the row has changed, a worker has it, and no mark is
+        needed.
         """
         now = self._clock()
         marks = {"audit_resubmitted_state": one.state.identity, "audit_resubmitted_at": now}
@@ -283,22 +301,28 @@ class Audit:
         else:
             values = {":seen_fence": row.fence, ":seen_status": row.status}
             condition = Condition("#fence = :seen_fence AND #status = :seen_status", ("fence", "status"), values)
-        try:
+        with suppress(ConditionFailed):
             self._ledger.mark(one.row_key, marks, condition)
-        except ConditionFailed:
-            return False
-        return True
 
-    def _send(self, marked: Sequence[Seen]) -> None:
-        for few in batched(marked, _SEND_BATCH):
-            entries: Any = [
-                {"Id": str(n), "MessageBody": own_message(Origin.AUDIT, self._settings.bucket, one.key, one.state)}
-                for n, one in enumerate(few)
-            ]
-            answer = self._sqs.send_message_batch(QueueUrl=self._settings.queue_url, Entries=entries)
-            if answer.get("Failed"):
-                # The marks of these lapse, and a later run sends them.
-                raise RuntimeError(f"SQS took only a part of a batch: {answer['Failed'][0].get('Message')}")
+    def _send(self, few: Sequence[Seen], *, again: bool) -> tuple[list[int], str]:
+        """Send a message for each. Returns the numbers of those that SQS took, and its reason if it refused others.
+
+        `again` sends messages that were refused a few times more.
+        """
+        left, why = list(range(len(few))), ""
+        for pause in (*(PAUSES if again else ()), None):
+            entries: Any = [{"Id": str(number), "MessageBody": self._message(few[number])} for number in left]
+            failed = self._sqs.send_message_batch(QueueUrl=self._settings.queue_url, Entries=entries).get("Failed", ())
+            left = sorted(int(one["Id"]) for one in failed)
+            if not left:
+                return list(range(len(few))), ""
+            why = ", ".join(filter(None, (failed[0].get("Code"), failed[0].get("Message"))))
+            if pause is not None:
+                time.sleep(pause)
+        return [number for number in range(len(few)) if number not in left], why
+
+    def _message(self, one: Seen) -> str:
+        return own_message(Origin.AUDIT, self._settings.bucket, one.key, one.state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ class Line(StrEnum):
     """A difference for which the run's budget did not suffice."""
     HELD_BACK = "heldBack"
     """A difference for which nothing is sent, since the age of the messages in the queue is unknown."""
+    REFUSED = "refused"
+    """A difference whose message SQS did not take."""
     DRY_RUN = "dryRun"
     """A difference that a dry run found."""
 
@@ -65,7 +67,7 @@ WAITING = (Line.SETTLING, Line.LEASED, Line.NOT_YET)
 """Lines of states that are not judged yet."""
 NOT_JUDGED = (Line.BASELINE, Line.LOOK_BACK, Line.FILTERS, Line.LATER_FORMAT)
 """Lines of states that are not judged at all."""
-NOT_SENT = (Line.MARKED, Line.OVER_BUDGET, Line.HELD_BACK, Line.DRY_RUN)
+NOT_SENT = (Line.MARKED, Line.OVER_BUDGET, Line.HELD_BACK, Line.REFUSED, Line.DRY_RUN)
 """Lines of differences for which the run sent no message."""
 
 

@@ -162,7 +162,7 @@ class AuditFunction:
 
     def publish(self, report: Report) -> str | None:
         """Write the report where the team wants it, once the run is over; None where nobody does, or it is not over."""
-        if report.dry_run or report.stopped is Stopped.TIME:
+        if report.dry_run or report.continues:
             return None
         return publish(self._s3, self._settings, report, now=_now())
 
@@ -259,7 +259,7 @@ def _tell(logger: Logger, report: Report) -> None:
         return
     metrics = Metrics()
     counts = {"AuditIncomplete": int(not report.complete), "AuditDeliveryProblems": len(report.delivery)}
-    if report.stopped is not Stopped.TIME:
+    if not report.continues:
         # What is continued is counted when it comes to its end. A run with gaps is none: it has not seen the bucket.
         counts |= {
             "AuditRuns": int(report.stopped is not Stopped.PARTS),

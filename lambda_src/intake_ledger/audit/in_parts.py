@@ -243,8 +243,9 @@ class AuditInParts:
         if progress.report.stopped is Stopped.BUDGET:
             # Nobody goes on here.
             done = json.dumps(progress.as_json(self._tools.clock()))
+        done = json.dumps(json.loads(done) | {"refused": progress.refused})
         keep()
-        return progress.report.stopped is not Stopped.TIME
+        return not progress.report.continues
 
     def finish(self) -> Report:
         """Sum up, and give the run back. Whoever calls it again gets the same."""

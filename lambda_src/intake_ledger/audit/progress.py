@@ -26,6 +26,8 @@ class Progress:
     """The last row of the ledger that was looked at; None at the beginning and at the end."""
     complete: bool = False
     """Whether all rows were looked at."""
+    refused: int = 0
+    """How many invocations have stopped at the page that comes next, since SQS refused some of its messages."""
 
     def as_json(self, now: int) -> dict[str, Any]:
         """All of it but the filters, which are stored beside it."""
@@ -43,6 +45,7 @@ class Progress:
             "listed": self.listed,
             "scanned": asdict(self.scanned) if self.scanned else None,
             "complete": self.complete,
+            "refused": self.refused,
         }
 
 
@@ -62,4 +65,5 @@ def progress_of(content: Mapping[str, Any], report: Report) -> Progress:
         listed=content["listed"],
         scanned=RowKey(**content["scanned"]) if content["scanned"] else None,
         complete=content.get("complete", False),
+        refused=content.get("refused", 0),
     )

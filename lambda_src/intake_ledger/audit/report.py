@@ -25,8 +25,13 @@ class Stopped(StrEnum):
     """Why a run is not complete."""
 
     TIME = "out of time, to be continued"
+    REFUSED = "SQS refused messages, to be continued"
     BUDGET = "the budget is used up, the rest is left for the next run"
     PARTS = "not all of it was audited, since parts of the run failed"
+
+
+CONTINUED = frozenset({Stopped.TIME, Stopped.REFUSED})
+"""Reasons for which the run goes on at the next tick."""
 
 
 @dataclass(slots=True)
@@ -80,6 +85,11 @@ class Report:
     """What is wrong with the way from S3 to the queue, each with the fix in words."""
 
     @property
+    def continues(self) -> bool:
+        """Whether the next invocation goes on with the run."""
+        return self.stopped in CONTINUED
+
+    @property
     def checked(self) -> int:
         """How many states were judged: listed or not, and not left for later or left out."""
         return (self.lines + self.unlisted).total() - self.unjudged
@@ -101,6 +111,12 @@ class Report:
         last = self.passes[-1]
         last.listed += number
         last.ended_at = now
+
+    def refused(self, why: str) -> None:
+        """Note why SQS has refused messages, once."""
+        problem = f"SQS refused messages: {why}"
+        if problem not in self.delivery:
+            self.delivery.append(problem)
 
     def found(self, key: str, finding: Finding, state: State) -> None:
         """Count a key that differs, and name it if there is room."""
@@ -250,6 +266,7 @@ WORDS = {
     Line.MARKED: "resubmitted earlier",
     Line.OVER_BUDGET: "left for the next run: the budget is used up",
     Line.HELD_BACK: "held back: the age of the waiting messages is unknown",
+    Line.REFUSED: "refused by SQS",
     Line.DRY_RUN: "found by a dry run",
 }
 """Each line for people."""

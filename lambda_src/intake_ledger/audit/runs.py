@@ -161,6 +161,9 @@ class AuditRuns:
         """Give the run back where it is. `due_at` is when it is to be continued; None leaves that as it was. `anew`: a
         report, and a budget, of its own.
         """
+        # A page that was not finished is judged again. Its messages were sent, and the budget is one of the run.
+        self._done["refused"] = progress.refused
+        self._done["report"]["resubmitted"] = progress.report.resubmitted
         self._store(progress, anew=anew)
         self._give_back(due_at)
 

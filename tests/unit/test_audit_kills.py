@@ -1,0 +1,149 @@
+"""The audit function is killed at each of its requests, and SQS refuses messages. No finding waits for an interval."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from intake_ledger.audit.compare import MOST_REFUSALS
+from intake_ledger.audit.diff import Line
+from intake_ledger.audit.report import Report, Stopped
+from intake_ledger.audit.runs import LostRun, NotNow
+from intake_ledger.rows import Status
+from intake_ledger.states import State, StateKind
+from tests.unit.audit_invocations import Invocations, Killed
+from tests.unit.audit_support import AuditWorld
+
+LOST = ("a", "c", "e", "f", "overtaken", "removed")
+SEND_BATCH = 10
+"""SQS's limit of SendMessageBatch: so many messages a death may repeat."""
+
+
+def world(**more: Any) -> AuditWorld:
+    """Six keys differ, in three pages of the listing and in the scan."""
+    made = AuditWorld(page_size=3, **({"budget": len(LOST)} | more))
+    for key in ("a", "c", "e", "f"):
+        made.s3.put(key)
+    for key in ("b", "d", "overtaken"):
+        made.commit(key, made.s3.put(key))
+    made.s3.put("overtaken")
+    made.insert("waits", made.s3.put("waits"), Status.PROCESSING, lease_until=made.clock() + 3_600_000 * 24)
+    made.commit("removed", State(StateKind.OBJECT, "1", "1", 1))
+    return made
+
+
+@pytest.fixture
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as made:
+        yield made
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_f119_a_run_killed_at_any_request_has_sent_everything_in_the_next_invocation(
+    patch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """F119: with a budget that suffices exactly, and without a flood of repeated messages."""
+    kills, at = 0, 0
+    while True:
+        at += 1
+        audit = Invocations(world(), patch)
+        try:
+            audit.tick(kill_at=at, after=after)
+            break
+        except Killed:
+            kills += 1
+        sent = Counter(audit.world.sent)
+        # The lease of the invocation that died outlives one tick.
+        audit.next_tick(2)
+        try:
+            report = audit.tick()
+        except NotNow:
+            # It was killed when all was done.
+            assert sent == Counter(LOST), f"killed at request {at}"
+            continue
+        assert report.complete, f"killed at request {at}"
+        assert report.lines.total() == report.listed == 8
+        both = Counter(audit.world.sent)
+        assert set(both) == set(LOST), f"killed at request {at}"
+        assert both.total() - len(LOST) <= SEND_BATCH
+        assert max(both.values()) <= 2
+    assert kills > 20
+
+
+def test_f119_f42_an_invocation_that_outlives_its_lease_loses_and_hides_nothing(patch: pytest.MonkeyPatch) -> None:
+    """F119, F42: a second one audits the same bucket meanwhile. A few messages are sent twice; the first one ends."""
+    audit = Invocations(world(), patch)
+    others: list[Report] = []
+
+    def first_another_one_runs(operation: str, _: object) -> None:
+        if operation == "send_message_batch" and not others:
+            others.append(Report("", 0))
+            audit.next_tick(2)
+            others.append(audit.tick())
+
+    audit.gate.before = first_another_one_runs
+    with pytest.raises(LostRun):
+        audit.tick()
+    assert others[-1].complete
+    sent = Counter(audit.world.sent)
+    assert set(sent) == set(LOST)
+    assert sent.total() <= len(LOST) + SEND_BATCH
+
+
+class TestRefusals:
+    """F119: SQS takes a part of a batch."""
+
+    def test_f119_a_refused_message_is_sent_again_by_the_same_invocation(self, patch: pytest.MonkeyPatch) -> None:
+        """F119: a moment later; nothing is sent twice."""
+        audit = Invocations(world(), patch)
+        refused = list[str]()
+
+        def once(body: str) -> bool:
+            if refused or '"c"' not in body:
+                return False
+            refused.append(body)
+            return True
+
+        audit.sqs.refuses = once
+        report = audit.tick()
+        assert (report.complete, report.resubmitted) == (True, len(LOST))
+        assert sorted(audit.world.sent) == sorted(LOST)
+
+    def test_f119_what_is_refused_all_the_time_is_sent_by_the_next_invocation(self, patch: pytest.MonkeyPatch) -> None:
+        """F119: at the next tick and not an interval later; the budget counts what SQS took."""
+        audit = Invocations(world(), patch)
+        audit.sqs.refuses = lambda body: '"c"' in body
+        report = audit.tick()
+        assert (report.stopped, report.resubmitted, audit.world.sent) == (Stopped.REFUSED, 1, ["a"])
+        assert report.lines == {Line.RESUBMITTED: 1, Line.REFUSED: 1, Line.AGREES: 1}
+        assert "SQS refused messages: InternalError, try again" in report.delivery
+        audit.sqs.refuses = lambda _: False
+        audit.next_tick()
+        report = audit.tick()
+        assert (report.complete, report.resubmitted) == (True, len(LOST))
+        assert Counter(audit.world.sent) == Counter(LOST)
+        assert report.lines[Line.MARKED] == 1, "by the invocation before"
+
+    def test_f119_a_message_that_sqs_never_takes_does_not_stop_the_audit(self, patch: pytest.MonkeyPatch) -> None:
+        """F119: after some invocations the run goes on, and says so; the key is found by the next run, too."""
+        audit = Invocations(world(budget=100), patch)
+        audit.sqs.refuses = lambda body: '"c"' in body
+        for _ in range(MOST_REFUSALS):
+            assert audit.tick().stopped is Stopped.REFUSED
+            audit.next_tick()
+        requests = audit.sqs.requests
+        report = audit.tick()
+        assert report.complete
+        assert report.lines[Line.REFUSED] == 1
+        assert set(audit.world.sent) == {*LOST} - {"c"}
+        assert audit.sqs.requests - requests == 4, "no page waits for it again"
+        with pytest.raises(NotNow):
+            audit.tick()
+
+    def test_f119_a_refusal_leaves_no_mark(self, patch: pytest.MonkeyPatch) -> None:
+        """F119: a mark would keep every run from sending it until it lapses."""
+        audit = Invocations(world(), patch)
+        audit.sqs.refuses = lambda _: True
+        audit.tick()
+        assert not any("audit_resubmitted_at" in item for item in audit.store.items.values())
