@@ -67,8 +67,8 @@ breaker: $(READY) ## bad files and outages in virtual time, all worlds (about ha
 docs: $(READY) ## write docs/api anew from the docstrings
 	@python -m scripts.api_pages
 
-faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under fire, in full (some minutes); TIMES=10 in a row, DEFECTS=1 to see each one found
-	@python -m tests.local.faults $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
+faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under fire, in full (some minutes); SHORT=1 for ten minutes, TIMES=10 in a row, DEFECTS=1 to see each one found
+	@python -m tests.local.faults $(if $(SHORT),--ten-minutes) $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
 
 audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number)
 	@python -m tests.local.audit_run $(OBJECTS)

@@ -1,4 +1,4 @@
-"""Links of the documents: whatever they point to in this repository is there, headings included."""
+"""Links and commands of the documents: each file, heading, target of make and variable of a target exists."""
 
 import re
 from collections import Counter
@@ -38,6 +38,25 @@ def names(target: Path) -> set[str]:
     """What a link may name in a file: a heading of a page, a test or a class of a module."""
     text = target.read_text()
     return set(_DEFINED.findall(text)) if target.suffix == ".py" else anchors(text)
+
+
+def commands(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Targets of make in a text's code, each with the variables that are set for it."""
+    for code in re.findall(r"`(make [^`]+)`|^ {4,}(make .+)$", text, re.MULTILINE):
+        target, *words = re.split(r"\s+#|[,;]", code[0] or code[1])[0].split()[1:]
+        yield target, tuple(word.partition("=")[0] for word in words if "=" in word)
+
+
+def test_each_command_of_make_in_the_documents_exists() -> None:
+    """With each variable that is set: make ignores one that it does not know."""
+    recipes = dict(re.findall(r"^([a-z-]+):.*\n((?:\t.*\n)*)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    unknown = [
+        f"{page.name}: make {target} {' '.join(variables)}"
+        for page in PAGES
+        for target, variables in commands(page.read_text())
+        if target not in recipes or any(f"({name})" not in recipes[target] for name in variables)
+    ]
+    assert not unknown
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
