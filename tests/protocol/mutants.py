@@ -437,6 +437,20 @@ MUTANTS = (
         "tests/unit/test_audit_kills.py -k never_takes",
     ),
     Mutant(
+        "a run names findings until its state does not fit into its item",
+        "audit/report.py",
+        "named = within([*self.findings, finding], NAMED_BYTES)",
+        "named = [*self.findings, finding]",
+        "tests/unit/test_audit_kills.py -k f120",
+    ),
+    Mutant(
+        "the last report names every problem until it does not fit into its item",
+        "audit/runs.py",
+        "content[name] = within(content[name], KEPT_BYTES)",
+        "pass",
+        "tests/unit/test_audit_kills.py -k f120",
+    ),
+    Mutant(
         "a mark never lapses",
         "audit/diff.py",
         "mark.identity == state.identity and mark.at > window.settled_before",

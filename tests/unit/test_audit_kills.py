@@ -1,5 +1,6 @@
 """The audit function is killed at each of its requests, and SQS refuses messages. No finding waits for an interval."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -8,9 +9,10 @@ import pytest
 
 from intake_ledger.audit.compare import MOST_REFUSALS
 from intake_ledger.audit.diff import Line
-from intake_ledger.audit.report import Report, Stopped
+from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
 from intake_ledger.audit.runs import LostRun, NotNow
-from intake_ledger.rows import Status
+from intake_ledger.rows import Ordering, Status
+from intake_ledger.settings import KeyFilter
 from intake_ledger.states import State, StateKind
 from tests.unit.audit_invocations import Invocations, Killed
 from tests.unit.audit_support import AuditWorld
@@ -147,3 +149,53 @@ class TestRefusals:
         audit.sqs.refuses = lambda _: True
         audit.tick()
         assert not any("audit_resubmitted_at" in item for item in audit.store.items.values())
+
+
+class TestSize:
+    """F120: the run's own item has its state and the last report."""
+
+    KEYS = 120
+    LONGEST = 1_024
+    """Bytes of a key or of a version id of S3."""
+
+    @pytest.fixture(params=list(Ordering))
+    def audit(self, request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Invocations:
+        made = AuditWorld(request.param, page_size=50, filters=(KeyFilter("", "\x01"),))
+        for number in range(self.KEYS):
+            made.s3.put(f"{number:03}".ljust(self.LONGEST, "\x01"), version=f"{number:03}".ljust(self.LONGEST, "\x02"))
+            made.insert(
+                f"gone-{number:03}".ljust(self.LONGEST, "\x01"),
+                State(StateKind.OBJECT, "v" * self.LONGEST, "e", 1),
+                Status.FAILED,
+            )
+        return Invocations(made, patch)
+
+    def test_f120_a_run_of_the_longest_keys_is_stored_and_goes_on(
+        self, audit: Invocations, patch: pytest.MonkeyPatch
+    ) -> None:
+        """F120: a control character takes six bytes of JSON. All findings are counted, and some are named."""
+        problem = "the queue's policy\x03".ljust(2_000, "\x03")
+        patch.setattr("intake_ledger.audit.delivery.DeliveryCheck.problems", lambda _: [problem] * 100)
+        pages = Counter[str]()
+
+        def time_passes(operation: str, _: object) -> None:
+            pages[operation] += 1
+            if pages[operation] == 2 and operation == "list_object_versions":
+                audit.world.clock.advance(audit.left_ms)
+
+        audit.gate.before = time_passes
+        first = audit.tick()
+        assert first.stopped is Stopped.TIME
+        assert first.counts.total() >= 50
+        audit.next_tick(2)
+        report = audit.tick()
+        assert (report.complete, report.counts.total(), report.resubmitted) == (True, 2 * self.KEYS, 2 * self.KEYS)
+        assert 0 < len(report.findings) < NAMED_FINDINGS
+        [item] = [one for (_, sk), one in audit.store.items.items() if sk.endswith("@audit")]
+        last = json.loads(item["last_report"]["S"])
+        assert last["counts"] == report.as_json(0)["counts"]
+        assert (last["findings"][0]["key"], last["delivery"][0]) == (report.findings[0]["key"], problem)
+
+    def test_f120_the_answer_fits_into_a_state_machine(self, audit: Invocations) -> None:
+        """F120: Step Functions passes 256 KiB from one state to the next (Developer Guide, "Service quotas")."""
+        assert len(json.dumps(audit.tick().as_json(0))) < 256 * 1024

@@ -4,11 +4,13 @@ Each state that S3 lists is counted in exactly one line (`intake_ledger.audit.di
 listing. Rows whose state no listing shows are counted in lines of their own.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Finding, Line
@@ -16,6 +18,9 @@ from intake_ledger.states import State
 
 NAMED_FINDINGS = 100
 """How many findings a report names; `counts` has them all."""
+NAMED_BYTES = 100_000
+"""How long the named findings may be in all, as JSON. A key of 1,024 control characters takes 6 KB. An item of DynamoDB
+takes 400 KB (Developer Guide, "Quotas"), a state of Step Functions 256 KiB (Developer Guide, "Service quotas")."""
 NAMED_PASSES = 50
 """How many parts of the listing a report gives the times of. Of more, the first ones are united."""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
@@ -77,6 +82,8 @@ class Report:
     """The date of the oldest state that was found to differ."""
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[dict[str, str]] = field(default_factory=list)
+    has_room: bool = field(default=True, compare=False)
+    """Whether another finding may be named."""
     unfinished: list[str] = field(default_factory=list)
     """Which parts of a run in parts failed, in words."""
     later_format: int = 0
@@ -123,8 +130,14 @@ class Report:
         self.counts[finding] += 1
         if state.created_at is not None:
             self.oldest_at = min(self.oldest_at or state.created_at, state.created_at)
-        if len(self.findings) < NAMED_FINDINGS:
-            self.findings.append({"key": key, "why": finding.value, "state": state.identity})
+        self._name({"key": key, "why": finding.value, "state": state.identity})
+
+    def _name(self, finding: dict[str, str]) -> None:
+        if self.has_room and len(self.findings) < NAMED_FINDINGS:
+            named = within([*self.findings, finding], NAMED_BYTES)
+            # There may be millions of findings, and the sizes of those that are named are added up for each.
+            self.has_room = len(named) > len(self.findings)
+            self.findings = named
 
     def summary(self, now: int) -> str:
         """The run in one line: "3 of 1,204,331 objects never reached the ledger; oldest 14 hours; resubmitted"."""
@@ -227,12 +240,18 @@ def summed(report: Report, parts: Iterable[Mapping[str, Any]]) -> None:
         report.later_format += one.later_format
         # What was not found is not counted, as in a run of one part.
         report.counts += one.counts
-        report.findings += one.findings[: NAMED_FINDINGS - len(report.findings)]
+        report.findings = within([*report.findings, *one.findings][:NAMED_FINDINGS], NAMED_BYTES)
         dates = [date for date in (report.oldest_at, one.oldest_at) if date is not None]
         report.oldest_at = min(dates, default=None)
         report.held = report.held or content["held"]
         if content["stopped"] == Stopped.BUDGET:
             report.stopped = Stopped.BUDGET
+
+
+def within[Entry](entries: Sequence[Entry], most: int) -> list[Entry]:
+    """The first ones of the entries that take at most so many bytes as JSON."""
+    lengths = accumulate(len(json.dumps(entry)) for entry in entries)
+    return [entry for entry, length in zip(entries, lengths, strict=True) if length <= most]
 
 
 def _few(passes: list[Pass]) -> list[Pass]:

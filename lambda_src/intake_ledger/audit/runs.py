@@ -18,8 +18,9 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.audit.known import Known
 from intake_ledger.audit.progress import Progress, progress_of
-from intake_ledger.audit.report import Report, report_of
+from intake_ledger.audit.report import Report, report_of, within
 from intake_ledger.audit.shown import PARTS, Shown
+from intake_ledger.rows import cut
 from intake_ledger.table import condition_failed, plain
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ CHECKPOINT_MS = 120_000
 """How much work a death may cost at most, in milliseconds."""
 KEPT_FINDINGS = 20
 """How many findings the item names: each write of it costs a unit for every kilobyte. The log has a hundred."""
+KEPT_BYTES = 30_000
+"""How long each other list of texts in the item may be as JSON."""
 _KEPT_SECONDS = 40 * 86_400
 
 
@@ -155,6 +158,9 @@ class AuditRuns:
         """Leave the report of this invocation in the item, for whoever asks how the last one went."""
         content = report.as_json(self._clock())
         content["findings"] = content["findings"][:KEPT_FINDINGS]
+        for name in ("delivery", "unfinished"):
+            content[name] = within(content[name], KEPT_BYTES)
+        content["summary"] = cut(content["summary"], KEPT_BYTES // 6)
         self._write("SET #last_report = :last_report", {":last_report": json.dumps(content)})
 
     def stop(self, progress: Progress, *, due_at: int | None, anew: bool) -> None:
@@ -177,7 +183,10 @@ class AuditRuns:
 
     def _snapshot(self, progress: Progress) -> dict[str, Any]:
         # A copy: what the report counts after this is done again by whoever goes on here.
-        return copy.deepcopy(progress.as_json(self._clock()))
+        content = copy.deepcopy(progress.as_json(self._clock()))
+        # Each invocation finds these again.
+        content["report"] |= {"delivery": [], "unfinished": [], "summary": ""}
+        return content
 
     def _give_back(self, due_at: int | None, *more: str) -> None:
         gone = "REMOVE " + ", ".join(("#lease_until", "#lease_owner", *more))
