@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from aws_cdk import Duration, RemovalPolicy, Size, Stack, Tokenization
+from aws_cdk import CfnResource, Duration, RemovalPolicy, Size, Stack, Tokenization
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -158,7 +159,7 @@ def intake_function(
     *,
     placement: Placement,
     description: str,
-    code: lambda_.Code,
+    code: lambda_.Code | lambda_.DockerImageCode,
     handler: str,
     runtime: lambda_.Runtime,
     architecture: lambda_.Architecture,
@@ -182,25 +183,36 @@ def intake_function(
             sid="NetworkInterfacesHaveNoNameBeforehand", actions=list(INTERFACE_ACTIONS), resources=["*"]
         )
         accept(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, of="[Resource::*]")
+    common: dict[str, Any] = {
+        "description": description,
+        "architecture": architecture,
+        "memory_size": memory_size,
+        "ephemeral_storage_size": ephemeral_storage,
+        "timeout": timeout,
+        "environment": dict(environment),
+        "role": role,
+        "log_group": log_group,
+        "vpc": placement.vpc,
+        "vpc_subnets": placement.vpc_subnets,
+        "security_groups": list(placement.security_groups) if placement.security_groups else None,
+    }
+    if isinstance(code, lambda_.DockerImageCode):
+        image = lambda_.DockerImageFunction(scope, "Function", code=code, **common)
+        # An image may have another command: nothing else works here.
+        resource = image.node.default_child
+        assert isinstance(resource, CfnResource), scope.node.path
+        resource.add_property_override("ImageConfig.Command", [handler])
+        accept(image, TRACING, accepted)
+        return image, role
     function = lambda_.Function(
         scope,
         "Function",
-        description=description,
         code=code,
         handler=handler,
         runtime=runtime,
-        architecture=architecture,
-        memory_size=memory_size,
-        ephemeral_storage_size=ephemeral_storage,
-        timeout=timeout,
-        environment=dict(environment),
         # Lambda unpacks layers in this order, so nothing of the team's replaces a file of ours.
         layers=[*layers, placement.layer],
-        role=role,
-        log_group=log_group,
-        vpc=placement.vpc,
-        vpc_subnets=placement.vpc_subnets,
-        security_groups=list(placement.security_groups) if placement.security_groups else None,
+        **common,
     )
     tested = runtime is TESTED_RUNTIME or runtime.name == TESTED_RUNTIME.name
     accept(function, TRACING, *((RUNTIME,) if tested else ()), accepted)

@@ -1,6 +1,7 @@
 """The team's own code, and how much machine it gets."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from aws_cdk import Duration, Size, Token
@@ -21,8 +22,8 @@ OURS = ("INTAKE_", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 
 
 class Processor:
-    """A function `process(change)` of the team's, with the code that holds it (`from_asset`, `from_code`), or a Lambda
-    function that exists already, in any language (`from_function`).
+    """A function `process(change)` of the team's, with the code that holds it (`from_asset`, `from_code`,
+    `from_image`), or a Lambda function that exists already, in any language (`from_function`).
 
     It runs on arm64 when nothing else is asked for: the same work for a fifth less money, and the runtime itself is
     pure Python. `from_asset` installs the wheels of a `requirements.txt` for the architecture that is stated here.
@@ -30,7 +31,7 @@ class Processor:
 
     def __init__(
         self,
-        make_code: Callable[[], lambda_.Code],
+        make_code: Callable[[], lambda_.Code | lambda_.DockerImageCode],
         *,
         entrypoint: str,
         memory_size: int = 512,
@@ -42,7 +43,7 @@ class Processor:
         problems: Sequence[str] = (),
         function: lambda_.IFunction | None = None,
     ) -> None:
-        """What the three ways to make one have in common: use one of those.
+        """Describe a processor. Use one of the four ways to make one.
 
         Args:
             make_code: gives the code, anew for each pipeline.
@@ -148,7 +149,7 @@ class Processor:
         layers: Sequence[lambda_.ILayerVersion] = (),
     ) -> "Processor":
         """Any code that Lambda can run Python from, bundled by the team as it likes; only the form of the entry point
-        is checked. A container image is none: the runtime goes out as a layer.
+        is checked. A container image is for `from_image`.
 
         Args:
             code: one `lambda_.Code`, such as an asset with a bundling of its own; CDK ties it to the first stack.
@@ -162,6 +163,8 @@ class Processor:
 
         """
         wrong = form_problem(entrypoint)
+        if isinstance(code, lambda_.DockerImageCode):
+            wrong = "processor code is a container image: give it to Processor.from_image, which attaches no layer"
         return cls(
             lambda: code,
             entrypoint=entrypoint,
@@ -172,6 +175,50 @@ class Processor:
             architecture=architecture,
             layers=layers,
             problems=(wrong,) if wrong else (),
+        )
+
+    @classmethod
+    def from_image(
+        cls,
+        image: str | Path | lambda_.DockerImageCode,
+        *,
+        entrypoint: str,
+        architecture: lambda_.Architecture,
+        memory_size: int = 512,
+        ephemeral_storage_size: int = DEFAULT_STORAGE,
+        environment: Mapping[str, str] | None = None,
+    ) -> "Processor":
+        """A container image with the processor and the runtime in it, for code of more than 250 MB, or for programs
+        that are not in a wheel.
+
+        Lambda attaches no layers to images, so the Dockerfile installs the runtime, as docs/dependencies.md shows. It
+        is in the wheel of this library, which brings nothing of the CDK with `pip install --no-deps`. The image's
+        command is set here. Only the form of the entry point is checked. Synthesis needs no Docker engine: the CDK's
+        CLI builds the image when it deploys.
+
+        Args:
+            image: a folder with a `Dockerfile`, or a `lambda_.DockerImageCode` for an image in a repository or with
+                options of yours. A folder is built for `architecture`, with the version of this library in the build
+                argument `INTAKE_LEDGER_VERSION`. For a `DockerImageCode`, state its platform there, and keep the
+                release of the runtime in it the same as that of this library.
+            entrypoint: `module:function`, as Python will find it in the image.
+            architecture: of the image. It has no default, since a wrong one fails at the first event only.
+            memory_size: MiB, 128 to 10,240, and CPU in proportion; 512 when omitted.
+            ephemeral_storage_size: MiB of `/tmp`, 512 to 10,240; `ObjectChange.download()` uses it; 512 when omitted.
+            environment: as for `from_asset`; none when omitted.
+
+        """
+        wrong = [form_problem(entrypoint)]
+        if not isinstance(image, lambda_.DockerImageCode):
+            wrong.append(_image_problem(Path(image)))
+        return cls(
+            lambda: image if isinstance(image, lambda_.DockerImageCode) else _image_of(Path(image), architecture),
+            entrypoint=entrypoint,
+            memory_size=memory_size,
+            ephemeral_storage_size=ephemeral_storage_size,
+            environment=environment,
+            architecture=architecture,
+            problems=[one for one in wrong if one],
         )
 
     @classmethod
@@ -191,7 +238,7 @@ class Processor:
 
     @property
     def handler(self) -> str:
-        """Of the consumer, which is in the layer; an inline module can only hand it on."""
+        """The consumer's. It is in the layer or image; an inline module can only hand it on."""
         return "intake_ledger.consumer.handler" if self.function is None else "index.handler"
 
     @property
@@ -220,8 +267,8 @@ class Processor:
         return None
 
     @property
-    def code(self) -> lambda_.Code:
-        """The code, anew for each pipeline, since CDK ties an asset to the first stack that uses it."""
+    def code(self) -> lambda_.Code | lambda_.DockerImageCode:
+        """The code, made for each pipeline, since CDK ties an asset to the first stack that uses it."""
         return self._make_code()
 
     @property
@@ -263,3 +310,28 @@ class Processor:
         return [
             f"processor has {len(self.layers)} layers: Lambda allows five, and one is the pipeline's, give at most 4"
         ]
+
+
+def _image_problem(folder: Path) -> str | None:
+    if not folder.exists():
+        return (
+            f"processor image '{folder}' does not exist (looked from '{Path.cwd()}'): give the folder that has its "
+            "Dockerfile"
+        )
+    if not (folder / "Dockerfile").is_file():
+        return (
+            f"processor image '{folder}' has no Dockerfile: give the folder that has one, or a lambda_.DockerImageCode"
+        )
+    return None
+
+
+def _image_of(folder: Path, architecture: lambda_.Architecture) -> lambda_.DockerImageCode:
+    from aws_cdk.aws_ecr_assets import Platform  # noqa: PLC0415 - no other processor needs it
+
+    try:
+        arguments = {"INTAKE_LEDGER_VERSION": version("cdk-intake-ledger")}
+    except PackageNotFoundError:  # run from the sources: the Dockerfile brings its own
+        arguments = {}
+    return lambda_.DockerImageCode.from_image_asset(
+        str(folder), platform=Platform.custom(architecture.docker_platform), build_args=arguments
+    )

@@ -21,7 +21,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger import AuditOptions, AuditScale, IntakeLedger, IntakePipeline, IntakeQueue, Processor
-from tests.synth.build import Json, processor
+from tests.synth.build import PROCESSORS, Json, processor
 
 CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
 """As `cdk init` sets it: without it access logs need ACLs."""
@@ -246,6 +246,15 @@ def existing_function(app: App) -> Stack:
     return stack
 
 
+def image(app: App) -> Stack:
+    stack = Stack(app, "Image")
+    code = Processor.from_image(
+        PROCESSORS / "pictures", entrypoint="pictures:process", architecture=lambda_.Architecture.X86_64
+    )
+    orders(stack, processor=code)
+    return stack
+
+
 def nested_stack(app: App) -> Stack:
     stack = NestedStack(Stack(app, "NestedHost"), "Nested")
     orders(stack)
@@ -336,6 +345,7 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     deletes,
     two_pipelines_on_a_bucket,
     existing_function,
+    image,
     nested_stack,
     nested_beside_its_bucket,
     stages_of_a_cdk_pipeline,

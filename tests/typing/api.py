@@ -76,6 +76,11 @@ def stack_of_a_team(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table:
         audit=AuditOptions(interval=Duration.hours(6)),
         removal_policy=RemovalPolicy.DESTROY,
     )
+    arm = lambda_.Architecture.ARM_64
+    assert_type(Processor.from_image("pictures", entrypoint="pictures:process", architecture=arm), Processor)
+    image = lambda_.DockerImageCode.from_image_asset("pictures")
+    assert_type(Processor.from_image(image, entrypoint="pictures:process", architecture=arm), Processor)
+    Processor.from_image("pictures", entrypoint="pictures:process")  # type: ignore[call-arg]
     # The pipeline is a grantee, and its resources are CDK's interfaces.
     table.grant_read_write_data(pipeline)
     assert_type(pipeline.grant_put(iam.AccountRootPrincipal()), iam.Grant)
