@@ -40,6 +40,8 @@ class Gate:
     number: int = 0
     before: Callable[[str, dict[str, Any]], None] = lambda _, __: None
     """Called with each operation's name and arguments, before it is carried out."""
+    expired: Callable[[], bool] = lambda: False
+    """Whether Lambda's timeout has ended the invocation."""
 
     def call(self, operation: str, request: Callable[[], Any], arguments: dict[str, Any]) -> Any:
         self.number += 1
@@ -47,6 +49,8 @@ class Gate:
         if kill and not self.after:
             raise Killed
         self.before(operation, arguments)
+        if self.expired():
+            raise Killed
         answer = request()
         if kill:
             raise Killed
@@ -68,8 +72,10 @@ class Gated:
 
         def paginate(**arguments: Any) -> Iterator[Any]:
             pages = paginator.paginate(**arguments)
-            end = object()
-            while (page := self._gate.call(operation, lambda: next(pages, end), arguments)) is not end:
+            more = True
+            while more:
+                page = self._gate.call(operation, lambda: next(pages), arguments)
+                more = page.get("IsTruncated", "LastEvaluatedKey" in page)
                 yield page
 
         return SimpleNamespace(paginate=paginate)
@@ -159,6 +165,7 @@ class Invocations:
         # Gates of clients that were made before stay as they are.
         self.gate.kill_at, self.gate.after, self.gate.number = kill_at, after, 0
         ends_at = self.world.clock() + self.left_ms
+        self.gate.expired = lambda: self.world.clock() > ends_at
         context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: ends_at - self.world.clock())
         return audit.AuditFunction(self.world.settings).run(context, every_seconds=INTERVAL // 1000)
 

@@ -222,8 +222,8 @@ def test_f31_a_run_in_several_calls_of_which_one_was_held_back_is_repeated(deplo
     """F31: the call that ends it finds an empty queue, and what the first one left alone is still to be looked at."""
     deployed.upload("in/a")
     boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
-    # Time for the lease, the rows and the listing.
-    left = chain([900_000] * 3, repeat(0))
+    # Time for the lease, the run, the rows and the listing; then for the checkpoint.
+    left = chain([900_000] * 4, repeat(20_000))
     context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: next(left))
     report = audit.handler({"everySeconds": 86_400}, context)
     assert (report["listed"], report["complete"], deployed.receive()) == (1, False, ["other"])

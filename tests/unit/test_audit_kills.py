@@ -16,6 +16,7 @@ from intake_ledger.settings import KeyFilter
 from intake_ledger.states import State, StateKind
 from tests.unit.audit_invocations import Invocations, Killed
 from tests.unit.audit_support import AuditWorld
+from tests.unit.support import SECOND
 
 LOST = ("a", "c", "e", "f", "overtaken", "removed")
 SEND_BATCH = 10
@@ -180,8 +181,8 @@ class TestSize:
 
         def time_passes(operation: str, _: object) -> None:
             pages[operation] += 1
-            if pages[operation] == 2 and operation == "list_object_versions":
-                audit.world.clock.advance(audit.left_ms)
+            if (operation, pages[operation]) == ("list_object_versions", 2):
+                audit.world.clock.advance(audit.left_ms - 20 * SECOND)
 
         audit.gate.before = time_passes
         first = audit.tick()

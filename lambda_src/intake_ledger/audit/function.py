@@ -96,7 +96,11 @@ class AuditFunction:
 
         """
         lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
-        held = self._runs.take(lease_ms=lease_ms, only_if_due=every_seconds is not None)
+        held = self._runs.take(
+            lease_ms=lease_ms,
+            only_if_due=every_seconds is not None,
+            remaining_ms=context.get_remaining_time_in_millis,
+        )
         try:
             self._go_on(held, context)
         except Exception:
@@ -175,7 +179,7 @@ class AuditFunction:
             held.progress,
             judged.window,
             resubmit=not report.dry_run and judged.resubmit,
-            remaining_ms=context.get_remaining_time_in_millis,
+            remaining_ms=lambda: context.get_remaining_time_in_millis() - self._runs.reserve_ms(),
             saved=(lambda: None) if report.dry_run else lambda: self._runs.done(held.progress),
         )
 

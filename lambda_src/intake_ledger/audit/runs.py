@@ -32,6 +32,9 @@ KEPT_FINDINGS = 20
 """How many findings the item names: each write of it costs a unit for every kilobyte. The log has a hundred."""
 KEPT_BYTES = 30_000
 """How long each other list of texts in the item may be as JSON."""
+_LAST_MS = 5_000
+"""How much of an invocation's time is left for its end when it gives a checkpoint up, in milliseconds."""
+_NO_LIMIT = 2**40
 _KEPT_SECONDS = 40 * 86_400
 
 
@@ -46,6 +49,10 @@ def next_at(started_at: int, every_seconds: int) -> int:
 
 class NotNow(Exception):  # noqa: N818 - an answer, not an error
     """There is nothing to do for this invocation; the text says why."""
+
+
+class _TooSlow(Exception):  # noqa: N818 - an answer, not an error
+    """There is no time left to store all parts of a filter."""
 
 
 class LostRun(Exception):  # noqa: N818 - the protocol's own word would be `Fenced`
@@ -83,8 +90,12 @@ class AuditRuns:
         self._new_salt = new_salt
         self._saved_at = 0
         self._done: dict[str, Any] = {}
-        self._known_is_stored = False
+        self._known_is_stored = self._shown_is_stored = False
         self._parts_of_rows: list[int] = []
+        self._stored: dict[str, Any] | None = None
+        self._store_ms = self._slowest_part_ms = 0
+        self._time_ms = _NO_LIMIT
+        self._remaining_ms: Callable[[], int] = lambda: _NO_LIMIT
 
     def fresh(self) -> Progress:
         """A run that has not begun, and that nobody else knows of."""
@@ -108,9 +119,16 @@ class AuditRuns:
         )
         return int(plain(answer["Attributes"])["first_run_at"])
 
-    def take(self, *, lease_ms: int, only_if_due: bool) -> Held:
+    def reserve_ms(self) -> int:
+        """How much earlier than otherwise the run has to stop, in milliseconds, so that its last checkpoint is stored
+        in time: twice as long as the one before took. Never more than half of the invocation, so that each one does
+        some work.
+        """
+        return min(2 * self._store_ms, self._time_ms // 2)
+
+    def take(self, *, lease_ms: int, only_if_due: bool, remaining_ms: Callable[[], int] = lambda: _NO_LIMIT) -> Held:
         """Hold the run for `lease_ms` milliseconds: the one that was stopped, or else a fresh one. Whoever asks again
-        under the same name holds it already.
+        under the same name holds it already. A checkpoint that takes longer than `remaining_ms()` is given up.
 
         Raises:
             NotNow: Another invocation holds it, or, with `only_if_due`, no run is due yet.
@@ -144,6 +162,8 @@ class AuditRuns:
                 raise
             raise NotNow("another run is at work, or none is due yet") from None
         content = plain(answer["Attributes"])
+        self._time_ms, self._remaining_ms = remaining_ms(), remaining_ms
+        self._store_ms = content.get("store_ms", 0)
         progress = self._resumed(content) or self.fresh()
         self._saved_at, self._done = now, self._snapshot(progress)
         return Held(progress, content["first_run_at"])
@@ -196,21 +216,42 @@ class AuditRuns:
             self._write(f"SET #next_run_at = :next_run_at {gone}", {":next_run_at": due_at})
 
     def _store(self, progress: Progress, *, anew: bool = False) -> None:
-        # The filters first: they may know more than the checkpoint, never less.
+        """Store all up to the last call of `done`. If there is no time for it, the last checkpoint stands."""
+        # The last page may have been stored already.
+        if self._stored is not self._done:
+            begun_at = self._clock()
+            try:
+                self._store_filters(progress)
+                self._stored = self._done
+            except _TooSlow:
+                pass
+            self._saved_at = self._clock()
+            # The next invocation begins its last checkpoint earlier, also where this one is given up.
+            self._store_ms = self._saved_at - begun_at
+            self._write("SET #store_ms = :store_ms", {":store_ms": self._store_ms})
+        if self._stored is self._done:
+            content = self._done | {"anew": anew, "rows": self._parts_of_rows}
+            self._write("SET #checkpoint = :checkpoint", {":checkpoint": json.dumps(content)})
+
+    def _store_filters(self, progress: Progress) -> None:
+        # Before the checkpoint: they may know more than the checkpoint, never less.
         if not self._known_is_stored:
-            self._parts_of_rows = self._store_filter("rows", progress.known.rows)
+            parts_of_rows = self._store_filter("rows", progress.known.rows)
             self._store_filter("settled", progress.known.settled)
+            self._parts_of_rows = parts_of_rows
             # Once all rows are read, it stays as it is.
             self._known_is_stored = progress.known.complete
-        self._store_filter("shown", progress.shown)
-        content = self._done | {"anew": anew, "rows": self._parts_of_rows}
-        self._write("SET #checkpoint = :checkpoint", {":checkpoint": json.dumps(content)})
-        self._saved_at = self._clock()
+        if not self._shown_is_stored:
+            self._store_filter("shown", progress.shown)
+            self._shown_is_stored = progress.listed
 
     def _store_filter(self, name: str, content: Shown) -> list[int]:
         """Store what is not empty of a filter, and say which parts those are."""
         expires_at, stored = self._clock() // 1000 + _KEPT_SECONDS, []
         for number, part in content.parts():
+            begun_at = self._clock()
+            if self._remaining_ms() < _LAST_MS + self._slowest_part_ms:
+                raise _TooSlow
             self._client.put_item(
                 TableName=self._table,
                 Item={
@@ -220,6 +261,7 @@ class AuditRuns:
                     "expires_at": {"N": str(expires_at)},
                 },
             )
+            self._slowest_part_ms = max(self._slowest_part_ms, self._clock() - begun_at)
             stored.append(number)
         return stored
 
@@ -234,6 +276,7 @@ class AuditRuns:
         fresh = self.fresh()
         progress = progress_of(stored, fresh.report if stored["anew"] else report_of(stored["report"]))
         self._restore("shown", progress.shown)
+        self._shown_is_stored = progress.listed
         # What a release before this one stored does not say of which parts it is.
         parts: list[int] | None = stored.get("rows")
         # A loss would stay unnoticed where a part of the rows is missing: nobody asks about a key without one.
@@ -258,7 +301,7 @@ class AuditRuns:
         return restored
 
     def _write(self, expression: str, values: Mapping[str, int | str]) -> None:
-        names = ("checkpoint", "lease_until", "lease_owner", "next_run_at", "last_report")
+        names = ("checkpoint", "store_ms", "lease_until", "lease_owner", "next_run_at", "last_report")
         try:
             self._client.update_item(
                 TableName=self._table,
