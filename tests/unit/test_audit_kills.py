@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from intake_ledger.audit.compare import MOST_REFUSALS
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
-from intake_ledger.audit.runs import LostRun, NotNow
+from intake_ledger.audit.runs import CHECKPOINT_MS, LostRun, NotNow
 from intake_ledger.rows import Ordering, Status
 from intake_ledger.settings import KeyFilter
 from intake_ledger.states import State, StateKind
@@ -42,15 +43,24 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield made
 
 
+def pages_take_long(audit: Invocations, operation: str, _: object) -> None:
+    """So long that the run is stored after each of them."""
+    if operation == "list_object_versions":
+        audit.world.clock.advance(CHECKPOINT_MS)
+
+
+@pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_f119_a_run_killed_at_any_request_has_sent_everything_in_the_next_invocation(
-    patch: pytest.MonkeyPatch, after: bool
+    patch: pytest.MonkeyPatch, after: bool, checkpoints: bool
 ) -> None:
     """F119: with a budget that suffices exactly, and without a flood of repeated messages."""
-    kills, at = 0, 0
+    kills, at, resumed = 0, 0, 0
     while True:
         at += 1
         audit = Invocations(world(), patch)
+        if checkpoints:
+            audit.gate.before = partial(pages_take_long, audit)
         try:
             audit.tick(kill_at=at, after=after)
             break
@@ -67,11 +77,13 @@ def test_f119_a_run_killed_at_any_request_has_sent_everything_in_the_next_invoca
             continue
         assert report.complete, f"killed at request {at}"
         assert report.lines.total() == report.listed == 8
+        resumed += len(report.passes) > 1
         both = Counter(audit.world.sent)
         assert set(both) == set(LOST), f"killed at request {at}"
         assert both.total() - len(LOST) <= SEND_BATCH
         assert max(both.values()) <= 2
     assert kills > 20
+    assert (resumed > 0) is checkpoints
 
 
 def test_f119_f42_an_invocation_that_outlives_its_lease_loses_and_hides_nothing(patch: pytest.MonkeyPatch) -> None:

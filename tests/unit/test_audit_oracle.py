@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from intake_ledger.audit.diff import Window
+from intake_ledger.audit.diff import NOT_SENT, Line, Window
 from intake_ledger.audit.report import NAMED_FINDINGS, Report
+from intake_ledger.rows import Ordering
 from tests.unit.audit_oracle import LOOK_BACK, SETTLE, OracleWorld, build, random_world
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import START
@@ -31,6 +32,14 @@ def found(report: Report) -> set[tuple[str, str, str]]:
 
 def whole(made: AuditWorld, world: OracleWorld) -> Report:
     return made.run(window=window(world))
+
+
+def shown(world: OracleWorld) -> int:
+    """How many states a listing of the filters' prefixes shows."""
+    prefixes = tuple(one.prefix for one in world.filters) or ("",)
+    stories = [story for story in world.stories if story.key.startswith(prefixes)]
+    every = world.ordering is Ordering.EVERY_VERSION
+    return sum(len(story.versions) if every else min(len(story.versions), 1) for story in stories)
 
 
 def time_for(requests: int) -> "Callable[[], int]":
@@ -59,3 +68,14 @@ def test_the_audit_finds_what_the_page_promises(run: "Callable[[AuditWorld, Orac
         expected = world.expected()
         assert found(report) == expected, f"seed {seed}: {world}"
         assert sorted(made.sent) == sorted(key for key, _, _ in expected)
+
+
+def test_f116_each_state_that_s3_shows_is_in_one_line() -> None:
+    """F116: also in suspended buckets, whose keys may have a version without an id. Found is what the page promises."""
+    found_lines = {Line.RESUBMITTED, *NOT_SENT}
+    for seed in range(WORLDS):
+        world = random_world(Random(seed), START)
+        report = whole(build(world, page_size=3), world)
+        assert report.lines.total() == report.listed == shown(world), f"seed {seed}: {world}"
+        both = report.lines + report.unlisted
+        assert sum(both[line] for line in found_lines) == len(world.expected())
