@@ -18,6 +18,8 @@ LAYER_MODULES = frozenset({"aws_lambda_powertools", "intake_ledger", "typing_ext
 # Synthesis may run on an older Python than the function.
 _YOUNG_MODULES = frozenset({"annotationlib", "compression"})
 
+_PATH_CHANGES = (b"sys.path", b"addsitedir", b"meta_path", b"path_hooks")
+
 # Distributions that are not called as their module.
 _DISTRIBUTIONS = {
     "bs4": "beautifulsoup4", "Crypto": "pycryptodome", "cv2": "opencv-python-headless", "docx": "python-docx",
@@ -44,7 +46,8 @@ def missing_imports(directory: Path, module: str, function: str, available: Coll
     """The modules without which the processor cannot be imported or called, each once.
 
     Only imports that run for certain count: of the entry point's module, the modules of the folder that it imports, and
-    the function's body. An import under `if` or `try`, or in another function, may never run.
+    the function's body. An import under `if` or `try`, or in another function, may never run. Code that changes where
+    Python looks for modules may import any.
 
     Args:
         directory: the folder.
@@ -53,7 +56,10 @@ def missing_imports(directory: Path, module: str, function: str, available: Coll
         available: top-level names besides those of the folder and Lambda.
 
     """
-    found = _Reader(directory).read(module, function)
+    reader = _Reader(directory)
+    found = reader.read(module, function)
+    if reader.changes_path:
+        return
     known = sys.stdlib_module_names | _YOUNG_MODULES | LAMBDA_MODULES | LAYER_MODULES | modules_in(directory)
     seen: set[str] = set()
     for one in found:
@@ -76,6 +82,8 @@ class _Reader:
         self._directory = directory
         self._read: set[str] = set()
         self._found: list[Import] = []
+        self.changes_path = False
+        """True if a module that was read changes where Python looks for modules."""
 
     def read(self, module: str, function: str) -> list[Import]:
         self._module(module, function)
@@ -93,8 +101,10 @@ class _Reader:
         source = package if package.is_file() else base.with_name(f"{base.name}.py")
         if not source.is_file():
             return
+        content = source.read_bytes()
+        self.changes_path = self.changes_path or any(sign in content for sign in _PATH_CHANGES)
         try:
-            tree = ast.parse(source.read_bytes())
+            tree = ast.parse(content)
         except (SyntaxError, ValueError):
             return  # said of the entry point's module elsewhere; another one may never be imported
         within = module if source is package else parent
@@ -140,11 +150,3 @@ def _certain(body: list[ast.stmt], function: str | None) -> Iterator[ast.Import 
                 yield from _certain([*statement.body, *statement.finalbody], function)
         if isinstance(statement, ast.Return | ast.Raise):
             return
-
-
-def finds_modules_itself(directory: Path) -> bool:
-    """True if a module of the folder changes where Python looks for modules."""
-    signs = (b"sys.path", b"site.addsitedir", b"meta_path", b"path_hooks")
-    return any(
-        sign in content for path in directory.rglob("*.py") for content in (path.read_bytes(),) for sign in signs
-    )

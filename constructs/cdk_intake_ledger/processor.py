@@ -198,9 +198,9 @@ class Processor:
 
         Args:
             image: a folder with a `Dockerfile`, or a `lambda_.DockerImageCode` for an image in a repository or with
-                options of yours. A folder is built for `architecture`, with the version of this library in the build
-                argument `INTAKE_LEDGER_VERSION`. For a `DockerImageCode`, state its platform there, and keep the
-                release of the runtime in it the same as that of this library.
+                options of yours. Images are built for `architecture`. The build of a folder has the version of this
+                library in the argument `INTAKE_LEDGER_VERSION`. In any other image, keep the release of the runtime the
+                same as that of this library.
             entrypoint: `module:function`, as Python will find it in the image.
             architecture: of the image. It has no default, since a wrong one fails at the first event only.
             memory_size: MiB, 128 to 10,240, and CPU in proportion; 512 when omitted.
@@ -212,7 +212,7 @@ class Processor:
         if not isinstance(image, lambda_.DockerImageCode):
             wrong.append(_image_problem(Path(image)))
         return cls(
-            lambda: image if isinstance(image, lambda_.DockerImageCode) else _image_of(Path(image), architecture),
+            lambda: image if isinstance(image, lambda_.DockerImageCode) else _image_of(Path(image)),
             entrypoint=entrypoint,
             memory_size=memory_size,
             ephemeral_storage_size=ephemeral_storage_size,
@@ -325,13 +325,10 @@ def _image_problem(folder: Path) -> str | None:
     return None
 
 
-def _image_of(folder: Path, architecture: lambda_.Architecture) -> lambda_.DockerImageCode:
-    from aws_cdk.aws_ecr_assets import Platform  # noqa: PLC0415 - no other processor needs it
-
+def _image_of(folder: Path) -> lambda_.DockerImageCode:
     try:
         arguments = {"INTAKE_LEDGER_VERSION": version("cdk-intake-ledger")}
-    except PackageNotFoundError:  # run from the sources: the Dockerfile brings its own
+    except PackageNotFoundError:  # run from the sources
         arguments = {}
-    return lambda_.DockerImageCode.from_image_asset(
-        str(folder), platform=Platform.custom(architecture.docker_platform), build_args=arguments
-    )
+    # The CDK builds it for the function's architecture.
+    return lambda_.DockerImageCode.from_image_asset(str(folder), build_args=arguments)

@@ -6,18 +6,25 @@ from collections.abc import Iterator
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aws_cdk import IgnoreMode
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.elf import wrong_objects
 from cdk_intake_ledger.entrypoint import entrypoint_problems
-from cdk_intake_ledger.imports import finds_modules_itself, missing_imports, modules_in
+from cdk_intake_ledger.imports import missing_imports, modules_in
+
+if TYPE_CHECKING:
+    from cdk_intake_ledger.requirements import Requirements
 
 REQUIREMENTS = "requirements.txt"
 
 # Nothing of these runs in Lambda, and each would change the asset's hash from one machine to the next.
 NOT_CODE = ("__pycache__/", "*.pyc", ".*", "*.egg-info/")
+
+POWERTOOLS = "3"
+"""The major version of Powertools that the consumer works with."""
 
 MOST_BYTES = 262_144_000
 """Unpacked size of a function's code with its layers: 250 MB at
@@ -56,6 +63,8 @@ class ProcessorFolder:
         if self._has_requirements:
             from cdk_intake_ledger.wheels import WheelError  # noqa: PLC0415 - see _wheels
 
+            if ours := [one for one in self._requirements.lines if one.name == "cdk-intake-ledger"]:
+                return (*found, self._hiding(ours[0].where))  # with the CDK, it would be a large installation
             try:
                 wheels = self._wheels
             except WheelError as error:
@@ -97,19 +106,20 @@ class ProcessorFolder:
     @cached_property
     def _wheels(self) -> Path:
         # A folder without requirements needs neither of these modules at synthesis, nor `packaging`.
-        from cdk_intake_ledger.requirements import read_requirements  # noqa: PLC0415
         from cdk_intake_ledger.wheels import install  # noqa: PLC0415
 
-        requirements = read_requirements(self._directory / REQUIREMENTS)
-        return install(requirements, python=self._python, architecture=self._architecture)
+        return install(self._requirements, python=self._python, architecture=self._architecture)
+
+    @cached_property
+    def _requirements(self) -> "Requirements":
+        from cdk_intake_ledger.requirements import read_requirements  # noqa: PLC0415 - as above
+
+        return read_requirements(self._directory / REQUIREMENTS)
 
     @cached_property
     def _digest(self) -> str:
         """A hash of the folder's files, the pins, the Python version and the architecture."""
-        from cdk_intake_ledger.requirements import read_requirements  # noqa: PLC0415
-
-        requirements = read_requirements(self._directory / REQUIREMENTS)
-        digest = sha256(requirements.digest(self._python, self._architecture).encode())
+        digest = sha256(self._requirements.digest(self._python, self._architecture).encode())
         for name, path in self._files:
             digest.update(f"{name}\0".encode() + sha256(path.read_bytes()).digest())
         return digest.hexdigest()
@@ -122,10 +132,14 @@ class ProcessorFolder:
     def _wheel_problems(self, wheels: Path) -> Iterator[str]:
         where = f"processor path '{self._directory}'"
         if "intake_ledger" in modules_in(wheels):
-            yield (
-                f"{where}: {REQUIREMENTS} installs intake_ledger, which would hide the layer's: leave "
-                "cdk-intake-ledger out of it"
-            )
+            yield self._hiding(REQUIREMENTS)
+        for about in wheels.glob("aws_lambda_powertools-*.dist-info"):
+            version = about.name.removesuffix(".dist-info").partition("-")[2]
+            if version.partition(".")[0] != POWERTOOLS:
+                yield (
+                    f"{where}: {REQUIREMENTS} installs aws-lambda-powertools {version}, which would hide the layer's: "
+                    f"pin a version {POWERTOOLS}.x, or leave it out"
+                )
         for name in sorted(self._collisions(wheels))[:8]:
             yield f"{where} has {name!r}, and {REQUIREMENTS} installs it too: leave it out of one of them"
         for wrong in wrong_objects((path for _, path in self._files), self._architecture, compiled=False):
@@ -142,6 +156,12 @@ class ProcessorFolder:
                 "layers: pin less, or use Processor.from_image"
             )
 
+    def _hiding(self, source: str) -> str:
+        return (
+            f"processor path '{self._directory}': {source} installs intake_ledger, which would hide the layer's: leave "
+            "cdk-intake-ledger out of it"
+        )
+
     def _collisions(self, wheels: Path) -> Iterator[str]:
         """Files of both, and modules of both where one hides the other. Parts of a namespace package do not collide."""
         for name, _ in self._files:
@@ -153,8 +173,8 @@ class ProcessorFolder:
                 yield name.partition("/")[0]
 
     def _import_problems(self, wheels: Path) -> Iterator[str]:
-        """Imports that would fail. A folder that changes `sys.path` may have any module."""
-        if self._any_module or finds_modules_itself(self._directory):
+        """Imports that would fail."""
+        if self._any_module:
             return
         module, function = self._entrypoint.split(":")
         for one in missing_imports(self._directory, module, function, modules_in(wheels)):

@@ -163,7 +163,7 @@ class _Reader:
         self._files: set[Path] = set()
 
     def result(self, origin: str) -> Requirements:
-        self._problems += _repeated(self._lines)
+        self._problems += [*_repeated(self._lines), *_without_hash(self._lines)]
         return Requirements(tuple(self._lines), tuple(self._options), tuple(self._problems), origin)
 
     def read(self, path: Path) -> None:
@@ -288,6 +288,18 @@ def _unreadable(text: str, where: str, why: str) -> str:
             "`name @ https://...whl#sha256=...`, or put it into a folder and name that by --find-links"
         )
     return f"{where} is {text!r}, which is no requirement ({why}): write name==version"
+
+
+def _without_hash(lines: Sequence[Line]) -> Iterator[str]:
+    """Lines without a hash among others that have one. pip then asks for all of them."""
+    if not any(line.hashes for line in lines):
+        return
+    for line in lines:
+        if not (line.hashes or line.requirement.url or line.is_left_to_lambda):
+            yield (
+                f"{line.where} is '{_without_marker(line.requirement)}' without a hash, and other lines have one: let "
+                "`uv pip compile --generate-hashes` write them all, or leave all out"
+            )
 
 
 def _repeated(lines: Sequence[Line]) -> Iterator[str]:

@@ -166,6 +166,15 @@ class _Target:
                 _remove(distribution, content)
         _remove_extras(content)
         self._check_machines(content)
+        self._name_unpinned(content)
+
+    def _name_unpinned(self, content: Path) -> None:
+        """Say which versions may be others the next time."""
+        pinned = {one.name for one in self._lines}
+        others = [one for one in _distributions(content) if canonicalize_name(one.name) not in pinned]
+        if others:
+            versions = _listed([f"{canonicalize_name(one.name)}=={one.version}" for one in others])
+            sys.stderr.write(f"{self._requirements.origin} leaves these versions open, pin them: {versions}\n")
 
     def _run_pip(self, content: Path, missing: Iterable[str]) -> None:
         done = self._pip((*(one.text() for one in self._lines), *sorted(missing)), "--target", str(content))
@@ -180,8 +189,7 @@ class _Target:
             file = Path(folder, "requirements.txt")
             file.write_text("".join(f"{line}\n" for line in (*self._requirements.options, *lines)), encoding="utf-8")
             command = [
-                # Without the working directory on its path, where a module may have the name of one of pip's.
-                *(sys.executable, "-P", "-m", "pip", "install", "--requirement", str(file), "--only-binary=:all:"),
+                *(sys.executable, "-m", "pip", "install", "--requirement", str(file), "--only-binary=:all:"),
                 *("--implementation", "cp", "--python-version", self._python),
                 *(part for tag in tags for part in ("--platform", f"{tag}_{machine}")),
                 *("--no-user", "--no-compile", "--no-input", "--no-color", "--disable-pip-version-check"),
@@ -194,7 +202,6 @@ class _Target:
     def _closure(self, content: Path) -> tuple[set[str], set[str]]:
         """The names that are needed on Lambda, and the requirements among them that are not installed."""
         installed = {canonicalize_name(one.name): one for one in _distributions(content)}
-        pinned = {one.name for one in self._lines}
         needed: set[str] = set()
         absent: set[str] = set()
         seen: set[tuple[NormalizedName, frozenset[str]]] = set()
@@ -207,8 +214,8 @@ class _Target:
             seen.add((name, extras))
             for requirement in self._requirements_of(installed[name], extras):
                 other = canonicalize_name(requirement.name)
-                if other not in pinned and lambda_has(requirement):
-                    continue
+                if lambda_has(requirement):
+                    continue  # if it is pinned, it is among the lines
                 if other in installed:
                     waiting.append((other, frozenset(requirement.extras)))
                 else:
@@ -305,10 +312,10 @@ class _Target:
                 "pin another version, or use Processor.from_image"
             )
         if unpinned := _UNPINNED_IN_HASHES.search(said):
-            names = " ".join(unpinned[1].split())
+            names = _listed([line.split()[0] for line in unpinned[1].splitlines()])
             return (
-                f"{self._requirements.origin} has hashes for some lines and none for {names}: pin everything with "
-                "hashes (`uv pip compile --generate-hashes`), or nothing"
+                f"{self._requirements.origin} has hashes, but no line for {names}, which others need: pin all "
+                "dependencies with hashes (`uv pip compile --generate-hashes`), or none"
             )
         if "No module named pip" in said:
             return f"{self._requirements.origin} cannot be installed, since {sys.executable} has no pip: install pip"

@@ -8,7 +8,7 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.bundling import LAYER_FOLDER, wheel_code
+from cdk_intake_ledger.bundling import LAYER_FOLDER, made_code, wheel_code
 from cdk_intake_ledger.requirements import parse_requirements
 from tests.synth.build import new_app
 from tests.wheel_maker import only_index
@@ -46,3 +46,22 @@ def test_a_problem_stops_the_synthesis_with_its_text(tmp_path: Path, monkeypatch
     only_index(tmp_path, monkeypatch)
     with pytest.raises(Exception, match="the package index has no 'nowhere' at all"):
         layer_in(new_app(outdir=str(tmp_path / "cdk.out")), "Stack", "nowhere==1.0")
+
+
+def test_the_hash_is_known_before_the_content(tmp_path: Path) -> None:
+    """It follows from the text that stands for the content: not from files, nor from what else is in the app."""
+
+    def name_of(out: Path, content: str) -> str:
+        app = new_app(outdir=str(out))
+
+        def fill(target: Path) -> None:
+            (target / "file").write_text(content)
+
+        code = made_code("pins", fill)
+        lambda_.LayerVersion(Stack(app, "Stack"), "Layer", code=code)
+        app.synth()
+        (asset,) = out.glob("asset.*")
+        assert (asset / "file").read_text() == content
+        return asset.name
+
+    assert name_of(tmp_path / "one", "one") == name_of(tmp_path / "two", "two")

@@ -137,6 +137,14 @@ def _ours(folder: Path) -> None:
     (folder / "requirements.txt").write_text("one==1.0\nours==1.0\n")
 
 
+def _this_library(folder: Path) -> None:
+    (folder / "requirements.txt").write_text("one==1.0\ncdk-intake-ledger==0.1.0\n")
+
+
+def _powertools(folder: Path) -> None:
+    (folder / "requirements.txt").write_text("one==1.0\naws-lambda-powertools==2.43\n")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -147,6 +155,8 @@ def _ours(folder: Path) -> None:
             _missing,
             "line 1 imports 'PIL', which neither the folder nor its requirements.txt nor Lambda has: add pillow==",
         ),
+        (_this_library, "requirements.txt line 2 installs intake_ledger, which would hide the layer's"),
+        (_powertools, "installs aws-lambda-powertools 2.43, which would hide the layer's: pin a version 3.x"),
         (_ours, "requirements.txt installs intake_ledger, which would hide the layer's: leave cdk-intake-ledger out"),
     ],
 )
@@ -155,6 +165,7 @@ def test_what_would_fail_in_lambda_is_refused(
 ) -> None:
     """With the file and the fix."""
     index.add("ours", "1.0", {"intake_ledger/__init__.py": ""})
+    index.add("aws_lambda_powertools", "2.43")
     change(folder)
     (problem,) = processor(folder).problems
     assert said in problem

@@ -76,6 +76,13 @@ def test_two_versions_of_one_name_are_refused() -> None:
     assert parse_requirements(["a==1; python_version < '3.13'", "a==2; python_version >= '3.13'"]).problems == ()
 
 
+def test_hashes_are_for_all_lines_or_for_none() -> None:
+    """pip would name neither file nor line."""
+    url = f"inhouse @ https://example.org/inhouse-1-py3-none-any.whl#sha256={'0' * 64}"
+    (problem,) = parse_requirements([f"a==1 --hash={HASH}", "b==1", url, "boto3"], "r").problems
+    assert problem.startswith("r line 2 is 'b==1' without a hash, and other lines have one")
+
+
 def test_markers_are_those_of_lambda() -> None:
     """And not of the machine that synthesises."""
     lines = parse_requirements([

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import platform
 import subprocess
 import time
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.elf import machine_of, wrong_objects
-from cdk_intake_ledger.requirements import parse_requirements
+from cdk_intake_ledger.requirements import MACHINES, parse_requirements
 from cdk_intake_ledger.wheels import WheelError, _tidy, cache_folder, install
 from tests.wheel_maker import WheelFolder, only_index, shared_object
 
+OTHER = "arm64" if platform.machine() in ("x86_64", "AMD64") else "x86_64"
+"""Not the architecture of this machine."""
 MAC = "cp313-cp313-macosx_11_0_arm64"
 NO_WHEEL = "has no wheel for Python 3.13 on Linux arm64"
 IMAGE = "or use Processor.from_image"
@@ -119,6 +122,16 @@ def test_a_faster_synthesis_beside_this_one_is_no_failure(
     assert (installed("one==1.0") / "one.py").read_text() == "theirs"
 
 
+def test_versions_that_are_left_open_are_named(index: WheelFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another machine, or next month, may get others."""
+    index.add("top", "1.0", requires=["below"])
+    index.add("below", "1.0")
+    installed("top==1.0")
+    assert "requirements leaves these versions open, pin them: below==1.0\n" in capsys.readouterr().err
+    installed("top==1.0", "below==1.0")
+    assert "open" not in capsys.readouterr().err
+
+
 def test_the_same_pins_are_installed_once(index: WheelFolder, runs: list[list[str]]) -> None:
     """Not again for another order of the lines, and again for another machine. Console scripts with this machine's path
     in them, byte code, and where a wheel came from are left out.
@@ -173,29 +186,40 @@ def test_a_missing_wheel_is_told_from_a_version_that_does_not_exist(index: Wheel
 
 def test_markers_are_evaluated_for_lambda_and_not_for_this_machine(index: WheelFolder) -> None:
     """pip evaluates them for the machine that it runs on: a Mac would leave out what Lambda needs."""
-    here = "x86_64" if os.uname().machine in ("x86_64", "amd64") else "arm64"
-    other = {"x86_64": "arm64", "arm64": "x86_64"}[here]
     index.add("top", "1.0", requires=["arm; platform_machine == 'aarch64'", "intel; platform_machine == 'x86_64'"])
     index.add("arm", "1.0", requires=["below; python_version == '3.11'"])
     index.add("intel", "1.0", requires=["below; python_version == '3.11'"])
     index.add("below", "1.0")
-    expected = {"arm64": "arm.py", "x86_64": "intel.py"}[other]
-    assert names(installed("top==1.0", python="3.11", architecture=other)) == sorted([expected, "below.py", "top.py"])
+    expected = {"arm64": "arm.py", "x86_64": "intel.py"}[OTHER]
+    assert names(installed("top==1.0", python="3.11", architecture=OTHER)) == sorted([expected, "below.py", "top.py"])
 
 
 def test_a_locked_file_of_another_platform_says_what_it_lacks(index: WheelFolder) -> None:
-    """With hashes, pip installs nothing that has none."""
-    wheel = index.add(
-        "top", "1.0", requires=["arm; platform_machine == 'aarch64'", "intel; platform_machine != 'aarch64'"]
-    )
-    for name in ("arm", "intel"):
-        index.add(name, "1.0")
+    """With hashes, nothing is installed that has none, whether pip misses it or not."""
+    wheel = index.add("top", "1.0", requires=[f"below; platform_machine == '{MACHINES[OTHER]}'"])
+    index.add("below", "1.0")
     line = f"top==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
-    (problem,) = refused(line)
-    assert "requirements has hashes" in problem
-    assert "arm" in problem or "intel" in problem
+    (problem,) = refused(line, architecture=OTHER)
+    assert problem.startswith(
+        "requirements has hashes, but no line for 'below', which is needed on Python 3.13 on Linux"
+    )
+    wheel = index.add("plain", "1.0", requires=["below"])
+    (problem,) = refused(f"plain==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}")
+    assert problem.startswith("requirements has hashes, but no line for below, which others need: pin all dependencies")
     (problem,) = refused(f"top==1.0 --hash=sha256:{'0' * 64}")
     assert "DO NOT MATCH THE HASHES" in problem
+
+
+def test_settings_for_other_installations_and_the_working_directory_do_not_count(
+    index: WheelFolder, tmp_path: Path, runs: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's pip may install for the user, and a team's folder may have a module that is called like one of pip's."""
+    index.add("one", "1.0")
+    monkeypatch.setenv("PIP_USER", "1")
+    (tmp_path / "queue.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+    assert names(installed("one==1.0")) == ["one.py"]
+    assert len(runs) == 1
 
 
 def test_what_lambda_has_is_left_out_where_it_is_not_pinned(index: WheelFolder) -> None:
