@@ -103,13 +103,14 @@ class ByHand(cdk.Stack):
         )
         runtime = lambda_.LayerVersion(self, "Runtime", code=lambda_.Code.from_asset(str(layer)))
         consumer = self._function("Consumer", lambda_.Code.from_asset(str(code)), runtime)
-        consumer.add_event_source_mapping(
+        mapping = consumer.add_event_source_mapping(
             "Source", event_source_arn=self._queue.queue_arn, report_batch_item_failures=True
         )
         self._queue.grant_consume_messages(consumer)
         self._dead_letters.grant_send_messages(consumer)
         audit = self._function("Audit", lambda_.Code.from_asset(str(code)), runtime, retry_attempts=0)
         self._queue.grant_send_messages(audit)
+        self._watch(audit, consumer, mapping)
         scheduler.Schedule(
             self,
             "Schedule",
@@ -120,6 +121,19 @@ class ByHand(cdk.Stack):
             self._queue.metric_approximate_age_of_oldest_message().create_alarm(
                 self, f"Alarm{number}", threshold=number, evaluation_periods=1, alarm_description="what to do then"
             )
+
+    def _watch(self, audit: lambda_.Function, consumer: lambda_.Function, mapping: lambda_.EventSourceMapping) -> None:
+        """Tell the audit what it compares, and let it look."""
+        settings = {
+            "function": consumer.function_name,
+            "mapping": mapping.event_source_mapping_id,
+            "dead": self._dead_letters.queue_url,
+        }
+        audit.add_environment("DEPLOYED", self.to_json_string(settings))
+        looking = ["lambda:GetFunctionConfiguration", "sqs:GetQueueAttributes"]
+        resources = [consumer.function_arn, self._dead_letters.queue_arn]
+        audit.add_to_role_policy(iam.PolicyStatement(actions=looking, resources=resources))
+        audit.add_to_role_policy(iam.PolicyStatement(actions=["lambda:ListEventSourceMappings"], resources=["*"]))
 
     def _notify(self) -> None:
         self._queue.add_to_resource_policy(

@@ -76,13 +76,13 @@ OBJECTS = Accepted(
 METRICS = Accepted(
     ("AwsSolutions-IAM5",),
     "the audit's role, `*`",
-    "Reading the age of the queue's oldest message, and finding EventBridge rules by their target: neither service "
-    "knows a resource for it.",
+    "Reading the age of the queue's oldest message, and finding event source mappings by their queue and EventBridge "
+    "rules by their target: none of these services knows a resource for it.",
 )
 RULES_BY_TARGET = Accepted(
     ("AwsSolutions-IAM5",),
     "the audit's role, `rule/*`, where EventBridge delivers",
-    "One reading action: naming the rule would tie rule, queue and role in a circle.",
+    "Two reading actions: naming the rule would tie rule, queue and role in a circle.",
 )
 REPORTS = Accepted(
     ("AwsSolutions-IAM5",),

@@ -18,6 +18,8 @@ from cdk_intake_ledger.accepted import (
 )
 from cdk_intake_ledger.audit_machine import AuditMachine
 from cdk_intake_ledger.audit_reports import allow_reports
+from cdk_intake_ledger.consumer import IntakeConsumer
+from cdk_intake_ledger.deployed import deployed_settings
 from cdk_intake_ledger.function import Placement, Wiring, in_seconds, in_text, intake_function
 from cdk_intake_ledger.options import AuditOptions, Delivery, Existing
 from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
@@ -25,7 +27,7 @@ from cdk_intake_ledger.schedules import schedule
 
 TICK_MINUTES = 15
 """How often the function looks whether there is something to go on with: a run that outlasts one call is continued at
-the next tick. A tick with nothing to do costs one refused write."""
+the next tick. Each tick checks the delivery. docs/audit.md has its requests and their price."""
 
 # All of it is in the layer; Lambda wants some code beside it.
 CODE = "from intake_ledger.audit.function import handler\n"
@@ -42,6 +44,7 @@ class IntakeAudit(Construct):
         placement: Placement,
         wiring: Wiring,
         options: AuditOptions,
+        consumer: IntakeConsumer,
     ) -> None:
         super().__init__(scope, id)
         scale = options.scale
@@ -65,6 +68,7 @@ class IntakeAudit(Construct):
                 "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
                 "INTAKE_AUDIT_MAX_RESUBMISSIONS": in_text(options.budget),
                 "INTAKE_DELIVERY_MODE": wiring.delivery.value,
+                "INTAKE_DEPLOYED": deployed_settings(wiring, consumer),
             },
         )
         wiring.allow(
@@ -72,6 +76,7 @@ class IntakeAudit(Construct):
             bucket=["s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"],
             table=[
                 "dynamodb:BatchGetItem",
+                "dynamodb:DescribeContinuousBackups",
                 "dynamodb:DescribeTimeToLive",
                 "dynamodb:GetItem",
                 "dynamodb:PutItem",
@@ -94,11 +99,19 @@ class IntakeAudit(Construct):
                 action="lambda:InvokeFunction",
                 content={"backfill": math.ceil(options.backfill_per_hour * TICK_MINUTES / 60)},
             )
-        # CloudWatch knows no resources for reading metrics.
-        age = iam.PolicyStatement(
-            sid="AgeOfMessagesCloudWatchKnowsNoResources", actions=["cloudwatch:GetMetricStatistics"], resources=["*"]
+        # The age of messages, and the mappings of the queue: neither service knows a resource for it.
+        unnamed = iam.PolicyStatement(
+            sid="MetricsAndMappingsHaveNoResources",
+            actions=["cloudwatch:GetMetricStatistics", "lambda:ListEventSourceMappings"],
+            resources=["*"],
         )
-        self.role.add_to_policy(age)
+        self.role.add_to_policy(unnamed)
+        self.role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["lambda:GetFunctionConcurrency", "lambda:GetFunctionConfiguration", "sqs:GetQueueAttributes"],
+                resources=[consumer.function.function_arn, wiring.dead_letter_arn],
+            )
+        )
         wiring.wildcards.accept(self.role, "*", METRICS)
         key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
         if key is not None:
@@ -129,7 +142,7 @@ class IntakeAudit(Construct):
         rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
         for sid, actions, resource in (
             ("RulesByTargetEventBridgeKnowsNoResources", finding, "*"),
-            ("RuleByNameWouldTieACircle", ["events:DescribeRule"], rules),
+            ("RuleByNameWouldTieACircle", ["events:DescribeRule", "events:ListTargetsByRule"], rules),
         ):
             self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=[resource]))
         wildcards.accept(self.role, rules, RULES_BY_TARGET)

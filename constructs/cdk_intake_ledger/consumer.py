@@ -51,7 +51,7 @@ class IntakeConsumer(Construct):
             timeout=Duration.seconds(function_timeout(processing_timeout.to_seconds())),
             environment=wiring.environment
             | {
-                "INTAKE_DLQ_URL": wiring.queue.dead_letter_queue.queue_url,
+                "INTAKE_DLQ_URL": wiring.dead_letter_url,
                 "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
                 "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
                 "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
@@ -91,14 +91,12 @@ class IntakeConsumer(Construct):
                 "sqs:SendMessage",  # a worker that was overtaken wakes its key
             ],
         )
-        self.role.add_to_policy(
-            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[wiring.queue.dead_letter_queue.queue_arn])
-        )
+        self.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[wiring.dead_letter_arn]))
         if processor.function is not None:
             self.role.add_to_policy(
                 iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[processor.function.function_arn])
             )
-        source = lambda_.EventSourceMapping(
+        self.source = lambda_.EventSourceMapping(
             self,
             "Source",
             target=self.function,
@@ -109,7 +107,7 @@ class IntakeConsumer(Construct):
             # Without it Lambda takes whatever the consumer answers for success, and deletes the messages.
             report_batch_item_failures=True,
         )
-        accept(source, SOURCE_DESTINATION)
+        accept(self.source, SOURCE_DESTINATION)
 
 
 def _hold_seconds(queue: IntakeQueue) -> str:

@@ -13,7 +13,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.accepted import INTERFACES, OBJECTS, RUNTIME, TRACING, Accepted, Wildcards, accept
 from cdk_intake_ledger.filters import KeyFilter, read_patterns
@@ -82,6 +82,8 @@ class Wiring:
     """The pipeline's own."""
     wildcards: Wildcards
     """What both roles may have with an asterisk."""
+    given: Mapping[str, IConstruct]
+    """Resources that the pipeline did not make: `bucket`, `queue`, `dead`, `table` and `key`."""
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -108,6 +110,16 @@ class Wiring:
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": "INFO",
         }
+
+    @cached_property
+    def dead_letter_arn(self) -> str:
+        """The ARN of the dead-letter queue."""
+        return self.queue.dead_letter_queue.queue_arn
+
+    @cached_property
+    def dead_letter_url(self) -> str:
+        """The URL of the dead-letter queue."""
+        return self.queue.dead_letter_queue.queue_url
 
     @property
     def table(self) -> dynamodb.ITable:

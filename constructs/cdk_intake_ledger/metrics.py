@@ -121,8 +121,12 @@ class IntakeMetrics:
         return self.metric("AuditFindings", **options)
 
     def metric_audit_delivery_problems(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """How much is wrong with the way from S3 to the queue, in each call of the audit that does something."""
+        """Differences between the deployed path from S3 to the ledger and the actual one, at each tick of the audit."""
         return self.metric("AuditDeliveryProblems", **options)
+
+    def metric_audit_delivery_unknown(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Parts of that path that a tick could not judge, such as a policy's condition; without any, no data."""
+        return self.metric("AuditDeliveryUnknown", **options)
 
     def metric_audit_incomplete(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """1 for a call of the audit that ended before its run did, 0 for one that came to its end."""

@@ -32,7 +32,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
     `ConsumerFunctionThrottles`, `AuditFunctionErrors`: Lambda says that the function fails or is throttled.
     `WaitedTooLong`: something that the processor needs was missing for longer than `max_wait`. `DownstreamOut`:
     messages have been given back untried for hours. `AuditFindings`: S3 and the ledger disagreed.
-    `AuditDeliveryProblems`: the way from S3 to the queue is not what was deployed. `AuditIncomplete`: no audit got
+    `AuditDeliveryProblems`: the path from S3 to the ledger is not what was deployed. `AuditIncomplete`: no audit got
     through in two intervals. `AuditMissing`: none came to its end in two intervals. docs/monitoring.md has thresholds,
     reasons, and what to do.
     """
@@ -128,8 +128,8 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             "AuditDeliveryProblems": self._alarm(
                 "AuditDeliveryProblems",
                 self.metric_audit_delivery_problems(statistic="Maximum"),
-                "the way from S3 to the queue is not what was deployed",
-                # It stays wrong until an audit has seen it right, however long that takes.
+                "the path from S3 to the ledger is not what was deployed",
+                # One tick is enough. Between two ticks there is no data, and nothing has become better.
                 missing=cloudwatch.TreatMissingData.IGNORE,
             ),
             "AuditIncomplete": self._audit_incomplete(interval),

@@ -1,7 +1,7 @@
 """The construct that a team writes."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import jsii
 from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Stack, Token
@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.accepted import Wildcards
 from cdk_intake_ledger.audit import IntakeAudit
@@ -140,7 +140,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             encryption_key: encrypts the bucket, the queues and the table that the pipeline makes itself. When omitted,
                 each has its service's own key.
             vpc: where the functions run; outside of any when omitted. It needs ways to S3, SQS and DynamoDB; the audit
-                also asks CloudWatch, and EventBridge where that delivers.
+                also asks CloudWatch, Lambda, KMS where the queue has a key, and EventBridge where that delivers.
             vpc_subnets: which subnets of the `vpc`; the private ones when omitted.
             security_groups: of both functions; one is made for each when omitted.
             log_group: where both functions log. When omitted, each has one of its own, which keeps two months.
@@ -250,6 +250,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             filters=keys,
             stack=Stack.of(self),
             wildcards=wildcards,
+            given=dict(self._given(bucket, queue, ledger, encryption_key)),
         )
         self._consumer = IntakeConsumer(
             self,
@@ -266,7 +267,9 @@ class IntakePipeline(Construct, IntakeMetrics):
             commit_together=commit_together,
             reasons=reasons,
         )
-        self._audit = IntakeAudit(self, "Audit", placement=placement, wiring=wiring, options=audit)
+        self._audit = IntakeAudit(
+            self, "Audit", placement=placement, wiring=wiring, options=audit, consumer=self._consumer
+        )
         if ledger is not None:
             ledger.share(self._pipeline_name, self._bucket, self._audit.function)
         self._monitoring = IntakeMonitoring(
@@ -414,6 +417,21 @@ class IntakePipeline(Construct, IntakeMetrics):
         """
         listing = self._grant_list(grantee, "s3:ListBucket", "s3:ListBucketVersions")
         return self._with_queue_key(grantee, self._grant_send(grantee)).combine(listing)
+
+    @staticmethod
+    def _given(
+        bucket: s3.IBucket | None, queue: IntakeQueue | None, ledger: IntakeLedger | None, key: kms.IKey | None
+    ) -> Iterator[tuple[str, IConstruct]]:
+        if bucket is not None:
+            yield "bucket", bucket
+        if queue is not None:
+            yield "queue", queue.queue
+            yield "dead", queue.dead_letter_queue
+            key = queue.encryption_key
+        if ledger is not None:
+            yield "table", ledger.table
+        if key is not None:
+            yield "key", key
 
     def _grant_list(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
         return iam.Grant.add_to_principal(

@@ -113,6 +113,8 @@ class AuditSettings(Settings):
     reports: Reports | None = None
     other_pipelines: tuple[str, ...] = ()
     """The names of the app's other pipelines on the same bucket and the same table."""
+    deployed: str = ""
+    """Deployed settings of the path from bucket to ledger, in JSON: `intake_ledger.audit.deployed` reads them."""
 
 
 def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
@@ -165,6 +167,7 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         if reports
         else None,
         other_pipelines=tuple(one for one in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if one),
+        deployed=read.text("INTAKE_DEPLOYED", ""),
     )
 
 

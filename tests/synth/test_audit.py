@@ -4,10 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from aws_cdk import Duration, NestedStack, Stack, Stage
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger import AuditOptions, Existing, IntakeConfigurationError, IntakePipeline, IntakeQueue
+from intake_ledger.audit.deployed import Deployed
 from intake_ledger.settings import Delivery, Reports, audit_settings
 from tests.synth.build import (
     actions,
@@ -30,7 +34,9 @@ def test_f46_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
     template = template_of(ours)
     assert audit_settings(variables(template, "OrdersAudit")).delivery is Delivery.EVENTBRIDGE
     given = {action for one in statements(template, "OrdersAuditRole") for action in actions(one)}
-    assert given >= {"events:DescribeRule", "events:ListRuleNamesByTarget", "events:TestEventPattern"}
+    assert given >= {
+        "events:DescribeRule", "events:ListRuleNamesByTarget", "events:ListTargetsByRule", "events:TestEventPattern",
+    }  # fmt: skip
 
 
 def test_f46_the_audit_may_see_whether_the_queues_key_can_be_used() -> None:
@@ -161,3 +167,78 @@ class TestBackfill:
         IntakePipeline(stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True))
         assert list(resources(template_of(stack), "AWS::Scheduler::Schedule")) != []
         assert not resources(template_of(stack), "AWS::Scheduler::Schedule", "OrdersAuditBackfill")
+
+
+class TestDeployed:
+    """F117: the settings that the audit is told."""
+
+    @staticmethod
+    def told(stack: Stack) -> dict[str, Any]:
+        """The variable in JSON, each reference replaced by its logical id or its attribute."""
+        (audit,) = resources(template_of(stack), "AWS::Lambda::Function", "OrdersAudit").values()
+        value = audit["Properties"]["Environment"]["Variables"]["INTAKE_DEPLOYED"]
+        parts = value["Fn::Join"][1] if isinstance(value, dict) else [value]
+        content = "".join(
+            one if isinstance(one, str) else str(next(iter(one.values()))).replace('"', "") for one in parts
+        )
+        Deployed.read(content)
+        return dict(json.loads(content))
+
+    def test_f117_they_are_the_templates(self) -> None:
+        """F117: of the pipeline's own resources, with what the team changed afterwards."""
+        stack = new_stack()
+        pipeline = IntakePipeline(
+            stack, "Orders", processor=processor(), max_concurrency=7, max_batching_window=Duration.seconds(3)
+        )
+        function = pipeline.consumer_function.node.default_child
+        assert isinstance(function, lambda_.CfnFunction)
+        function.reserved_concurrent_executions = 9
+        template = template_of(stack)
+        told = self.told(stack)
+        mapping = only(template, "AWS::Lambda::EventSourceMapping")
+        queue = only(template, "AWS::SQS::Queue", "OrdersQueueMessages")
+        dead = only(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
+        assert told["stack"] == "Stack"
+        assert "stacks" not in told
+        assert "custom" not in told
+        assert (told["batch"], told["window"]) == (mapping["BatchSize"], 3)
+        assert (told["concurrency"], told["reserved"]) == (7, 9)
+        assert told["timeout"] == only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"]
+        assert (told["visibility"], told["retention"]) == (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"])
+        assert told["receives"] == queue["RedrivePolicy"]["maxReceiveCount"]
+        assert told["dead_retention"] == dead["MessageRetentionPeriod"]
+        assert told["pitr"] is True
+        (source,) = resources(template, "AWS::Lambda::EventSourceMapping")
+        assert told["mapping"] == source
+
+    def test_f117_of_imported_resources_only_what_the_team_says(self) -> None:
+        """F117: and the repair names no stack for them."""
+        stack = new_stack()
+        queue = IntakeQueue(
+            stack,
+            "Queue",
+            queue=sqs.Queue.from_queue_arn(stack, "Messages", "arn:aws:sqs:eu-central-1:111122223333:a"),
+            dead_letter_queue=sqs.Queue.from_queue_arn(stack, "Dead", "arn:aws:sqs:eu-central-1:111122223333:b"),
+            visibility_timeout=Duration.minutes(20),
+            retention=Duration.days(4),
+            dead_letter_retention=Duration.days(14),
+        )
+        bucket = s3.Bucket.from_bucket_name(stack, "In", "inbox")
+        IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, queue=queue)
+        told = self.told(stack)
+        assert told["stacks"] == {"bucket": "", "queue": "", "dead": ""}
+        assert (told["visibility"], told["retention"], told["dead_retention"]) == (1_200, 345_600, 1_209_600)
+        assert told["custom"] is True
+        assert "receives" not in told
+        assert "dead_arn" not in told
+
+    def test_f117_a_resource_of_another_stack_is_repaired_there(self) -> None:
+        """F117: the stack's path, also within a stage, and the outermost one of nested stacks."""
+        app = new_app()
+        stage = Stage(app, "Prod")
+        theirs, ours = Stack(stage, "Theirs"), Stack(stage, "Ours")
+        bucket = s3.Bucket(theirs, "Bucket", versioned=True)
+        nested = NestedStack(ours, "Deeper")
+        IntakePipeline(nested, "Orders", processor=processor(), bucket=bucket)
+        told = self.told(nested)
+        assert (told["stack"], told["stacks"]) == ("Prod/Ours", {"bucket": "Prod/Theirs"})

@@ -134,6 +134,19 @@ def test_f46_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(templ
     assert found["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
 
 
+@pytest.mark.parametrize("interval", [Duration.minutes(5), Duration.minutes(15), Duration.days(1)])
+def test_f117_the_alarm_goes_off_within_one_tick(interval: Duration) -> None:
+    """F117: one tick is enough, a tick is a quarter of an hour at most, and no period has two ticks in it."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
+    template = template_of(stack)
+    found = alarm(template, "AuditDeliveryProblems")
+    assert (found["EvaluationPeriods"], found.get("DatapointsToAlarm", 1)) == (1, 1)
+    minutes = int(only(template, "AWS::Scheduler::Schedule")["ScheduleExpression"].split("(")[1].split(" ")[0])
+    assert minutes <= 15
+    assert found["Period"] <= minutes * 60
+
+
 @pytest.mark.parametrize(
     ("interval", "period", "periods"),
     [(Duration.minutes(5), 300, 2), (Duration.days(1), 86_400, 2), (Duration.days(3), 86_400, 1)],

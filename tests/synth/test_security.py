@@ -26,9 +26,9 @@ WILDCARDS = {
     r"s3:GetObject s3:GetObjectVersion on arn:<AWS::Partition>:s3:::partner-inbox/\*": "the same, imported",
     r"s3:PutObject on arn:<AWS::Partition>:s3:::reports/.*Stack-Orders-\w+/\*": "the reports of this pipeline alone",
     r"states:\S+( states:\S+)* on .*:execution:.*:\*": "the machine's own executions, by CDK: they have no name yet",
-    r"cloudwatch:GetMetricStatistics on \*": "the age of the queue's oldest message: CloudWatch knows no resources",
+    r"cloudwatch:GetMetricStatistics lambda:ListEventSourceMappings on \*": "neither service knows a resource for it",
     r"events:ListRuleNamesByTarget events:TestEventPattern on \*": "EventBridge knows no resource for either",
-    r"events:DescribeRule on .*:rule/\*": "the rule is found by its target: its name would tie a circle",
+    r"events:DescribeRule events:ListTargetsByRule on .*:rule/\*": "found by its target: its name would tie a circle",
     r"ec2:\S+( ec2:\S+)* on \*": "a network interface of a function in a VPC: EC2 knows no resource to name yet",
     r"s3:(Get|Put)BucketNotification on \*": "CDK's own handler, for imported buckets alone",
 }

@@ -1,13 +1,16 @@
-"""F46: delivery is broken at the source; the audit says how, and what to do."""
+"""F46, F117: delivery is broken somewhere, and the audit says how, with the repair.
+
+The answers are in the form of AWS's API references.
+"""
 
 import json
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from intake_ledger.audit.delivery import DeliveryCheck
+from intake_ledger.audit.delivery import DeliveryCheck, Looked
 from intake_ledger.settings import Delivery, KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET
@@ -17,21 +20,37 @@ KEY = "arn:aws:kms:eu-central-1:111122223333:key/1"
 KEY_ACTIONS = ["kms:Decrypt", "kms:GenerateDataKey"]
 RESTORED = "Object Restore Completed"
 EVENTS = ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*", "s3:ObjectRestore:Completed"]
-AGAIN = "deploy the stack again, or put it back by hand"
+AGAIN = "run `cdk deploy Main --revert-drift`"
+ACCOUNT = "111122223333"
+RULE = "arn:aws:events:eu-central-1:111122223333:rule/Delivery"
+UUID = "0f8e"
+HAND = "with the bucket's other notifications in it"
 
 
 def allowed(service: str, **more: Any) -> str:
     """A policy as the stack writes it: TLS only, and the service."""
     plain = {"Bool": {"aws:SecureTransport": "false"}}
     secure = {"Effect": "Deny", "Principal": {"AWS": "*"}, "Action": "*", "Resource": QUEUE, "Condition": plain}
-    send = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sqs:SendMessage", "Resource": QUEUE}
+    send = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sqs:SendMessage", "Resource": "*"}
     return json.dumps({"Statement": [secure, send | more]})
 
 
 def denied(policy: str, action: Any) -> str:
     """The same with a statement that somebody has added."""
-    deny = {"Effect": "Deny", "Principal": "*", "Action": action, "Resource": QUEUE}
+    deny = {"Effect": "Deny", "Principal": "*", "Action": action, "Resource": "*"}
     return json.dumps({"Statement": [*json.loads(policy)["Statement"], deny]})
+
+
+def mapping(**more: Any) -> dict[str, Any]:
+    """Lambda's answer about the event source mapping."""
+    return {
+        "UUID": UUID,
+        "State": "Enabled",
+        "BatchSize": 10,
+        "MaximumBatchingWindowInSeconds": 0,
+        "FunctionArn": "arn:aws:lambda:eu-central-1:111122223333:function:Consumer",
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+    } | more
 
 
 def notification(event: str, prefix: str = "", suffix: str = "", queue: str = QUEUE) -> dict[str, Any]:
@@ -40,61 +59,147 @@ def notification(event: str, prefix: str = "", suffix: str = "", queue: str = QU
     return {"QueueArn": queue, "Events": [event]} | ({"Filter": {"Key": {"FilterRules": rules}}} if rules else {})
 
 
+DEPLOYED: dict[str, Any] = {
+    "stack": "Main",
+    "account": ACCOUNT,
+    "function": "Consumer",
+    "timeout": 70,
+    "reserved": -1,
+    "mapping": UUID,
+    "batch": 10,
+    "window": 0,
+    "concurrency": 0,
+    "visibility": 220,
+    "retention": 345_600,
+    "receives": 1_000,
+    "dead": "https://sqs/dead",
+    "dead_arn": f"{QUEUE}-dead",
+    "dead_retention": 1_209_600,
+    "pitr": True,
+}
+
+
+def refusal(code: str, operation: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
+
+
 @dataclass
 class Aws:
     """Everything that the check looks at, as it should be."""
 
     filters: tuple[KeyFilter, ...] = ()
     delivery: Delivery = Delivery.S3
+    deployed: dict[str, Any] = field(default_factory=lambda: dict(DEPLOYED))
     queue: dict[str, str] = field(
-        default_factory=lambda: {"QueueArn": QUEUE, "Policy": allowed("s3.amazonaws.com"), "KmsMasterKeyId": "key"}
+        default_factory=lambda: {
+            "QueueArn": QUEUE,
+            "Policy": allowed("s3.amazonaws.com"),
+            "KmsMasterKeyId": "key",
+            "VisibilityTimeout": "220",
+            "MessageRetentionPeriod": "345600",
+            "MaximumMessageSize": "262144",
+            "RedrivePolicy": json.dumps({"deadLetterTargetArn": f"{QUEUE}-dead", "maxReceiveCount": 1_000}),
+        }
     )
+    dead: dict[str, str] = field(default_factory=lambda: {"MessageRetentionPeriod": "1209600"})
     notifications: dict[str, Any] = field(
         default_factory=lambda: {"QueueConfigurations": [notification(event) for event in EVENTS]}
     )
     versioning: str | None = "Enabled"
     ttl: dict[str, str] = field(default_factory=lambda: {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"})
+    pitr: str = "ENABLED"
     key_state: str = "Enabled"
     key_policy: str = field(default_factory=lambda: allowed("s3.amazonaws.com", Action=KEY_ACTIONS))
     rules: dict[str, dict[str, str]] = field(default_factory=dict)
-    refused: tuple[str, ...] = ()
+    target: dict[str, Any] = field(default_factory=dict)
+    mappings: list[dict[str, Any]] = field(default_factory=lambda: [mapping()])
+    function: dict[str, Any] = field(
+        default_factory=lambda: {"State": "Active", "LastUpdateStatus": "Successful", "Timeout": 70}
+    )
+    reserved: int | None = None
+    fails: dict[str, Exception] = field(default_factory=dict)
+    """Errors, by the operation."""
+    called: list[str] = field(default_factory=list)
+
+    def look(self) -> Looked:
+        world = replace(AuditWorld(filters=self.filters).settings, delivery=self.delivery)
+        settings = replace(world, deployed=json.dumps(self.deployed))
+        this = cast("Any", self)
+        return DeliveryCheck(settings, s3=this, sqs=this, dynamodb=this, make_client=lambda _: self).look()
 
     def problems(self) -> list[str]:
-        settings = replace(AuditWorld(filters=self.filters).settings, delivery=self.delivery)
-        this = cast("Any", self)
-        return DeliveryCheck(settings, s3=this, sqs=this, dynamodb=this, make_client=lambda _: self).problems()
+        looked = self.look()
+        return [*looked.problems, *looked.unknown]
 
-    def get_queue_attributes(self, **_: Any) -> dict[str, Any]:
-        return {"Attributes": self.queue}
+    def _call(self, operation: str) -> None:
+        self.called.append(operation)
+        if operation in self.fails:
+            raise self.fails[operation]
+
+    def get_queue_attributes(self, **request: Any) -> dict[str, Any]:
+        dead = request["QueueUrl"] == DEPLOYED["dead"]
+        self._call("GetQueueAttributes of dead letters" if dead else "GetQueueAttributes")
+        return {"Attributes": self.dead if dead else self.queue}
+
+    def list_event_source_mappings(self, **request: Any) -> dict[str, Any]:
+        assert request == {"EventSourceArn": QUEUE}
+        self._call("ListEventSourceMappings")
+        return {"EventSourceMappings": self.mappings}
+
+    def get_function_configuration(self, **request: Any) -> dict[str, Any]:
+        assert request == {"FunctionName": "Consumer"}
+        self._call("GetFunctionConfiguration")
+        return self.function
+
+    def get_function_concurrency(self, **request: Any) -> dict[str, Any]:
+        assert request == {"FunctionName": "Consumer"}
+        self._call("GetFunctionConcurrency")
+        return {} if self.reserved is None else {"ReservedConcurrentExecutions": self.reserved}
+
+    def describe_continuous_backups(self, **_: Any) -> dict[str, Any]:
+        self._call("DescribeContinuousBackups")
+        recovery = {"PointInTimeRecoveryStatus": self.pitr}
+        return {"ContinuousBackupsDescription": {"PointInTimeRecoveryDescription": recovery}}
+
+    def list_targets_by_rule(self, **request: Any) -> dict[str, Any]:
+        self._call("ListTargetsByRule")
+        assert request["Rule"] in self.rules
+        return {"Targets": [{"Id": "Queue", "Arn": QUEUE} | self.target, {"Id": "Other", "Arn": "x", "Input": "{}"}]}
 
     def get_bucket_notification_configuration(self, **request: Any) -> dict[str, Any]:
         assert request == {"Bucket": BUCKET}
-        if "notifications" in self.refused:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetBucketNotification")
+        self._call("GetBucketNotificationConfiguration")
         return self.notifications
 
     def get_bucket_versioning(self, **_: Any) -> dict[str, Any]:
+        self._call("GetBucketVersioning")
         return {"Status": self.versioning} if self.versioning else {}
 
     def describe_time_to_live(self, **_: Any) -> dict[str, Any]:
+        self._call("DescribeTimeToLive")
         return {"TimeToLiveDescription": self.ttl}
 
     def describe_key(self, **_: Any) -> dict[str, Any]:
+        self._call("DescribeKey")
         return {"KeyMetadata": {"KeyState": self.key_state, "Arn": KEY}}
 
     def get_key_policy(self, **request: Any) -> dict[str, Any]:
         assert request == {"KeyId": KEY, "PolicyName": "default"}
+        self._call("GetKeyPolicy")
         return {"Policy": self.key_policy}
 
     def list_rule_names_by_target(self, **request: Any) -> dict[str, Any]:
         assert request == {"TargetArn": QUEUE}
+        self._call("ListRuleNamesByTarget")
         return {"RuleNames": list(self.rules)}
 
     def describe_rule(self, **request: Any) -> dict[str, Any]:
-        return self.rules[request["Name"]]
+        self._call("DescribeRule")
+        return self.rules[request["Name"]] | {"Name": request["Name"], "Arn": RULE}
 
     def test_event_pattern(self, **request: Any) -> dict[str, bool]:
         """As much of EventBridge as a pattern of detail types and one prefix needs."""
+        self._call("TestEventPattern")
         pattern, event = json.loads(request["EventPattern"]), json.loads(request["Event"])
         key = event["detail"]["object"]["key"]
         return {"Result": event["detail-type"] in pattern["detail-type"] and key.startswith(pattern["prefix"])}
@@ -171,7 +276,10 @@ def test_f46_the_queues_policy_was_edited(policy: str | None) -> None:
     """F46: a Deny for everybody is the stack's own, for those without TLS."""
     aws = Aws()
     aws.queue = {name: text for name, text in (aws.queue | {"Policy": policy}).items() if text is not None}
-    assert aws.problems() == [f"the queue's policy does not let s3.amazonaws.com send: {AGAIN}"]
+    (said,) = aws.problems()
+    begin = "the queue's policy does not let s3.amazonaws.com for arn:aws:s3:::inbox send, "
+    assert said.startswith(begin.replace("inbox", BUCKET))
+    assert said.endswith(f": {AGAIN}")
 
 
 @pytest.mark.parametrize("principal", ["*", {"AWS": "*"}, {"Service": ["sns.amazonaws.com", "s3.amazonaws.com"]}])
@@ -185,7 +293,9 @@ def test_a_policy_of_the_teams_own_may_say_it_otherwise(principal: Any) -> None:
 def test_f46_the_key_is_disabled() -> None:
     """F46: S3 cannot encrypt what it sends."""
     aws = Aws(key_state="Disabled")
-    assert aws.problems() == ["the queue's key key is Disabled: nothing can be sent until it is enabled again"]
+    assert aws.problems() == [
+        f"the queue's key key is Disabled, so that nothing can be sent: run `aws kms enable-key --key-id {KEY}`"
+    ]
     del aws.queue["KmsMasterKeyId"]
     assert aws.problems() == []
 
@@ -215,8 +325,9 @@ def test_f46_awss_own_key_is_not_for_s3() -> None:
 )
 def test_f46_the_keys_policy_was_edited(policy: str, lacking: str) -> None:
     """F46: what an account may do with its key, S3 may not."""
-    said = f"the policy of the queue's key key does not let s3.amazonaws.com use {lacking}: {AGAIN}"
-    assert Aws(key_policy=policy).problems() == [said]
+    for said, action in zip(Aws(key_policy=policy).problems(), lacking.split(" and "), strict=True):
+        assert said.startswith(f"the policy of the queue's key key does not let s3.amazonaws.com use {action}, ")
+        assert said.endswith(f": {AGAIN}")
 
 
 @pytest.mark.parametrize("action", ["kms:*", "*", ["KMS:GenerateDataKey*", "kms:Decrypt"]])
@@ -227,7 +338,7 @@ def test_a_keys_policy_of_the_teams_own_may_say_it_otherwise(action: Any) -> Non
 
 def test_versioning_was_suspended() -> None:
     """A bucket that never had versions is the team's choice."""
-    said = "the bucket's versioning is suspended, so that overwritten objects are lost: enable it again"
+    said = f"the bucket's versioning is suspended, so that overwritten objects are lost: {AGAIN}"
     assert Aws(versioning="Suspended").problems() == [said]
     assert Aws(versioning=None).problems() == []
 
@@ -238,7 +349,7 @@ def test_versioning_was_suspended() -> None:
 )
 def test_rows_do_not_expire(ttl: dict[str, str]) -> None:
     """The table grows for ever."""
-    said = "rows of table do not expire: switch time to live on for the attribute expires_at"
+    said = f"rows of table do not expire, deployed with time to live by expires_at: {AGAIN}"
     assert Aws(ttl=ttl).problems() == [said]
     assert Aws(ttl={"TimeToLiveStatus": "ENABLING", "AttributeName": "expires_at"}).problems() == []
 
@@ -260,7 +371,9 @@ class TestEventBridge:
         """F46: by name."""
         aws = bridged()
         aws.rules = {"Delivery": rule("Object Created", "Object Deleted", "Object Restore Completed", state="DISABLED")}
-        assert aws.problems() == ["the EventBridge rule Delivery is disabled: enable it"]
+        assert aws.problems() == [
+            "the EventBridge rule Delivery is disabled: run `aws events enable-rule --name Delivery`"
+        ]
 
     def test_f46_the_pattern_lets_less_through(self) -> None:
         """F46, F47: a filter, or removals."""
@@ -281,15 +394,258 @@ class TestEventBridge:
         assert aws.problems() == [f"the bucket does not tell EventBridge of its changes: {AGAIN}"]
 
 
-def test_what_cannot_be_looked_at_is_told() -> None:
-    """And the other checks, and the audit itself, go on."""
-    first, second = Aws(refused=("notifications",), versioning="Suspended").problems()
-    assert first.startswith("the bucket's notifications could not be checked: ")
-    assert "suspended" in second
-
-
 def test_a_way_of_somebody_elses_is_not_looked_at() -> None:
     """It may go over a topic, and another account's queue policy: what the pipeline itself needs is still checked."""
-    nothing = Aws(delivery=Delivery.EXISTING, queue={"QueueArn": QUEUE}, notifications={})
+    nothing = Aws(delivery=Delivery.EXISTING, notifications={})
+    nothing.queue["Policy"] = ""
     assert not nothing.problems()
     assert len(Aws(delivery=Delivery.EXISTING, key_state="PendingDeletion", versioning="Suspended").problems()) == 2
+
+
+def test_an_audit_that_was_told_nothing_checks_less() -> None:
+    """A release before this one has no deployed settings in its environment."""
+    aws = Aws(deployed={}, reserved=0, mappings=[], dead={})
+    aws.queue |= {"VisibilityTimeout": "1", "RedrivePolicy": ""}
+    assert aws.problems() == []
+
+
+DELETE = "run `aws lambda delete-function-concurrency --function-name Consumer`"
+UPDATE = f"run `aws lambda update-event-source-mapping --uuid {UUID}"
+MAPPING = "the queue's event source mapping"
+LEFT_OUT = "the messages that it leaves out"
+LARGER = "MaximumMessageSize=262144"
+SET = "run `aws sqs set-queue-attributes --queue-url https://sqs/queue --attributes"
+
+
+class TestSettings:
+    """F117: each deployed setting, with its repair."""
+
+    @pytest.mark.parametrize(
+        ("attributes", "said"),
+        [
+            ({"VisibilityTimeout": "30"}, f"the queue's visibility timeout is 30 s, deployed as 220 s: {AGAIN}"),
+            ({"MessageRetentionPeriod": "60"}, f"the queue's retention is 60 s, deployed as 345,600 s: {AGAIN}"),
+            ({"RedrivePolicy": ""}, f"the queue has no redrive policy, deployed with 1,000 receives: {AGAIN}"),
+            (
+                {"RedrivePolicy": '{"maxReceiveCount": "3", "deadLetterTargetArn": "x"}'},
+                f"the queue gives a message up after 3 receives, deployed as 1,000: {AGAIN}",
+            ),
+            (
+                {"RedrivePolicy": '{"maxReceiveCount": 1000, "deadLetterTargetArn": "x"}'},
+                f"the queue gives messages up to x, deployed as {QUEUE}-dead: {AGAIN}",
+            ),
+            (
+                {"MaximumMessageSize": "1024"},
+                f"the queue takes messages of 1,024 bytes at most, and an event may be larger: {SET} {LARGER}`",
+            ),
+        ],
+    )
+    def test_f117_the_queues_attributes(self, attributes: dict[str, str], said: str) -> None:
+        """F117: retention of a minute, no redrive policy, too few receives."""
+        aws = Aws()
+        aws.queue |= attributes
+        assert aws.look() == Looked([said])
+
+    def test_f117_an_imported_queue_is_repaired_by_hand(self) -> None:
+        """F117: no stack of the app makes it. A setting that nobody has said is not compared."""
+        aws = Aws(deployed=DEPLOYED | {"stacks": {"queue": ""}, "retention": None, "receives": None})
+        aws.queue |= {"VisibilityTimeout": "30", "MessageRetentionPeriod": "60", "RedrivePolicy": ""}
+        (said,) = aws.problems()
+        assert said.endswith(f"deployed as 220 s: {SET} VisibilityTimeout=220`")
+
+    def test_f117_the_dead_letter_queue(self) -> None:
+        """F117: its retention."""
+        said = f"the dead-letter queue's retention is 60 s, deployed as 1,209,600 s: {AGAIN}"
+        assert Aws(dead={"MessageRetentionPeriod": "60"}).problems() == [said]
+
+    @pytest.mark.parametrize("state", ["Disabled", "Disabling", "Deleting"])
+    def test_f117_the_event_source_mapping_is_disabled(self, state: str) -> None:
+        """F117: a deployment would not enable it, since the template does not declare it."""
+        (said,) = Aws(mappings=[mapping(State=state)]).problems()
+        expected = f"the queue's event source mapping is {state}, so that no message is processed: {UPDATE} --enabled`"
+        assert said == expected
+
+    @pytest.mark.parametrize("state", ["Creating", "Enabling", "Updating"])
+    def test_a_mapping_that_is_being_changed_is_no_problem(self, state: str) -> None:
+        """A deployment does that."""
+        assert Aws(mappings=[mapping(State=state)]).problems() == []
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"BatchSize": 1}, f"the batch size of the queue's event source mapping is 1, deployed as 10: {AGAIN}"),
+            (
+                {"MaximumBatchingWindowInSeconds": 300},
+                "the batching window in seconds of the queue's event source mapping is 300, deployed as none: " + AGAIN,
+            ),
+            (
+                {"ScalingConfig": {"MaximumConcurrency": 2}},
+                f"the maximum concurrency of {MAPPING} is 2, deployed as none: {UPDATE} --scaling-config '{{}}'`",
+            ),
+            (
+                {"FunctionResponseTypes": []},
+                f"{MAPPING} does not report failures by item, so that failed messages are deleted: {AGAIN}",
+            ),
+            (
+                {"FilterCriteria": {"Filters": [{"Pattern": "{}"}]}},
+                f"{MAPPING} has a filter, so that Lambda deletes {LEFT_OUT}: {UPDATE} --filter-criteria '{{}}'`",
+            ),
+        ],
+    )
+    def test_f117_the_mappings_settings(self, change: dict[str, Any], said: str) -> None:
+        """F117: batch settings, and whatever would delete messages."""
+        assert Aws(mappings=[mapping(**change)]).problems() == [said]
+
+    def test_f117_the_mapping_is_gone(self) -> None:
+        """F117: nothing takes the messages."""
+        said = f"the queue's event source mapping to Consumer is gone: {AGAIN}"
+        assert Aws(mappings=[]).problems() == [said]
+
+    def test_f128_another_function_takes_messages(self) -> None:
+        """F128: one that was made elsewhere, named with its command; one that is disabled takes none."""
+        arn = "arn:aws:lambda:eu-central-1:111122223333:function:Thief"
+        aws = Aws(mappings=[mapping(), mapping(UUID="2", FunctionArn=arn)])
+        (said,) = aws.problems()
+        assert said.startswith("Thief takes messages of the queue too, which never reach the ledger: ")
+        assert said.endswith("and run `aws lambda delete-event-source-mapping --uuid 2`")
+        aws.mappings[1]["State"] = "Disabled"
+        assert aws.problems() == []
+
+    @pytest.mark.parametrize(
+        ("deployed", "found", "said"),
+        [
+            (-1, 0, f"is 0, so that nothing is processed, deployed as none: {DELETE}"),
+            (-1, 1, f"is 1, deployed as none: {DELETE}"),
+            (5, None, f"is none, deployed as 5: {AGAIN}"),
+            (5, 0, f"is 0, so that nothing is processed, deployed as 5: {AGAIN}"),
+        ],
+    )
+    def test_f117_the_functions_concurrency(self, deployed: int, found: int | None, said: str) -> None:
+        """F117: 0 stops everything; a team may have reserved some by its own choice."""
+        aws = Aws(deployed=DEPLOYED | {"reserved": deployed}, reserved=found)
+        assert aws.problems() == [f"the reserved concurrency of Consumer {said}"]
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            (
+                {"State": "Failed", "StateReason": "the key is disabled"},
+                f"Consumer cannot be called, the key is disabled: {AGAIN}",
+            ),
+            (
+                {"LastUpdateStatus": "Failed", "LastUpdateStatusReasonCode": "InvalidSubnet"},
+                f"the last update of Consumer failed, InvalidSubnet: {AGAIN}",
+            ),
+            ({"Timeout": 900}, f"the timeout of Consumer is 900 s, deployed as 70 s: {AGAIN}"),
+        ],
+    )
+    def test_f117_the_functions_state(self, change: dict[str, Any], said: str) -> None:
+        """F117: with Lambda's reason."""
+        aws = Aws()
+        aws.function |= change
+        assert aws.problems() == [said]
+
+    def test_f117_an_idle_function_is_no_problem(self) -> None:
+        """Lambda makes a function in a VPC inactive when nobody calls it for weeks, and the next call active."""
+        aws = Aws()
+        aws.function |= {"State": "Inactive"}
+        assert aws.problems() == []
+
+    def test_f117_the_tables_backups(self) -> None:
+        """F117: point-in-time recovery; a table of the team's without it is its choice."""
+        assert Aws(pitr="DISABLED").problems() == [f"table has no point-in-time recovery, deployed with it: {AGAIN}"]
+        assert Aws(pitr="DISABLED", deployed=DEPLOYED | {"pitr": False}).problems() == []
+
+    def test_f117_a_key_that_will_be_deleted(self) -> None:
+        """F117: both commands, in order."""
+        (said,) = Aws(key_state="PendingDeletion").problems()
+        cancel, enable = f"`aws kms cancel-key-deletion --key-id {KEY}`", f"`aws kms enable-key --key-id {KEY}`"
+        assert said.endswith(f"run {cancel} and {enable}")
+
+    @pytest.mark.parametrize("name", ["Input", "InputPath", "InputTransformer"])
+    def test_f117_a_rule_rewrites_the_event(self, name: str) -> None:
+        """F117: the consumer could not read it."""
+        aws = bridged()
+        aws.target = {name: "$.detail"}
+        assert aws.problems() == [
+            f"the EventBridge rule Delivery rewrites the event ({name}), so that the consumer cannot read it: {AGAIN}"
+        ]
+
+    def test_f117_the_policy_is_for_another_source(self) -> None:
+        """F117: another bucket's, or another account's; for a rule, another rule's."""
+        aws = Aws()
+        aws.queue["Policy"] = allowed(
+            "s3.amazonaws.com", Condition={"ArnLike": {"aws:SourceArn": "arn:aws:s3:::another"}}
+        )
+        (said,) = aws.problems()
+        assert "no statement allows it" in said
+        aws.queue["Policy"] = allowed("s3.amazonaws.com", Condition={"StringEquals": {"aws:SourceAccount": "1"}})
+        assert len(aws.problems()) == 1
+        other = bridged()
+        other.queue["Policy"] = allowed("events.amazonaws.com", Condition={"ArnEquals": {"aws:SourceArn": f"{RULE}2"}})
+        (said,) = other.problems()
+        assert f"does not let events.amazonaws.com for {RULE} send, no statement allows it" in said
+
+    def test_f117_a_condition_that_cannot_be_evaluated_is_unknown(self) -> None:
+        """F117: neither fine nor broken, with the condition in words."""
+        aws = Aws()
+        condition = {"StringEquals": {"aws:SourceOrgID": "o-1"}}
+        aws.queue["Policy"] = allowed("s3.amazonaws.com", Condition=condition)
+        aws.key_policy = allowed("s3.amazonaws.com", Action=KEY_ACTIONS, Condition=condition)
+        looked = aws.look()
+        assert (looked.problems, len(looked.unknown)) == ([], 3)
+        assert all(one.startswith("unknown: whether ") and json.dumps(condition) in one for one in looked.unknown)
+
+    def test_a_custom_resource_is_repaired_by_hand(self) -> None:
+        """CloudFormation sees no drift in it."""
+        (said,) = Aws(notifications={}, deployed=DEPLOYED | {"custom": True}).problems()
+        assert "run `aws s3api put-bucket-notification-configuration" in said
+        assert said.endswith(HAND)
+
+
+GONE = {
+    "GetQueueAttributes": ("AWS.SimpleQueueService.NonExistentQueue", "the queue is gone"),
+    "GetQueueAttributes of dead letters": ("QueueDoesNotExist", "the dead-letter queue is gone"),
+    "GetBucketNotificationConfiguration": ("NoSuchBucket", "the bucket is gone"),
+    "GetBucketVersioning": ("NoSuchBucket", "the bucket is gone"),
+    "DescribeKey": ("NotFoundException", "the queue's key is gone"),
+    "GetFunctionConfiguration": ("ResourceNotFoundException", "the function Consumer is gone"),
+    "DescribeTimeToLive": ("ResourceNotFoundException", "the table is gone"),
+    "DescribeContinuousBackups": ("TableNotFoundException", "the table is gone"),
+}
+LOOKS = [*GONE, "ListEventSourceMappings", "GetFunctionConcurrency", "GetKeyPolicy"]
+
+
+@pytest.mark.parametrize("operation", GONE)
+def test_f117_a_deleted_resource_is_a_finding(operation: str) -> None:
+    """F117: and no crash; everything else is still checked."""
+    code, said = GONE[operation]
+    looked = Aws(fails={operation: refusal(code, operation)}).look()
+    assert looked.problems == [f"{said}: {AGAIN}"]
+    needed = [one for one in ("the queue", "the bucket", "the table") if said == f"{one} is gone"]
+    assert looked.gone == needed, "without these no run can begin"
+
+
+@pytest.mark.parametrize("operation", LOOKS)
+@pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException"])
+def test_f117_a_permission_that_is_missing_is_a_finding(operation: str, code: str) -> None:
+    """F117: and no crash. It sets the alarm off, since nobody looks there any more."""
+    looked = Aws(fails={operation: refusal(code, operation.split(maxsplit=1)[0])}).look()
+    (said,) = looked.problems
+    assert said.startswith("unknown: ")
+    assert said.endswith(f"could not be looked at, the audit's role may not {operation.split(maxsplit=1)[0]}: {AGAIN}")
+    assert looked.unknown == []
+
+
+@pytest.mark.parametrize("operation", LOOKS)
+@pytest.mark.parametrize(
+    "error",
+    [refusal("ThrottlingException", "Any"), ConnectTimeoutError(endpoint_url="https://lambda")],
+    ids=["throttled", "no way there"],
+)
+def test_f117_a_service_that_does_not_answer_is_unknown(operation: str, error: Exception) -> None:
+    """F117: the alarm would go off in a VPC without a way there."""
+    looked = Aws(fails={operation: error}).look()
+    (said,) = looked.unknown
+    assert said.startswith("unknown: ")
+    assert looked.problems == []

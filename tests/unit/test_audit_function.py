@@ -15,6 +15,7 @@ from moto.core.utils import utcnow
 
 from intake_ledger.audit import function as audit
 from intake_ledger.audit.backlog import Backlog
+from intake_ledger.audit.delivery import Looked
 from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.settings import audit_settings
 from intake_ledger.table import LedgerTable
@@ -87,7 +88,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
     }.items():
         monkeypatch.setenv(f"INTAKE_{name}", value)
     # moto would deliver what S3 notifies of.
-    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.problems", lambda _: [])
+    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked())
     # Powertools keeps one logger for a name, and with it the stream of the test that came first.
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"p-{number}")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
@@ -95,12 +96,12 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
 
 
 def metrics(out: str) -> dict[str, float]:
-    """The metrics that were written last."""
+    """The metrics that were written, the last value of each."""
     found: dict[str, float] = {}
     for line in out.splitlines():
         content = json.loads(line)
         for group in content.get("_aws", {}).get("CloudWatchMetrics", ()):
-            found = {one["Name"]: content[one["Name"]][0] for one in group["Metrics"]}
+            found |= {one["Name"]: content[one["Name"]][0] for one in group["Metrics"]}
     return found
 
 
@@ -140,11 +141,61 @@ def test_f46_broken_delivery_is_told_in_every_run(
     deployed: Deployed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F46: in the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
-    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.problems", lambda _: ["the key is Disabled"])
+    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked(["the key is Disabled"]))
     report = deployed.audit()
     assert report["summary"] == "0 objects agree with the ledger; the key is Disabled"
     assert report["delivery"] == ["the key is Disabled"]
     assert metrics(capsys.readouterr().out)["AuditDeliveryProblems"] == 1
+
+
+class TestTick:
+    """F117: the delivery is checked at each tick, whether a run is due or not."""
+
+    @pytest.fixture
+    def told(self, monkeypatch: pytest.MonkeyPatch) -> Looked:
+        looked = Looked()
+        monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: looked)
+        return looked
+
+    def test_f117_a_tick_without_a_run_tells(
+        self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """F117: in the answer, in the log, and as metrics for the alarm."""
+        assert deployed.audit(everySeconds=86_400)["complete"]
+        capsys.readouterr()
+        told.problems, told.unknown = ["the rule is disabled"], ["unknown: a condition"]
+        said = deployed.audit(everySeconds=86_400)
+        assert said["delivery"] == ["the rule is disabled", "unknown: a condition"]
+        assert "skipped" in said
+        out = capsys.readouterr().out
+        assert metrics(out) == {"AuditDeliveryProblems": 1, "AuditDeliveryUnknown": 1}
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert {"the rule is disabled", "unknown: a condition"} <= {one.get("problem") for one in lines}
+        told.problems, told.unknown = [], []
+        deployed.audit(everySeconds=86_400)
+        assert metrics(capsys.readouterr().out) == {"AuditDeliveryProblems": 0}
+
+    def test_f117_a_tick_of_an_audit_in_parts_tells(
+        self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """F117: its state machine begins at each tick too, and ends where no run is due."""
+        assert deployed.audit(everySeconds=86_400)["complete"]
+        capsys.readouterr()
+        told.problems = ["the rule is disabled"]
+        plan: dict[str, Any] = {"step": "plan", "run": "r", "leaseSeconds": 60, "parts": 2, "segments": 1}
+        said = deployed.audit(**plan, input={"everySeconds": 86_400})
+        assert ("skipped" in said, said["delivery"]) == (True, ["the rule is disabled"])
+        assert metrics(capsys.readouterr().out) == {"AuditDeliveryProblems": 1}
+
+    def test_f117_a_deleted_resource_is_told_and_no_run_begins(
+        self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """F117: a run would crash at it, at each tick."""
+        boto3.client("dynamodb").delete_table(TableName=deployed.table)
+        told.problems, told.gone = ["the table is gone: deploy"], ["the table"]
+        said = deployed.audit(everySeconds=86_400)
+        assert said == {"skipped": "the table is gone", "delivery": ["the table is gone: deploy"]}
+        assert metrics(capsys.readouterr().out) == {"AuditDeliveryProblems": 1}
 
 
 class TestFormerNames:
@@ -190,7 +241,10 @@ def test_f42_out_of_time_the_next_tick_goes_on(deployed: Deployed, capsys: pytes
     deployed.upload("in/a")
     report = deployed.audit(remaining=10_000, everySeconds=86_400)
     assert (report["complete"], report["stopped"]) == (False, "out of time, to be continued")
-    assert metrics(capsys.readouterr().out) == {"AuditIncomplete": 1, "AuditDeliveryProblems": 0}
+    assert metrics(capsys.readouterr().out) == {
+        "AuditIncomplete": 1,
+        "AuditDeliveryProblems": 0,
+    }
     again = deployed.audit(everySeconds=86_400)
     assert (again["complete"], again["runId"]) == (True, report["runId"])
     assert deployed.receive() == ["in/a"]

@@ -589,7 +589,7 @@ class TestInventory:
 def test_the_handler_takes_the_steps_and_tells_of_the_run(
     deployed: whole.Deployed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the state machine calls it: the last answer is the report, and only then are there metrics."""
+    """As the state machine calls it: the last answer is the report, and only then are there metrics of the run."""
     deployed.upload("in/a", "in/b")
     begin: dict[str, Any] = {
         "step": "plan",
@@ -605,7 +605,7 @@ def test_the_handler_takes_the_steps_and_tells_of_the_run(
     for step in ("read", "known", "list", "shown", "scan"):
         asked: dict[str, Any] = {"step": step, "run": "r", "part": 0}
         assert deployed.audit(**asked) == asked | {"done": True}
-    assert whole.metrics(capsys.readouterr().out) == {}
+    assert set(whole.metrics(capsys.readouterr().out)) == {"AuditDeliveryProblems"}
     report = deployed.audit(step="finish", run="r")
     assert report["summary"].startswith("2 of 2 objects never reached the ledger; oldest 0 minutes; resubmitted")
     assert deployed.receive() == ["in/a", "in/b"]
@@ -613,7 +613,6 @@ def test_the_handler_takes_the_steps_and_tells_of_the_run(
     assert whole.metrics(capsys.readouterr().out) == {
         "AuditRuns": 1,
         "AuditIncomplete": 0,
-        "AuditDeliveryProblems": 0,
         "AuditCheckedKeys": 2,
         "AuditUnjudgedKeys": 0,
         "AuditFindings": 2,

@@ -11,7 +11,8 @@ the `with` block or the whole process ends, however it ends. MiniStack is a deve
 (`pip install ministack`) and is looked for when a `LocalAws` is started, not when this module is imported.
 
 Where it is not AWS: IAM, key and queue policies are not enforced; metrics in logs (EMF) do not become metrics, hence
-`LocalAws.metrics`; CloudFormation leaves TTL off, hence `LocalAws.deploy` switches it on afterwards;
+`LocalAws.metrics`; CloudFormation leaves TTL and point-in-time recovery off, hence `LocalAws.deploy` switches both on
+afterwards;
 EventBridge's S3 events lack the version id; handlers run in this Python interpreter, with its installed packages
 behind the layer's; a worker process is ended after any exception that its handler lets through.
 """
@@ -329,7 +330,7 @@ class LocalAws:
             selected = list(stacks) or ["--all"]
             deploy = [cdk, "deploy", "--app", str(assembly), "--require-approval", "never", "--outputs-file"]
             running.enter_context(_Command([*deploy, str(outputs), *selected], env, cwd)).finish(self)
-        self._switch_ttl_on(assembly)
+        self._finish_tables(assembly)
         return json.loads(outputs.read_text()) if outputs.exists() else {}
 
     def destroy(self, app: str, *stacks: str, cwd: Path | None = None) -> None:
@@ -349,8 +350,8 @@ class LocalAws:
         with _Command(command, self.environment, cwd) as running:
             running.finish(self)
 
-    def _switch_ttl_on(self, assembly: Path) -> None:
-        """Do what MiniStack's CloudFormation leaves out: the TTL that the templates ask for."""
+    def _finish_tables(self, assembly: Path) -> None:
+        """Do what MiniStack's CloudFormation leaves out: TTL and point-in-time recovery as the templates ask for."""
         dynamodb = self.client("dynamodb")
         artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"]
         for artifact_id, artifact in artifacts.items():
@@ -359,15 +360,18 @@ class LocalAws:
             stack = artifact["properties"].get("stackName", artifact_id)
             template = json.loads((assembly / artifact["properties"]["templateFile"]).read_text())
             for logical_id, resource in template.get("Resources", {}).items():
-                ttl = resource.get("Properties", {}).get("TimeToLiveSpecification")
-                if not resource["Type"].startswith("AWS::DynamoDB::") or ttl is None:
+                asked = resource.get("Properties", {})
+                ttl, recovery = (asked.get(f"{name}Specification") for name in ("TimeToLive", "PointInTimeRecovery"))
+                if not resource["Type"].startswith("AWS::DynamoDB::") or not (ttl or recovery):
                     continue
                 table = self.physical_id(stack, logical_id)
                 if table is None:
                     continue  # synthesised, but not among the stacks that were deployed
                 status = dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]["TimeToLiveStatus"]
-                if status == "DISABLED":
+                if ttl and status == "DISABLED":
                     dynamodb.update_time_to_live(TableName=table, TimeToLiveSpecification=ttl)
+                if recovery:
+                    dynamodb.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=recovery)
 
     def physical_id(self, stack: str, logical_id: str) -> str | None:
         """The physical id of a resource, or None where the stack or the resource is not deployed.

@@ -1,17 +1,26 @@
-"""Whether S3 would tell the queue of a change: what the stack set up is still there.
+"""Checks the whole path from the bucket to the ledger at each tick: does everything still have its deployed settings?
 
-Somebody edits a queue policy, another stack replaces a bucket's notifications, a key is disabled: then the queue is
-empty and everything is green.
+If a person edits a queue policy, disables a rule or shortens a retention, the queue stays empty and no alarm tells it.
+This module asks AWS. `policies` and `deployed` decide.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from intake_ledger.audit.deployed import (
+    Deployed,
+    dead_letter_problems,
+    function_problems,
+    mapping_problems,
+    queue_problems,
+    table_problems,
+)
+from intake_ledger.audit.policies import Caller, decide
 from intake_ledger.settings import AuditSettings, Delivery, KeyFilter
 
 if TYPE_CHECKING:
@@ -19,22 +28,42 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
+UNKNOWN = "unknown: "
+"""Begins a result that is neither right nor broken."""
 _EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*", "s3:ObjectRestore:Completed")
 _DETAIL_TYPES = ("Object Created", "Object Deleted", "Object Restore Completed")
 _KEY_ACTIONS = ("kms:GenerateDataKey", "kms:Decrypt")
-"""What whoever sends to an encrypted queue does with its key (SQS developer guide, "Key management")."""
+"""Actions that a sender to an encrypted queue uses (SQS developer guide, "Key management")."""
 _SENDERS = {Delivery.S3: "s3.amazonaws.com", Delivery.EVENTBRIDGE: "events.amazonaws.com", Delivery.EXISTING: ""}
-"""Who sends to the queue; nobody knows of a way that somebody else has made."""
-_NOT_ON_THE_WAY = {
-    Delivery.S3: ("the EventBridge rule",),
-    Delivery.EVENTBRIDGE: ("the bucket's notifications",),
-    Delivery.EXISTING: ("the queue's policy", "the EventBridge rule", "the bucket's notifications"),
-}
-_AGAIN = "deploy the stack again, or put it back by hand"
+"""The service that sends to the queue. Unknown for a path that the pipeline did not make."""
+_REWRITES = ("Input", "InputPath", "InputTransformer")
+_GONE = (
+    "AWS.SimpleQueueService.NonExistentQueue",
+    "NoSuchBucket",
+    "NotFoundException",
+    "QueueDoesNotExist",
+    "ResourceNotFoundException",
+    "TableNotFoundException",
+)
+_NEEDED = ("bucket", "queue", "table")
+"""Resources without which no run can begin."""
+_REFUSED = ("403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+
+
+@dataclass(slots=True)
+class Looked:
+    """Results of one check."""
+
+    problems: list[str] = field(default_factory=list)
+    """Differences and missing permissions, each with its repair."""
+    unknown: list[str] = field(default_factory=list)
+    """Conditions that cannot be evaluated, and services that did not answer."""
+    gone: list[str] = field(default_factory=list)
+    """Deleted resources without which no run can begin."""
 
 
 class DeliveryCheck:
-    """Looks at bucket, queue, key, rule and table. `make_client` gives a boto3 client by the service's name."""
+    """Checks bucket, rule, queues, key, mapping, function and table. `make_client` makes a boto3 client by its name."""
 
     def __init__(
         self,
@@ -46,6 +75,7 @@ class DeliveryCheck:
         make_client: Callable[[str], Any],
     ) -> None:
         self._settings = settings
+        self._deployed = Deployed.read(settings.deployed)
         self._s3 = s3
         self._sqs = sqs
         self._dynamodb = dynamodb
@@ -54,58 +84,124 @@ class DeliveryCheck:
         if settings.bucket_owner:
             self._bucket["ExpectedBucketOwner"] = settings.bucket_owner
 
-    def problems(self) -> list[str]:
-        """Everything that is wrong, each with the fix in words; what cannot be looked at is a problem too."""
-        found: list[str] = []
-        names: Any = ["QueueArn", "Policy", "KmsMasterKeyId"]
-        queue: Any = self._sqs.get_queue_attributes(QueueUrl=self._settings.queue_url, AttributeNames=names)
-        queue = queue.get("Attributes", {})
-        sender = _SENDERS[self._settings.delivery]
-        checks: dict[str, Callable[[], Iterator[str]]] = {
-            "the queue's policy": lambda: _policy(queue, sender),
-            "the queue's key": lambda: self._key(queue, sender),
-            "the EventBridge rule": lambda: self._rule(queue["QueueArn"]),
-            "the bucket's notifications": lambda: self._notifications(queue["QueueArn"]),
-            "the bucket's versioning": self._versioning,
-            "the table's time to live": self._time_to_live,
-        }
-        for what in _NOT_ON_THE_WAY[self._settings.delivery]:
-            del checks[what]
-        for what, check in checks.items():
-            try:
-                found += check()
-            except (BotoCoreError, ClientError) as error:
-                found.append(f"{what} could not be checked: {error}")
-        return found
+    def look(self) -> Looked:
+        """Check everything. A deleted resource or a missing permission is a result, never an error."""
+        looked, queue = Looked(), dict[str, str]()
+        self._run(looked, "the queue", "queue", lambda: self._queue(queue))
+        if self._deployed.dead:
+            self._run(looked, "the dead-letter queue", "dead", self._dead_letters)
+        if queue:
+            self._way(looked, queue)
+        self._run(looked, "the bucket's versioning", "bucket", self._versioning)
+        if self._deployed.function:
+            self._run(looked, f"the function {self._deployed.function}", "function", self._function)
+        self._run(looked, f"the table {self._settings.table}", "table", self._table)
+        return looked
+
+    def _way(self, looked: Looked, queue: Mapping[str, str]) -> None:
+        """Check everything that needs the queue's ARN."""
+        arn, service = queue["QueueArn"], _SENDERS[self._settings.delivery]
+        callers = [self._bucket_as_caller(service, arn)] if service else []
+        if self._settings.delivery is Delivery.S3:
+            self._run(looked, "the bucket's notifications", "bucket", lambda: self._notifications(arn))
+        elif self._settings.delivery is Delivery.EVENTBRIDGE:
+            rules: list[str] = []
+            self._run(looked, "the bucket's notifications", "bucket", self._event_bridge)
+            self._run(looked, "the EventBridge rule", "rule", lambda: self._rule(arn, rules))
+            callers = [Caller(service, rule, arn.split(":")[4]) for rule in rules]
+        self._run(looked, "the queue's policy", "queue", lambda: self._queue_policy(queue, callers))
+        self._run(looked, "the queue's key", "key", lambda: self._key(queue.get("KmsMasterKeyId", ""), callers))
+        if self._deployed.function:
+            self._run(looked, "the event source mapping", "function", lambda: self._mappings(arn))
+
+    def _run(self, looked: Looked, what: str, resource: str, check: Callable[[], Iterator[str]]) -> None:
+        try:
+            for problem in check():
+                (looked.unknown if problem.startswith(UNKNOWN) else looked.problems).append(problem)
+        except ClientError as error:
+            code, again = error.response["Error"].get("Code", ""), self._deployed.again(resource)
+            if code in _GONE:
+                gone = f"the {resource}" if resource in _NEEDED else what
+                if gone not in looked.gone:
+                    looked.problems.append(f"{gone} is gone: {again}")
+                    looked.gone += [gone] if resource in _NEEDED else []
+            elif code in _REFUSED:
+                refused = f"{UNKNOWN}{what} could not be looked at, the audit's role may not {error.operation_name}"
+                looked.problems.append(f"{refused}: {self._deployed.again('audit')}")
+            else:
+                looked.unknown.append(f"{UNKNOWN}{what} could not be looked at: {error}")
+        except BotoCoreError as error:
+            looked.unknown.append(f"{UNKNOWN}{what} could not be looked at: {error}")
+
+    def _queue(self, into: dict[str, str]) -> Iterator[str]:
+        url, names = self._settings.queue_url, ["All"]
+        into |= self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names).get("Attributes", {})  # type: ignore[arg-type] # a list of literals
+        yield from queue_problems(self._deployed, url, into)
+
+    def _dead_letters(self) -> Iterator[str]:
+        answer = self._sqs.get_queue_attributes(QueueUrl=self._deployed.dead, AttributeNames=["MessageRetentionPeriod"])
+        yield from dead_letter_problems(self._deployed, answer.get("Attributes", {}))  # type: ignore[arg-type] # the same
+
+    def _bucket_as_caller(self, service: str, queue_arn: str) -> Caller:
+        partition = queue_arn.split(":")[1]
+        account = self._deployed.account or self._settings.bucket_owner
+        return Caller(service, f"arn:{partition}:s3:::{self._settings.bucket}", account)
 
     def _notifications(self, queue_arn: str) -> Iterator[str]:
+        configuration = self._s3.get_bucket_notification_configuration(**self._bucket)
         there = {
             (event, *_ends(entry))
-            for entry in self._s3.get_bucket_notification_configuration(**self._bucket).get("QueueConfigurations", ())
+            for entry in configuration.get("QueueConfigurations", ())
             if entry["QueueArn"] == queue_arn
             for event in entry["Events"]
         }
+        again = self._deployed.again("bucket")
+        if self._deployed.custom:
+            # CloudFormation does not detect drift of custom resources.
+            again = (
+                f"run `aws s3api put-bucket-notification-configuration --bucket {self._settings.bucket} "
+                "--notification-configuration file://notifications.json` with the bucket's other notifications in it"
+            )
         for one in self._settings.filters or (KeyFilter(),):
             lacking = [event for event in _EVENTS if (event, one.prefix, one.suffix) not in there]
             if lacking:
-                yield f"S3 does not notify the queue of {', '.join(lacking)} for {_named(one)}: {_AGAIN}"
+                yield f"S3 does not notify the queue of {', '.join(lacking)} for {_named(one)}: {again}"
 
-    def _rule(self, queue_arn: str) -> Iterator[str]:
-        configuration = self._s3.get_bucket_notification_configuration(**self._bucket)
-        if "EventBridgeConfiguration" not in configuration:
-            yield f"the bucket does not tell EventBridge of its changes: {_AGAIN}"
+    def _event_bridge(self) -> Iterator[str]:
+        if "EventBridgeConfiguration" not in self._s3.get_bucket_notification_configuration(**self._bucket):
+            yield f"the bucket does not tell EventBridge of its changes: {self._deployed.again('bucket')}"
+
+    def _rule(self, queue_arn: str, into: list[str]) -> Iterator[str]:
         events = self._make_client("events")
         names = events.list_rule_names_by_target(TargetArn=queue_arn)["RuleNames"]
         rules = [events.describe_rule(Name=name) for name in names]
-        enabled = [rule["EventPattern"] for rule in rules if rule["State"] == "ENABLED" and rule.get("EventPattern")]
-        if rules and not enabled:
-            yield f"the EventBridge rule {', '.join(names)} is disabled: enable it"
+        enabled = [one for one in rules if one["State"] != "DISABLED" and one.get("EventPattern")]
+        into += [one["Arn"] for one in rules]
+        for one in enabled:
+            targets = events.list_targets_by_rule(Rule=one["Name"])["Targets"]
+            if changed := _rewritten(targets, queue_arn):
+                yield (
+                    f"the EventBridge rule {one['Name']} rewrites the event ({changed}), so that the consumer cannot "
+                    f"read it: {self._deployed.again('rule')}"
+                )
+        patterns = [one["EventPattern"] for one in enabled]
+        lacking = [
+            (kind, one)
+            for one in self._settings.filters or (KeyFilter(),)
+            for kind in _DETAIL_TYPES
+            if not self._passes(events, patterns, json.dumps(self._event(kind, f"{one.prefix}x{one.suffix}")))
+        ]
+        if lacking and (disabled := [one["Name"] for one in rules if one["State"] == "DISABLED"]):
+            # The template does not declare the state, so that CloudFormation does not revert it.
+            commands = " and ".join(f"`aws events enable-rule --name {name}`" for name in disabled)
+            yield f"the EventBridge rule {', '.join(disabled)} is disabled: run {commands}"
             return
-        for one in self._settings.filters or (KeyFilter(),):
-            for kind in _DETAIL_TYPES:
-                event = json.dumps(self._event(kind, f"{one.prefix}x{one.suffix}"))
-                if not any(events.test_event_pattern(EventPattern=p, Event=event)["Result"] for p in enabled):
-                    yield f"no EventBridge rule sends {kind!r} for {_named(one)} to the queue: {_AGAIN}"
+        for kind, one in lacking:
+            yield f"no EventBridge rule sends {kind!r} for {_named(one)} to the queue: {self._deployed.again('rule')}"
+
+    @staticmethod
+    def _passes(events: Any, patterns: Sequence[str], event: str) -> bool:
+        return any(events.test_event_pattern(EventPattern=one, Event=event)["Result"] for one in patterns)
 
     def _event(self, kind: str, key: str) -> dict[str, Any]:
         return {
@@ -119,64 +215,84 @@ class DeliveryCheck:
             "detail": {"bucket": {"name": self._settings.bucket}, "object": {"key": key}},
         }
 
-    def _key(self, queue: dict[str, str], sender: str) -> Iterator[str]:
-        name = queue.get("KmsMasterKeyId", "")
+    def _queue_policy(self, queue: Mapping[str, str], callers: Sequence[Caller]) -> Iterator[str]:
+        by_hand = f"aws sqs set-queue-attributes --queue-url {self._settings.queue_url} --attributes file://policy.json"
+        again = self._deployed.again("queue", by_hand)
+        for caller in callers:
+            decision = decide(queue.get("Policy", ""), caller, "sqs:SendMessage", queue["QueueArn"])
+            whose = f"{caller.service} for {caller.source_arn}" if caller.source_arn else caller.service
+            if decision.allowed is None:
+                yield f"{UNKNOWN}whether the queue's policy lets {whose} send, {decision.reason}"
+            elif not decision.allowed:
+                yield f"the queue's policy does not let {whose} send, {decision.reason}: {again}"
+
+    def _key(self, name: str, callers: Sequence[Caller]) -> Iterator[str]:
         if not name:
             return
-        if name.startswith("alias/aws/") and sender:
-            # Nobody can change the policy of AWS's own keys (S3 user guide, "Granting permissions to publish event
+        if name.startswith("alias/aws/") and callers:
+            # The policy of AWS's own keys cannot be changed (S3 user guide, "Granting permissions to publish event
             # notification messages to a destination").
-            yield f"the queue's key {name} is AWS's own, which {sender} may not use: take SSE-SQS, or a key of yours"
+            service = callers[0].service
+            yield f"the queue's key {name} is AWS's own, which {service} may not use: take SSE-SQS, or a key of yours"
             return
         kms = self._make_client("kms")
         key = kms.describe_key(KeyId=name)["KeyMetadata"]
         if key["KeyState"] != "Enabled":
-            yield f"the queue's key {name} is {key['KeyState']}: nothing can be sent until it is enabled again"
-        if not sender:
+            enable = f"`aws kms enable-key --key-id {key['Arn']}`"
+            if key["KeyState"] == "PendingDeletion":
+                enable = f"`aws kms cancel-key-deletion --key-id {key['Arn']}` and {enable}"
+            yield f"the queue's key {name} is {key['KeyState']}, so that nothing can be sent: run {enable}"
+        if not callers:
             return
         policy = kms.get_key_policy(KeyId=key["Arn"], PolicyName="default")["Policy"]
-        if lacking := _lacking(policy, sender, _KEY_ACTIONS):
-            yield f"the policy of the queue's key {name} does not let {sender} use {' and '.join(lacking)}: {_AGAIN}"
+        for caller in callers:
+            for action in _KEY_ACTIONS:
+                decision = decide(policy, caller, action, key["Arn"])
+                if decision.allowed is None:
+                    lets = f"whether the policy of the queue's key lets {caller.service} use {action}"
+                    yield f"{UNKNOWN}{lets}, {decision.reason}"
+                elif not decision.allowed:
+                    yield (
+                        f"the policy of the queue's key {name} does not let {caller.service} use {action}, "
+                        f"{decision.reason}: {self._deployed.again('key')}"
+                    )
 
     def _versioning(self) -> Iterator[str]:
-        # A bucket that never had versions has no status; that was the team's choice.
+        # A bucket that never had versions has no status. That was the team's choice.
         if self._s3.get_bucket_versioning(**self._bucket).get("Status") == "Suspended":
-            yield "the bucket's versioning is suspended, so that overwritten objects are lost: enable it again"
+            by_hand = (
+                f"aws s3api put-bucket-versioning --bucket {self._settings.bucket} "
+                "--versioning-configuration Status=Enabled"
+            )
+            again = self._deployed.again("bucket", by_hand)
+            yield f"the bucket's versioning is suspended, so that overwritten objects are lost: {again}"
 
-    def _time_to_live(self) -> Iterator[str]:
-        table = self._settings.table
-        found = self._dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
-        on = found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
-        if not on or found.get("AttributeName", "expires_at") != "expires_at":
-            yield f"rows of {table} do not expire: switch time to live on for the attribute expires_at"
+    def _mappings(self, queue_arn: str) -> Iterator[str]:
+        answer = self._make_client("lambda").list_event_source_mappings(EventSourceArn=queue_arn)
+        yield from mapping_problems(self._deployed, answer["EventSourceMappings"])
+
+    def _function(self) -> Iterator[str]:
+        functions, name = self._make_client("lambda"), self._deployed.function
+        configuration = functions.get_function_configuration(FunctionName=name)
+        reserved = functions.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions")
+        yield from function_problems(self._deployed, configuration, reserved)
+
+    def _table(self) -> Iterator[str]:
+        name = self._settings.table
+        time_to_live = self._dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        backups: Any = {}
+        if self._deployed.pitr:
+            backups = self._dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+        yield from table_problems(self._deployed, name, time_to_live, backups)
 
 
-def _policy(queue: dict[str, str], service: str) -> Iterator[str]:
-    if _lacking(queue.get("Policy") or "{}", service, ("sqs:SendMessage",)):
-        yield f"the queue's policy does not let {service} send: {_AGAIN}"
-
-
-def _lacking(policy: str, service: str, wanted: Sequence[str]) -> list[str]:
-    """What the policy does not let the service do of what it has to do. Conditions are not looked at: whatever has one
-    allows, and does not deny.
-    """
-    said: dict[str, set[str]] = {"Allow": set(), "Deny": set()}
-    statements = json.loads(policy).get("Statement", [])
-    for one in statements if isinstance(statements, list) else [statements]:
-        principal, effect = one.get("Principal", {}), one["Effect"]
-        who = ["*"] if principal == "*" else _listed(principal.get("Service")) + _listed(principal.get("AWS"))
-        if {service, "*"} & {*who} and (effect == "Allow" or not one.get("Condition")):
-            # In lower case and with wildcards, as IAM takes them.
-            said[effect] |= {action.lower() for action in _listed(one.get("Action"))}
-
-    def is_said(action: str, effect: str) -> bool:
-        return any(fnmatchcase(action.lower(), one) for one in said[effect])
-
-    return [one for one in wanted if not is_said(one, "Allow") or is_said(one, "Deny")]
+def _rewritten(targets: Sequence[Mapping[str, Any]], queue_arn: str) -> str:
+    """The setting of the queue's target that replaces the event by something else, if there is one."""
+    return ", ".join(name for one in targets if one["Arn"] == queue_arn for name in _REWRITES if one.get(name))
 
 
 def _ends(entry: Any) -> tuple[str, str]:
-    """Prefix and suffix of a notification, as they are in the key: S3 keeps them encoded."""
+    """Prefix and suffix of a notification, as they are in the key. S3 keeps them encoded."""
     rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
     ends = {rule["Name"].lower(): unquote_plus(rule["Value"]) for rule in rules}
     return ends.get("prefix", ""), ends.get("suffix", "")
@@ -185,7 +301,3 @@ def _ends(entry: Any) -> tuple[str, str]:
 def _named(one: KeyFilter) -> str:
     ends = [f"{name} {value!r}" for name, value in (("prefix", one.prefix), ("suffix", one.suffix)) if value]
     return " and ".join(ends) or "every key"
-
-
-def _listed(value: Any) -> list[str]:
-    return value if isinstance(value, list) else [value] if value else []

@@ -3,8 +3,8 @@
 It compares what S3 holds with what the ledger has committed and sends a wake-up message for every key that differs; the
 consumer then decides as always. So a finding that is out of date does no harm.
 
-Each tick of the schedule goes on with the run that was stopped, begins the next one if it is due, or does nothing. For
-a bucket beyond one function, a state machine calls for the steps of a run in parts.
+Each tick of the schedule checks the delivery. Then it goes on with the run that was stopped, begins the next one if it
+is due, or does nothing more. For a bucket beyond one function, a state machine calls for the steps of a run in parts.
 """
 
 import os
@@ -19,7 +19,7 @@ from botocore.config import Config
 from intake_ledger.audit import backlog as backlogs
 from intake_ledger.audit.backfill import Backfill, Backfilled
 from intake_ledger.audit.compare import Audit
-from intake_ledger.audit.delivery import DeliveryCheck
+from intake_ledger.audit.delivery import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.audit.former import former_names, problems
 from intake_ledger.audit.in_parts import AuditInParts, Judgement, Step, Tools, Warm
 from intake_ledger.audit.lean import lean_listings, lean_scans
@@ -57,6 +57,7 @@ class AuditFunction:
         s3, dynamodb = boto3.client("s3", config=config), boto3.client("dynamodb", config=config)
         lean_listings(s3)
         lean_scans(dynamodb)
+        self._looked: Looked | None = None
         self._s3, self._dynamodb = s3, dynamodb
         self._delivery = DeliveryCheck(
             settings, s3=s3, sqs=self._sqs, dynamodb=dynamodb, make_client=lambda name: _client(name, brief)
@@ -80,6 +81,15 @@ class AuditFunction:
             owner=secrets.token_hex(8),
             new_salt=lambda: secrets.token_bytes(SALT_BYTES),
         )
+
+    def delivery(self) -> Looked:
+        """Check the delivery, once for each invocation. Rows under a former name are a problem too."""
+        if self._looked is None:
+            self._looked = self._delivery.look()
+            if not self._looked.gone:
+                names = former_names(self._dynamodb, self._settings, first_run_at=self._runs.since())
+                self._looked.problems += problems(names)
+        return self._looked
 
     def look(self, context: LambdaContext) -> Report:
         """A run that changes and sends nothing, as far as it comes in one invocation."""
@@ -184,9 +194,7 @@ class AuditFunction:
         )
 
     def _problems(self) -> list[str]:
-        """Problems of the delivery, and what waits under a former name of this pipeline."""
-        names = former_names(self._dynamodb, self._settings, first_run_at=self._runs.since())
-        return [*self._delivery.problems(), *problems(names)]
+        return [*self.delivery().problems, *self.delivery().unknown]
 
     def _judge(self, since: int) -> Judgement:
         """What may be judged now; `since` is when this pipeline's first run began."""
@@ -224,6 +232,13 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
     logger, function = Logger(), AuditFunction(audit_settings(os.environ))
     if "backfill" in event:
         return _tell_backfilled(logger, function.backfill(context, most=int(event["backfill"])))
+    looked = Looked()
+    if event.get("step", "plan") == "plan":
+        looked = function.delivery()
+        _tell_delivery(logger, looked, measured=not (event.get("input") or event).get("dryRun"))
+        if looked.gone:
+            # A run would fail at it. What is gone is told at each tick.
+            return _skipped(f"{' and '.join(looked.gone)} is gone", looked)
     try:
         if "step" in event:
             answer = function.step(event, context)
@@ -236,12 +251,20 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
             report = function.run(context, every_seconds=event.get("everySeconds"))
     except NotNow as nothing:
         logger.info("not now", extra={"reason": str(nothing)})
-        return {"skipped": str(nothing)}
+        return _skipped(str(nothing), looked)
     _tell(logger, report)
+    if "step" in event and not report.dry_run:
+        # Planning a run in parts may have found more, such as an inventory that is overdue.
+        found = [one for one in report.delivery if not one.startswith(UNKNOWN)]
+        _tell_delivery(logger, Looked(found), measured=bool(found))
     # Last, so that a bucket that refuses it keeps nobody from hearing of the run.
     if key := function.publish(report):
         logger.info("report", extra={"key": key})
     return report.as_json(_now())
+
+
+def _skipped(reason: str, looked: Looked) -> dict[str, Any]:
+    return {"skipped": reason, "delivery": [*looked.problems, *looked.unknown]}
 
 
 def _tell_backfilled(logger: Logger, did: Backfilled) -> dict[str, Any]:
@@ -252,17 +275,30 @@ def _tell_backfilled(logger: Logger, did: Backfilled) -> dict[str, Any]:
     return did.as_json()
 
 
+def _tell_delivery(logger: Logger, looked: Looked, *, measured: bool) -> None:
+    for problem in looked.problems:
+        logger.error("delivery", extra={"problem": problem})
+    for unknown in looked.unknown:
+        logger.warning("delivery", extra={"problem": unknown})
+    if not measured:
+        return
+    metrics = Metrics()
+    metrics.add_metric("AuditDeliveryProblems", unit=MetricUnit.Count, value=len(looked.problems))
+    if looked.unknown:
+        # A custom metric costs money in each hour that has data.
+        metrics.add_metric("AuditDeliveryUnknown", unit=MetricUnit.Count, value=len(looked.unknown))
+    metrics.flush_metrics()
+
+
 def _tell(logger: Logger, report: Report) -> None:
     content = report.as_json(_now())
     logger.info("audited", extra={name: value for name, value in content.items() if name != "findings"})
-    for problem in report.delivery:
-        logger.error("delivery", extra={"run_id": report.run_id, "problem": problem})
     for finding in report.findings:
         logger.warning("finding", extra={"run_id": report.run_id, **finding})
     if report.dry_run:
         return
     metrics = Metrics()
-    counts = {"AuditIncomplete": int(not report.complete), "AuditDeliveryProblems": len(report.delivery)}
+    counts = {"AuditIncomplete": int(not report.complete)}
     if not report.continues:
         # What is continued is counted when it comes to its end. A run with gaps is none: it has not seen the bucket.
         counts |= {

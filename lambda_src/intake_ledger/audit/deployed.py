@@ -1,0 +1,225 @@
+"""Compares the deployed settings with the answers of AWS. A difference is a problem in words, with its repair.
+
+The construct writes the settings into the environment variable `INTAKE_DEPLOYED`. A setting that synthesis does not
+know, such as one of an imported queue, is left out there and not compared here.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from intake_ledger.errors import SettingsError
+
+EXPIRY = "expires_at"
+_NO_LIMIT = 0
+_UNRESERVED = -1
+_POLLING = ("Creating", "Enabling", "Enabled", "Updating")
+"""States of an event source mapping that takes messages, or soon will (Lambda API reference,
+"EventSourceMappingConfiguration")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """Settings as they were synthesised. Times are in seconds; None is not known."""
+
+    stack: str = ""
+    """The stack that `cdk deploy` has to be given."""
+    stacks: Mapping[str, str] = field(default_factory=dict)
+    """Other stacks, by the resource; an empty one for a resource that the app does not make."""
+    custom: bool = False
+    """Whether a custom resource of the CDK makes the bucket's notifications."""
+    account: str | None = None
+    """The account of the sender, as the queue's policy names it."""
+    function: str = ""
+    timeout: int | None = None
+    reserved: int | None = None
+    """Reserved concurrency of the consumer; -1 for none."""
+    mapping: str = ""
+    enabled: bool = True
+    batch: int | None = None
+    window: int | None = None
+    concurrency: int | None = None
+    """Maximum concurrency of the event source mapping; 0 for none."""
+    filtered: bool = False
+    """Whether the team gave the mapping filters."""
+    visibility: int | None = None
+    retention: int | None = None
+    receives: int | None = None
+    """Of the queue's redrive policy; 0 where there is none."""
+    dead: str = ""
+    """The dead-letter queue's URL."""
+    dead_arn: str = ""
+    dead_retention: int | None = None
+    pitr: bool | None = None
+
+    @classmethod
+    def read(cls, text: str) -> "Deployed":
+        """Read the environment variable. A later release may have settings that this one does not know.
+
+        Raises:
+            SettingsError: It is not a JSON object.
+
+        """
+        try:
+            content: dict[str, Any] = dict(json.loads(text or "{}"))
+        except (TypeError, ValueError) as problem:
+            raise SettingsError(
+                f"INTAKE_DEPLOYED is {text!r}, expected a JSON object: deploy the stack again ({problem})"
+            ) from None
+        return cls(**{one.name: content[one.name] for one in fields(cls) if content.get(one.name) is not None})
+
+    def again(self, resource: str, by_hand: str = "") -> str:
+        """The command that restores a setting of the template. A plain deployment sees no change there.
+
+        Args:
+            resource: `bucket`, `queue`, `table`, `key` or `function`.
+            by_hand: the command for a resource that the app does not make.
+
+        """
+        stack = self.stacks.get(resource, self.stack)
+        if stack:
+            return f"run `cdk deploy {stack} --revert-drift`"
+        return f"run `{by_hand}`" if by_hand else "put it back by hand, or deploy the stack that makes it"
+
+
+def queue_problems(deployed: Deployed, url: str, queue: Mapping[str, str]) -> Iterator[str]:
+    """Retention, visibility, redrive policy and message size of the queue."""
+    for name, attribute, wanted in (
+        ("visibility timeout", "VisibilityTimeout", deployed.visibility),
+        ("retention", "MessageRetentionPeriod", deployed.retention),
+    ):
+        found = queue.get(attribute)
+        if wanted is not None and found is not None and int(found) != wanted:
+            repair = deployed.again("queue", _set_attribute(url, attribute, wanted))
+            yield f"the queue's {name} is {int(found):,} s, deployed as {wanted:,} s: {repair}"
+    yield from _redrive_problems(deployed, url, json.loads(queue.get("RedrivePolicy") or "{}"))
+    size = queue.get("MaximumMessageSize")
+    if size is not None and int(size) < _LEAST_BYTES:
+        # CloudFormation reverts only what the template declares.
+        repair = f"run `{_set_attribute(url, 'MaximumMessageSize', 262_144)}`"
+        yield f"the queue takes messages of {int(size):,} bytes at most, and an event may be larger: {repair}"
+
+
+_LEAST_BYTES = 64 * 1_024
+
+
+def _set_attribute(url: str, name: str, value: int) -> str:
+    return f"aws sqs set-queue-attributes --queue-url {url} --attributes {name}={value}"
+
+
+def _redrive_problems(deployed: Deployed, url: str, redrive: Mapping[str, Any]) -> Iterator[str]:
+    wanted, found = deployed.receives, int(redrive.get("maxReceiveCount", 0))
+    if wanted is None:
+        return
+    again = deployed.again(
+        "queue", f"aws sqs set-queue-attributes --queue-url {url} --attributes file://redrive-policy.json"
+    )
+    if wanted and not found:
+        yield f"the queue has no redrive policy, deployed with {wanted:,} receives: {again}"
+    elif found != wanted:
+        kept = f"{wanted:,}" if wanted else "no redrive policy"
+        yield f"the queue gives a message up after {found:,} receives, deployed as {kept}: {again}"
+    elif deployed.dead_arn and found and redrive.get("deadLetterTargetArn") != deployed.dead_arn:
+        target = redrive.get("deadLetterTargetArn")
+        yield f"the queue gives messages up to {target}, deployed as {deployed.dead_arn}: {again}"
+
+
+def dead_letter_problems(deployed: Deployed, queue: Mapping[str, str]) -> Iterator[str]:
+    """Retention of the dead-letter queue."""
+    found, wanted = queue.get("MessageRetentionPeriod"), deployed.dead_retention
+    if wanted is not None and found is not None and int(found) != wanted:
+        repair = deployed.again("dead", _set_attribute(deployed.dead, "MessageRetentionPeriod", wanted))
+        yield f"the dead-letter queue's retention is {int(found):,} s, deployed as {wanted:,} s: {repair}"
+
+
+def mapping_problems(deployed: Deployed, mappings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The consumer's event source mapping among all of the queue, and each one of another function (F128)."""
+    ours = [one for one in mappings if _is_ours(deployed, one)]
+    for one in mappings:
+        if one not in ours and one.get("State") in _POLLING:
+            name = one.get("FunctionArn", "").partition(":function:")[2] or "another function"
+            yield (
+                f"{name} takes messages of the queue too, which never reach the ledger: give it a queue of its own, "
+                f"and run `aws lambda delete-event-source-mapping --uuid {one['UUID']}`"
+            )
+    if not ours:
+        yield f"the queue's event source mapping to {deployed.function} is gone: {deployed.again('function')}"
+    for one in ours:
+        yield from _own_mapping_problems(deployed, one)
+
+
+def _is_ours(deployed: Deployed, mapping: Mapping[str, Any]) -> bool:
+    if deployed.mapping:
+        return bool(mapping["UUID"] == deployed.mapping)
+    return bool(mapping.get("FunctionArn", "").split(":function:")[-1].split(":")[0] == deployed.function)
+
+
+def _own_mapping_problems(deployed: Deployed, mapping: Mapping[str, Any]) -> Iterator[str]:
+    update = f"aws lambda update-event-source-mapping --uuid {mapping['UUID']}"
+    what = "the queue's event source mapping"
+    if deployed.enabled and mapping.get("State") not in _POLLING:
+        yield f"{what} is {mapping.get('State')}, so that no message is processed: run `{update} --enabled`"
+    again = deployed.again("function")
+    scaling = mapping.get("ScalingConfig") or {}
+    for name, found, wanted, repair in (
+        ("batch size", mapping.get("BatchSize"), deployed.batch, again),
+        ("batching window in seconds", mapping.get("MaximumBatchingWindowInSeconds") or 0, deployed.window, again),
+        (
+            "maximum concurrency",
+            scaling.get("MaximumConcurrency") or _NO_LIMIT,
+            deployed.concurrency,
+            again if deployed.concurrency else f"run `{update} --scaling-config '{{}}'`",
+        ),
+    ):
+        if wanted is not None and found != wanted:
+            yield f"the {name} of {what} is {found or 'none'}, deployed as {wanted or 'none'}: {repair}"
+    if "ReportBatchItemFailures" not in mapping.get("FunctionResponseTypes", ()):
+        yield f"{what} does not report failures by item, so that failed messages are deleted: {again}"
+    if not deployed.filtered and (mapping.get("FilterCriteria") or {}).get("Filters"):
+        clear = f"run `{update} --filter-criteria '{{}}'`"
+        yield f"{what} has a filter, so that Lambda deletes the messages that it leaves out: {clear}"
+
+
+def function_problems(deployed: Deployed, function: Mapping[str, Any], reserved: int | None) -> Iterator[str]:
+    """State, timeout and reserved concurrency of the consumer."""
+    name, again = deployed.function, deployed.again("function")
+    found = _UNRESERVED if reserved is None else reserved
+    wanted = deployed.reserved
+    if found != wanted and (found == 0 or wanted is not None):
+        repair = (
+            again
+            if wanted not in (None, _UNRESERVED)
+            else f"run `aws lambda delete-function-concurrency --function-name {name}`"
+        )
+        stops = ", so that nothing is processed" if found == 0 else ""
+        yield (
+            f"the reserved concurrency of {name} is {'none' if found == _UNRESERVED else found}{stops}, deployed as "
+            f"{'none' if wanted in (None, _UNRESERVED) else wanted}: {repair}"
+        )
+    if function.get("State") == "Failed":
+        yield f"{name} cannot be called, {function.get('StateReason') or function.get('StateReasonCode')}: {again}"
+    if function.get("LastUpdateStatus") == "Failed":
+        reason = function.get("LastUpdateStatusReason") or function.get("LastUpdateStatusReasonCode")
+        yield f"the last update of {name} failed, {reason}: {again}"
+    if deployed.timeout is not None and function.get("Timeout") != deployed.timeout:
+        yield f"the timeout of {name} is {function.get('Timeout')} s, deployed as {deployed.timeout} s: {again}"
+
+
+def table_problems(
+    deployed: Deployed, table: str, time_to_live: Mapping[str, Any], backups: Mapping[str, Any]
+) -> Iterator[str]:
+    """Time to live, and point-in-time recovery."""
+    on = time_to_live.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+    if not on or time_to_live.get("AttributeName", EXPIRY) != EXPIRY:
+        specification = f"Enabled=true,AttributeName={EXPIRY}"
+        by_hand = f"aws dynamodb update-time-to-live --table-name {table} --time-to-live-specification {specification}"
+        again = deployed.again("table", by_hand)
+        yield f"rows of {table} do not expire, deployed with time to live by {EXPIRY}: {again}"
+    recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
+    if deployed.pitr and recovery != "ENABLED":
+        by_hand = (
+            f"aws dynamodb update-continuous-backups --table-name {table} "
+            "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true"
+        )
+        yield f"{table} has no point-in-time recovery, deployed with it: {deployed.again('table', by_hand)}"
