@@ -15,8 +15,8 @@ LAMBDA_MODULES = frozenset({
 LAYER_MODULES = frozenset({"aws_lambda_powertools", "intake_ledger", "typing_extensions"})
 """Modules of the pipeline's layer."""
 
-# Synthesis may run on an older Python than the function.
-_YOUNG_MODULES = frozenset({"annotationlib", "compression"})
+# Synthesis may run on an older Python than the function. `__main__` always exists.
+_OTHER_MODULES = frozenset({"__main__", "annotationlib", "compression"})
 
 _PATH_CHANGES = (b"sys.path", b"addsitedir", b"meta_path", b"path_hooks")
 
@@ -60,7 +60,7 @@ def missing_imports(directory: Path, module: str, function: str, available: Coll
     found = reader.read(module, function)
     if reader.changes_path:
         return
-    known = sys.stdlib_module_names | _YOUNG_MODULES | LAMBDA_MODULES | LAYER_MODULES | modules_in(directory)
+    known = sys.stdlib_module_names | _OTHER_MODULES | LAMBDA_MODULES | LAYER_MODULES | modules_in(directory)
     seen: set[str] = set()
     for one in found:
         if one.name not in known and one.name not in available and one.name not in seen:

@@ -287,7 +287,8 @@ class _Target:
             )
         of_version = [(version, file) for version, file in files if requirement.specifier.contains(version, True)]
         if not of_version:
-            newest = [str(one) for one in sorted(versions)[-4:]]
+            final = [one for one in versions if not one.is_prerelease]
+            newest = [str(one) for one in sorted(final or versions)[-4:]]
             return (
                 f"{where}: {requirement.name} has no version that is {str(requirement.specifier).strip('=') or 'any'}: "
                 f"pin one that exists, the newest are {_listed(newest)}"

@@ -44,7 +44,7 @@ def test_an_import_that_runs_for_certain_and_finds_nothing(tmp_path: Path, sourc
 @pytest.mark.parametrize(
     "source",
     [
-        "import os, sys, annotationlib",
+        "import os, sys, annotationlib, __main__",
         "import boto3, botocore.config, dateutil, urllib3, six, jmespath, s3transfer",
         "from intake_ledger import Commit\nfrom aws_lambda_powertools import Logger\nimport typing_extensions",
         "try:\n    import pandas\nexcept ImportError:\n    pandas = None",

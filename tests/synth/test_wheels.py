@@ -170,6 +170,7 @@ def test_a_missing_wheel_is_told_from_a_version_that_does_not_exist(index: Wheel
     index.add("compiled", "0.9", tag="cp313-cp313-manylinux_2_17_aarch64")
     index.source("sources", "1.0")
     index.add("there", "1.0")
+    index.add("there", "1.1rc1")
     page = index.folder.parent / "page.html"
     page.write_text('<a href="young-1.0-py3-none-any.whl" data-requires-python="&gt;=3.99">young</a>')
     lines = ("compiled==1.0", "sources==1.0", "young==1.0", "there==2.0", "nowhere==1.0")
