@@ -10,7 +10,9 @@ from typing import Any
 import jsii
 from aws_cdk import Annotations, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery import CDK_NOTIFICATIONS, has_cdk_notifications
@@ -23,7 +25,7 @@ from cdk_intake_ledger.topics import TOPIC
 
 @jsii.implements(IValidation)
 class BucketGuard:
-    """Looks at the bucket, and at what the processor may write into it."""
+    """Looks at the bucket, at what the processor may write into it, and at a given queue."""
 
     def __init__(
         self,
@@ -35,6 +37,8 @@ class BucketGuard:
         filters: Sequence[KeyFilter],
         role: iam.Role,
         message_life: float,
+        queue: sqs.IQueue | None,
+        source: lambda_.EventSourceMapping,
     ) -> None:
         self._scope = scope
         self._bucket = bucket
@@ -43,14 +47,30 @@ class BucketGuard:
         self._filters = filters
         self._role = role
         self._message_life = message_life
+        self._queue = queue
+        self._source = source
         self._began_with_cdk_notifications = has_cdk_notifications(bucket)
 
     def validate(self) -> list[str]:
         """What is wrong, as CDK wants it."""
-        problems = list(self._loops())
+        problems = [*self._loops(), *self._other_readers()]
         if self._resource is not None:
             problems += [*self._replaced_notifications(), *self._short_lives(properties_of(self._resource))]
         return problems
+
+    def _other_readers(self) -> Iterator[str]:
+        """Event source mappings of other functions on the queue that the pipeline was given (F128)."""
+        if self._queue is None:
+            return
+        arn, ours = self._queue.queue_arn, f"{self._source.node.path}/Resource"
+        for found in self._scope.node.root.node.find_all():
+            if isinstance(found, lambda_.CfnEventSourceMapping) and found.event_source_arn == arn:
+                path = found.node.path
+                if path != ours and found.enabled is not False:
+                    yield (
+                        f"the event source mapping {path} takes messages of {self._queue.node.path} too: they never "
+                        "reach the ledger, give that function a queue of its own, or remove the mapping"
+                    )
 
     def _replaced_notifications(self) -> Iterator[str]:
         if self._began_with_cdk_notifications or not has_cdk_notifications(self._bucket):

@@ -305,6 +305,8 @@ class IntakePipeline(Construct, IntakeMetrics):
                 filters=keys,
                 role=self._consumer.role,
                 message_life=plan.queue_retention + plan.dead_letter_retention,
+                queue=queue.queue if queue else None,
+                source=self._consumer.source,
             )
         )
         if pipeline_name is not None:

@@ -2,11 +2,13 @@
 
 import pytest
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_notifications as notifications
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 
-from cdk_intake_ledger import IntakePipeline
+from cdk_intake_ledger import IntakePipeline, IntakeQueue
 from tests.synth.build import new_app, new_stack, processor, template_of, warnings
 
 
@@ -127,3 +129,54 @@ def test_a_hand_encoded_filter_is_pointed_out() -> None:
     IntakePipeline(stack, "Orders", processor=processor(), filters=filters)
     template_of(stack)
     assert any("looks percent-encoded" in text for text in warnings(stack))
+
+
+class TestReaders:
+    """F128: another function that takes messages of the queue that the pipeline was given."""
+
+    @staticmethod
+    def read(stack: Stack, arn: str, *, enabled: bool = True) -> None:
+        code = lambda_.Code.from_inline("def handler(event, context): ...")
+        other = lambda_.Function(
+            stack, "Other", runtime=lambda_.Runtime.PYTHON_3_13, handler="index.handler", code=code
+        )
+        other.add_event_source_mapping("Reads", event_source_arn=arn, enabled=enabled)
+
+    @staticmethod
+    def brought(stack: Stack, arn: str) -> IntakeQueue:
+        return IntakeQueue(
+            stack,
+            "Queue",
+            queue=sqs.Queue.from_queue_arn(stack, "Messages", arn),
+            dead_letter_queue=sqs.Queue.from_queue_arn(stack, "Dead", f"{arn}-dead"),
+        )
+
+    @pytest.mark.parametrize("first", [True, False])
+    def test_f128_a_second_mapping_on_the_queue_is_refused(self, first: bool) -> None:
+        """F128: of any stack of the app, made before the pipeline or after it."""
+        app = new_app()
+        theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
+        queue = IntakeQueue(theirs, "Queue")
+        if first:
+            self.read(theirs, queue.queue.queue_arn)
+        IntakePipeline(ours, "Orders", processor=processor(), queue=queue)
+        if not first:
+            self.read(theirs, queue.queue.queue_arn)
+        with pytest.raises(RuntimeError, match=r"Theirs/Other/Reads/Resource takes messages of Theirs/Queue/Messages"):
+            template_of(ours)
+
+    def test_f128_an_imported_queue_is_known_by_its_arn(self) -> None:
+        """F128: however it was imported."""
+        stack, arn = new_stack(), "arn:aws:sqs:eu-central-1:111122223333:messages"
+        IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn))
+        self.read(stack, arn)
+        with pytest.raises(RuntimeError, match=r"Other/Reads/Resource takes messages of Stack/Messages too"):
+            template_of(stack)
+
+    @pytest.mark.parametrize(("read", "enabled"), [("others", True), ("messages", False)])
+    def test_f128_another_queue_or_a_disabled_mapping_is_no_problem(self, read: str, enabled: bool) -> None:
+        """F128: nothing is taken."""
+        stack, arn = new_stack(), "arn:aws:sqs:eu-central-1:111122223333:{}"
+        IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn.format("messages")))
+        self.read(stack, arn.format(read), enabled=enabled)
+        assert template_of(stack)
