@@ -74,7 +74,7 @@ audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a l
 	@python -m tests.local.audit_run $(OBJECTS)
 
 audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md, in 5,000 random worlds (some minutes)
-	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py
+	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py tests/unit/test_audit_join.py
 
 bench: $(READY) ## what a change costs, in full (about half an hour), in build/bench.json; BENCH="cpu cold" for some of it
 	@python -m benchmarks $(BENCH)

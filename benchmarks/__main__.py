@@ -81,7 +81,7 @@ def audit_growth(found: dict[str, Any]) -> str:
 
 
 def audit_shards(found: dict[str, Any]) -> str:
-    return table("The audit in parts, CPU seconds", found)
+    return table("The join of the audit in parts", found)
 
 
 SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -2,30 +2,39 @@
 
     python -m benchmarks.audit_scale
 
-Measured here: objects per CPU second by listing and by an inventory's files, the size of the filters that parts hand
-on, and the looks by which shards are found. All else follows from these, from counted requests and from the prices.
+Measured here: objects and rows per CPU second that become files, by listing, by an inventory's files and by a scan, the
+join of two such files, and the looks by which shards are found. All else follows from these, from counted requests and
+from the prices. The join is taken to grow with what it joins.
 """
 
 import gzip
+import hashlib
 import io
+import tempfile
 import time
-from dataclasses import dataclass
-from itertools import count, pairwise, takewhile
-from math import ceil
+from collections.abc import Iterator
+from itertools import count, takewhile
+from pathlib import Path
 from typing import Any, cast
 
-from benchmarks import prices
-from benchmarks.audit import Source, audited
+from benchmarks import audit_shards, prices
+from benchmarks.audit import SETTINGS, Source, audited
 from benchmarks.audit import measure as listing
+from botocore.response import StreamingBody
 
-from intake_ledger.audit.in_parts import Step
-from intake_ledger.audit.inventory import Inventory, Location, Manifest
+from intake_ledger.audit.in_parts import HELD, LISTED, SLICE_ROWS
+from intake_ledger.audit.inventory import File, Inventory, Location, Manifest
+from intake_ledger.audit.join import Slice, held_row, listed_row, write
+from intake_ledger.audit.lean import lean_listings, lean_scans
+from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.shards import Sample, cut
-from intake_ledger.audit.shown import Shown, united
-from intake_ledger.rows import RowKey
+from intake_ledger.audit.table import AuditTable
 
-OBJECTS, ROWS = 1_000_000_000, 10_000_000
-"""In the bucket, and in the ledger: what came in within its retention."""
+OBJECTS, ROWS = 100_000_000, 10_000_000
+"""In the bucket, and in the ledger: what came in within its retention. One function joins no more."""
+JOINED = 1_000_000
+JOIN_GB, JOIN_VCPUS = 10, 6
+"""The most that Lambda gives (Lambda developer guide, "Configure Lambda function memory")."""
 SHARDS, CONCURRENCY = 1_000, 100
 SAMPLE = 200_000
 ROW_BYTES = 500
@@ -44,62 +53,56 @@ LIST_SECONDS = 0.15
 """S3 user guide, "Best practices design patterns: optimizing Amazon S3 performance": some 100 to 200 ms."""
 INVENTORY_FILE_OBJECTS = 3_000_000
 """Taken for one data file of a report."""
-TOGETHER = 4
-"""Pieces that are united at once, to measure it."""
-STEPS_OF_SEGMENTS = len(Step) - 1
-"""All but the listing have as many parts as there are segments."""
 TRANSITIONS_OF_A_PART = 4
 """The start of its execution, the work, the question whether it is done, and the end."""
 
 
+def written(relation: str, content: Iterator[list[Any]]) -> float:
+    """Rows per CPU second that become a file."""
+    about = Slice("", "", SAMPLE, SAMPLE, 0, 0, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.process_time()
+        write(Path(folder, "file.parquet"), relation, content, lambda: about)
+        return SAMPLE / (time.process_time() - begun)
+
+
+def listed_rate() -> float:
+    """Objects of a listing."""
+    source = Source(SAMPLE, latency=False)
+    lean_listings(source.s3)
+    pages = Listing(source.s3, SETTINGS).pages()
+    before = source.cpu
+    rate = written(LISTED, (listed_row(key, state, SETTINGS) for page in pages for key, state in page.states))
+    # The source's own time is nobody's.
+    return SAMPLE / (SAMPLE / rate - (source.cpu - before))
+
+
+def scanned_rate() -> float:
+    """Rows of a scan."""
+    source = Source(SAMPLE, latency=False)
+    lean_scans(source.dynamodb)
+    pages = AuditTable(source.dynamodb, SETTINGS.table).held(SETTINGS.pipeline, SETTINGS.ordering)
+    before = source.cpu
+    rate = written(HELD, (held_row(row.row_key.pk, row, SETTINGS) for page in pages for row in page.rows))
+    return SAMPLE / (SAMPLE / rate - (source.cpu - before))
+
+
 def inventory_rate() -> float:
-    """Objects of a gzipped CSV file per CPU second."""
+    """Objects of a gzipped CSV file."""
     line = '"uploads","in/{0:012d}/file.csv","{0:032x}","true","false","1234","2026-11-20T10:00:00.000Z","{0:032x}"\n'
     body = gzip.compress("".join(line.format(number) for number in range(SAMPLE)).encode(), 6)
 
     class Client:
         def get_object(self, **_: Any) -> dict[str, Any]:
-            return {"Body": io.BytesIO(body)}
+            return {"Body": StreamingBody(io.BytesIO(body), len(body))}
 
     columns = ("bucket", "key", "version_id", "is_latest", "is_delete_marker", "size", "last_modified_date", "e_tag")
     manifest = Manifest(0, parquet=False, columns=columns, files=())
     inventory = Inventory(cast("Any", Client()), Location("reports", ""), "uploads")
-    begun = time.process_time()
-    read = sum(len(page.states) for page in inventory.pages(manifest, "file", every=False, start=None))
-    assert read == SAMPLE
-    return SAMPLE / (time.process_time() - begun)
-
-
-@dataclass(frozen=True)
-class Handed:
-    """What it takes to hand on a filter of so many rows: CPU seconds, and DynamoDB's units for its pieces."""
-
-    packing: float
-    beginning: float
-    """To put it together again."""
-    uniting: float
-    """To add it to others."""
-    written: int
-    read: float
-
-    @classmethod
-    def of(cls, rows: int) -> "Handed":
-        shown, again = Shown(b"salt"), Shown(b"salt")
-        for number in range(rows):
-            shown.add(RowKey(f"uploads/in/{number:012d}/file.csv", "Pipeline@latest"))
-        times = [time.process_time()]
-        pieces = list(shown.parts())
-        times.append(time.process_time())
-        for number, piece in pieces:
-            again.restore(number, piece)
-        times.append(time.process_time())
-        for _, piece in pieces:
-            united([piece] * TOGETHER)
-        times.append(time.process_time())
-        packing, beginning, uniting = (end - begin for begin, end in pairwise(times))
-        sizes = [len(piece) for _, piece in pieces]
-        # Written one by one, a unit at least; a page of many is read as a whole.
-        return cls(packing, beginning, uniting / TOGETHER, sum(ceil(size / 1024) for size in sizes), sum(sizes) / 4096)
+    file = File("file", hashlib.md5(body).hexdigest())
+    with tempfile.TemporaryDirectory() as folder:
+        pages = inventory.pages(manifest, file, every=False, start=None, folder=Path(folder))
+        return written(LISTED, (listed_row(key, state, SETTINGS) for page in pages for key, state in page.states))
 
 
 def looks() -> int:
@@ -127,63 +130,48 @@ def looks() -> int:
 
 def main() -> None:
     """Print what was measured and the table of docs/scale.md."""
-    source = Source(SAMPLE, latency=False)
-    _, listed = listing(audited, source)
-    reported = inventory_rate()
-    segment, whole, found = Handed.of(ROWS // CONCURRENCY), Handed.of(ROWS), looks()
-    print(f"per CPU second: {listed:,.0f} objects listed and compared, {reported:,.0f} read of an inventory's CSV")
-    print(f"a filter of {ROWS // CONCURRENCY:,} rows: {segment}\nof {ROWS:,} rows: {whole}")
+    _, alone = listing(audited, Source(SAMPLE, latency=False))
+    listed, reported, scanned, found = listed_rate(), inventory_rate(), scanned_rate(), looks()
+    joined = audit_shards.once(JOINED, JOINED)
+    print(f"per CPU second: {alone:,.0f} objects listed and compared in one function")
+    print(f"become files: {listed:,.0f} of a listing, {reported:,.0f} of an inventory's CSV, {scanned:,.0f} of a scan")
+    print(f"the join of {JOINED:,} objects with {JOINED:,} rows: {joined}")
     print(f"shards: {found:,} looks for {SHARDS:,}")
 
-    scans = 2 * ROWS * ROW_BYTES / 4096 * 0.5 * prices.READ_UNIT
-    gigabyte_second = prices.LAMBDA_GB_SECOND
-
-    def handing(parts: int) -> tuple[float, float]:
-        """CPU seconds of all parts, and dollars: two filters of each segment and one of each part are written and added
-        up; each part begins with two of the sums, and so does each segment at last.
-        """
-        part = Handed.of(ROWS // parts)
-        begun = 2 * (parts + CONCURRENCY)
-        seconds = 2 * CONCURRENCY * (segment.packing + segment.uniting) + parts * (part.packing + part.uniting)
-        written = 2 * CONCURRENCY * segment.written + parts * part.written + 3 * whole.written
-        read = 2 * CONCURRENCY * segment.read + parts * part.read + begun * whole.read
-        return seconds + begun * whole.beginning, written * prices.WRITE_UNIT + read * prices.READ_UNIT
-
+    second = VCPU_GB * prices.LAMBDA_GB_SECOND
+    scan = ROWS * ROW_BYTES / 4096 * 0.5 * prices.READ_UNIT
     files = round(OBJECTS / INVENTORY_FILE_OBJECTS)
     lists, waited = OBJECTS / 1_000 * prices.S3_LIST, OBJECTS / 1_000 * LIST_SECONDS
-    alone = OBJECTS / listed * VCPU_GB / ONE_GB + waited
-    of_shards, for_shards = handing(SHARDS)
-    of_files, for_files = handing(files)
-    print(f"handing filters on: {of_shards:,.0f} CPU seconds in {SHARDS:,} shards, {of_files:,.0f} in {files:,} files")
-    parted, by_report = OBJECTS / listed + waited + of_shards, OBJECTS / reported + OBJECTS / listed + of_files
+    # A slice is written, and read by the join; a part reads the plan.
+    slices = (OBJECTS + ROWS) / SLICE_ROWS
+    storing = slices * (prices.S3_PUT + prices.S3_GET)
+    joining = joined["CPU seconds"] / (2 * JOINED) * (OBJECTS + ROWS)
+    rows = ROWS / scanned
+    one = OBJECTS / alone * VCPU_GB / ONE_GB + waited
+    parted, by_report = OBJECTS / listed + waited + rows, OBJECTS / reported + rows
+
+    def in_parts(parts: int, seconds: float, s3: float) -> tuple[float, dict[str, float]]:
+        transitions = (parts + CONCURRENCY + slices) * TRANSITIONS_OF_A_PART
+        return seconds / CONCURRENCY + joining / JOIN_VCPUS, {
+            "S3": s3 + storing + (parts + CONCURRENCY) * prices.S3_GET,
+            "DynamoDB": scan,
+            "Lambda": seconds * second + joining / JOIN_VCPUS * JOIN_GB * prices.LAMBDA_GB_SECOND,
+            "Step Functions": transitions * STATE_TRANSITION,
+        }
+
     table = {
-        "one function": (
-            alone,
-            {"S3": lists, "DynamoDB": scans, "Lambda": alone * ONE_GB * gigabyte_second},
-        ),
-        f"{SHARDS:,} shards, {CONCURRENCY} at a time": (
-            parted / CONCURRENCY,
-            {
-                "S3": lists + found * prices.S3_LIST,
-                "DynamoDB": scans + for_shards,
-                "Lambda": parted * VCPU_GB * gigabyte_second,
-                "Step Functions": (SHARDS + STEPS_OF_SEGMENTS * CONCURRENCY) * TRANSITIONS_OF_A_PART * STATE_TRANSITION,
-            },
-        ),
-        f"inventory, {files:,} files, {CONCURRENCY} at a time": (
-            by_report / CONCURRENCY,
-            {
-                "S3": OBJECTS * INVENTORY_OBJECT + files * prices.S3_GET,
-                "DynamoDB": scans + for_files,
-                "Lambda": by_report * VCPU_GB * gigabyte_second,
-                "Step Functions": (files + STEPS_OF_SEGMENTS * CONCURRENCY) * TRANSITIONS_OF_A_PART * STATE_TRANSITION,
-            },
+        "one function": (one, {"S3": lists, "DynamoDB": 2 * scan, "Lambda": one * ONE_GB * prices.LAMBDA_GB_SECOND}),
+        f"{SHARDS:,} shards, {CONCURRENCY} at a time": in_parts(SHARDS, parted, lists + found * prices.S3_LIST),
+        f"inventory, {files:,} files, {CONCURRENCY} at a time": in_parts(
+            files, by_report, OBJECTS * INVENTORY_OBJECT + files * prices.S3_GET
         ),
     }
+    gigabytes = joined["files, MB"] / (2 * JOINED) * (OBJECTS + ROWS) / 1_000
+    print(f"the join: {joining / JOIN_VCPUS / 60:.1f} minutes over {gigabytes:.0f} GB of files")
     print("| | takes | S3 | DynamoDB | Lambda | Step Functions | all |\n| --- | --- | --- | --- | --- | --- | --- |")
     for name, (seconds, dollars) in table.items():
         cells = [f"${dollars.get(one, 0):.2f}" for one in ("S3", "DynamoDB", "Lambda", "Step Functions")]
-        print(f"| {name} | {seconds / 3600:.1f} hours | {' | '.join(cells)} | ${sum(dollars.values()):.2f} |")
+        print(f"| {name} | {seconds / 60:,.1f} minutes | {' | '.join(cells)} | ${sum(dollars.values()):.2f} |")
 
 
 if __name__ == "__main__":

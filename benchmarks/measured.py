@@ -152,12 +152,6 @@ def imports(found: Found) -> str:
     return grid(("", *packages), [("ms", *packages.values())])
 
 
-def workers(found: Found) -> str:
-    """What the sentence before it does not say."""
-    first, *_ = found.values()
-    return plain(found, [name for name in first if name != "CPU of all"])
-
-
 PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "hotkey": ("hotkey", hotkey),
     "cpu": ("cpu", lambda found: ratios("ms per change", found)),
@@ -170,7 +164,7 @@ PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "resources": ("synth", resources),
     "memory": ("memory", plain),
     "audit": ("audit_growth", plain),
-    "workers": ("audit_shards", workers),
+    "join": ("audit_shards", plain),
     "throughput": ("throughput", throughput),
     "requests": ("throughput", requests),
 }

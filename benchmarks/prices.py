@@ -18,7 +18,7 @@ BACKUP_GB_MONTH = 0.20
 """Point-in-time recovery."""
 S3_GET = 0.0004 / 1_000
 """HEAD is charged as GET is."""
-S3_LIST = 0.005 / 1_000
+S3_PUT = S3_LIST = 0.005 / 1_000
 SQS_REQUEST = 0.40 / MILLION
 """Of up to 64 KB."""
 LAMBDA_REQUEST = 0.20 / MILLION

@@ -94,6 +94,16 @@ REPORTED = Accepted(
     "the audit's role, the folder of the inventory's reports, where the audit goes by one",
     "Reading the reports about this one bucket, by one named action: S3 names their files.",
 )
+FILES = Accepted(
+    ("AwsSolutions-IAM5",),
+    "the roles of an audit in parts, `<files>/*`",
+    "Reading and writing the files of runs, by two named actions, in a bucket that has nothing else.",
+)
+FILE_ACCESS_LOGS = Accepted(
+    ("AwsSolutions-S1",),
+    "the bucket with the files of an audit in parts",
+    "They are copies of what the audit has listed, and expire after three days.",
+)
 MACHINE_LOGS = Accepted(
     ("AwsSolutions-SF1",),
     "the state machine of an audit in parts",
@@ -135,6 +145,8 @@ ACCEPTED = (
     RULES_BY_TARGET,
     REPORTS,
     REPORTED,
+    FILES,
+    FILE_ACCESS_LOGS,
     MACHINE_LOGS,
     MACHINE_TRACING,
     MACHINE_EXECUTIONS,

@@ -16,6 +16,7 @@ from cdk_intake_ledger.accepted import (
     Wildcards,
     accept,
 )
+from cdk_intake_ledger.audit_join import AuditJoin
 from cdk_intake_ledger.audit_machine import AuditMachine
 from cdk_intake_ledger.audit_reports import allow_reports
 from cdk_intake_ledger.consumer import IntakeConsumer
@@ -49,6 +50,11 @@ class IntakeAudit(Construct):
         super().__init__(scope, id)
         scale = options.scale
         self._description = f"Intake ledger, audit of {wiring.name}"
+        join = (
+            AuditJoin(self, "Join", placement=placement, wiring=wiring, scale=scale, description=self._description)
+            if scale.in_parts
+            else None
+        )
         self.function, self.role = intake_function(
             self,
             placement=placement,
@@ -56,11 +62,11 @@ class IntakeAudit(Construct):
             code=lambda_.Code.from_inline(CODE),
             handler="index.handler",
             runtime=TESTED_RUNTIME,
-            architecture=lambda_.Architecture.ARM_64,
+            architecture=scale.architecture,
             # A part of a run has a whole virtual CPU: it costs as much and takes a third of the time.
             memory_size=1_769 if scale.in_parts else 512,
             timeout=Duration.minutes(15),
-            layers=scale.layers(),
+            layers=join.layers if join else (),
             accepted=AUDIT_DEAD_LETTERS,
             environment=wiring.environment
             | {
@@ -83,7 +89,6 @@ class IntakeAudit(Construct):
                 "dynamodb:Query",
                 "dynamodb:Scan",
                 "dynamodb:UpdateItem",
-                *(["dynamodb:BatchWriteItem"] if scale.in_parts else []),
             ],
             queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
         )
@@ -121,13 +126,16 @@ class IntakeAudit(Construct):
         if wiring.delivery is Delivery.EVENTBRIDGE:
             self._allow_looking_at_rules(wiring.wildcards)
         self.state_machine: sfn.IStateMachine | None = None
-        if scale.in_parts:
+        if join is not None:
+            self.function.add_environment("INTAKE_AUDIT_FILES", join.files.bucket_name)
+            join.allow(self.role)
             plan = scale.allow_planning(self.role, wiring.bucket, wiring.wildcards)
             machine = AuditMachine(
                 self,
                 "Parts",
                 description=f"{self._description}, in parts",
                 function=self.function,
+                join=join.function,
                 plan=plan,
                 scale=scale,
             )

@@ -1,11 +1,9 @@
-"""The state machine that runs the audit in parts: plan, read the rows, list, look for what is gone, sum up. Between
-these, what the parts of one step hand on to the next is added up, in parts too.
+"""The state machine that runs the audit in parts: plan, list and scan, join, look at what may have been lost, sum up.
 
-The function of the audit does each step. Shards, places and findings are kept in the ledger's table, so that what goes
-through the machine stays small however many parts there are, and a part that failed goes on where it was.
+The function of the audit does each step but the join. What the steps hand on is in files, so that what goes through the
+machine stays small however many parts there are, and a part that failed goes on where it was.
 """
 
-from itertools import pairwise
 from typing import Any
 
 from aws_cdk import Duration
@@ -36,6 +34,7 @@ class AuditMachine(Construct):
         *,
         description: str,
         function: lambda_.IFunction,
+        join: lambda_.IFunction,
         plan: dict[str, Any],
         scale: AuditScale,
     ) -> None:
@@ -43,23 +42,17 @@ class AuditMachine(Construct):
         self._function = function
         self._scale = scale
         sum_up = self._step("Sum up", {"step": "finish", "run.$": "$.run"})
-        steps = [
-            self._map("Rows", "read", "$.segments"),
-            self._map("Known", "known", "$.segments"),
-            self._map("Shards", "list", "$.parts"),
-            self._map("Shown", "shown", "$.segments"),
-            self._map("Gone", "scan", "$.segments"),
-        ]
-        for step, following in pairwise(steps):
-            step.next(following)
-        steps[-1].next(sum_up)
-        for step in steps:
-            # Whatever happens, the run is summed up and given back, and says what is missing.
-            step.add_catch(sum_up, errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
+        read = self._map("Read", "write", {"slice": 0, "after": ""})
+        joined = self._step("Join", {"run.$": "$.run"}, join)
+        look = self._map("Look", "look", {})
+        # Whatever happens, the run is summed up and given back, and says what is missing.
+        for state in (read, joined, look):
+            state.add_catch(sum_up, errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
+        read.next(joined).next(look).next(sum_up)
         work = (
             sfn.Choice(self, "Anything to do?")
             .when(sfn.Condition.is_present("$.skipped"), sfn.Succeed(self, "Nothing to do"))
-            .otherwise(steps[0])
+            .otherwise(read)
         )
         # The execution's own name makes a planner that is called again the same run.
         given = {"run.$": "$$.Execution.Name", "input.$": "$", "leaseSeconds": RUN_LIMIT.to_seconds()}
@@ -78,40 +71,42 @@ class AuditMachine(Construct):
         assert isinstance(children, iam.Policy)
         accept_wildcards(children, MACHINE_EXECUTIONS)
         self.machine.add_to_role_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function_arn])
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function_arn, join.function_arn])
         )
 
-    def _map(self, id: str, step: str, items: str) -> sfn.DistributedMap:
-        """Each item's number is worked on until the function says that it is done."""
+    def _map(self, id: str, step: str, begin: dict[str, Any]) -> sfn.DistributedMap:
+        """The function is called for each part, with its own last answer, until it says that the part is done."""
         done = sfn.Succeed(self, f"{id}: done", output_path=sfn.JsonPath.DISCARD)
-        work = self._step(f"{id}: work", {"step.$": "$.step", "run.$": "$.run", "part.$": "$.part"})
+        told = {"step.$": "$.step", "run.$": "$.run", "part.$": "$.part"}
+        work = self._step(f"{id}: work", told | {f"{name}.$": f"$.{name}" for name in begin})
         again = sfn.Choice(self, f"{id}: done?").when(sfn.Condition.boolean_equals("$.done", value=True), done)
         every = sfn.DistributedMap(
             self,
             id,
             label=id,
-            items_path=items,
+            items_path="$.parts",
             item_selector={
                 "step": step,
                 "run": sfn.JsonPath.string_at("$.run"),
                 "part": sfn.JsonPath.object_at("$$.Map.Item.Value"),
+                **begin,
             },
             max_concurrency=self._scale.concurrency,
-            # What could not be done is written down in the table, and the others are worth having.
+            # What could not be done is missing in the files, and the others are worth having.
             tolerated_failure_percentage=100,
             result_path=sfn.JsonPath.DISCARD,
         )
         every.item_processor(work.next(again.otherwise(work)))
         return every
 
-    def _step(self, id: str, arguments: dict[str, Any]) -> sfn.CustomState:
+    def _step(self, id: str, arguments: dict[str, Any], function: lambda_.IFunction | None = None) -> sfn.CustomState:
         # CDK's own task for Lambda would be allowed to call every version of the function.
         return sfn.CustomState(
             self,
             id,
             state_json={
                 "Type": "Task",
-                "Resource": self._function.function_arn,
+                "Resource": (function or self._function).function_arn,
                 "Parameters": arguments,
                 "Retry": RETRY,
             },

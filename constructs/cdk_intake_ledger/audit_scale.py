@@ -1,6 +1,6 @@
 """How the audit goes through a bucket: in one function, in parts at the same time, or by what S3 has listed already."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,15 +16,17 @@ MAX_SHARDS = 2_000
 MAX_CONCURRENCY = 1_000
 """Lambda's default quota of concurrent executions in a region, which the consumers share."""
 
+MIN_MEMORY, MAX_MEMORY = 1_769, 10_240
+"""MB: one virtual CPU, and six (Lambda developer guide, "Configure Lambda function memory")."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """Where S3 Inventory's reports are, and what reads them if they are Parquet."""
+    """Where S3 Inventory's reports are."""
 
     bucket: s3.IBucket
     prefix: str
     id: str
-    parquet_layer: lambda_.ILayerVersion | None
 
     def folder(self, source: s3.IBucket) -> str:
         """What the keys of the reports about `source` begin with (S3 user guide, "Locating your inventory list")."""
@@ -57,13 +59,23 @@ class AuditScale:
     too much or take too long and a finding may be two days late. `docs/scale.md` has what each takes and costs.
     """
 
-    def __init__(self, *, parts: float | None = None, concurrency: float = 1, reports: Reports | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        parts: float | None = None,
+        concurrency: float = 1,
+        reports: Reports | None = None,
+        join_memory: float = MAX_MEMORY,
+        architecture: lambda_.Architecture | None = None,
+    ) -> None:
         """Not to be called: `one`, `shards` and `inventory` are there for that.
 
         Args:
             parts: into how many the bucket is divided at most; it is not when omitted.
             concurrency: how many parts are worked on at the same time; one when omitted.
             reports: the inventory whose files are the parts; the bucket is listed when omitted.
+            join_memory: of the function that joins, in MB; 10,240 when omitted.
+            architecture: of the audit's functions; arm64 when omitted.
 
         """
         self.parts = parts
@@ -72,6 +84,10 @@ class AuditScale:
         """How many parts are worked on at the same time."""
         self.reports = reports
         """The inventory whose files are the parts; None where the bucket is listed."""
+        self.join_memory = join_memory
+        """Memory of the function that joins, in MB."""
+        self.architecture = architecture or lambda_.Architecture.ARM_64
+        """The architecture of the audit's functions."""
 
     @classmethod
     def one(cls) -> Self:
@@ -79,17 +95,28 @@ class AuditScale:
         return cls()
 
     @classmethod
-    def shards(cls, count: int = 200, *, concurrency: int = 20) -> Self:
-        """A Step Functions Distributed Map lists the bucket in shards of its keys.
+    def shards(
+        cls,
+        count: int = 200,
+        *,
+        concurrency: int = 20,
+        join_memory: int = 10_240,
+        architecture: lambda_.Architecture | None = None,
+    ) -> Self:
+        """A Step Functions Distributed Map lists the bucket in shards of its keys, and one query joins them with the
+        ledger's rows.
 
         Args:
             count: into how many shards the keys are cut at most, 2 to 2,000; 200 when omitted. More of them are more
                 even, and cost a fraction of a cent each. They are found anew in each run, from the keys themselves.
             concurrency: how many functions list at the same time, 1 to 1,000; 20 when omitted. They count against the
                 account's concurrent executions, as the consumer does.
+            join_memory: of the function that joins, in MB, 1,769 to 10,240; 10,240 when omitted, which is right for
+                some 100 million objects. New accounts may have a lower quota.
+            architecture: of the audit's functions; arm64 when omitted, which costs less.
 
         """
-        return cls(parts=count, concurrency=concurrency)
+        return cls(parts=count, concurrency=concurrency, join_memory=join_memory, architecture=architecture)
 
     @classmethod
     def inventory(
@@ -99,7 +126,8 @@ class AuditScale:
         id: str,
         prefix: str = "",
         concurrency: int = 20,
-        parquet_layer: lambda_.ILayerVersion | None = None,
+        join_memory: int = 10_240,
+        architecture: lambda_.Architecture | None = None,
     ) -> Self:
         """A Distributed Map reads the data files of the newest S3 Inventory report. Nothing that changed since S3 made
         it is judged, and what differs is looked at in S3 before it counts.
@@ -111,21 +139,23 @@ class AuditScale:
                 out is not audited.
             prefix: the inventory's destination prefix; none when omitted.
             concurrency: how many files are read at the same time, 1 to 1,000; 20 when omitted.
-            parquet_layer: a layer with pyarrow, for reports in Parquet, such as AWS's own AWSSDKPandas for Python 3.13
-                on arm64. When omitted, only CSV can be read: the function has none of its own.
+            join_memory: as in `shards`.
+            architecture: as in `shards`.
 
         """
-        reports = Reports(bucket=bucket, prefix=prefix, id=id, parquet_layer=parquet_layer)
-        return cls(parts=MAX_SHARDS, concurrency=concurrency, reports=reports)
+        reports = Reports(bucket=bucket, prefix=prefix, id=id)
+        return cls(
+            parts=MAX_SHARDS,
+            concurrency=concurrency,
+            reports=reports,
+            join_memory=join_memory,
+            architecture=architecture,
+        )
 
     @property
     def in_parts(self) -> bool:
         """Whether a state machine runs the audit."""
         return self.parts is not None
-
-    def layers(self) -> Sequence[lambda_.ILayerVersion]:
-        """What the function needs besides the runtime."""
-        return [self.reports.parquet_layer] if self.reports and self.reports.parquet_layer else []
 
     def allow_planning(self, role: iam.Role, source: s3.IBucket, wildcards: Wildcards) -> dict[str, Any]:
         """What the planner is told; the audit's role may go by it afterwards. Part of the pipeline's own making.
@@ -156,6 +186,11 @@ class AuditScale:
             yield (
                 f"the audit's concurrency is {self.concurrency:,}: it must be 1 to {MAX_CONCURRENCY:,}, which is what "
                 "Lambda gives to an account for everything"
+            )
+        if not Token.is_unresolved(self.join_memory) and not MIN_MEMORY <= self.join_memory <= MAX_MEMORY:
+            yield (
+                f"the audit's join_memory is {self.join_memory:,} MB: it must be {MIN_MEMORY:,} to {MAX_MEMORY:,}, "
+                "which is the most that Lambda gives"
             )
         if self.reports is not None and not self.reports.id:
             yield "the audit's inventory has an empty id: give the one of the bucket's inventory configuration"

@@ -1,8 +1,8 @@
 """The layer that holds what runs in Lambda: our own package and Powertools, taken from where they are installed.
 
-Neither Docker nor a network is needed at synthesis. Only `*.py` goes in, under file modes, times and names that do not
-depend on the machine, so that a checkout, an editable install and a wheel give the same asset. It is an archive
-already, and where the CDK would put it: it need not copy and hash some 400 files.
+Neither Docker nor a network is needed at synthesis. Only `*.py` and `*.sql` go in, under file modes, times and names
+that do not depend on the machine, so that a checkout, an editable install and a wheel give the same asset. It is an
+archive already, and where the CDK would put it: it need not copy and hash some 400 files.
 """
 
 import os
@@ -23,6 +23,7 @@ PACKAGE = "intake_ledger"
 # Powertools whole, although we use its logger and metrics alone: a pruned copy failed at import. Of what it imports,
 # Lambda has jmespath beside boto3, which needs it too, and with byte code: a cold start need not compile it.
 MODULES = (PACKAGE, "aws_lambda_powertools", "typing_extensions")
+_KINDS = (".py", ".sql")
 _UNIX = 3
 """Where an archive's entry was made, by the ZIP format's own numbers."""
 
@@ -88,7 +89,7 @@ def _sources() -> Iterator[tuple[str, str]]:
             yield f"{module}.py", origin
         for folder, _, files in os.walk(origin):
             inside = folder.removeprefix(origin).replace(os.sep, "/")
-            yield from ((f"{module}{inside}/{one}", os.path.join(folder, one)) for one in files if one.endswith(".py"))  # noqa: PTH118
+            yield from ((f"{module}{inside}/{one}", os.path.join(folder, one)) for one in files if one.endswith(_KINDS))  # noqa: PTH118
 
 
 def _origin(module: str) -> str:

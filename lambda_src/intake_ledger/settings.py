@@ -115,6 +115,8 @@ class AuditSettings(Settings):
     """The names of the app's other pipelines on the same bucket and the same table."""
     deployed: str = ""
     """Deployed settings of the path from bucket to ledger, in JSON: `intake_ledger.audit.deployed` reads them."""
+    files: str = ""
+    """The bucket of the files of a run in parts; empty where the audit has one part."""
 
 
 def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
@@ -166,6 +168,7 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         )
         if reports
         else None,
+        files=read.text("INTAKE_AUDIT_FILES", ""),
         other_pipelines=tuple(one for one in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if one),
         deployed=read.text("INTAKE_DEPLOYED", ""),
     )

@@ -1,13 +1,18 @@
 """A pipeline whose audit runs in parts, on a bucket that was full before."""
 
+import platform
 from pathlib import Path
 
 import aws_cdk as cdk
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import AuditOptions, AuditScale, IntakePipeline
 from tests.local.recorded import effects_table, recording
+
+# The local AWS runs functions on this machine, and DuckDB's wheel is for one kind of machine.
+HERE = lambda_.Architecture.ARM_64 if platform.machine() in ("arm64", "aarch64") else lambda_.Architecture.X86_64
 
 
 class PartsStack(cdk.Stack):
@@ -26,14 +31,19 @@ class PartsStack(cdk.Stack):
             deletes=True,
             processing_timeout=cdk.Duration.seconds(2),
             audit=AuditOptions(
-                settle_time=cdk.Duration.seconds(1), budget=1_000, scale=AuditScale.shards(4, concurrency=2)
+                settle_time=cdk.Duration.seconds(1),
+                budget=1_000,
+                scale=AuditScale.shards(4, concurrency=2, architecture=HERE),
             ),
             removal_policy=destroy,
         )
         effects.grant(made, "dynamodb:PutItem")
         assert made.audit_state_machine is not None
+        files = made.node.find_child("Audit").node.find_child("Join").node.find_child("Files")
+        assert isinstance(files, s3.Bucket)
         for name, value in {
             "Bucket": bucket.bucket_name,
+            "Files": files.bucket_name,
             "Function": made.consumer_function.function_name,
             "EffectsTable": effects.table_name,
             "LedgerTable": made.table.table_name,

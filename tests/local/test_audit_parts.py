@@ -18,7 +18,7 @@ class Parts(Pipeline):
     """The pipeline on a bucket that was full before."""
 
     machine: str
-    table: str
+    files: str
 
     def audit(self) -> dict[str, Any]:
         """One execution of the state machine, awaited; its output is the report."""
@@ -36,9 +36,9 @@ class Parts(Pipeline):
         return report
 
     def shards(self) -> int:
-        """How many shards there were in all runs so far."""
-        items = self.aws.client("dynamodb").scan(TableName=self.table)["Items"]
-        return len([item for item in items if item["pk"]["S"].endswith("#list")])
+        """How many slices of the listing there were in all runs so far."""
+        found = self.aws.client("s3").list_objects_v2(Bucket=self.files)["Contents"]
+        return len([one for one in found if "/listed-" in one["Key"]])
 
     def notifications(self) -> dict[str, Any]:
         found = self.aws.client("s3").get_bucket_notification_configuration(Bucket=self.bucket)
@@ -58,7 +58,7 @@ class Parts(Pipeline):
 def test_f39_a_map_over_shards_finds_exactly_what_was_lost(aws: LocalAws, outputs: dict[str, dict[str, str]]) -> None:
     """F39: uploads, an overwrite, removals of both kinds while the notification is cut; then it finds nothing."""
     found = outputs["Parts"]
-    names = ("Bucket", "Function", "EffectsTable", "Machine", "LedgerTable")
+    names = ("Bucket", "Function", "EffectsTable", "Machine", "Files")
     parts = Parts(aws, *(found[name] for name in names))
     wired = parts.notifications()
     parts.notify({})

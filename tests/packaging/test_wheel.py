@@ -42,7 +42,8 @@ def test_the_wheel_holds_both_packages_and_no_more(wheel: Path) -> None:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"cdk_intake_ledger", "intake_ledger"}
-    for expected in ("cdk_intake_ledger/pipeline.py", "cdk_intake_ledger/py.typed", "intake_ledger/py.typed"):
+    ours = ("cdk_intake_ledger/pipeline.py", "cdk_intake_ledger/py.typed", "intake_ledger/py.typed")
+    for expected in (*ours, "intake_ledger/audit/audit.sql"):
         assert expected in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]

@@ -151,10 +151,7 @@ def _answer(table: LedgerTable, audit: AuditTable, step: Step) -> object:
         case "get many":
             return sorted(table.get_items(KEYS).items(), key=lambda one: one[0].pk)
         case "scan":
-            pages = [audit.committed("p", ordering) for ordering in Ordering]
+            pages = [audit.held("p", ordering) for ordering in Ordering]
             found = [[row for page in one for row in page.rows] for one in pages]
-            half_done = [row for page in audit.unsettled("p") for row in page.rows]
-            return [sorted(one, key=lambda row: row[0].pk) for one in found], sorted(
-                half_done, key=lambda row: row[0].pk
-            )
+            return [sorted(one, key=lambda row: row.row_key.pk) for one in found]
     return table.get(step.key)

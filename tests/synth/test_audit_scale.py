@@ -1,7 +1,6 @@
 """The audit in parts, as it is deployed."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import AuditOptions, AuditScale, IntakeConfigurationError, IntakePipeline
-from intake_ledger.audit.in_parts import Step
 from tests.synth.build import (
     Json,
     actions,
@@ -47,29 +45,78 @@ def test_one_function_is_the_default_and_has_no_state_machine() -> None:
     """What most pipelines need."""
     template = pipeline(AuditScale.one())
     assert not resources(template, "AWS::StepFunctions::StateMachine")
-    given = {action for one in statements(template, "OrdersAuditRole") for action in actions(one)}
-    assert "dynamodb:BatchWriteItem" not in given
+    assert len(resources(template, "AWS::Lambda::Function", "OrdersAudit")) == 1
 
 
-def test_rows_are_read_before_shards_are_listed_and_looked_through_after_them(sharded: Json) -> None:
+def test_shards_and_segments_are_read_side_by_side_then_joined_then_looked_at(sharded: Json) -> None:
     """Each part is called until it is done, at most so many at the same time, and one that fails stops no other."""
     states = definition(sharded)["States"]
-    maps = ("Rows", "Known", "Shards", "Shown", "Gone")
-    assert states["Anything to do?"]["Default"] == maps[0]
-    assert [states[name]["Next"] for name in maps] == [*maps[1:], "Sum up"]
-    assert [states[name]["ItemSelector"]["step"] for name in maps] == list(Step)
-    for name in maps:
+    assert states["Anything to do?"]["Default"] == "Read"
+    assert [states[name]["Next"] for name in ("Read", "Join", "Look")] == ["Join", "Look", "Sum up"]
+    for name, step, begin in (("Read", "write", {"slice": 0, "after": ""}), ("Look", "look", {})):
         state = states[name]
         assert state["ItemProcessor"]["ProcessorConfig"] == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
-        assert state["ItemsPath"] == ("$.parts" if name == "Shards" else "$.segments")
+        given = {"run.$": "$.run", "part.$": "$$.Map.Item.Value"}
+        assert (state["ItemsPath"], state["ItemSelector"]) == ("$.parts", {"step": step, **given, **begin})
         assert (state["MaxConcurrency"], state["ToleratedFailurePercentage"]) == (8, 100)
-        assert state["Catch"][0]["Next"] == "Sum up"
         inner = state["ItemProcessor"]["States"]
         assert inner[f"{name}: done?"]["Default"] == f"{name}: work"
+        assert set(inner[f"{name}: work"]["Parameters"]) == {f"{one}.$" for one in ("step", "run", "part", *begin)}
         assert inner[f"{name}: work"]["Retry"][0]["ErrorEquals"] == ["States.ALL"]
         # Thousands of results would not fit into one state.
         assert inner[f"{name}: done"]["OutputPath"] is None
         assert state["ResultPath"] is None
+    for name in ("Read", "Join", "Look"):
+        (caught,) = states[name]["Catch"]
+        assert (caught["Next"], caught["ResultPath"]) == ("Sum up", None)
+
+
+def test_the_join_may_touch_its_files_and_nothing_else(sharded: Json) -> None:
+    """Neither the bucket that is audited, nor the table, nor the queue."""
+    (files,) = resources(sharded, "AWS::S3::Bucket", "OrdersAuditJoinFiles")
+    found = {
+        tuple(sorted(actions(one))): spelt(one["Resource"])
+        for one in statements(sharded, "OrdersAuditJoinRole")
+        if not any(action.startswith("logs:") for action in actions(one))
+    }
+    assert found == {("s3:ListBucket",): f"{files}.Arn", ("s3:GetObject", "s3:PutObject"): f"{files}.Arn/*"}
+    function = only(sharded, "AWS::Lambda::Function", "OrdersAuditJoin")
+    assert (function["MemorySize"], function["EphemeralStorage"], function["Timeout"]) == (
+        10_240,
+        {"Size": 10_240},
+        900,
+    )
+    assert len(function["Layers"]) == 2
+
+
+def test_the_files_of_a_run_are_private_and_expire(sharded: Json) -> None:
+    """They are copies of keys."""
+    bucket = only(sharded, "AWS::S3::Bucket", "OrdersAuditJoinFiles")
+    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
+    assert (rule["ExpirationInDays"], rule["Status"]) == (3, "Enabled")
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    denied = [
+        one
+        for policy in resources(sharded, "AWS::S3::BucketPolicy", "OrdersAuditJoinFiles").values()
+        for one in policy["Properties"]["PolicyDocument"]["Statement"]
+        if one["Effect"] == "Deny"
+    ]
+    assert {"Bool": {"aws:SecureTransport": "false"}} in [one["Condition"] for one in denied]
+
+
+def test_the_files_of_a_run_are_encrypted_as_the_table_is() -> None:
+    """With the team's own key, which both functions may use."""
+    stack = new_stack()
+    key = kms.Key(stack, "Key")
+    IntakePipeline(
+        stack, "Orders", processor=processor(), encryption_key=key, audit=AuditOptions(scale=AuditScale.shards())
+    )
+    template = template_of(stack)
+    bucket = only(template, "AWS::S3::Bucket", "OrdersAuditJoinFiles")
+    (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+    given = [sorted(actions(one)) for one in statements(template, "OrdersAuditJoinRole")]
+    assert ["kms:Decrypt", "kms:GenerateDataKey"] in given
 
 
 def test_the_planner_is_told_of_the_execution_and_of_the_lease(sharded: Json) -> None:
@@ -94,7 +141,7 @@ def test_the_scheduler_starts_the_machine_and_nothing_else(sharded: Json) -> Non
 
 def test_the_machine_may_call_the_audit_and_run_itself(sharded: Json) -> None:
     """A Distributed Map starts executions of its own machine; no other function is called."""
-    (function,) = resources(sharded, "AWS::Lambda::Function", "OrdersAudit")
+    functions = resources(sharded, "AWS::Lambda::Function", "OrdersAudit")
     found = {tuple(sorted(actions(one))): one["Resource"] for one in statements(sharded, "OrdersAuditParts")}
     assert set(found) == {
         ("lambda:InvokeFunction",),
@@ -102,14 +149,32 @@ def test_the_machine_may_call_the_audit_and_run_itself(sharded: Json) -> None:
         ("states:DescribeExecution", "states:StopExecution"),
         ("states:RedriveExecution",),
     }
-    assert spelt(found[("lambda:InvokeFunction",)]) == f"{function}.Arn"
+    called = found[("lambda:InvokeFunction",)]
+    assert sorted(spelt(one) for one in called) == sorted(f"{function}.Arn" for function in functions)
 
 
-def test_a_part_has_a_virtual_cpu_and_may_keep_its_place(sharded: Json) -> None:
+def test_a_part_has_a_virtual_cpu_and_writes_files(sharded: Json) -> None:
     """1,769 MB are one virtual CPU (Lambda developer guide, "Configure Lambda function memory")."""
-    assert only(sharded, "AWS::Lambda::Function", "OrdersAudit")["MemorySize"] == 1_769
-    given = {action for one in statements(sharded, "OrdersAuditRole") for action in actions(one)}
-    assert given >= {"dynamodb:Query", "dynamodb:BatchWriteItem"}
+    function = only(sharded, "AWS::Lambda::Function", "OrdersAuditFunction")
+    (files,) = resources(sharded, "AWS::S3::Bucket", "OrdersAuditJoinFiles")
+    assert (function["MemorySize"], len(function["Layers"])) == (1_769, 2)
+    assert spelt(function["Environment"]["Variables"]["INTAKE_AUDIT_FILES"]) == f"<{files}>"
+    about = [one for one in statements(sharded, "OrdersAuditRole") if files in spelt(one["Resource"])]
+    assert sorted(action for one in about for action in actions(one)) == [
+        "s3:GetObject",
+        "s3:ListBucket",
+        "s3:PutObject",
+    ]
+
+
+def test_the_layer_is_duckdb_for_the_functions_machine() -> None:
+    """Of wheels that are installed at synth: arm64 unless the team wants another one."""
+    template = pipeline(AuditScale.shards(architecture=lambda_.Architecture.X86_64, join_memory=3_008))
+    layer = only(template, "AWS::Lambda::LayerVersion", "OrdersAuditJoinDuckDB")
+    assert layer["CompatibleArchitectures"] == ["x86_64"]
+    functions = resources(template, "AWS::Lambda::Function", "OrdersAudit").values()
+    assert [one["Properties"]["Architectures"] for one in functions] == [["x86_64"], ["x86_64"]]
+    assert only(template, "AWS::Lambda::Function", "OrdersAuditJoin")["MemorySize"] == 3_008
 
 
 @pytest.mark.parametrize("prefix", ["", "inventories", "inventories/"])
@@ -117,8 +182,7 @@ def test_inventory_reads_its_own_reports_alone(prefix: str) -> None:
     """Listing under their prefix, reading under it, and the key if there is one."""
     stack = new_stack()
     reports = s3.Bucket(stack, "Reports", encryption_key=kms.Key(stack, "Key"))
-    layer = lambda_.LayerVersion.from_layer_version_arn(stack, "Pyarrow", "arn:aws:lambda:eu-central-1:1:layer:p:1")
-    scale = AuditScale.inventory(reports, prefix=prefix, id="all", parquet_layer=layer)
+    scale = AuditScale.inventory(reports, prefix=prefix, id="all")
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(scale=scale))
     template = template_of(stack)
     (bucket,) = resources(template, "AWS::S3::Bucket", "Reports")
@@ -135,8 +199,6 @@ def test_inventory_reads_its_own_reports_alone(prefix: str) -> None:
         "kms:Decrypt" in actions(one) and "Key" in spelt(one["Resource"])
         for one in statements(template, "OrdersAuditRole")
     )
-    layers = only(template, "AWS::Lambda::Function", "OrdersAudit")["Layers"]
-    assert "arn:aws:lambda:eu-central-1:1:layer:p:1" in layers
 
 
 @pytest.mark.parametrize(
@@ -145,6 +207,7 @@ def test_inventory_reads_its_own_reports_alone(prefix: str) -> None:
         (AuditScale.shards(1), "the audit's number of shards is 1: it must be 2 to 2,000"),
         (AuditScale.shards(2_001), "the audit's number of shards is 2,001: it must be 2 to 2,000"),
         (AuditScale.shards(concurrency=0), "the audit's concurrency is 0: it must be 1 to 1,000"),
+        (AuditScale.shards(join_memory=1_024), "the audit's join_memory is 1,024 MB: it must be 1,769 to 10,240"),
         (AuditScale.shards(concurrency=1_001), "the audit's concurrency is 1,001: it must be 1 to 1,000"),
     ],
 )
@@ -159,15 +222,3 @@ def test_an_inventory_without_an_id_is_refused() -> None:
     reports = s3.Bucket.from_bucket_name(new_stack(), "Reports", "reports")
     with pytest.raises(IntakeConfigurationError, match="inventory has an empty id: give the one of"):
         pipeline(AuditScale.inventory(reports, id=""))
-
-
-def test_what_the_parts_of_a_run_call_is_what_the_role_may(sharded: Json) -> None:
-    """Every call to DynamoDB in the modules of a run in parts has its action."""
-    folder = Path(__file__).resolve().parents[2] / "lambda_src" / "intake_ledger" / "audit"
-    source = "".join((folder / name).read_text() for name in ("items.py", "parts.py", "handed.py"))
-    calls = {"put_item": "PutItem", "get_item": "GetItem", "update_item": "UpdateItem"}
-    calls |= {"batch_write_item": "BatchWriteItem", "batch_get_item": "BatchGetItem", 'get_paginator("query")': "Query"}
-    used = {f"dynamodb:{action}" for call, action in calls.items() if f"client.{call}" in source}
-    given = {action for one in statements(sharded, "OrdersAuditRole") for action in actions(one)}
-    assert len(used) == len(calls)
-    assert used <= given

@@ -20,6 +20,7 @@ import urllib3
 from benchmarks import __main__ as bench
 from benchmarks import (
     audit_growth,
+    audit_shards,
     cold,
     cost,
     counted,
@@ -93,7 +94,7 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
             "synth": synth.measure(rounds=1),
             "throughput": {"rows": rows, "requests": throughput.in_turn(load, 2)},
             "audit_growth": audit_growth.measure(),
-            "audit_shards": {"1 worker": {"run, objects/s": HALF}},
+            "audit_shards": audit_shards.measure(sizes=((2_000, 1_000),)),
         }
 
 

@@ -25,6 +25,7 @@ WILDCARDS = {
     r"s3:GetObject s3:GetObjectVersion on (\w+\.Arn|<Theirs:\w+>)/\*": "the objects of the one bucket",
     r"s3:GetObject s3:GetObjectVersion on arn:<AWS::Partition>:s3:::partner-inbox/\*": "the same, imported",
     r"s3:PutObject on arn:<AWS::Partition>:s3:::reports/.*Stack-Orders-\w+/\*": "the reports of this pipeline alone",
+    r"s3:GetObject s3:PutObject on \w+JoinFiles\w+\.Arn/\*": "the files of an audit in parts, a bucket of their own",
     r"states:\S+( states:\S+)* on .*:execution:.*:\*": "the machine's own executions, by CDK: they have no name yet",
     r"cloudwatch:GetMetricStatistics lambda:ListEventSourceMappings on \*": "neither service knows a resource for it",
     r"events:ListRuleNamesByTarget events:TestEventPattern on \*": "EventBridge knows no resource for either",

@@ -1,6 +1,5 @@
 """The audit in parts, as the state machine calls it, with S3, SQS and DynamoDB in moto."""
 
-import json
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
@@ -8,14 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 import boto3
 import pytest
 
-from intake_ledger.audit import in_parts, shown
-from intake_ledger.audit.compare import STOP_BEFORE_MS
+from intake_ledger.audit import in_parts, joining
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.handed import HandedOn
-from intake_ledger.audit.in_parts import ADDED_UP, AuditInParts, Judgement, Step, Tools, Warm, _order
+from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, _order, join_parts
 from intake_ledger.audit.inventory import InventoryError
 from intake_ledger.audit.report import Report
-from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, NotNow
+from intake_ledger.audit.runs import AuditRuns, NotNow
+from intake_ledger.audit.scratch import Scratch
 from intake_ledger.rows import Ordering, Row, Status, row_key
 from intake_ledger.settings import AuditSettings, KeyFilter
 from intake_ledger.states import State, StateKind, identity_of
@@ -23,7 +21,7 @@ from intake_ledger.table import LedgerTable
 from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, PagedS3
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table
-from tests.unit.test_audit_inventory import as_csv, manifest
+from tests.unit.test_audit_inventory import as_csv, manifest, put_data, put_manifest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -58,7 +56,10 @@ class World:
         create_table(dynamodb, self.table)
         self.ledger = LedgerTable(dynamodb, self.table)
         self.held = ""
-        self.warm = Warm()
+        self.files = f"{self.table}-files"
+        boto3.client("s3").create_bucket(
+            Bucket=self.files, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
+        )
         self.settings = AuditSettings(
             pipeline=PIPELINE,
             bucket=BUCKET,
@@ -87,7 +88,7 @@ class World:
             new_salt=lambda: bytes([next(salts)]),
             judge=lambda _: Judgement(Window(now - HOUR, now - 14 * DAY), resubmit=True, held=self.held),
             delivery=lambda: ["the rule is disabled"],
-            warm=self.warm,
+            scratch=self.files,
         )
 
     def run(self, name: str) -> AuditInParts:
@@ -97,17 +98,36 @@ class World:
         event = {"input": asked, "leaseSeconds": 86_400, "parts": SHARDS, "segments": SEGMENTS}
         return self.run(name).plan(event)
 
-    def step(self, step: Step, planned: dict[str, Any], *, without: int | None = None) -> None:
-        """All parts of one step, each until it is done, as the map does it; one may fail for good."""
-        for number in planned["parts" if step is Step.LIST else "segments"]:
-            while number != without and not self.run(planned["run"]).work(step, number, lambda: 900_000):
-                pass
+    def scratch(self, name: str = "run") -> Scratch:
+        return Scratch(cast("Any", self.s3), self.files, name)
+
+    def work(self, step: str, planned: dict[str, Any], *, without: str | None = None, left: Any = None) -> int:
+        """All parts of one step, each until it is done, as the map does it; one may fail for good. The calls."""
+        calls = 0
+        for part in planned["parts"]:
+            event = {
+                "step": step,
+                "run": planned["run"],
+                "part": part,
+                "slice": 0,
+                "after": "",
+                "done": part == without,
+            }
+            while not event["done"]:
+                calls += 1
+                run = self.run(planned["run"])
+                event = (run.write if step == "write" else run.look)(event, left() if left else lambda: 900_000)
+        return calls
+
+    def go_on(self, planned: dict[str, Any]) -> Report:
+        """What comes after the listing."""
+        self.work("look", join_parts(self.scratch(planned["run"])))
+        return self.run(planned["run"]).finish()
 
     def audit(self, name: str = "run", **asked: Any) -> Report:
         planned = self.plan(name, **asked)
-        for step in Step:
-            self.step(step, planned)
-        return self.run(name).finish()
+        self.work("write", planned)
+        return self.go_on(planned)
 
     def put(self, key: str) -> State:
         return self.s3.put(key)
@@ -128,13 +148,6 @@ class World:
         return found
 
 
-@pytest.fixture(autouse=True)
-def small_filters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of four places in place of 128: moto takes its time for each request."""
-    for module in (shown, in_parts):
-        monkeypatch.setattr(module, "PARTS", 4)
-
-
 @pytest.fixture
 def world(dynamodb: "DynamoDBClient") -> World:
     return World(dynamodb)
@@ -148,7 +161,8 @@ def test_few_shards_are_found_behind_a_long_common_beginning(world: World) -> No
     """Dated folders and zero-filled numbers: the way to where the keys part takes more looks than two shards bring."""
     world.processed(*(f"in/2026/11/document-{number:010}" for number in range(60)))
     event = {"input": {}, "leaseSeconds": 86_400, "parts": 2, "segments": SEGMENTS}
-    assert sorted(world.run("run").plan(event)["parts"]) == [0, 1]
+    parts = world.run("run").plan(event)["parts"]
+    assert sorted(parts) == ["held-00000", "held-00001", "listed-00000", "listed-00001"]
 
 
 def test_f39_what_was_lost_is_found_exactly_wherever_it_is(world: World) -> None:
@@ -165,7 +179,8 @@ def test_f39_what_was_lost_is_found_exactly_wherever_it_is(world: World) -> None
     # The two versions of one key are entries of which one is current.
     assert (report.listed, report.checked, report.resubmitted) == (20, 21, 4)
     assert (report.complete, report.unfinished, report.delivery) == (True, [], ["the rule is disabled"])
-    assert len(world.plan("another", dryRun=True)["parts"]) == SHARDS
+    assert (report.candidates, report.dismissed) == (4, 0)
+    assert len(world.plan("another", dryRun=True)["parts"]) == SHARDS + SEGMENTS
 
 
 def test_f31_a_second_run_resubmits_nothing(world: World) -> None:
@@ -178,10 +193,11 @@ def test_f31_a_second_run_resubmits_nothing(world: World) -> None:
 
 
 def test_no_head_for_what_another_shard_has_shown(world: World) -> None:
-    """The filters of all shards add up, and those of all segments."""
+    """Whatever agrees is never looked at."""
     world.processed(*names())
     report = world.audit()
     assert (world.s3.heads, report.counts, report.checked) == ([], {}, 20)
+    assert (report.candidates, report.dismissed) == (0, 0)
 
 
 def test_f42_runs_do_not_overlap(world: World) -> None:
@@ -191,9 +207,8 @@ def test_f42_runs_do_not_overlap(world: World) -> None:
     with pytest.raises(NotNow):
         world.plan("second")
     assert sorted(world.plan("first")["parts"]) == sorted(first["parts"])
-    for step in Step:
-        world.step(step, first)
-    world.run("first").finish()
+    world.work("write", first)
+    world.go_on(first)
     world.plan("second")
 
 
@@ -208,171 +223,163 @@ def test_the_next_run_is_due_after_the_interval(world: World) -> None:
 
 
 def test_f42_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: from its last page on, with its counts and with what it was shown; likewise for the rows."""
+    """F42: from its last page on, in a file of its own."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     world.put("in/lost.csv")
     planned = world.plan()
-    calls = 0
-    for step in Step:
-        for number in planned["parts" if step is Step.LIST else "segments"]:
-            done = False
-            while not done:
-                calls += 1
-                # One page or two, then the time is up.
-                left = iter([STOP_BEFORE_MS] * 3)
-                done = world.run("run").work(step, number, lambda left=left: next(left, 0))  # type: ignore[misc]
-    report = world.run("run").finish()
-    assert calls > 5
+    # A page in each call, then the time is up.
+    calls = world.work("write", planned, left=lambda: lambda: 0)
+    report = world.go_on(planned)
+    assert calls >= 5 + SEGMENTS
     assert (report.listed, report.checked, report.counts) == (21, 21, {"missing": 1})
     assert world.sent() == ["in/lost.csv"]
 
 
-def test_f42_a_part_that_died_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: the state machine calls again; what was sent before the death is not sent twice."""
-    world.put("a-lost.csv")
+def test_f118_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F118: however much time is left, a file has no more rows than can be written within the margin."""
+    monkeypatch.setattr(in_parts, "SLICE_ROWS", 8)
+    monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     planned = world.plan()
-    for step in (Step.READ, Step.KNOWN):
-        world.step(step, planned)
-    run = world.run("run")
-    monkeypatch.setattr(run._parts, "save", lambda *_: (_ for _ in ()).throw(RuntimeError("killed")))
-    for number in planned["parts"]:
-        with pytest.raises(RuntimeError, match="killed"):
-            run.work(Step.LIST, number, lambda: 900_000)
-    for step in list(Step)[2:]:
-        world.step(step, planned)
-    assert world.sent() == ["a-lost.csv"]
-    assert world.run("run").finish().complete
+    assert world.work("write", {**planned, "parts": ["listed-00000"]}) == 3
+    assert [name for name in world.scratch().names() if name.startswith("listed")] == [
+        f"listed-00000-{number:05d}.parquet" for number in range(3)
+    ]
+
+
+def test_f42_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: World) -> None:
+    """F42: the call's answer was lost. Its second call writes less of the same file, and what follows goes on there."""
+    world.processed(*names())
+    world.put("in/zzz-lost.csv")
+    planned = world.plan()
+    world.work("write", planned)
+    world.work("write", planned, left=lambda: lambda: 0)
+    report = world.go_on(planned)
+    assert (report.complete, report.listed, report.counts) == (True, 21, {"missing": 1})
+    # And more of it: the slices of the first calls that come after the end are not counted twice.
+    world.work("write", planned)
+    again = world.go_on(planned)
+    assert (again.complete, again.listed) == (True, 21)
+
+
+def test_f42_a_gap_between_slices_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F42: nothing is taken for complete because its last file is there."""
+    monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
+    world.processed(*names())
+    planned = world.plan()
+    world.work("write", planned, left=lambda: lambda: 0)
+    boto3.client("s3").delete_object(Bucket=world.files, Key="run/listed-00000-00002.parquet")
+    report = world.go_on(planned)
+    assert (report.complete, report.unfinished, report.counts) == (False, ["keys from the beginning to the end"], {})
+
+
+def test_f42_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F42: a call that was given up wrote the first file once more, and it ends before the second one begins."""
+    monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
+    world.processed(*names())
+    planned = world.plan()
+    world.work("write", planned, left=lambda: lambda: 0)
+    world.s3.page_size = 2
+    world.run("run").write({"part": "listed-00000", "slice": 0, "after": ""}, lambda: 0)
+    report = world.go_on(planned)
+    assert (report.complete, report.unfinished) == (False, ["keys from the beginning to the end"])
+
+
+def test_f42_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F42: the state machine calls again; what was sent before the death is not sent twice."""
+    monkeypatch.setattr(in_parts, "BATCH_GET_KEYS", 3)
+    for key in names(8):
+        world.put(key)
+    planned = world.plan()
+    world.work("write", planned)
+    chunks = join_parts(world.scratch())
+    left = iter([900_000])
+    event = {"part": 0}
+    assert not world.run("run").look(event, lambda: next(left, 0))["done"]
+    assert len(world.sqs.bodies) == 3
+    with monkeypatch.context() as dying:
+        dying.setattr(FakeSQS, "send_message_batch", lambda *_, **__: (_ for _ in ()).throw(OSError("dead")))
+        with pytest.raises(OSError, match="dead"):
+            world.run("run").look(event, lambda: 900_000)
+    world.work("look", chunks)
+    report = world.run("run").finish()
+    assert world.sent() == names(8)
+    assert (report.complete, report.counts, report.resubmitted) == (True, {"missing": 8}, 8)
+
+
+def test_f119_what_sqs_refuses_is_sent_by_the_next_call(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F119: nothing is counted twice, and the report says why it took another call."""
+    monkeypatch.setattr("intake_ledger.audit.compare.PAUSES", ())
+    for key in names(3):
+        world.put(key)
+    planned = world.plan()
+    world.work("write", planned)
+    chunks = join_parts(world.scratch())
+    refused = {"Failed": [{"Id": "1", "Code": "InternalError", "SenderFault": False}]}
+    with monkeypatch.context() as refusing:
+        refusing.setattr(FakeSQS, "send_message_batch", lambda *_, **__: refused)
+        assert not world.run("run").look({"part": 0}, lambda: 900_000)["done"]
+    world.work("look", chunks)
+    report = world.run("run").finish()
+    # The fake has taken two of them without a trace: they are marked.
+    assert (world.sent(), report.counts, report.complete) == ([names(3)[1]], {"missing": 3}, True)
+    assert report.delivery == ["the rule is disabled", "SQS refused messages: InternalError"]
+    assert report.lines == {"resubmitted": 1, "marked": 2}
 
 
 @pytest.mark.parametrize(
-    ("step", "named"),
+    ("part", "named"),
     [
-        (Step.READ, "segment 0 of the ledger's rows was not read"),
-        (Step.LIST, "keys from the beginning up to 'in/0"),
-        (Step.KNOWN, "what was read was not added up, share 0"),
-        (Step.SHOWN, "what was listed was not added up, share 0"),
-        (Step.SCAN, "segment 0 of the ledger's rows was not looked through for keys that are gone"),
+        ("held-00000", "segment 0 of the ledger's rows was not read"),
+        ("listed-00000", "keys from the beginning up to 'in/0"),
     ],
 )
-def test_a_part_that_fails_for_good_is_named(world: World, step: Step, named: str) -> None:
+def test_a_part_that_fails_for_good_is_named(world: World, part: str, named: str) -> None:
     """The run says what is missing, keeps nobody away, and asks S3 about nothing that was not listed."""
     world.processed(*names())
     planned = world.plan(everySeconds=86_400)
-    for phase in Step:
-        world.step(phase, planned, without=0 if phase is step else None)
-    report = world.run("run").finish()
+    world.work("write", planned, without=part)
+    report = world.go_on(planned)
     assert not report.complete
     assert len(report.unfinished) == 1
     assert report.unfinished[0].startswith(named)
     assert "not all of it was audited" in report.summary(world.clock())
-    assert (report.counts, world.sent(), world.s3.heads) == ({}, [], [])
+    assert (report.counts, report.candidates, world.sent(), world.s3.heads) == ({}, 0, [], [])
     world.clock.advance(DAY)
     assert world.audit("next", everySeconds=86_400).complete
 
 
-def test_f42_adding_up_that_is_out_of_time_is_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: there may be 10,000 parts to add up, a few places at a time."""
-    monkeypatch.setattr(in_parts, "parts_for", lambda _: 4)
+def test_what_was_listed_is_compared_though_a_shard_failed(world: World) -> None:
+    """A loss in another shard is found in this run."""
     world.processed(*names())
+    world.put("in/019-lost.csv")
     planned = world.plan()
-    calls = 0
-    for step in Step:
-        if step not in ADDED_UP:
-            world.step(step, planned)
-            continue
-        for number in planned["segments"]:
-            done = False
-            while not done:
-                calls += 1
-                left = iter([STOP_BEFORE_MS])
-                done = world.run("run").work(step, number, lambda left=left: next(left, 0))  # type: ignore[misc]
+    world.work("write", planned, without="listed-00000")
+    assert world.go_on(planned).counts == {"missing": 1}
+    assert world.sent() == ["in/019-lost.csv"]
+
+
+@pytest.mark.parametrize(("died", "named"), [("join", "the join failed"), ("look", "candidates from 0 on were not")])
+def test_a_step_that_fails_for_good_is_named(world: World, died: str, named: str) -> None:
+    """The run is summed up, and the next one does not wait."""
+    world.put("lost")
+    planned = world.plan(everySeconds=86_400)
+    world.work("write", planned)
+    if died == "look":
+        join_parts(world.scratch())
     report = world.run("run").finish()
-    # Two places each, one in a call.
-    assert calls == 2 * len(ADDED_UP) * SEGMENTS
-    assert (report.complete, report.counts, world.s3.heads) == (True, {}, [])
+    assert (report.complete, len(report.unfinished)) == (False, 1)
+    assert named in report.unfinished[0]
+    world.clock.advance(DAY)
+    assert world.audit("next", everySeconds=86_400).complete
 
 
-def test_a_warm_environment_reads_the_rows_filters_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many shards it is called for; and goes by none of another run, whose rows are others."""
-    read: list[str] = []
-    begin = HandedOn.begin_all
-
-    def noted(self: HandedOn, name: str, content: shown.Shown) -> None:
-        read.append(name)
-        begin(self, name, content)
-
-    monkeypatch.setattr(HandedOn, "begin_all", noted)
-    world.processed(*names())
-    world.audit("first")
-    assert sorted(read) == ["rows", "settled", *["shown"] * SEGMENTS]
-    planned = world.plan("cold")
-    for step in Step:
-        if step is Step.SCAN:
-            read.clear()
-            world.warm = Warm()
-        world.step(step, planned)
-    # Whoever only looks for what is gone need not know what was committed.
-    assert sorted(read) == ["rows", *["shown"] * SEGMENTS]
-    world.run("cold").finish()
-    world.processed("in/new", "in/old")
-    del world.s3.keys["in/new"]
-    assert world.audit("second").counts == {"removed": 1}
-    assert world.sent() == ["in/new"]
-
-
-def test_f42_adding_up_that_dies_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: every two minutes, as everything else."""
-    monkeypatch.setattr(in_parts, "parts_for", lambda _: 4)
-    world.processed(*names())
-    planned = world.plan()
-    world.step(Step.READ, planned)
-    added: list[int] = []
-    add_up = HandedOn.add_up
-
-    def slowly(self: HandedOn, name: str, at: int, **sizes: int) -> None:
-        if len(added) == 3:
-            raise RuntimeError("killed")
-        add_up(self, name, at, **sizes)
-        added.append(at)
-        world.clock.advance(CHECKPOINT_MS)
-
-    monkeypatch.setattr(HandedOn, "add_up", slowly)
-    with pytest.raises(RuntimeError, match="killed"):
-        world.run("run").work(Step.KNOWN, 0, lambda: 900_000)
-    assert added == [0, 0, 2]
-    added_at: list[int] = []
-
-    def noted(self: HandedOn, name: str, at: int, **sizes: int) -> None:
-        added_at.append(at)
-        add_up(self, name, at, **sizes)
-
-    monkeypatch.setattr(HandedOn, "add_up", noted)
-    for step in list(Step)[1:]:
-        world.step(step, planned)
-    # The first place, both of whose filters were added up, is not among what was done again.
-    assert added_at[:2] == [2, 2]
-    assert world.run("run").finish().complete
-
-
-def test_a_run_of_the_release_before_is_left_incomplete(world: World) -> None:
-    """Its state machine goes on without adding up: nothing is compared with filters that nobody has added up."""
-    world.processed(*names())
-    planned = world.plan()
-    items = world.dynamodb.scan(TableName=world.table)["Items"]
-    for item in items:
-        if item["pk"]["S"].endswith(("#known", "#shown")):
-            world.dynamodb.delete_item(TableName=world.table, Key={name: item[name] for name in ("pk", "sk")})
-    for step in (Step.READ, Step.LIST, Step.SCAN):
-        world.step(step, planned)
-    report = world.run("run").finish()
-    assert (report.complete, report.counts, world.sent()) == (False, {}, [])
-    assert len(report.unfinished) == SHARDS
-
-
-def test_the_budget_is_the_runs_not_each_parts(world: World) -> None:
+def test_the_budget_is_the_runs_not_each_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is left over is the next run's."""
+    monkeypatch.setattr(in_parts, "CHUNK", 4)
     world.settings = replace(world.settings, budget=7)
     keys = names()
     for key in keys:
@@ -399,13 +406,13 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
 def test_all_that_a_run_writes_down_expires_and_is_no_row(world: World) -> None:
     """The table is the ledger's."""
     world.processed(*names(5))
+    world.put("lost")
     world.audit()
     items = world.dynamodb.scan(TableName=world.table)["Items"]
     own = [item for item in items if "/" not in item["pk"]["S"]]
     (held,) = [item for item in own if item["pk"]["S"] == BUCKET]
     assert "lease_owner" not in held
     rest = [item for item in own if item is not held]
-    assert rest
     assert not [item for item in rest if "status" in item or int(item["expires_at"]["N"]) < world.clock() // 1000]
 
 
@@ -434,7 +441,7 @@ def test_each_version_of_a_key_is_in_one_shard(world: World) -> None:
 def test_what_was_left_to_a_backlog_is_said(world: World) -> None:
     """By any part that saw it."""
     world.held = "the queue is 2.0 hours behind"
-    world.processed(*names(5))
+    world.put("lost")
     assert world.audit().held == "the queue is 2.0 hours behind"
 
 
@@ -451,14 +458,12 @@ def test_a_part_that_was_held_back_once_says_so(world: World) -> None:
     """Its later calls may find an empty queue."""
     world.put("lost")
     planned = world.plan()
-    for step in (Step.READ, Step.KNOWN):
-        world.step(step, planned)
+    world.work("write", planned)
+    chunks = join_parts(world.scratch())
     world.held = "the queue is 2.0 hours behind"
-    for number in planned["parts"]:
-        assert not world.run("run").work(Step.LIST, number, lambda: 0)
+    assert not world.run("run").look({"part": 0}, lambda: 0)["done"]
     world.held = ""
-    for step in list(Step)[2:]:
-        world.step(step, planned)
+    world.work("look", chunks)
     assert world.run("run").finish().held == "the queue is 2.0 hours behind"
 
 
@@ -485,15 +490,11 @@ class TestInventory:
     def deliver(self, world: World, reports: str, files: list[list[tuple[str, State, bool]]]) -> None:
         """A report that S3 began to make an hour and a half ago."""
         begun = world.clock() - 90 * 60_000
-        for number, entries in enumerate(files):
-            boto3.client("s3").put_object(Bucket=reports, Key=f"inv/data/{number}.csv.gz", Body=as_csv(entries))
-        content = manifest(
-            sourceBucket=BUCKET,
-            creationTimestamp=str(begun),
-            files=[{"key": f"inv/data/{number}.csv.gz"} for number in range(len(files))],
-        )
-        key = "inv/2026-11-20T01-00Z/manifest.json"
-        boto3.client("s3").put_object(Bucket=reports, Key=key, Body=json.dumps(content).encode())
+        data = [
+            put_data(boto3.client("s3"), reports, f"inv/data/{n}.csv.gz", as_csv(one)) for n, one in enumerate(files)
+        ]
+        content = manifest(sourceBucket=BUCKET, creationTimestamp=str(begun), files=data)
+        put_manifest(boto3.client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
 
     def audit(self, world: World, reports: str, name: str = "run") -> Report:
         event = {
@@ -504,9 +505,8 @@ class TestInventory:
             "inventory": {"bucket": reports, "prefix": "inv/"},
         }
         planned = world.run(name).plan(event)
-        for step in Step:
-            world.step(step, planned)
-        return world.run(name).finish()
+        world.work("write", planned)
+        return world.go_on(planned)
 
     def reported(self, world: World, key: str, state: State, *, age: int = 5 * HOUR) -> tuple[str, State, bool]:
         return key, replace(state, created_at=world.clock() - age), True
@@ -562,11 +562,21 @@ class TestInventory:
         """F42: DynamoDB takes 400 KB, which the names of all files of a large bucket's report exceed."""
         files = [{"key": f"inv/data/{number:0980}.csv.gz"} for number in range(450)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(world.clock()), files=files)
-        key = "inv/2026-11-20T01-00Z/manifest.json"
-        boto3.client("s3").put_object(Bucket=reports, Key=key, Body=json.dumps(content).encode())
+        put_manifest(boto3.client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
         event = {"input": {}, "leaseSeconds": 86_400, "parts": 10_000, "segments": SEGMENTS}
         planned = world.run("run").plan(event | {"inventory": {"bucket": reports, "prefix": "inv/"}})
-        assert sorted(planned["parts"]) == list(range(450))
+        assert len(planned["parts"]) == 450 + SEGMENTS
+
+    def test_f121_a_data_file_with_another_checksum_is_refused(self, world: World, reports: str) -> None:
+        """F121: the report says why, and nothing is taken for gone because that file was not read."""
+        world.processed("a", "b")
+        files = [[self.reported(world, key, world.s3.keys[key][-1])] for key in ("a", "b")]
+        self.deliver(world, reports, files)
+        boto3.client("s3").put_object(Bucket=reports, Key="inv/data/1.csv.gz", Body=as_csv([]))
+        report = self.audit(world, reports)
+        assert (report.complete, report.counts, report.listed, len(report.unfinished)) == (False, {}, 1, 1)
+        assert report.unfinished[0].startswith("the inventory's file inv/data/1.csv.gz has the MD5")
+        assert world.s3.heads == []
 
     def test_f46_reports_that_come_no_more_are_told(self, world: World, reports: str) -> None:
         """F46: by the last one there ever was, nothing that came since would be found, and all would be green."""
@@ -586,25 +596,32 @@ class TestInventory:
         ).take(lease_ms=1, only_if_due=False)  # fmt: skip
 
 
-def test_the_handler_takes_the_steps_and_tells_of_the_run(
-    deployed: whole.Deployed, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def files(deployed: whole.Deployed, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The bucket of the run's files, as both functions are told."""
+    name = f"files-{next(_NUMBERS)}"
+    boto3.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    monkeypatch.setenv("INTAKE_AUDIT_FILES", name)
+    return name
+
+
+BEGIN: dict[str, Any] = {"step": "plan", "run": "r", "leaseSeconds": 60, "parts": SHARDS, "segments": 1, "input": {}}
+
+
+def test_the_handlers_take_the_steps_and_tell_of_the_run(
+    deployed: whole.Deployed, files: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the state machine calls it: the last answer is the report, and only then are there metrics of the run."""
+    """As the state machine calls them: the last answer is the report, and only then are there metrics of the run."""
+    assert files
     deployed.upload("in/a", "in/b")
-    begin: dict[str, Any] = {
-        "step": "plan",
-        "run": "r",
-        "leaseSeconds": 60,
-        "parts": SHARDS,
-        "segments": 1,
-        "input": {},
-    }
-    planned = deployed.audit(**begin)
-    assert planned == {"run": "r", "parts": [0], "segments": [0]}
-    assert "skipped" in deployed.audit(**begin | {"run": "another"})
-    for step in ("read", "known", "list", "shown", "scan"):
-        asked: dict[str, Any] = {"step": step, "run": "r", "part": 0}
-        assert deployed.audit(**asked) == asked | {"done": True}
+    planned = deployed.audit(**BEGIN)
+    assert planned == {"run": "r", "parts": ["held-00000", "listed-00000"]}
+    assert "skipped" in deployed.audit(**BEGIN | {"run": "another"})
+    for part in planned["parts"]:
+        asked: dict[str, Any] = {"step": "write", "run": "r", "part": part, "slice": 0, "after": ""}
+        assert deployed.audit(**asked) == asked | {"slice": 1, "done": True}
+    assert joining.handler({"run": "r"}, None) == {"run": "r", "parts": [0]}
+    assert deployed.audit(step="look", run="r", part=0)["done"]
     assert set(whole.metrics(capsys.readouterr().out)) == {"AuditDeliveryProblems"}
     report = deployed.audit(step="finish", run="r")
     assert report["summary"].startswith("2 of 2 objects never reached the ledger; oldest 0 minutes; resubmitted")
@@ -620,17 +637,14 @@ def test_the_handler_takes_the_steps_and_tells_of_the_run(
     }
 
 
-def test_a_run_with_gaps_is_incomplete_and_no_run(deployed: whole.Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_gaps_is_incomplete_and_no_run(
+    deployed: whole.Deployed, files: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Two alarms hear of it: at once, and when no run comes to its end any more."""
-    begin: dict[str, Any] = {
-        "step": "plan",
-        "run": "r",
-        "leaseSeconds": 60,
-        "parts": SHARDS,
-        "segments": 1,
-        "input": {},
-    }
-    deployed.audit(**begin)
-    assert deployed.audit(step="finish", run="r")["unfinished"] == ["segment 0 of the ledger's rows was not read"]
+    assert files
+    deployed.audit(**BEGIN)
+    joining.handler({"run": "r"}, None)
+    unfinished = deployed.audit(step="finish", run="r")["unfinished"]
+    assert unfinished == ["segment 0 of the ledger's rows was not read", "keys from the beginning to the end"]
     told = whole.metrics(capsys.readouterr().out)
     assert (told["AuditRuns"], told["AuditIncomplete"]) == (0, 1)

@@ -1,13 +1,13 @@
 """S3 Inventory in place of a listing: manifests, gzipped CSV and Parquet, as S3 writes them."""
 
 import gzip
+import hashlib
 import io
 import json
-import re
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
@@ -17,7 +17,7 @@ import pytest
 from moto import mock_aws
 from pyarrow import parquet
 
-from intake_ledger.audit.inventory import Inventory, InventoryError, Location, Manifest, manifest_of
+from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, manifest_of
 from intake_ledger.audit.listing import Page, Place
 from intake_ledger.states import State, StateKind
 
@@ -114,8 +114,21 @@ def bucket(s3: "S3Client") -> str:
     return name
 
 
+def put_manifest(s3: "S3Client", bucket: str, folder: str, content: dict[str, Any]) -> None:
+    """With its checksum, as S3 writes it."""
+    body = json.dumps(content).encode()
+    s3.put_object(Bucket=bucket, Key=f"{folder}manifest.json", Body=body)
+    s3.put_object(Bucket=bucket, Key=f"{folder}manifest.checksum", Body=hashlib.md5(body).hexdigest().encode())
+
+
+def put_data(s3: "S3Client", bucket: str, key: str, body: bytes) -> dict[str, Any]:
+    """A data file; what its manifest says of it comes back."""
+    s3.put_object(Bucket=bucket, Key=key, Body=body)
+    return {"key": key, "size": len(body), "MD5checksum": hashlib.md5(body).hexdigest()}
+
+
 def report(s3: "S3Client", bucket: str, content: dict[str, Any], at: str = "2026-11-20T01-00Z") -> Inventory:
-    s3.put_object(Bucket=bucket, Key=f"inv/uploads/all/{at}/manifest.json", Body=json.dumps(content).encode())
+    put_manifest(s3, bucket, f"inv/uploads/all/{at}/", content)
     return Inventory(s3, Location(bucket, "inv/uploads/all/"), SOURCE)
 
 
@@ -129,43 +142,75 @@ FORMATS = pytest.mark.parametrize(
 @FORMATS
 @pytest.mark.parametrize("every", [False, True])
 def test_f60_a_report_shows_what_a_listing_would(
-    s3: "S3Client", bucket: str, changes: dict[str, Any], write: Any, every: bool
+    s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any, every: bool
 ) -> None:
     """F60: keys of any characters, current versions alone or all of them, delete markers, no version id."""
     file = "inv/uploads/all/data/1"
-    s3.put_object(Bucket=bucket, Key=file, Body=write(states()))
-    inventory = report(s3, bucket, manifest(**changes, files=[{"key": file}]))
+    data = put_data(s3, bucket, file, write(states()))
+    inventory = report(s3, bucket, manifest(**changes, files=[data]))
     newest = inventory.newest(versioned=True)
-    (page,) = inventory.pages(newest, file, every=every, start=None)
+    (page,) = inventory.pages(newest, newest.files[0], every=every, start=None, folder=tmp_path)
     assert page.states == [(key, state) for key, state, latest in states() if every or latest]
     assert page.after is None
-    assert (newest.created_at, newest.files) == (BEGUN, (file,))
+    assert (newest.created_at, newest.files) == (BEGUN, (File(file, data["MD5checksum"]),))
 
 
 @FORMATS
 def test_a_file_is_read_in_pages_and_from_any_page_on(
-    s3: "S3Client", bucket: str, changes: dict[str, Any], write: Any
+    s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any
 ) -> None:
     """A run that was stopped goes on where it was; the last page says that it is the last one."""
-    file = "data"
     entries = [(f"{n:05d}", State(StateKind.OBJECT, f"v{n}", f"e{n}", n, BEGUN), True) for n in range(2_000)]
-    s3.put_object(Bucket=bucket, Key=file, Body=write(entries))
-    inventory = report(s3, bucket, manifest(**changes))
+    data = put_data(s3, bucket, "data", write(entries))
+    inventory = report(s3, bucket, manifest(**changes, files=[data]))
     newest = inventory.newest(versioned=True)
-    first, last = inventory.pages(newest, file, every=False, start=None)
-    assert first.after == Place(file, "1000")
+    (file,) = newest.files
+    first, last = inventory.pages(newest, file, every=False, start=None, folder=tmp_path)
+    assert first.after == Place("data", "1000")
     assert last.after is None
-    (again,) = inventory.pages(newest, file, every=False, start=first.after)
+    (again,) = inventory.pages(newest, file, every=False, start=first.after, folder=tmp_path)
     assert again == last
     assert [key for key, _ in first.states + last.states] == [key for key, _, _ in entries]
 
 
-def test_an_empty_file(s3: "S3Client", bucket: str) -> None:
+def test_an_empty_file(s3: "S3Client", bucket: str, tmp_path: Path) -> None:
     """An empty bucket has one."""
-    s3.put_object(Bucket=bucket, Key="data", Body=gzip.compress(b""))
-    inventory = report(s3, bucket, manifest())
-    pages = inventory.pages(inventory.newest(versioned=True), "data", every=False, start=None)
+    inventory = report(s3, bucket, manifest(files=[put_data(s3, bucket, "data", gzip.compress(b""))]))
+    newest = inventory.newest(versioned=True)
+    pages = inventory.pages(newest, newest.files[0], every=False, start=None, folder=tmp_path)
     assert list(pages) == [Page([], None)]
+
+
+def test_f121_a_data_file_that_is_not_the_manifests_is_refused(s3: "S3Client", bucket: str, tmp_path: Path) -> None:
+    """F121: with the checksum that it has, the one that it should have, and the way out. Nothing of it is read."""
+    data = put_data(s3, bucket, "data", as_csv(states()))
+    inventory = report(s3, bucket, manifest(files=[data]))
+    newest = inventory.newest(versioned=True)
+    s3.put_object(Bucket=bucket, Key="data", Body=as_csv(states()[1:]))
+    with pytest.raises(
+        InventoryError, match=f"the inventory's file data has the MD5 .*manifest says {newest.files[0].md5}"
+    ):
+        next(inventory.pages(newest, newest.files[0], every=False, start=None, folder=tmp_path))
+
+
+def test_f121_a_manifest_with_another_checksum_is_refused(s3: "S3Client", bucket: str) -> None:
+    """F121: its list of files may not be S3's."""
+    inventory = report(s3, bucket, manifest())
+    key = "inv/uploads/all/2026-11-20T01-00Z/manifest.json"
+    s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(manifest(files=[])).encode())
+    with pytest.raises(InventoryError, match=f"s3://{bucket}/{key} has another MD5 than its manifest.checksum"):
+        inventory.newest(versioned=True)
+
+
+@pytest.mark.parametrize("name", ["fileSchema", "fileFormat", "sourceBucket", "creationTimestamp"])
+@pytest.mark.parametrize("change", ["missing", "empty"])
+def test_f121_a_manifest_without_a_schema_is_refused(name: str, change: str) -> None:
+    """F121: which column is which would be a guess."""
+    content = manifest(**{name: ""})
+    if change == "missing":
+        del content[name]
+    with pytest.raises(InventoryError, match=f"the inventory's manifest has no {name}: it is not whole"):
+        manifest_of(content, source=SOURCE, versioned=True)
 
 
 def test_the_newest_report_counts(s3: "S3Client", bucket: str) -> None:
@@ -215,23 +260,3 @@ def test_a_bucket_without_versions_needs_no_columns_of_versions() -> None:
     assert manifest_of(content, source=SOURCE, versioned=False).columns == (
         "bucket", "key", "size", "last_modified_date", "e_tag",
     )  # fmt: skip
-
-
-def test_parquet_without_pyarrow_says_how_to_get_it(
-    s3: "S3Client", bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The runtime carries boto3 and Powertools alone."""
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    inventory = Inventory(s3, Location(bucket, ""), SOURCE)
-    with pytest.raises(InventoryError, match=re.escape("give AuditScale.inventory(parquet_layer=...) a layer with it")):
-        list(inventory.pages(Manifest(1, parquet=True, columns=(), files=()), "data", every=False, start=None))
-
-
-def test_a_large_parquet_file_is_read_by_ranges(s3: "S3Client", bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never the whole file at once, however small the ranges."""
-    monkeypatch.setattr("intake_ledger.audit.inventory._RANGE_BYTES", 512)
-    entries = [(f"{n:05d}", State(StateKind.OBJECT, f"v{n}", f"e{n}", n, BEGUN), True) for n in range(1_500)]
-    s3.put_object(Bucket=bucket, Key="data", Body=as_parquet(entries))
-    inventory = report(s3, bucket, manifest(fileFormat="Parquet", fileSchema=PARQUET_SCHEMA))
-    pages = inventory.pages(inventory.newest(versioned=True), "data", every=False, start=None)
-    assert [one for page in pages for one in page.states] == [(key, state) for key, state, _ in entries]

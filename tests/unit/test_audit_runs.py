@@ -330,27 +330,31 @@ class TestTable:
 
     def test_rows_of_one_sort_key(self, ledger: AuditTable) -> None:
         """As LATEST has them; from any row on."""
-        (page,) = ledger.committed(PIPELINE, Ordering.LATEST)
-        assert {key.pk for key, _ in page.rows} == {f"{BUCKET}/{number}" for number in range(4)}
+        (page,) = ledger.held(PIPELINE, Ordering.LATEST)
+        assert {row.row_key.pk for row in page.rows} == {f"{BUCKET}/{number}" for number in range(4)}
         settled = STORED_STATUSES.index(Status.PROCESSED)
         committed = {f"{BUCKET}/{number}": "v#0" if number == settled else None for number in range(4)}
-        assert {key.pk: identity for key, identity in page.rows} == committed
+        assert {row.row_key.pk: row.committed for row in page.rows} == committed
         assert page.after is None
-        first = page.rows[0][0]
-        (rest,) = ledger.committed(PIPELINE, Ordering.LATEST, first)
-        assert [key for key, _ in rest.rows] == [key for key, _ in page.rows[1:]]
+        (rest,) = ledger.held(PIPELINE, Ordering.LATEST, page.rows[0].row_key)
+        assert rest.rows == page.rows[1:]
+        assert all(row.may_be_gone for row in page.rows)
 
     def test_rows_of_every_version(self, ledger: AuditTable) -> None:
         """All of this pipeline's, and no item of a run; a version that was given up has committed nothing."""
-        (page,) = ledger.committed(PIPELINE, Ordering.EVERY_VERSION)
-        assert {key.sk for key, _ in page.rows} == {f"{PIPELINE}@latest", f"{PIPELINE}@v#1"}
-        assert {identity for key, identity in page.rows if key.sk.endswith("v#1")} == {None}
+        (page,) = ledger.held(PIPELINE, Ordering.EVERY_VERSION)
+        assert {row.row_key.sk for row in page.rows} == {f"{PIPELINE}@latest", f"{PIPELINE}@v#1"}
+        assert {row.committed for row in page.rows if row.row_key.sk.endswith("v#1")} == {None}
 
     def test_half_done_rows_of_a_pipeline(self, ledger: AuditTable) -> None:
         """As EVERY_VERSION has them: the run's own items and another pipeline's rows are left out."""
-        (page,) = ledger.unsettled(PIPELINE)
-        assert {row.status for _, row in page.rows} == {Status.PROCESSING, Status.FAILED}
-        assert {key.sk for key, _ in page.rows} == {f"{PIPELINE}@latest", f"{PIPELINE}@v#1"}
+        (page,) = ledger.held(PIPELINE, Ordering.EVERY_VERSION)
+        gone = [row for row in page.rows if row.may_be_gone]
+        half_done = {f"{BUCKET}/{STORED_STATUSES.index(one)}" for one in (Status.PROCESSING, Status.FAILED)}
+        assert {row.row_key.pk for row in gone} == half_done
+        assert {row.row_key.sk for row in gone} == {f"{PIPELINE}@latest", f"{PIPELINE}@v#1"}
+        # What became of them is the row's to say.
+        assert [row for row in page.rows if row.state is not None] == gone
 
 
 def test_the_last_report_stays_with_a_few_of_its_findings(make: Make, dynamodb: "DynamoDBClient", table: str) -> None:

@@ -2,9 +2,7 @@
 
 import tracemalloc
 
-import pytest
-
-from intake_ledger.audit.shown import BITS_OF_A_ROW, PART_BYTES, PARTS, Shown, parts_for, united
+from intake_ledger.audit.shown import PARTS, Shown
 from intake_ledger.rows import RowKey
 
 
@@ -69,38 +67,3 @@ def test_f42_memory_does_not_grow_with_the_bucket() -> None:
     now, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert now < 100_000
-
-
-@pytest.mark.parametrize(
-    ("rows", "parts"), [(0, 1), (1, 1), (41_943, 1), (41_944, 2), (1_000_000, 32), (2_500_000, 64), (10**8, PARTS)]
-)
-def test_a_filter_is_as_large_as_its_rows_ask_for(rows: int, parts: int) -> None:
-    """50 bits for each, up to 32 MiB."""
-    assert parts_for(rows) == parts
-    if parts < PARTS:
-        assert parts * PART_BYTES * 8 >= rows * BITS_OF_A_ROW
-
-
-@pytest.mark.parametrize("size", [1, 4, 32, PARTS])
-def test_what_large_filters_have_makes_a_smaller_one(size: int) -> None:
-    """Two parts of a run read rows before anybody knows how many there are; together they are as one that was small
-    from the beginning.
-    """
-    rows = keys(0, 200)
-    halves = [Shown(b"salt"), Shown(b"salt")]
-    together, small = Shown(b"salt", size), Shown(b"salt", size)
-    for number, key in enumerate(rows):
-        halves[number % 2].add(key, "v")
-        small.add(key, "v")
-    pieces = [(at, piece) for half in halves for at, piece in half.parts()]
-    for place in range(size):
-        if (piece := united(piece for at, piece in pieces if at % size == place)) is not None:
-            together.restore(place, piece)
-    assert bytes(together._bits) == bytes(small._bits)
-    assert all(together.has(key, "v") for key in rows)
-    assert not any(together.has(key) for key in rows)
-
-
-def test_what_nobody_has_filled_is_nothing() -> None:
-    """And takes no item."""
-    assert united([]) is None

@@ -236,7 +236,7 @@ class TestLedger:
         table = AuditTable(cast("Any", world.wire), world.table_name)
 
         def committed() -> list[str | None]:
-            return [state for page in table.committed(PIPELINE, Ordering.LATEST) for _, state in page.rows]
+            return [row.committed for page in table.held(PIPELINE, Ordering.LATEST) for row in page.rows]
 
         assert committed() == [second.state.identity]
         assert report(world, first)

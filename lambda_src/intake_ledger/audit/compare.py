@@ -6,10 +6,9 @@ is read again, consistently, and judged; at last S3 is asked about the rows that
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import batched
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +17,7 @@ from intake_ledger.audit.diff import Finding, Line, Mark, Window, is_marked, jud
 from intake_ledger.audit.listing import Page, Place
 from intake_ledger.audit.progress import Progress
 from intake_ledger.audit.report import Stopped
-from intake_ledger.audit.table import AuditTable, RowPage
+from intake_ledger.audit.table import AuditTable, Held
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.rows import Ordering, Row, RowKey
@@ -45,17 +44,6 @@ class Seen:
     key: str
     state: State
     row_key: RowKey
-
-
-class Phase(StrEnum):
-    """What a run goes through, one after the other."""
-
-    READ = "read"
-    """The ledger's rows."""
-    LIST = "list"
-    """What S3 shows."""
-    SCAN = "scan"
-    """The rows again, for those that S3 has not shown."""
 
 
 class Source(Protocol):
@@ -105,27 +93,45 @@ class Audit:
         resubmit: bool,
         remaining_ms: Callable[[], int],
         saved: Callable[[], None] = lambda: None,
-        phases: Collection[Phase] = tuple(Phase),
-        allow: Callable[[int], int] | None = None,
     ) -> None:
         """Go on with the run until it is complete, or until time or the budget runs out.
 
         `saved` is called whenever everything up to `progress` is done. What was done beyond it is done again after a
-        death. The marks keep all but the last messages from being sent twice. `phases` are those that this part of a
-        run is for. `allow` says how many of so many messages may be sent; when omitted, the budget is this run's own.
+        death. The marks keep all but the last messages from being sent twice.
         """
-        work = _Work(progress, window, resubmit, remaining_ms, allow or self._own_budget(progress))
+        work = _Work(progress, window, resubmit, remaining_ms, self._own_budget(progress))
         try:
-            if Phase.READ in phases and not progress.known.complete:
+            if not progress.known.complete:
                 self._read(work, saved)
-            if Phase.LIST in phases and not progress.listed:
+            if not progress.listed:
                 self._list(work, saved)
-            if Phase.SCAN in phases and not progress.complete:
+            if not progress.complete:
                 self._scan(work, saved)
         except _Stop as stop:
             progress.report.stopped = stop.why
             return
         progress.report.complete = True
+
+    def look(
+        self,
+        few: Sequence[Seen],
+        progress: Progress,
+        lines: Counter[Line],
+        window: Window,
+        *,
+        resubmit: bool,
+        remaining_ms: Callable[[], int],
+        allow: Callable[[int], int],
+    ) -> Stopped | None:
+        """Judge some candidates and count them in `lines`; None if the run may go on. `allow` says how many of so many
+        messages may be sent.
+        """
+        try:
+            self._compare(few, _Work(progress, window, resubmit, remaining_ms, allow), lines)
+        except _Stop as stop:
+            return stop.why
+        progress.refused = 0
+        return None
 
     def _own_budget(self, progress: Progress) -> Callable[[int], int]:
         # A run goes on after a deployment that has lowered it, too.
@@ -133,10 +139,10 @@ class Audit:
 
     def _read(self, work: "_Work", saved: Callable[[], None]) -> None:
         known, settings = work.progress.known, self._settings
-        for page in self._table.committed(settings.pipeline, settings.ordering, known.after):
+        for page in self._table.held(settings.pipeline, settings.ordering, known.after):
             work.go_on()
-            for row_key, committed in page.rows:
-                known.add(row_key, committed)
+            for row in page.rows:
+                known.add(row.row_key, row.committed)
             work.progress.report.later_format += page.later_format
             known.after = page.after
             known.complete = page.after is None
@@ -184,16 +190,11 @@ class Audit:
         before their row was settled.
         """
         progress, settings = work.progress, self._settings
-        pages: Iterator[RowPage[Row]] | Iterator[RowPage[str | None]]
-        if settings.ordering is Ordering.EVERY_VERSION:
-            pages = self._table.unsettled(settings.pipeline, progress.scanned)
-        else:
-            pages = self._table.committed(settings.pipeline, settings.ordering, progress.scanned)
-        for page in pages:
+        for page in self._table.held(settings.pipeline, settings.ordering, progress.scanned):
             work.go_on()
-            unshown = [one for one in page.rows if one[1] != "absent" and self._unshown(one[0], progress)]
+            unshown = [one for one in page.rows if one.may_be_gone and self._unshown(one.row_key, progress)]
             for few in batched(unshown, BATCH_GET_KEYS):
-                gone = [self._gone(row_key, row, work) for row_key, row in few]
+                gone = [self._gone(row, work) for row in few]
                 self._compare(gone, work, progress.report.unlisted)
             progress.scanned = page.after
             progress.complete = page.after is None
@@ -206,13 +207,11 @@ class Audit:
         # A row that was not there when the rows were read belongs to what happens now; nobody has kept its key.
         return ours and not progress.shown.has(row_key) and progress.known.has(row_key)
 
-    def _gone(self, row_key: RowKey, row: Row | str | None, work: "_Work") -> Seen:
+    def _gone(self, row: Held, work: "_Work") -> Seen:
         """What became of a row that no listing shows. A version's row says which one it was; for a key, S3 is asked."""
-        key = row_key.pk.partition("/")[2]
-        if isinstance(row, Row):
-            return Seen(key, State(row.kind, row.version_id, row.etag, row.size), row_key)
         work.go_on()
-        return Seen(key, self._bucket.look(key), row_key)
+        key = row.row_key.pk.partition("/")[2]
+        return Seen(key, self._bucket.look(key) if row.state is None else row.state, row.row_key)
 
     def _line_without_row(self, one: Seen, work: "_Work", *, has_row: bool) -> Line | None:
         """The line that counts this state, as far as can be told without its row. None: the row decides."""

@@ -21,7 +21,7 @@ from intake_ledger.audit.backfill import Backfill, Backfilled
 from intake_ledger.audit.compare import Audit
 from intake_ledger.audit.delivery import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.audit.former import former_names, problems
-from intake_ledger.audit.in_parts import AuditInParts, Judgement, Step, Tools, Warm
+from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.publish import publish
@@ -34,8 +34,6 @@ from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.powertools import Logger, Metrics, MetricUnit
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
-
-_WARM = Warm()
 
 
 class LambdaContext(Protocol):
@@ -145,18 +143,19 @@ class AuditFunction:
                 new_salt=lambda: secrets.token_bytes(SALT_BYTES),
                 judge=self._judge,
                 delivery=self._problems,
-                warm=_WARM,
+                scratch=self._settings.files,
             ),
             event["run"],
         )
         match event["step"]:
             case "plan":
                 return parts.plan(event)
-            case "finish":
+            case "write":
+                return parts.write(event, context.get_remaining_time_in_millis)
+            case "look":
+                return parts.look(event, context.get_remaining_time_in_millis)
+            case _:
                 return parts.finish()
-            case step:
-                done = parts.work(Step(step), event["part"], context.get_remaining_time_in_millis)
-                return {**event, "done": done}
 
     def backfill(self, context: LambdaContext, *, most: int) -> Backfilled:
         """Send some of what was in the bucket before the pipeline: so many messages, less those that wait already."""

@@ -1,41 +1,44 @@
 """The audit in parts, for buckets beyond one function: each step of the state machine is one call of this.
 
-    plan ──► read segment 0..n of the table ──► list shard 0..m of the bucket ──► scan segment 0..n ──► finish
-             what the ledger has committed      what S3 shows, compared           rows that S3       one report,
-             in filters, added up by "known"    with all of that; "shown" adds    has not shown      the metrics
-                                                up the filters of all shards
+    plan ──► list shard 0..m, scan segment 0..n ──► join ──► look at candidates 0..k ──► finish
+             side by side, each writes Parquet      nominates     judges, resubmits      one report, the metrics
 
-It is the audit itself (`intake_ledger.audit.compare`) that works in each part; here is only what divides and sums up.
-A step begins when the one before has been tried; it does nothing if a part of that is missing, and the run says so.
+`AuditInParts` has every step but the join. That is `join_parts`, which needs nothing but the run's own files: its
+function has more memory and fewer permissions.
 """
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from itertools import batched
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.audit.compare import STOP_BEFORE_MS, Audit, Phase, Source
-from intake_ledger.audit.diff import Window
-from intake_ledger.audit.handed import HandedOn
-from intake_ledger.audit.inventory import Inventory, Location, Manifest, overdue
-from intake_ledger.audit.items import RunItems
+from botocore.exceptions import ClientError
+
+from intake_ledger.audit.compare import STOP_BEFORE_MS, Audit, Seen
+from intake_ledger.audit.diff import Line, Window
+from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, Manifest, overdue
+from intake_ledger.audit.join import MOST_CANDIDATES, Candidate, Join, Slice, held_row, listed_row, slice_name, write
 from intake_ledger.audit.known import Known
-from intake_ledger.audit.listing import Listing
-from intake_ledger.audit.parts import Part, Parts
-from intake_ledger.audit.progress import Progress, progress_of
-from intake_ledger.audit.report import Report, Stopped, report_of, summed
+from intake_ledger.audit.listing import Listing, Place
+from intake_ledger.audit.progress import Progress
+from intake_ledger.audit.report import CONTINUED, Pass, Report, Stopped, few_passes, report_of, summed
 from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, LostRun, next_at
+from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
-from intake_ledger.audit.shown import PARTS, Shown, parts_for
+from intake_ledger.audit.shown import Shown
 from intake_ledger.audit.sources import FileListing, Looks, ShardListing
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
-from intake_ledger.rows import Ordering
+from intake_ledger.rows import Ordering, RowKey
 from intake_ledger.settings import AuditSettings
-from intake_ledger.table import LedgerTable
+from intake_ledger.states import State, StateKind
+from intake_ledger.table import BATCH_GET_KEYS, LedgerTable, condition_failed
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -49,28 +52,16 @@ the first cut: few shards would never be found.
 """
 MOST_LOOKS = 3_000
 """Each takes some 0.15 s: half of the time that the planner has."""
-_NOTHING_JUDGED = Window(settled_before=0, known_since=0)
+SLICE_ROWS = 1_000_000
+"""Of one Parquet file: written in a few seconds, which the stop margin has room for."""
+CHUNK = 5_000
+"""Candidates for one look, each with a HEAD, a read and perhaps a mark: some four minutes."""
+KEPT_SECONDS = 14 * 86_400
+"""How long the count of a run's messages is kept."""
+LISTED, HELD, CANDIDATES, LOOKED = "listed", "held", "candidates", "looked"
+PLAN, JOINED = "plan.json", "joined.json"
+"""Names of a run's files."""
 _RANDOM = random.SystemRandom()
-
-
-class Step(StrEnum):
-    """What the parts of a run do, one step after the other."""
-
-    READ = "read"
-    """A segment of the ledger's rows."""
-    KNOWN = "known"
-    """Adding up what was read, a share of the filters."""
-    LIST = "list"
-    """A shard of the bucket, or a file of its inventory."""
-    SHOWN = "shown"
-    """Adding up what was listed."""
-    SCAN = "scan"
-    """A segment of the ledger's rows again, for those that S3 has not shown."""
-
-
-AUDITED = {Step.READ: Phase.READ, Step.LIST: Phase.LIST, Step.SCAN: Phase.SCAN}
-ADDED_UP = {Step.KNOWN: ("rows", "settled"), Step.SHOWN: ("shown",)}
-_BEFORE = dict(zip(tuple(Step)[1:], Step, strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +73,9 @@ class Judgement:
     held: str
 
 
-class Warm:
-    """What an environment that is called for several parts of a run need not read again: the filters of the ledger's
-    rows, which nothing changes once they are added up.
-    """
-
-    def __init__(self) -> None:
-        self._of: tuple[str, bytes] | None = None
-        self._filters: dict[str, Shown] = {}
-
-    def filter(self, name: str, run: str, salt: bytes, read: Callable[[], Shown]) -> Shown:
-        """The one of this run, read if it is not there."""
-        if self._of != (run, salt):
-            # Two runs' would be more than the memory is for.
-            self._filters, self._of = {}, (run, salt)
-        if name not in self._filters:
-            self._filters[name] = read()
-        return self._filters[name]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What an invocation has. `clock` gives epoch milliseconds; `judge` takes the time of the pipeline's first run;
-    `warm` stays from one invocation to the next.
-    """
+    """What an invocation has. `clock` gives epoch milliseconds; `judge` takes the time of the pipeline's first run."""
 
     settings: AuditSettings
     s3: "S3Client"
@@ -115,7 +85,8 @@ class Tools:
     new_salt: Callable[[], bytes]
     judge: Callable[[int], Judgement]
     delivery: Callable[[], list[str]]
-    warm: Warm
+    scratch: str
+    """The bucket of the run's files."""
 
 
 class AuditInParts:
@@ -127,21 +98,19 @@ class AuditInParts:
         self._settings = settings
         self._run = run
         self._listing = Listing(tools.s3, settings)
-        bucket, pipeline = settings.bucket, settings.pipeline
-        items = RunItems(tools.dynamodb, settings.table, bucket=bucket, pipeline=pipeline, run=run, clock=tools.clock)
-        self._parts, self._handed = Parts(items), HandedOn(items)
+        self._scratch = Scratch(tools.s3, tools.scratch, run)
         self._runs = AuditRuns(
             tools.dynamodb,
             settings.table,
-            bucket=bucket,
-            pipeline=pipeline,
+            bucket=settings.bucket,
+            pipeline=settings.pipeline,
             clock=tools.clock,
             owner=run,
             new_salt=tools.new_salt,
         )
 
     def plan(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Begin a run and divide it; the numbers of what there is to do come back.
+        """Begin a run and divide it; the names of its parts come back.
 
         Raises:
             NotNow: There is nothing to do.
@@ -160,106 +129,137 @@ class AuditInParts:
             manifest, shares = self._divide(event)
             if manifest is not None:
                 report.delivery += overdue(manifest, now)
-            segments = list(range(event["segments"]))
-            about = {
+            about: dict[str, Any] = {
                 "report": report.as_json(now),
                 "since": since,
                 "everySeconds": every,
-                "salts": [self._tools.new_salt().hex() for _ in range(2)],
-                "segments": len(segments),
+                "segments": event["segments"],
                 "inventory": event.get("inventory"),
-                # The files are the parts' own: all of their names may be more than an item takes.
                 "manifest": asdict(replace(manifest, files=())) if manifest else None,
+                "deletes": self._settings.deletes,
+                "shares": shares,
             }
-            rows: list[dict[str, Any]] = [{"segment": number} for number in segments]
-            self._parts.begin(about, {step: shares if step is Step.LIST else rows for step in Step})
+            about["window"] = asdict(self._judge(about).window)
+            self._scratch.put(PLAN, about)
         except Exception:
             if not report.dry_run:
                 self._runs.give_back()
             raise
-        return {"run": self._run, "parts": _order(shares), "segments": segments}
+        # Segments take longest.
+        shards = [part_name(LISTED, number) for number in _order(shares)]
+        return {"run": self._run, "parts": [*segments(about), *shards]}
 
-    def work(self, step: Step, number: int, remaining_ms: Callable[[], int]) -> bool:
-        """Go on with one part of a step; False when there is more of it to do."""
-        about, part = self._parts.about(), self._parts.part(step, number)
-        if part.done or not self._can_begin(step):
-            return True
-        if step in ADDED_UP:
-            return self._add_up(about, step, part, remaining_ms)
-        return self._go_through(about, step, part, remaining_ms)
+    def write(self, event: Mapping[str, Any], remaining_ms: Callable[[], int]) -> dict[str, Any]:
+        """List or scan some of a part, from `after` on, into the file of one slice; say where the next one begins."""
+        part, number, start = event["part"], event["slice"], event["after"]
+        with TemporaryDirectory(prefix="audit-") as folder:
+            path = Path(folder, f"{slice_name(part, number)}.parquet")
+            try:
+                after = self._write(path, part, start, remaining_ms)
+            except InventoryError as refused:
+                # To try again would not change it: the join says so.
+                self._scratch.put(f"{part}.refused", str(refused))
+                after = ""
+            else:
+                self._scratch.upload(path)
+        return {**event, "slice": number + 1, "after": after, "done": not after}
 
-    def _add_up(self, about: Mapping[str, Any], step: Step, part: Part, remaining_ms: Callable[[], int]) -> bool:
-        """Go on with a share of the places of the filters."""
-        size, segments = parts_for(self._rows()), about["segments"]
-        at: int = part.work["at"] if part.work else part.number
-        saved_at = self._tools.clock()
-        while at < size and remaining_ms() >= STOP_BEFORE_MS:
-            for name in ADDED_UP[step]:
-                # Only who had read all rows knew how large a filter has to be.
-                self._handed.add_up(name, at, size=size, of=PARTS if step is Step.KNOWN else size)
-            at += segments
-            part.work = {"at": at}
-            if (now := self._tools.clock()) - saved_at >= CHECKPOINT_MS:
-                self._parts.save(step, part)
-                saved_at = now
-        part.done = at >= size
-        self._parts.save(step, part)
-        return part.done
+    def _write(self, path: Path, part: str, start: str, remaining_ms: Callable[[], int]) -> str:
+        about = self._scratch.get(PLAN)
+        listed = relation_of(part) == LISTED
+        pages = self._listed(about, part, start, path.parent) if listed else self._held(about, part, start)
+        clock = self._tools.clock
+        begun_at, written, read, later, after = clock(), 0, 0, 0, start
 
-    def _rows(self) -> int:
-        """How many rows the ledger has; known once all of them were read."""
-        return sum(one.work["known"]["count"] for one in self._parts.all(Step.READ) if one.work)
+        def content() -> Iterator[Sequence[Any]]:
+            nonlocal written, read, later, after
+            for page in pages:
+                yield from page.rows
+                written, read, later = written + len(page.rows), read + page.read, later + page.later_format
+                after = page.after
+                if written >= SLICE_ROWS or remaining_ms() < STOP_BEFORE_MS:
+                    break
 
-    def _go_through(self, about: Mapping[str, Any], step: Step, part: Part, remaining_ms: Callable[[], int]) -> bool:
-        """Go on with a share of the audit itself."""
-        progress = self._progress(about, step, part)
-        judged = self._judge(about, step)
-        progress.report.held = judged.held or progress.report.held
-        saved_at, done = self._tools.clock(), json.dumps(progress.as_json(self._tools.clock()))
+        write(path, relation_of(part), content(), lambda: Slice(start, after, read, written, later, begun_at, clock()))
+        return after
 
-        def keep() -> None:
-            self._keep_filters(step, part.number, progress)
-            part.work = json.loads(done)
-            self._parts.save(step, part)
+    def _listed(self, about: Mapping[str, Any], part: str, start: str, folder: Path) -> Iterator["_Rows"]:
+        settings = self._settings
+        what = about["shares"][number_of(part)]
+        source: ShardListing | FileListing
+        if about["manifest"] is None:
+            source = ShardListing(self._listing, Shard(**what))
+        else:
+            stored = about["manifest"]
+            manifest = Manifest(**(stored | {name: tuple(stored[name]) for name in ("columns", "files")}))
+            every = settings.ordering is Ordering.EVERY_VERSION
+            source = FileListing(self._inventory(about["inventory"]), manifest, File(**what), folder, every=every)
+        for page in source.pages(Place(**json.loads(start)) if start else None):
+            wanted = [listed_row(key, state, settings) for key, state in page.states if settings.wants(key)]
+            yield _Rows(wanted, json.dumps(asdict(page.after)) if page.after else "", len(page.states))
 
-        def saved() -> None:
-            nonlocal saved_at, done
-            now = self._tools.clock()
-            done = json.dumps(progress.as_json(now))
-            if now - saved_at >= CHECKPOINT_MS:
-                keep()
-                saved_at = now
+    def _held(self, about: Mapping[str, Any], part: str, start: str) -> Iterator["_Rows"]:
+        settings = self._settings
+        table = AuditTable(self._tools.dynamodb, settings.table, (number_of(part), about["segments"]))
+        ours = f"{settings.bucket}/"
+        place = RowKey(**json.loads(start)) if start else None
+        for page in table.held(settings.pipeline, settings.ordering, place):
+            keys = [(row.row_key.pk.removeprefix(ours), row) for row in page.rows if row.row_key.pk.startswith(ours)]
+            wanted = [held_row(key, row, settings) for key, row in keys if settings.wants(key)]
+            after = json.dumps(asdict(page.after)) if page.after else ""
+            yield _Rows(wanted, after, len(page.rows), page.later_format)
 
-        self._audit(about, step, part).run(
-            progress,
-            judged.window,
-            resubmit=judged.resubmit and not about["report"]["dryRun"],
-            remaining_ms=remaining_ms,
-            saved=saved,
-            phases=(AUDITED[step],),
-            allow=lambda wanted: self._parts.allow(wanted, self._settings.budget),
-        )
-        part.done = progress.report.complete
-        if progress.report.stopped is Stopped.BUDGET:
-            # Nobody goes on here.
-            done = json.dumps(progress.as_json(self._tools.clock()))
-        done = json.dumps(json.loads(done) | {"refused": progress.refused})
-        keep()
-        return not progress.report.continues
+    def look(self, event: Mapping[str, Any], remaining_ms: Callable[[], int]) -> dict[str, Any]:
+        """Look at some of the candidates, and resubmit what was lost."""
+        about, name = self._scratch.get(PLAN), part_name(LOOKED, event["part"])
+        saved_at = now = self._tools.clock()
+        begun = Report(about["report"]["runId"], now, about["report"]["dryRun"]).as_json(now)
+        done = self._scratch.get(name) or {"report": begun, "at": 0, "refused": 0, "delivery": []}
+        report = report_of(done["report"])
+        report.delivery = done["delivery"]
+        progress = Progress(report, Known(b""), Shown(b""), refused=done["refused"])
+        # Those that S3 has shown have lines of their own.
+        candidates = [candidate_of(one) for one in self._scratch.get(part_name(CANDIDATES, event["part"]))]
+        candidates.sort(key=lambda one: one.shown)
+        judged, audit, stopped = self._judge(about), self._audit(), None
+        report.held = judged.held or report.held
+        done["report"] = report.as_json(now)
+        while not stopped and done["at"] < len(candidates):
+            few = candidates[done["at"] : done["at"] + BATCH_GET_KEYS]
+            few = [one for one in few if one.shown == few[0].shown]
+            stopped = audit.look(
+                self._seen(few),
+                progress,
+                report.lines if few[0].shown else report.unlisted,
+                judged.window,
+                resubmit=judged.resubmit and not report.dry_run,
+                remaining_ms=remaining_ms,
+                allow=self._allow,
+            )
+            done |= {"refused": progress.refused, "delivery": report.delivery}
+            if stopped in CONTINUED:
+                # It is looked at again as a whole.
+                break
+            report.stopped = stopped
+            done |= {"report": report.as_json(now), "at": done["at"] + len(few)}
+            if self._tools.clock() - saved_at >= CHECKPOINT_MS:
+                self._scratch.put(name, done)
+                saved_at = self._tools.clock()
+        over = stopped not in CONTINUED
+        self._scratch.put(name, done | {"done": over})
+        return {**event, "done": over}
 
     def finish(self) -> Report:
-        """Sum up, and give the run back. Whoever calls it again gets the same."""
-        about = self._parts.about()
+        """Sum up, and give the run back. A repeated call gives the same."""
+        about, joined = self._scratch.get(PLAN), self._scratch.get(JOINED)
         report = report_of(about["report"])
         report.delivery = about["report"]["delivery"]
-        steps = [(step, self._parts.all(step)) for step in Step]
-        works = [part.work["report"] for step, parts in steps if step in AUDITED for part in parts if part.work]
-        summed(report, works)
-        if report.stopped is not Stopped.BUDGET:
-            # Where one step has a gap, the next was left out as a whole.
-            gaps = (["".join(_words(step, part.what)) for part in parts if not part.done] for step, parts in steps)
-            report.unfinished = next((gap for gap in gaps if gap), [])
-            report.stopped = Stopped.PARTS if report.unfinished else None
+        if joined is None:
+            report.unfinished = ["what was listed was not compared with the ledger's rows: the join failed"]
+        else:
+            self._add_up(report, joined)
+        if report.unfinished:
+            report.stopped = report.stopped or Stopped.PARTS
         report.complete = report.stopped is None
         if not report.dry_run:
             every = about["everySeconds"]
@@ -269,12 +269,30 @@ class AuditInParts:
                 self._runs.finish(due_at=None if every is None else next_at(report.started_at, every))
         return report
 
+    def _add_up(self, report: Report, joined: Mapping[str, Any]) -> None:
+        looks = [self._scratch.get(part_name(LOOKED, number)) for number in range(joined["chunks"])]
+        summed(report, [look["report"] for look in looks if look])
+        told = dict.fromkeys(problem for look in looks if look for problem in look["delivery"])
+        report.delivery = list(dict.fromkeys([*report.delivery, *told]))
+        report.candidates, report.later_format = joined["candidates"], joined["laterFormat"]
+        report.dismissed = (report.lines + report.unlisted).total() - report.counts.total()
+        report.lines += Counter({Line(name): number for name, number in joined["lines"].items()})
+        report.listed = report.lines.total()
+        report.passes = few_passes([Pass(*one) for one in joined["passes"]])
+        report.unfinished = joined["unfinished"] + [
+            f"candidates from {number * CHUNK:,} on were not all looked at"
+            for number, look in enumerate(looks)
+            if not (look and look.get("done"))
+        ]
+        if joined["candidates"] > MOST_CANDIDATES:
+            report.stopped = Stopped.BUDGET
+
     def _divide(self, event: Mapping[str, Any]) -> tuple[Manifest | None, list[dict[str, Any]]]:
         """The inventory's report, if it goes by one, and each part's share of the bucket."""
         versioned = self._listing.versioned()
         if "inventory" in event:
             manifest = self._inventory(event["inventory"]).newest(versioned=versioned)
-            return manifest, [{"file": file} for file in manifest.files]
+            return manifest, [asdict(file) for file in manifest.files]
         looks = Looks(self._tools.s3, self._listing.common, versioned=versioned)
         most = min(max(LOOKS_FOR_A_SHARD * event["parts"], LEAST_LOOKS), MOST_LOOKS)
         return None, [asdict(one) for one in cut(self._listing.prefixes(), looks, shards=event["parts"], looks=most)]
@@ -282,115 +300,161 @@ class AuditInParts:
     def _inventory(self, where: Mapping[str, Any]) -> Inventory:
         return Inventory(self._tools.s3, Location(**where), self._settings.bucket)
 
-    def _can_begin(self, step: Step) -> bool:
-        if step not in _BEFORE:
-            return True
-        before = self._parts.all(_BEFORE[step])
-        # Adding up has a part for each segment. None at all: the run was begun by a release that did not add up.
-        known_to_the_run = bool(before) or _BEFORE[step] not in ADDED_UP
-        return known_to_the_run and all(part.done for part in before)
-
-    def _progress(self, about: Mapping[str, Any], step: Step, part: Part) -> Progress:
-        """How far the part has come, with the filters that its step needs."""
-        of_rows, of_shown = (bytes.fromhex(salt) for salt in about["salts"])
-        again = part.work is not None
-        if part.work is None:
-            now = self._tools.clock()
-            progress = Progress(
-                Report(about["report"]["runId"], now, about["report"]["dryRun"]), Known(of_rows), Shown(of_shown)
-            )
-        else:
-            progress = progress_of(part.work, report_of(part.work["report"]))
-        handed, number = self._handed, part.number
-        if step is Step.READ:
-            if again:
-                handed.begin_own("rows", number, progress.known.rows)
-                handed.begin_own("settled", number, progress.known.settled)
-            return progress
-        rows = self._rows()
-        size = parts_for(rows)
-        # What all segments together have read.
-        progress.known = known = Known(of_rows, count=rows, complete=True, size=size)
-        progress.shown = Shown(of_shown, size)
-        known.rows = self._added_up("rows", known.rows)
-        if step is Step.SCAN:
-            handed.begin_all("shown", progress.shown)
-            return progress
-        known.settled = self._added_up("settled", known.settled)
-        if again:
-            handed.begin_own("shown", number, progress.shown)
-        return progress
-
-    def _added_up(self, name: str, empty: Shown) -> Shown:
-        """The filter that all segments have filled, of which the environment may have it still."""
-
-        def read() -> Shown:
-            self._handed.begin_all(name, empty)
-            return empty
-
-        return self._tools.warm.filter(name, self._run, empty.salt, read)
-
-    def _keep_filters(self, step: Step, number: int, progress: Progress) -> None:
-        if step is Step.READ:
-            self._handed.keep("rows", number, progress.known.rows)
-            self._handed.keep("settled", number, progress.known.settled)
-        elif step is Step.LIST:
-            self._handed.keep("shown", number, progress.shown)
-
-    def _judge(self, about: Mapping[str, Any], step: Step) -> Judgement:
-        if step is Step.READ:
-            return Judgement(_NOTHING_JUDGED, resubmit=False, held="")
+    def _judge(self, about: Mapping[str, Any]) -> Judgement:
         judged, manifest = self._tools.judge(about["since"]), about["manifest"]
         if manifest is None:
             return judged
         # What came after the report, or a moment before it, is not in it yet.
         reported = manifest["created_at"] - self._settings.settle_seconds * 1000
-        window = judged.window
-        window = replace(window, settled_before=min(window.settled_before, reported))
+        window = replace(judged.window, settled_before=min(judged.window.settled_before, reported))
         return Judgement(window, judged.resubmit, judged.held)
 
-    def _audit(self, about: Mapping[str, Any], step: Step, part: Part) -> Audit:
+    def _audit(self) -> Audit:
         tools, settings = self._tools, self._settings
-        segment = None if step is Step.LIST else (part.what["segment"], about["segments"])
         return Audit(
             settings,
             LedgerTable(tools.dynamodb, settings.table),
-            AuditTable(tools.dynamodb, settings.table, segment),
-            self._source(about, part) if step is Step.LIST else self._listing,
+            AuditTable(tools.dynamodb, settings.table),
+            self._listing,
             Bucket(lambda: tools.s3, settings.bucket, settings.bucket_owner),
             sqs=tools.sqs,
             clock=tools.clock,
-            listed_long_ago=step is Step.LIST and about["manifest"] is not None,
+            listed_long_ago=True,
         )
 
-    def _source(self, about: Mapping[str, Any], part: Part) -> Source:
-        if about["manifest"] is None:
-            return ShardListing(self._listing, Shard(**part.what))
-        stored = about["manifest"]
-        manifest = Manifest(**(stored | {name: tuple(stored[name]) for name in ("columns", "files")}))
-        every = self._settings.ordering is Ordering.EVERY_VERSION
-        return FileListing(self._inventory(about["inventory"]), manifest, part.what["file"], every=every)
+    def _seen(self, few: Sequence[Candidate]) -> list[Seen]:
+        """The states to judge. S3 is asked about keys that no listing shows; a version is what its row says."""
+        settings = self._settings
+        bucket = Bucket(lambda: self._tools.s3, settings.bucket, settings.bucket_owner)
+        every = settings.ordering is Ordering.EVERY_VERSION
+        return [
+            Seen(
+                one.key,
+                one.state if one.shown or every else bucket.look(one.key),
+                RowKey(f"{settings.bucket}/{one.key}", f"{settings.pipeline}@{one.place}"),
+            )
+            for one in few
+        ]
+
+    def _allow(self, wanted: int) -> int:
+        """Take `wanted` messages, or what is left, from the budget that all parts share."""
+        settings, sk = self._settings, f"{self._settings.pipeline}@audit"
+        wanted = min(wanted, settings.budget)
+        while wanted > 0:
+            try:
+                self._tools.dynamodb.update_item(
+                    TableName=settings.table,
+                    Key={"pk": {"S": f"{settings.bucket}#{self._run}"}, "sk": {"S": sk}},
+                    UpdateExpression="ADD #sent :wanted SET #expires_at = :expires_at",
+                    ConditionExpression="attribute_not_exists(#sent) OR #sent <= :most",
+                    ExpressionAttributeNames={"#sent": "sent", "#expires_at": "expires_at"},
+                    ExpressionAttributeValues={
+                        ":wanted": {"N": str(wanted)},
+                        ":most": {"N": str(settings.budget - wanted)},
+                        ":expires_at": {"N": str(self._tools.clock() // 1000 + KEPT_SECONDS)},
+                    },
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+            except ClientError as error:
+                if not condition_failed(error):
+                    raise
+                found: Any = error.response
+                wanted = settings.budget - int(found["Item"]["sent"]["N"])
+            else:
+                return wanted
+        return 0
+
+
+def join_parts(scratch: Scratch) -> dict[str, Any]:
+    """Join the files of a run's parts, and write the candidates."""
+    about = scratch.get(PLAN)
+    parts = [*segments(about), *(part_name(LISTED, number) for number in range(len(about["shares"])))]
+    chunks, candidates, lines = 0, 0, dict[str, int]()
+    with TemporaryDirectory(prefix="audit-") as folder:
+        scratch.download(".parquet", Path(folder))
+        join = Join(Path(folder))
+        chains = {part: join.chain(part) for part in parts}
+        gaps = [part for part, chain in chains.items() if chain is None]
+        whole = [part for part in parts if part not in gaps]
+        # Without some of the rows, most of what was listed would be taken for lost.
+        if not any(relation_of(part) == HELD for part in gaps):
+            window, deletes = Window(**about["window"]), about["deletes"]
+            with join.audited(whole, window, deletes=deletes, all_listed=not gaps) as audited:
+                lines = audited.lines()
+                lines.pop("candidate", None)
+                for chunks, few in enumerate(batched(audited.candidates(), CHUNK), 1):
+                    scratch.put(part_name(CANDIDATES, chunks - 1), [_stored(one) for one in few])
+                    candidates += len(few)
+    slices = [(relation_of(part), one) for part, chain in chains.items() for one in chain or ()]
+    listed = [one for relation, one in slices if relation == LISTED]
+    content = {
+        "chunks": chunks,
+        "candidates": candidates,
+        "lines": lines | {Line.FILTERS: sum(one.read - one.written for one in listed)},
+        "passes": sorted([one.begun_at, one.ended_at, one.read] for one in listed),
+        "laterFormat": sum(one.later_format for _, one in slices),
+        "unfinished": [_words(about, part, scratch.get(f"{part}.refused")) for part in gaps],
+    }
+    scratch.put(JOINED, content)
+    return {"run": scratch.run, "parts": list(range(chunks))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A page of a part: rows for its file, where the next page begins, and how many entries were read."""
+
+    rows: Sequence[Sequence[Any]]
+    after: str
+    read: int
+    later_format: int = 0
+
+
+def part_name(kind: str, number: int) -> str:
+    """The name of a part of a run, and of its file."""
+    return f"{kind}-{number:05d}"
+
+
+def relation_of(part: str) -> str:
+    """The relation of the query that a part's rows belong to."""
+    return part.partition("-")[0]
+
+
+def number_of(part: str) -> int:
+    """A part's number among those of its kind."""
+    return int(part.partition("-")[2])
+
+
+def segments(about: Mapping[str, Any]) -> list[str]:
+    """The names of the parts that scan the table."""
+    return [part_name(HELD, number) for number in range(about["segments"])]
 
 
 def _order(shares: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The numbers of the shares, about the heaviest first: whoever is last has little to do. Not the same ones in every
-    run, since the last may find the budget used up.
-    """
+    """The numbers of the shares, about the heaviest first: the last ones are short."""
     turns = {number: share.get("weight", 1) * _RANDOM.uniform(0.5, 1.5) for number, share in enumerate(shares)}
     return sorted(turns, key=turns.__getitem__, reverse=True)
 
 
-def _words(step: Step, what: Mapping[str, Any]) -> Iterator[str]:
-    """A part in words, for a person who wants to know what was left out."""
-    if step in ADDED_UP:
-        yield f"what was {'read' if step is Step.KNOWN else 'listed'} was not added up, share {what['segment']}"
-    elif "segment" in what:
-        verb = "read" if step is Step.READ else "looked through for keys that are gone"
-        yield f"segment {what['segment']} of the ledger's rows was not {verb}"
-    elif "file" in what:
-        yield f"the inventory's file {what['file']}"
-    else:
-        shard = Shard(**what)
-        yield f"keys with the prefix {shard.prefix!r}" if shard.prefix else "keys"
-        yield f" after {shard.after!r}" if shard.after else " from the beginning"
-        yield f" up to {shard.until!r}" if shard.until is not None else " to the end"
+def _stored(one: Candidate) -> list[Any]:
+    return [one.key, one.place, one.shown, asdict(one.state)]
+
+
+def candidate_of(content: Sequence[Any]) -> Candidate:
+    """The candidate that a file of them has."""
+    key, place, shown, state = content
+    return Candidate(key, place, shown, State(**state | {"kind": StateKind(state["kind"])}))
+
+
+def _words(about: Mapping[str, Any], part: str, refused: str | None) -> str:
+    """A part that was left out, for a person."""
+    if refused:
+        return refused
+    if relation_of(part) == HELD:
+        return f"segment {number_of(part)} of the ledger's rows was not read"
+    what = about["shares"][number_of(part)]
+    if about["manifest"] is not None:
+        return f"the inventory's file {what['key']}"
+    shard = Shard(**what)
+    words = f"keys with the prefix {shard.prefix!r}" if shard.prefix else "keys"
+    words += f" after {shard.after!r}" if shard.after else " from the beginning"
+    return words + (f" up to {shard.until!r}" if shard.until is not None else " to the end")

@@ -1,21 +1,18 @@
-"""What an S3 Inventory report shows, in place of a listing: S3 has listed the bucket already, a day or so ago.
+"""Reads S3 Inventory reports in place of a listing: S3 has listed the bucket already, a day or so ago.
 
-A report is a manifest and its data files: gzipped CSV, which is read here as it streams in, or Parquet, for which the
-function needs pyarrow. Whatever differs by a report has to be looked at in S3 itself before it counts.
+A report is a manifest and its data files, gzipped CSV or Parquet. Nothing counts before its checksum was compared.
 """
 
-import csv
-import gzip
-import io
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
+from intake_ledger.audit.join import connection
 from intake_ledger.audit.listing import Page, Place
 from intake_ledger.errors import SettingsError
 from intake_ledger.states import State, StateKind, bare_etag, real_version
@@ -34,20 +31,16 @@ _NAMES = {
     "LastModifiedDate": "last_modified_date",
     "ETag": "e_tag",
 }
+_NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "creationTimestamp")
 _OF_VERSIONS = ("version_id", "is_latest", "is_delete_marker")
 _PARQUET_COLUMN = re.compile(r"(?:required|optional)\s+\w+\s+(\w+)")
 _REPORT = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\dZ/")
 _PAGE = 1_000
+_CHUNK_BYTES = 2**20
 _DAY_MS = 86_400_000
 OVERDUE_DAYS = 10
 """A weekly one comes after seven days, and S3 takes up to two to deliver (S3 user guide, "Configuring Amazon S3
 Inventory")."""
-_RANGE_BYTES = 4 * 1024 * 1024
-
-PYARROW = (
-    "the inventory is in Parquet, and the function has no pyarrow to read it: give "
-    "AuditScale.inventory(parquet_layer=...) a layer with it, such as AWS's own AWSSDKPandas, or make the inventory CSV"
-)
 
 
 class InventoryError(SettingsError):
@@ -63,22 +56,21 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """One data file of a report, with the MD5 of its content as the manifest has it, in hexadecimal."""
+
+    key: str
+    md5: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """One report. `created_at`, in epoch milliseconds, is when S3 began to look at the bucket."""
 
     created_at: int
     parquet: bool
     columns: tuple[str, ...]
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One version, or one object, of a report."""
-
-    key: str
-    state: State
-    latest: bool
+    files: tuple[File, ...]
 
 
 class Inventory:
@@ -111,44 +103,79 @@ class Inventory:
                 f"no inventory report under {where}: the first one comes within two days after an inventory was "
                 "configured; see that bucket, prefix and id are the inventory's own"
             )
-        body = self._client.get_object(Bucket=self._location.bucket, Key=f"{max(reports)}manifest.json")["Body"]
-        return manifest_of(json.load(body), source=self._source, versioned=versioned)
+        content, checksum = (self._read(f"{max(reports)}manifest.{name}") for name in ("json", "checksum"))
+        if _md5(content) != checksum.decode().strip().lower():
+            raise InventoryError(
+                f"{where}{max(reports).removeprefix(self._location.prefix)}manifest.json has another MD5 than its "
+                "manifest.checksum: it is not the report that S3 wrote, wait for the next one or remove this one"
+            )
+        return manifest_of(json.loads(content), source=self._source, versioned=versioned)
 
-    def pages(self, manifest: Manifest, file: str, *, every: bool, start: Place | None) -> Iterator[Page]:
-        """The states of one data file, after `start`: of current versions alone, or of every one."""
+    def pages(
+        self, manifest: Manifest, file: File, *, every: bool, start: Place | None, folder: Path
+    ) -> Iterator[Page]:
+        """The states of one data file, after `start`: of current versions alone, or of every one. The file is copied
+        into a folder first, since nothing of it counts before its checksum does.
+
+        Raises:
+            InventoryError: It is not the file that S3 wrote.
+
+        """
         done = int(start.key) if start else 0
-        columns = manifest.columns
-        found = self._parquet(file, columns) if manifest.parquet else self._csv(file, columns)
-        entries = islice(found, done, None)
-        few = list(islice(entries, _PAGE))
-        while True:
-            ahead = list(islice(entries, _PAGE))
-            done += len(few)
-            after = Place(file, str(done)) if ahead else None
-            yield Page([(one.key, one.state) for one in few if every or one.latest], after)
-            if after is None:
-                return
-            few = ahead
+        with connection(folder) as duck:
+            found = duck.execute(_query(manifest, every=every), [str(self._copied(file, folder)), done])
+            few = found.fetchmany(_PAGE)
+            while True:
+                done, ahead = done + len(few), found.fetchmany(_PAGE)
+                after = Place(file.key, str(done)) if ahead else None
+                yield Page([_state(row, quoted=not manifest.parquet) for row in few], after)
+                if after is None:
+                    return
+                few = ahead
 
-    def _csv(self, file: str, columns: tuple[str, ...]) -> Iterator[Entry]:
-        body = self._client.get_object(Bucket=self._location.bucket, Key=file)["Body"]
-        with gzip.open(body) as stream:
-            for row in csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline="")):
-                values = dict(zip(columns, row, strict=True))
-                # A space is a plus sign there: github.com/cloud-custodian/cloud-custodian/issues/1997.
-                yield _entry({**values, "key": unquote_plus(values["key"])}, _flag, datetime.fromisoformat)
+    def _read(self, key: str) -> bytes:
+        return self._client.get_object(Bucket=self._location.bucket, Key=key)["Body"].read()
 
-    def _parquet(self, file: str, columns: tuple[str, ...]) -> Iterator[Entry]:
-        try:
-            # Only the team's layer has it.
-            from pyarrow import parquet  # type: ignore[import-untyped] # noqa: PLC0415
-        except ImportError:
-            raise InventoryError(PYARROW) from None
-        needed = [name for name in columns if name in _NAMES.values()]
-        with parquet.ParquetFile(_Ranges(self._client, self._location.bucket, file)) as content:
-            for batch in content.iter_batches(batch_size=_PAGE, columns=needed):
-                for values in batch.to_pylist():
-                    yield _entry(values, bool, _aware)
+    def _copied(self, file: File, folder: Path) -> Path:
+        copy, digest = folder / "inventory", hashlib.md5(usedforsecurity=False)
+        body = self._client.get_object(Bucket=self._location.bucket, Key=file.key)["Body"]
+        with copy.open("wb") as out:
+            for chunk in body.iter_chunks(_CHUNK_BYTES):
+                digest.update(chunk)
+                out.write(chunk)
+        if digest.hexdigest() != file.md5.lower():
+            raise InventoryError(
+                f"the inventory's file {file.key} has the MD5 {digest.hexdigest()}, and its manifest says {file.md5}: "
+                "it is not the file that S3 wrote, wait for the next report or remove this one"
+            )
+        return copy
+
+
+def _query(manifest: Manifest, *, every: bool) -> str:
+    """The rows of a data file after so many, in its own order."""
+    has = {name: name for name in manifest.columns} | {
+        "version_id": "''",
+        "is_latest": "true",
+        "is_delete_marker": "false",
+    }
+    has |= {name: name for name in _OF_VERSIONS if name in manifest.columns}
+    columns = ", ".join(f"'{name}': 'VARCHAR'" for name in manifest.columns)
+    csv = f"read_csv([?], auto_detect=false, compression='gzip', quote='\"', escape='\"', columns={{{columns}}})"
+    moment = "last_modified_date" if manifest.parquet else "CAST(last_modified_date AS TIMESTAMP)"
+    return (
+        f"SELECT key, {has['version_id']}, CAST({has['is_delete_marker']} AS BOOLEAN), CAST(size AS BIGINT),"
+        f" epoch_ms({moment}), e_tag FROM {'read_parquet([?])' if manifest.parquet else csv}"
+        f" WHERE {every} OR CAST({has['is_latest']} AS BOOLEAN) OFFSET ?"
+    )
+
+
+def _state(row: Sequence[Any], *, quoted: bool) -> tuple[str, State]:
+    key, version, removed, size, created_at, etag = row
+    # A space is a plus sign in CSV: github.com/cloud-custodian/cloud-custodian/issues/1997.
+    key, version = unquote_plus(key) if quoted else key, real_version(version)
+    if removed:
+        return key, State(StateKind.MARKER, version, created_at=created_at)
+    return key, State(StateKind.OBJECT, version, bare_etag(etag), size or 0, created_at)
 
 
 def overdue(manifest: Manifest, now: int) -> Iterator[str]:
@@ -165,9 +192,15 @@ def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> 
     """A report's manifest. `versioned`: whether the bucket has versions, so that the report must name them.
 
     Raises:
-        InventoryError: It is another bucket's, or has too few columns, or a format that nobody reads here.
+        InventoryError: It is another bucket's, has no schema or too few columns, or a format that nobody reads here.
 
     """
+    lacks = [name for name in _NEEDED if not content.get(name)]
+    if lacks:
+        raise InventoryError(
+            f"the inventory's manifest has no {', '.join(lacks)}: it is not whole, wait for the next report or remove "
+            "this one"
+        )
     if content["sourceBucket"] != source:
         raise InventoryError(
             f"the inventory is of the bucket {content['sourceBucket']}, and the pipeline's is {source}: give the "
@@ -188,68 +221,9 @@ def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> 
             f"the inventory has no {', '.join(missing)}: add the optional fields Size, LastModifiedDate and ETag to it"
             + (", and let it include all versions, since the bucket has them" if versioned else "")
         )
-    files = tuple(file["key"] for file in content["files"])
+    files = tuple(File(file["key"], file.get("MD5checksum", "")) for file in content.get("files", ()))
     return Manifest(int(content["creationTimestamp"]), parquet, columns, files)
 
 
-def _entry(values: Mapping[str, Any], flag: Callable[[Any], bool], moment: Callable[[Any], datetime]) -> Entry:
-    created = values["last_modified_date"]
-    created_at = int(moment(created).timestamp() * 1000) if created else None
-    version = real_version(values.get("version_id"))
-    latest = flag(values.get("is_latest", True))
-    if flag(values.get("is_delete_marker", False)):
-        return Entry(values["key"], State(StateKind.MARKER, version, created_at=created_at), latest)
-    size = int(values["size"] or 0)
-    return Entry(values["key"], State(StateKind.OBJECT, version, bare_etag(values["e_tag"]), size, created_at), latest)
-
-
-def _flag(text: str | bool) -> bool:
-    return str(text).lower() == "true"
-
-
-def _aware(moment: datetime) -> datetime:
-    """Inventory's times are in UTC, whether the file says so or not."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-class _Ranges(io.RawIOBase):
-    """An object of S3 as a file that can be read from any place, a few MiB at a time: Parquet begins at its end."""
-
-    def __init__(self, client: "S3Client", bucket: str, key: str) -> None:
-        self._client = client
-        self._bucket = bucket
-        self._key = key
-        self._size = client.head_object(Bucket=bucket, Key=key)["ContentLength"]
-        self._place = 0
-        self._buffer = b""
-        self._begins = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        return self._place
-
-    def read(self, size: int | None = -1) -> bytes:
-        rest = self._size - self._place
-        wanted = rest if size is None or size < 0 else min(size, rest)
-        inside = self._place - self._begins
-        if not 0 <= inside <= len(self._buffer) - wanted:
-            self._fetch(wanted)
-            inside = 0
-        self._place += wanted
-        return self._buffer[inside : inside + wanted]
-
-    def _fetch(self, wanted: int) -> None:
-        self._begins, self._buffer = self._place, b""
-        last = min(self._place + max(wanted, _RANGE_BYTES), self._size) - 1
-        if last >= self._place:
-            span = f"bytes={self._place}-{last}"
-            self._buffer = self._client.get_object(Bucket=self._bucket, Key=self._key, Range=span)["Body"].read()
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()

@@ -22,11 +22,10 @@ class Known:
         *,
         count: int = 0,
         complete: bool = False,
-        size: int | None = None,
     ) -> None:
-        """Begin with nothing, or go on `after` a row; `size` is that of the filters, as `Shown` has it."""
-        self.rows = Shown(salt, size)
-        self.settled = Shown(salt, size)
+        """Begin with nothing, or go on `after` a row."""
+        self.rows = Shown(salt)
+        self.settled = Shown(salt)
         self.count = count
         self.after = after
         """The last row that was read; None at the beginning."""

@@ -88,6 +88,10 @@ class Report:
     """Which parts of a run in parts failed, in words."""
     later_format: int = 0
     """How many rows a later release wrote. They are left alone."""
+    candidates: int = 0
+    """How many states and rows the query of a run in parts has nominated."""
+    dismissed: int = 0
+    """How many of them the look found to agree."""
     delivery: list[str] = field(default_factory=list)
     """What is wrong with the way from S3 to the queue, each with the fix in words."""
 
@@ -108,7 +112,7 @@ class Report:
 
     def begin_pass(self, now: int) -> None:
         """Note that a part of the listing begins now."""
-        self.passes = _few([*self.passes, Pass(now, now)])
+        self.passes = few_passes([*self.passes, Pass(now, now)])
 
     def add_listed(self, lines: Counter[Line], now: int) -> None:
         """Count states that were listed, in the part that was begun last."""
@@ -199,6 +203,8 @@ class Report:
             "counts": {finding.value: self.counts[finding] for finding in Finding},
             "resubmitted": self.resubmitted,
             "laterFormat": self.later_format,
+            "candidates": self.candidates,
+            "dismissed": self.dismissed,
             "complete": self.complete,
             "stopped": self.stopped.value if self.stopped else "",
             "held": self.held,
@@ -223,7 +229,7 @@ def report_of(content: Mapping[str, Any]) -> Report:
         later_format=content["laterFormat"],
         held=content["held"],
         oldest_at=content["oldestAt"],
-        counts=Counter(content["counts"]),
+        counts=+Counter(content["counts"]),
         findings=list(content["findings"]),
     )
 
@@ -235,7 +241,7 @@ def summed(report: Report, parts: Iterable[Mapping[str, Any]]) -> None:
         report.listed += one.listed
         report.lines += one.lines
         report.unlisted += one.unlisted
-        report.passes = _few(sorted([*report.passes, *one.passes], key=lambda part: part.begun_at))
+        report.passes = few_passes(sorted([*report.passes, *one.passes], key=lambda part: part.begun_at))
         report.resubmitted += one.resubmitted
         report.later_format += one.later_format
         # What was not found is not counted, as in a run of one part.
@@ -254,7 +260,7 @@ def within[Entry](entries: Sequence[Entry], most: int) -> list[Entry]:
     return [entry for entry, length in zip(entries, lengths, strict=True) if length <= most]
 
 
-def _few(passes: list[Pass]) -> list[Pass]:
+def few_passes(passes: list[Pass]) -> list[Pass]:
     """The same parts of the listing, the first ones united until no more than `NAMED_PASSES` are left."""
     surplus = len(passes) - NAMED_PASSES
     if surplus <= 0:

@@ -8,7 +8,7 @@ in this run; the salt differs from run to run, and so do the rows that this happ
 import hashlib
 import mmap
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 
 from intake_ledger.rows import RowKey
@@ -24,31 +24,16 @@ _INDICES = Struct("<6I")
 """Six indices of 28 bits each: the upper 25 name the byte, the next three the bit."""
 _BYTE, _BIT = 32 - _INDEX_BITS + 3, 32 - _INDEX_BITS
 SALT_BYTES = 8
-BITS_OF_A_ROW = 50
-"""Of a filter that is made for so many rows: with fewer bits than its bytes could be, one lost removal of 500,000 stays
-unnoticed in a run, ((1 - e^(-6/50))^6). With fewer indices it would have to be larger, and all parts of a run read it.
-"""
-
-
-def parts_for(rows: int) -> int:
-    """Of how many parts a filter for so many rows is: a power of two, and no more than there can be."""
-    wanted = max(-(-rows * BITS_OF_A_ROW // (8 * PART_BYTES)), 1)
-    return min(1 << (wanted - 1).bit_length(), PARTS)
 
 
 class Shown:
     """The rows that were added, and hardly any other."""
 
-    def __init__(self, salt: bytes, size: int | None = None) -> None:
-        """Make an empty filter; `salt` has at most 8 bytes. `size` is how many parts it has, a power of two; when
-        omitted, as many as there can be.
-
-        A smaller one has in each of its parts what a larger one with the same salt has in every so-many-th.
-        """
+    def __init__(self, salt: bytes) -> None:
+        """Make an empty filter; `salt` has at most 8 bytes."""
         self.salt = salt
-        self.size = PARTS if size is None else size
         # Only the pages that are written take memory.
-        self._bits = mmap.mmap(-1, self.size * PART_BYTES)
+        self._bits = mmap.mmap(-1, PARTS * PART_BYTES)
         self._last = len(self._bits) - 1
         # A copy of a salted hash takes half as long as a new one.
         self._hash = hashlib.blake2b(digest_size=_INDICES.size, salt=salt)
@@ -80,14 +65,6 @@ class Shown:
     def restore(self, number: int, part: bytes) -> None:
         """Begin with a part of what another filter with the same salt, of the same size, was given."""
         self._bits[number * PART_BYTES : (number + 1) * PART_BYTES] = _unpacked(part)
-
-
-def united(parts: Iterable[bytes]) -> bytes | None:
-    """One part for several, packed as they are; None for none."""
-    both = 0
-    for part in parts:
-        both |= int.from_bytes(_unpacked(part))
-    return _packed(both.to_bytes(PART_BYTES)) if both else None
 
 
 def _packed(part: bytes) -> bytes:

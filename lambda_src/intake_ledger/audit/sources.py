@@ -1,9 +1,10 @@
 """What a part of a run goes through in place of the whole bucket: a shard of its keys, or a file of its inventory."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.audit.inventory import Inventory, Manifest
+from intake_ledger.audit.inventory import File, Inventory, Manifest
 from intake_ledger.audit.listing import Listing, Page, Place, truncated
 from intake_ledger.audit.shards import Sample, Shard
 
@@ -37,17 +38,18 @@ class ShardListing:
 
 
 class FileListing:
-    """One data file of an inventory report."""
+    """One data file of an inventory report, which is copied into `folder` to be read."""
 
-    def __init__(self, inventory: Inventory, manifest: Manifest, file: str, *, every: bool) -> None:
+    def __init__(self, inventory: Inventory, manifest: Manifest, file: File, folder: Path, *, every: bool) -> None:
         self._inventory = inventory
         self._manifest = manifest
         self._file = file
+        self._folder = folder
         self._every = every
 
     def pages(self, start: Place | None = None) -> Iterator[Page]:
         """The file's states, from `start` on, or from its beginning."""
-        return self._inventory.pages(self._manifest, self._file, every=self._every, start=start)
+        return self._inventory.pages(self._manifest, self._file, every=self._every, start=start, folder=self._folder)
 
 
 class Looks:

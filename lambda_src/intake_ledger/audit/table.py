@@ -5,30 +5,51 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger import rows
-from intake_ledger.rows import Ordering, Row, RowKey, Status
+from intake_ledger.rows import Ordering, RowKey, Status
+from intake_ledger.states import State
 from intake_ledger.table import plain
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_OF_COMMITTED = ("pk", "sk", "format", "status", "committed_state", "late_writes")
-_OF_UNSETTLED = ("pk", "sk", "format", "status", "kind", "version_id", "etag", "size")
+_OF_LATEST = ("pk", "sk", "format", "status", "committed_state", "late_writes", "updated_at")
+_OF_EVERY = (*_OF_LATEST, "kind", "version_id", "etag", "size")
 
 _THIS_FORMAT = {"N": str(rows.FORMAT)}
+_NEVER = {"N": "0"}
 _NO_STATE: dict[str, Any] = {"S": ""}
 _NO_STATES: dict[str, Any] = {"SS": []}
 _STATUSES = frozenset(status.value for status in rows.STORED_STATUSES)
-_OF_PIPELINE = "#sk >= :least AND #sk < :most"
 
 
 @dataclass(frozen=True, slots=True)
-class RowPage[Content]:
-    """Some rows, as far as the audit needs them. `after` is where the next page begins, None on the last one."""
+class Held:
+    """A row of the ledger, as far as the audit needs it before it reads the row again. Times are epoch milliseconds."""
 
-    rows: list[tuple[RowKey, Content]]
+    row_key: RowKey
+    state: State | None
+    """The state that was last claimed; in EVERY_VERSION, where S3 is not asked what became of it."""
+    committed: str | None
+    """The identity of the state that the row has committed; None if it is not settled."""
+    updated_at: int
+    readable: bool
+    """False: a later release wrote the row."""
+    may_be_gone: bool
+    """Whether it matters that S3 does not show it: in LATEST, a key whose removal was not committed; in EVERY_VERSION,
+    a version whose row an attempt may have left half done."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """Some rows. `after` is where the next page begins, None on the last one."""
+
+    rows: list[Held]
     after: RowKey | None
-    later_format: int = 0
-    """How many of them a later release wrote."""
+
+    @property
+    def later_format(self) -> int:
+        """How many of them a later release wrote."""
+        return sum(not row.readable for row in self.rows)
 
 
 class AuditTable:
@@ -39,37 +60,18 @@ class AuditTable:
         self._name = name
         self._segment = segment
 
-    def committed(
-        self, pipeline: str, ordering: Ordering, start: RowKey | None = None
-    ) -> Iterator[RowPage[str | None]]:
-        """All rows of the pipeline in this ordering, from `start` on, each with the identity of the state that it has
-        committed, or None if it is not settled. Not read consistently: what follows from them is read again.
+    def held(self, pipeline: str, ordering: Ordering, start: RowKey | None = None) -> Iterator[RowPage]:
+        """All rows of the pipeline in this ordering, from `start` on. Not read consistently: what follows from them is
+        read again.
         """
         # The sort keys of EVERY_VERSION go on after the `@`; those of LATEST are all the same.
-        exact = ordering is Ordering.LATEST
-        values = {":sk": rows.row_key(pipeline, ordering, "", "", "").sk} if exact else _of(pipeline)
-        filter_ = "#sk = :sk" if exact else _OF_PIPELINE
+        every = ordering is Ordering.EVERY_VERSION
+        exact = {":sk": rows.row_key(pipeline, ordering, "", "", "").sk}
+        values = {":least": f"{pipeline}@", ":most": f"{pipeline}A"} if every else exact
+        filter_ = "#sk >= :least AND #sk < :most" if every else "#sk = :sk"
         filter_ += " AND (attribute_exists(#status) OR attribute_exists(#format))"
-        for items, after in self._scan(filter_, values, _OF_COMMITTED, start):
-            readable = [_is_readable(item) for item in items]
-            yield RowPage(
-                [
-                    (RowKey(item["pk"]["S"], item["sk"]["S"]), _settled_state(item) if known else None)
-                    for item, known in zip(items, readable, strict=True)
-                ],
-                after,
-                readable.count(False),
-            )
-
-    def unsettled(self, pipeline: str, start: RowKey | None = None) -> Iterator[RowPage[Row]]:
-        """All rows of the pipeline, whatever their sort key, that an attempt may have left half done."""
-        values = {**_of(pipeline), ":processing": Status.PROCESSING, ":failed": Status.FAILED}
-        filter_ = f"{_OF_PIPELINE} AND (#status = :processing OR #status = :failed)"
-        for items, after in self._scan(filter_, values, _OF_UNSETTLED, start):
-            found = [(RowKey(item["pk"]["S"], item["sk"]["S"]), rows.from_attributes(plain(item))) for item in items]
-            yield RowPage(
-                [(key, row) for key, row in found if row is not None and row.status is not Status.LATER_FORMAT], after
-            )
+        for items, after in self._scan(filter_, values, _OF_EVERY if every else _OF_LATEST, start):
+            yield RowPage([_held(item, every=every) for item in items], after)
 
     def _scan(
         self, filter_: str, values: dict[str, str], needed: tuple[str, ...], start: RowKey | None
@@ -91,6 +93,21 @@ class AuditTable:
             yield items, RowKey(last["pk"]["S"], last["sk"]["S"]) if last else None
 
 
+def _held(item: dict[str, Any], *, every: bool) -> Held:
+    row_key, updated = RowKey(item["pk"]["S"], item["sk"]["S"]), item.get("updated_at", _NEVER).get("N", "")
+    if not _is_readable(item) or not updated.isdecimal():
+        return Held(row_key, None, None, 0, readable=False, may_be_gone=not every)
+    committed = _settled_state(item)
+    if not every:
+        return Held(row_key, None, committed, int(updated), readable=True, may_be_gone=committed != "absent")
+    half_done = item.get("status", {}).get("S") in (Status.PROCESSING, Status.FAILED)
+    row = rows.from_attributes(plain(item)) if half_done else None
+    if row is None or row.status is Status.LATER_FORMAT:
+        return Held(row_key, None, committed, int(updated), readable=True, may_be_gone=False)
+    state = State(row.kind, row.version_id, row.etag, row.size)
+    return Held(row_key, state, committed, int(updated), readable=True, may_be_gone=True)
+
+
 def _settled_state(item: dict[str, Any]) -> str | None:
     """The state that a row has committed; None if it is not settled. Without a `Row`, since there may be millions."""
     if "committed_state" not in item:
@@ -110,7 +127,3 @@ def _is_readable(item: Mapping[str, Any]) -> bool:
         and "S" in item.get("committed_state", _NO_STATE)
         and "SS" in item.get("late_writes", _NO_STATES)
     )
-
-
-def _of(pipeline: str) -> dict[str, str]:
-    return {":least": f"{pipeline}@", ":most": f"{pipeline}A"}

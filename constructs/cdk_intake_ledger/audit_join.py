@@ -1,0 +1,106 @@
+"""Makes the bucket for the files of an audit in parts, and the function that joins them."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger.accepted import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, accept
+from cdk_intake_ledger.audit_scale import AuditScale
+from cdk_intake_ledger.bundling import LAYER_FOLDER, wheel_code
+from cdk_intake_ledger.function import QUEUE_KEY_ACTIONS, Placement, Wiring, intake_function
+from cdk_intake_ledger.requirements import parse_requirements
+from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
+
+DUCKDB = "duckdb==2.0.0"
+"""The engine of the join, with which the tests run."""
+KEPT = Duration.days(3)
+"""How long the files of a run are kept. A run takes a day at most."""
+DISK = Size.gibibytes(10)
+"""The most that Lambda gives: https://docs.aws.amazon.com/lambda/latest/dg/configuration-ephemeral-storage.html. The
+files of a run are copied there, and DuckDB spills to it.
+"""
+
+_CODE = "from intake_ledger.audit.joining import handler\n"
+
+
+class AuditJoin(Construct):
+    """The bucket of the files, the layer with DuckDB, and the function that joins."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, placement: Placement, wiring: Wiring, scale: AuditScale, description: str
+    ) -> None:
+        super().__init__(scope, id)
+        key = wiring.ledger.encryption_key
+        self._wiring = wiring
+        self.files = self._bucket(key, placement.removal_policy)
+        self.layer = lambda_.LayerVersion(
+            self,
+            "DuckDB",
+            description=f"Intake ledger: {DUCKDB} for the audit in parts",
+            code=wheel_code(
+                parse_requirements([DUCKDB]),
+                python=TESTED_RUNTIME.name.removeprefix("python"),
+                architecture=scale.architecture.name,
+                folder=LAYER_FOLDER,
+            ),
+            compatible_runtimes=[TESTED_RUNTIME],
+            compatible_architectures=[scale.architecture],
+        )
+        self.function, role = intake_function(
+            self,
+            placement=placement,
+            description=f"{description}: joins what its parts have read",
+            code=lambda_.Code.from_inline(_CODE),
+            handler="index.handler",
+            runtime=TESTED_RUNTIME,
+            architecture=scale.architecture,
+            memory_size=int(scale.join_memory),
+            ephemeral_storage=DISK,
+            timeout=Duration.minutes(15),
+            layers=[self.layer],
+            environment={"INTAKE_AUDIT_FILES": self.files.bucket_name},
+            accepted=AUDIT_DEAD_LETTERS,
+        )
+        self.allow(role)
+
+    @property
+    def layers(self) -> Sequence[lambda_.ILayerVersion]:
+        """What writes and reads the files."""
+        return [self.layer]
+
+    def allow(self, role: iam.Role) -> None:
+        """Let a role read and write the files of runs, and nothing else in their bucket."""
+        objects = self.files.arn_for_objects("*")
+        role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.files.bucket_arn]))
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="FilesOfRunsByTheirNames", actions=["s3:GetObject", "s3:PutObject"], resources=[objects]
+            )
+        )
+        self._wiring.wildcards.accept(role, objects, FILES)
+        if self.files.encryption_key is not None:
+            self.files.encryption_key.grant(role, *QUEUE_KEY_ACTIONS)
+
+    def _bucket(self, key: kms.IKey | None, removal_policy: RemovalPolicy) -> s3.Bucket:
+        made = s3.Bucket(
+            self,
+            "Files",
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,
+            lifecycle_rules=[
+                s3.LifecycleRule(expiration=KEPT, abort_incomplete_multipart_upload_after=Duration.days(1))
+            ],
+            removal_policy=removal_policy,
+        )
+        accept(made, FILE_ACCESS_LOGS)
+        return made

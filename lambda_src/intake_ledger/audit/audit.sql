@@ -1,0 +1,38 @@
+-- Puts each state that S3 shows into a line of the report, and nominates those, and rows of the ledger, that may differ.
+-- It decides nothing: a candidate is judged by audit/diff.py after another look at S3 and at the row. So this may
+-- nominate too much, never too little. The SQL is common to DuckDB and Trino: a test reads it with both grammars.
+--
+--   listed  a state that S3 shows: key, place, state, kind, etag, size, created_at
+--   held    a row of the ledger: the same, but created_at, and committed, updated_at, readable, may_be_gone
+--   judged  one row: settled_before, known_since, removals_since, baseline, undated, deletes, all_listed
+--
+-- `place` tells the rows of one key apart, `state` is a state's identity, times are epoch milliseconds.
+SELECT
+  coalesce(listed.key, held.key) AS key,
+  coalesce(listed.place, held.place) AS place,
+  listed.key IS NOT NULL AS shown,
+  CASE WHEN listed.key IS NULL THEN held.state ELSE listed.state END AS state,
+  CASE WHEN listed.key IS NULL THEN held.kind ELSE listed.kind END AS kind,
+  CASE WHEN listed.key IS NULL THEN held.etag ELSE listed.etag END AS etag,
+  CASE WHEN listed.key IS NULL THEN held.size ELSE listed.size END AS size,
+  listed.created_at AS created_at,
+  CASE
+    -- A row of what S3 does not show. What was written since may have come after the listing.
+    WHEN listed.key IS NULL AND held.may_be_gone AND judged.all_listed AND held.updated_at <= judged.settled_before
+      THEN 'candidate'
+    WHEN listed.key IS NULL THEN 'unlisted'
+    WHEN held.committed = listed.state THEN 'agrees'
+    WHEN listed.created_at > judged.settled_before THEN 'settling'
+    WHEN listed.created_at IS NULL AND (held.key IS NULL OR NOT judged.undated) THEN 'settling'
+    WHEN NOT held.readable THEN 'laterFormat'
+    WHEN held.key IS NOT NULL THEN 'candidate'
+    -- S3 shows it, and no row knows it: lost, unless its row has expired or never was.
+    WHEN listed.kind <> 'object' AND NOT judged.deletes THEN 'agrees'
+    WHEN listed.created_at >= CASE WHEN listed.kind = 'object' THEN judged.known_since ELSE judged.removals_since END
+      THEN 'candidate'
+    WHEN listed.created_at < judged.baseline THEN 'baseline'
+    ELSE 'lookBack'
+  END AS line
+FROM listed
+FULL JOIN held ON held.key = listed.key AND held.place = listed.place
+CROSS JOIN judged

@@ -1,0 +1,61 @@
+"""The files of one run in parts, in a bucket of their own where they expire."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_DOWNLOADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """The objects `<run>/<name>` of a bucket."""
+
+    client: "S3Client"
+    bucket: str
+    run: str
+
+    def put(self, name: str, content: object) -> None:
+        """Write JSON."""
+        self.client.put_object(Bucket=self.bucket, Key=self._key(name), Body=json.dumps(content).encode())
+
+    def get(self, name: str) -> Any:
+        """Read JSON; None if there is none."""
+        try:
+            return json.load(self.client.get_object(Bucket=self.bucket, Key=self._key(name))["Body"])
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "NoSuchKey":
+                raise
+            return None
+
+    def upload(self, path: Path) -> None:
+        """Write a file under its own name."""
+        self.client.upload_file(str(path), self.bucket, self._key(path.name))
+
+    def download(self, suffix: str, folder: Path) -> None:
+        """Read all files with a suffix into a folder, several at a time."""
+        with ThreadPoolExecutor(_DOWNLOADS) as pool:
+            copies = [
+                pool.submit(self.client.download_file, self.bucket, self._key(name), str(folder / name))
+                for name in self.names()
+                if name.endswith(suffix)
+            ]
+        for copy in copies:
+            copy.result()
+
+    def names(self) -> Iterator[str]:
+        """The names of all objects of the run."""
+        folder = self._key("")
+        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=folder):
+            yield from (one["Key"].removeprefix(folder) for one in page.get("Contents", ()))
+
+    def _key(self, name: str) -> str:
+        return f"{self.run}/{name}"

@@ -1,0 +1,299 @@
+"""The audit's one query: it nominates every difference, and counts all else in the lines of the rule itself."""
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pytest
+import sqlglot
+
+from intake_ledger import rows
+from intake_ledger.audit import in_parts
+from intake_ledger.audit.diff import Finding, Line, Window, judge
+from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, join_parts
+from intake_ledger.audit.join import (
+    COLUMNS,
+    QUERY,
+    Candidate,
+    Join,
+    Slice,
+    connection,
+    held_row,
+    listed_row,
+    slice_name,
+    write,
+)
+from intake_ledger.audit.report import Report
+from intake_ledger.audit.scratch import Scratch
+from intake_ledger.audit.table import AuditTable
+from intake_ledger.rows import FORMAT, Ordering, Row, Status
+from intake_ledger.states import State, StateKind
+from tests.unit.audit_oracle import OracleWorld, build, random_world
+from tests.unit.audit_support import AuditWorld
+from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, START
+from tests.unit.test_audit_oracle import WORLDS, found, window
+
+JOINED_WORLDS = WORLDS if WORLDS > 1_000 else WORLDS // 5
+"""Each writes and joins files, so that the short form has fewer; `make audit-oracle` takes all of them."""
+ODD = [
+    "a b", "c+d", "e%20f", 'g"h', "i'j", "k,l", "m\nn", "ö", "日本", "\U0001f600", "x/y//z", "v#1", "nul\x00",
+    "\x01\x1f\x7f", "\\", "\\u0041", "'; DROP TABLE listed; --", "\u2028\ufeff", "NULL", "%_", "k" * 1_000,
+]  # fmt: skip
+
+
+class FolderScratch(Scratch):
+    """The files of one run, in a folder that has the bucket's name."""
+
+    def put(self, name: str, content: object) -> None:
+        Path(self.bucket, name).write_text(json.dumps(content))
+
+    def get(self, name: str) -> Any:
+        path = Path(self.bucket, name)
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def upload(self, path: Path) -> None:
+        shutil.copy(path, self.bucket)
+
+    def download(self, suffix: str, folder: Path) -> None:
+        for path in Path(self.bucket).glob(f"*{suffix}"):
+            shutil.copy(path, folder)
+
+
+class FreeRuns:
+    """Nobody else audits."""
+
+    since = 0
+
+    def take(self, **_: Any) -> "FreeRuns":
+        return self
+
+    def keep(self, report: Report) -> None: ...
+
+    def finish(self, **_: Any) -> None: ...
+
+
+class JoinedRun(AuditInParts):
+    """A run whose budget nobody shares."""
+
+    def _allow(self, wanted: int) -> int:
+        return wanted
+
+
+def audit(made: AuditWorld, world: OracleWorld, folder: Path, shards: int) -> Report:
+    """A run through the join, as the state machine has it; each listing page and each batch of rows is a slice."""
+    nothing: Any = None
+    tools = Tools(
+        settings=made.settings,
+        s3=cast("Any", made.s3),
+        sqs=cast("Any", made.sqs),
+        dynamodb=cast("Any", made.store),
+        clock=made.clock,
+        new_salt=lambda: b"salt",
+        judge=lambda _: Judgement(window(world), resubmit=True, held=""),
+        delivery=list,
+        scratch=str(folder),
+    )
+    run = JoinedRun(tools, "run")
+    run._runs = cast("Any", FreeRuns())
+    planned = run.plan({"input": {}, "leaseSeconds": 1, "parts": shards, "segments": 1})
+    for part in planned["parts"]:
+        event = {"part": part, "slice": 0, "after": "", "done": False}
+        while not event["done"]:
+            event = run.write(event, lambda: 900_000)
+    for part in join_parts(FolderScratch(nothing, str(folder), "run"))["parts"]:
+        assert run.look({"part": part}, lambda: 900_000)["done"]
+    return run.finish()
+
+
+def test_f115_a_run_through_the_join_finds_what_the_page_promises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F115: neither less nor more, with a message for each finding, and all states in the lines of the one function."""
+    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    for seed in range(JOINED_WORLDS):
+        world = random_world(Random(seed), START)
+        made, alone = (build(world, page_size=Random(seed).choice([3, 1000])) for _ in range(2))
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        report = audit(made, world, folder, shards=Random(seed).choice([1, 3]))
+        expected = world.expected()
+        assert found(report) == expected, f"seed {seed}: {world}"
+        assert sorted(made.sent) == sorted(key for key, _, _ in expected)
+        assert report.candidates >= len(expected)
+        assert report.dismissed == report.candidates - len(expected)
+        assert report.complete
+        assert report.lines == alone.run(window=window(world)).lines, f"seed {seed}: {world}"
+
+
+def slices(folder: Path, part: str, content: list[list[Any]], *, each: int) -> None:
+    """The files of one part."""
+    parts = [content[n : n + each] for n in range(0, len(content), each)] or [[]]
+    for number, some in enumerate(parts):
+        start, after = (f"place '{n}'" if 0 < n < len(parts) else "" for n in (number, number + 1))
+        about = Slice(start, after, len(some), len(some), 0, 0, 0)
+        write(folder / f"{slice_name(part, number)}.parquet", part.partition("-")[0], some, lambda about=about: about)  # type: ignore[misc]
+
+
+def any_state(random: Random, n: int) -> State:
+    times = [None, START, START - HOUR, START - HOUR + 1, START - 5 * DAY, START - 14 * DAY, START - 14 * DAY - 1]
+    version = random.choice([None, f"v{n}", "V" * 1_020])
+    if random.random() < 0.2:
+        return State(StateKind.MARKER, version, created_at=random.choice(times))
+    return State(StateKind.OBJECT, version, f"e{n}", n, random.choice([*times, START - DAY]))
+
+
+def any_row(random: Random, state: State, other: State) -> Row:
+    status = random.choice([Status.PROCESSED, Status.PROCESSED, *rows.STORED_STATUSES])
+    claimed = random.choice([state, state, other])
+    return Row(
+        status,
+        1,
+        version_id=claimed.version_id,
+        etag=claimed.etag,
+        size=claimed.size,
+        kind=claimed.kind,
+        committed_state=random.choice([claimed.identity, claimed.identity, state.identity, None]),
+        late_writes=frozenset(random.choice([[], [], [state.identity], ["v#late", state.identity]])),
+        lease_until=random.choice([START - 1, START + HOUR]) if status is Status.PROCESSING else None,
+        retry_at=START + HOUR if random.random() < 0.2 else None,
+        updated_at=random.choice([START, START - HOUR, START - HOUR + 1, START - DAY]),
+        format=FORMAT + (random.random() < 0.1),
+    )
+
+
+@pytest.mark.parametrize("ordering", list(Ordering))
+@pytest.mark.parametrize("undated", [False, True])
+def test_f115_the_query_nominates_every_finding_of_the_rule(tmp_path: Path, ordering: Ordering, undated: bool) -> None:
+    """F115: keys and versions of every kind, rows of every status and of a later format, with every date."""
+    random, every = Random(f"{ordering} {undated}"), ordering is Ordering.EVERY_VERSION
+    world = AuditWorld(ordering=ordering, deletes=undated)
+    judged = Window(START - HOUR, START - 14 * DAY, undated, START - 10 * DAY, START - 13 * DAY)
+    shown: dict[tuple[str, str], State] = {}
+    stored: dict[tuple[str, str], Row] = {}
+    for n in range(600):
+        key, state, other = f"{random.choice(ODD)}{n:04d}", any_state(random, n), any_state(random, n + 1_000)
+        place = world.row_key(key, state).sk.removeprefix(f"{PIPELINE}@")
+        if random.random() < 0.8:
+            shown[key, place] = state
+        if random.random() < 0.8:
+            row = any_row(random, state, state if every else other)
+            # As it is read: what a later release wrote can be neither judged nor replaced.
+            stored[key, place] = row if row.format == FORMAT else replace(row, status=Status.LATER_FORMAT)
+            world.ledger.insert(world.row_key(key, state), row)
+    listed = [listed_row(key, state, world.settings) for (key, _), state in shown.items()]
+    slices(tmp_path, "listed-00000", listed, each=250)
+    pages = AuditTable(cast("Any", world.store), "table").held(PIPELINE, ordering)
+    held = [row for page in pages for row in page.rows]
+    assert len(held) == len(stored)
+    content = [held_row(row.row_key.pk.removeprefix(f"{BUCKET}/"), row, world.settings) for row in held]
+    slices(tmp_path, "held-00000", content, each=300)
+    join = Join(tmp_path)
+    with join.audited(["listed-00000", "held-00000"], judged, deletes=undated, all_listed=True) as audited:
+        lines, candidates = audited.lines(), list(audited.candidates())
+    nominated = {(one.key, one.place): one for one in candidates}
+    assert len(nominated) == len(candidates)
+    verdicts = {
+        name: judge(stored.get(name), state, judged, now=START, deletes=undated) for name, state in shown.items()
+    }
+    findings = {name for name, verdict in verdicts.items() if isinstance(verdict, Finding)}
+    assert len(findings) > 50
+    missed = findings - nominated.keys()
+    assert not [(shown[name], stored.get(name)) for name in missed]
+    assert all(nominated[name] == Candidate(*name, shown=True, state=shown[name]) for name in findings)
+    # Whatever is not nominated is in the rule's own line.
+    assert Counter(lines) - Counter({"candidate": lines["candidate"]}) == Counter(
+        verdict.value for name, verdict in verdicts.items() if name not in nominated
+    )
+    assert lines["candidate"] == sum(one.shown for one in candidates)
+    gone = {
+        name
+        for name, row in stored.items()
+        if name not in shown
+        and (
+            # S3 is asked about keys of later rows too: the report counts them.
+            not every
+            if row.format != FORMAT
+            else row.updated_at <= judged.settled_before
+            and (row.unsettled if every else not row.has_committed("absent"))
+        )
+    }
+    assert {name for name, one in nominated.items() if not one.shown} == gone
+    if every:
+        assert all(
+            (nominated[name].state.identity, nominated[name].state.size) == (stored[name].identity, stored[name].size)
+            for name in gone
+        )
+
+
+def test_every_version_of_a_key_goes_by_its_own_row(tmp_path: Path) -> None:
+    """Two were processed, one was lost: by another's row all would differ."""
+    world = AuditWorld(ordering=Ordering.EVERY_VERSION)
+    *done, lost = (world.s3.put("a") for _ in range(3))
+    for one in done:
+        world.commit("a", one)
+    slices(tmp_path, "listed-00000", [listed_row("a", one, world.settings) for one in (*done, lost)], each=2)
+    pages = AuditTable(cast("Any", world.store), "table").held(PIPELINE, Ordering.EVERY_VERSION)
+    content = [held_row("a", row, world.settings) for page in pages for row in page.rows]
+    slices(tmp_path, "held-00000", content, each=1)
+    join = Join(tmp_path)
+    with join.audited(["listed-00000", "held-00000"], world.window(), deletes=True, all_listed=True) as audited:
+        assert [one.state for one in audited.candidates()] == [lost]
+        assert audited.lines() == {"agrees": 2, "candidate": 1}
+
+
+def test_without_all_of_the_listing_no_row_is_taken_for_gone(tmp_path: Path) -> None:
+    """A shard failed: S3 would be asked about all of its keys."""
+    world = AuditWorld()
+    world.commit("a", world.s3.put("a"))
+    pages = AuditTable(cast("Any", world.store), "table").held(PIPELINE, Ordering.LATEST)
+    content = [held_row("a", row, world.settings) for page in pages for row in page.rows]
+    slices(tmp_path, "held-00000", content, each=1)
+    join = Join(tmp_path)
+    for all_listed, expected in ((True, ["a"]), (False, [])):
+        with join.audited(["held-00000"], world.window(), deletes=True, all_listed=all_listed) as audited:
+            assert [one.key for one in audited.candidates()] == expected
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "trino"])
+def test_the_query_is_in_the_common_part_of_both_dialects(dialect: str) -> None:
+    """It means the same to both: neither grammar writes it in another way than the other."""
+    (query,) = sqlglot.parse(QUERY.read_text(), dialect=dialect)
+    (other,) = sqlglot.parse(QUERY.read_text(), dialect="trino" if dialect == "duckdb" else "duckdb")
+    assert query is not None
+    assert query == other
+    again = sqlglot.parse_one(query.sql(dialect=dialect, comments=False), dialect=dialect)
+    assert again.sql(dialect=dialect, comments=False) == query.sql(dialect=dialect, comments=False)
+    functions = {type(one).__name__ for one in query.find_all(sqlglot.exp.Func)}
+    # `And` and `Or` are functions for sqlglot.
+    assert functions <= {"Coalesce", "Case", "If", "And", "Or"}
+    named = {one.name for one in query.find_all(sqlglot.exp.Table)}
+    assert named == {*COLUMNS, "judged"}
+    used = {one.name for one in query.find_all(sqlglot.exp.Column) if one.table in COLUMNS}
+    assert used == {name for columns in COLUMNS.values() for name in columns}
+
+
+def test_the_lines_of_the_query_are_the_reports() -> None:
+    """What the query says is what the report counts."""
+    (query,) = sqlglot.parse(QUERY.read_text(), dialect="trino")
+    assert query is not None
+    said = {one.name for one in query.find_all(sqlglot.exp.Literal) if one.is_string}
+    assert said - {"object"} - set(Line) == {"candidate", "unlisted"}
+
+
+def test_duckdb_keeps_to_the_functions_memory_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It spills beside its files, and loads nothing from elsewhere."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "10240")
+    with connection(tmp_path) as duck:
+        said = dict(
+            duck.execute(
+                "SELECT name, value FROM duckdb_settings() WHERE name IN ('memory_limit', 'temp_directory',"
+                " 'autoload_known_extensions', 'autoinstall_known_extensions')"
+            ).fetchall()
+        )
+    assert said["memory_limit"] == "5.7 GiB"
+    assert said["temp_directory"] == str(tmp_path / "spilled")
+    assert {said["autoload_known_extensions"], said["autoinstall_known_extensions"]} == {"false"}
