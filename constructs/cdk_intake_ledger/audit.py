@@ -2,7 +2,7 @@
 
 import math
 
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration, Size, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
@@ -65,6 +65,8 @@ class IntakeAudit(Construct):
             architecture=scale.architecture,
             # A part of a run has a whole virtual CPU: it costs as much and takes a third of the time.
             memory_size=1_769 if scale.in_parts else 512,
+            # A file is written there before it is stored, beside a copy of the inventory's.
+            ephemeral_storage=Size.gibibytes(4) if scale.in_parts else None,
             timeout=Duration.minutes(15),
             layers=join.layers if join else (),
             accepted=AUDIT_DEAD_LETTERS,

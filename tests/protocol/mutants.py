@@ -593,7 +593,7 @@ MUTANTS = (
     Mutant(
         "a file of an audit is as large as its part",
         "audit/in_parts.py",
-        "if written >= SLICE_ROWS or remaining_ms() < STOP_BEFORE_MS:",
+        "if written >= SLICE_ROWS or text >= SLICE_TEXT or remaining_ms() < STOP_BEFORE_MS:",
         "if remaining_ms() < STOP_BEFORE_MS:",
         "tests/unit/test_audit_in_parts.py -k f118",
     ),

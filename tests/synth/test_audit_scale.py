@@ -158,6 +158,7 @@ def test_a_part_has_a_virtual_cpu_and_writes_files(sharded: Json) -> None:
     function = only(sharded, "AWS::Lambda::Function", "OrdersAuditFunction")
     (files,) = resources(sharded, "AWS::S3::Bucket", "OrdersAuditJoinFiles")
     assert (function["MemorySize"], len(function["Layers"])) == (1_769, 2)
+    assert function["EphemeralStorage"] == {"Size": 4_096}
     assert spelt(function["Environment"]["Variables"]["INTAKE_AUDIT_FILES"]) == f"<{files}>"
     about = [one for one in statements(sharded, "OrdersAuditRole") if files in spelt(one["Resource"])]
     assert sorted(action for one in about for action in actions(one)) == [

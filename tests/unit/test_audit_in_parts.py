@@ -236,11 +236,12 @@ def test_f42_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: 
     assert world.sent() == ["in/lost.csv"]
 
 
+@pytest.mark.parametrize(("limit", "value"), [("SLICE_ROWS", 8), ("SLICE_TEXT", 8 * len("in/000.csv"))])
 def test_f118_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    """F118: however much time is left, a file has no more rows than can be written within the margin."""
-    monkeypatch.setattr(in_parts, "SLICE_ROWS", 8)
+    """F118: however much time is left, a file has no more than can be written within the margin, and on the disk."""
+    monkeypatch.setattr(in_parts, limit, value)
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     planned = world.plan()

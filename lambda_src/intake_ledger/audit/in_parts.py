@@ -54,6 +54,8 @@ MOST_LOOKS = 3_000
 """Each takes some 0.15 s: half of the time that the planner has."""
 SLICE_ROWS = 1_000_000
 """Of one Parquet file: written in a few seconds, which the stop margin has room for."""
+SLICE_TEXT = 100_000_000
+"""Characters of the keys of one file. JSON needs up to six bytes for one, and the function has 4 GB of disk."""
 CHUNK = 5_000
 """Candidates for one look, each with a HEAD, a read and perhaps a mark: some four minutes."""
 KEPT_SECONDS = 14 * 86_400
@@ -173,11 +175,13 @@ class AuditInParts:
 
         def content() -> Iterator[Sequence[Any]]:
             nonlocal written, read, later, after
+            text = 0
             for page in pages:
                 yield from page.rows
                 written, read, later = written + len(page.rows), read + page.read, later + page.later_format
                 after = page.after
-                if written >= SLICE_ROWS or remaining_ms() < STOP_BEFORE_MS:
+                text += sum(len(row[0]) for row in page.rows)
+                if written >= SLICE_ROWS or text >= SLICE_TEXT or remaining_ms() < STOP_BEFORE_MS:
                     break
 
         write(path, relation_of(part), content(), lambda: Slice(start, after, read, written, later, begun_at, clock()))
