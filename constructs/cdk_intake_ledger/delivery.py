@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jsii
-from aws_cdk import Annotations, Resource, Stack, Token
+from aws_cdk import Annotations, CfnResource, Resource, Stack, Token
 from aws_cdk import aws_events as events
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
@@ -93,7 +93,11 @@ def bucket_problems(
 ) -> Iterator[str]:
     """What keeps a bucket from being delivered from."""
     resource = owned_resource(bucket)
-    if resource is None or delivery is Delivery.EXISTING:
+    if delivery is Delivery.EXISTING:
+        return
+    if delivery is not Delivery.EVENTBRIDGE and (resource is None or in_stack_of(bucket, scope)):
+        yield from _overlaps(bucket, resource, filters)
+    if resource is None:
         return
     for name in ("account", "region"):
         theirs, ours = (str(getattr(Stack.of(item), name)) for item in (bucket, scope))
@@ -107,14 +111,24 @@ def bucket_problems(
             "delivery is S3 and the bucket is of another stack: a notification would tie both stacks in a circle, "
             "leave delivery out, or import the bucket by its name"
         )
-    if delivery is not Delivery.EVENTBRIDGE and in_stack_of(bucket, scope):
-        for taken in _filters_of(resource):
-            for item in filters:
-                if item.is_known and overlap(item.encoded(), taken):
-                    yield (
-                        f"the filter for {item} overlaps one that the bucket notifies about already, for {taken}: S3 "
-                        "refuses that, keep them apart"
-                    )
+
+
+def _overlaps(bucket: s3.IBucket, resource: s3.CfnBucket | None, filters: Sequence[KeyFilter]) -> Iterator[str]:
+    """Notifications of the team's about the same keys (F127), in the bucket's property and in CDK's custom resource."""
+    theirs = dict.fromkeys(_notifications_of(bucket, resource))
+    for item in filters:
+        for destination, event, taken in theirs:
+            if item.is_known and _is_ours(event) and overlap(item.encoded(), taken):
+                yield (
+                    f"the filter for {item} overlaps one that the bucket notifies about already, {destination} about "
+                    f"{event} for {taken}: S3 refuses that, keep them apart, remove that notification if the pipeline "
+                    "takes its place, or give the pipeline delivery=Delivery.EVENTBRIDGE"
+                )
+
+
+def _is_ours(event: str) -> bool:
+    """Whether the pipeline asks S3 for this event too, or for all of its kind."""
+    return any(event == one or (one.endswith("*") and event.startswith(one[:-1])) for one in EVENTS.values())
 
 
 def deliver(
@@ -273,12 +287,38 @@ def _deliver_by_event_bridge(
     _warn_about_policies(scope, missing)
 
 
-def _filters_of(resource: s3.CfnBucket) -> Iterator[KeyFilter]:
-    """The filters of the queue notifications that are written into a bucket's resource."""
-    for entry in configuration_of(resource).get("queueConfigurations", ()):
-        rules = entry.get("filter", {}).get("s3Key", {}).get("rules", ())
-        if entry["event"] in EVENTS.values():
-            yield KeyFilter(**{rule["name"].lower(): rule["value"] for rule in rules})
+def _notifications_of(bucket: s3.IBucket, resource: s3.CfnBucket | None) -> Iterator[tuple[str, str, KeyFilter]]:
+    """Destination, event and filter of each notification that synthesis knows of the bucket."""
+    for kind, destination in (("queue", "queue"), ("lambda", "function"), ("topic", "topic")):
+        for entry in configuration_of(resource).get(f"{kind}Configurations", ()) if resource is not None else ():
+            rules = entry.get("filter", {}).get("s3Key", {}).get("rules", ())
+            yield _spelt(entry[destination]), entry["event"], _filter_of({one["name"]: one["value"] for one in rules})
+    for kind, destination in (("Queue", "QueueArn"), ("LambdaFunction", "LambdaFunctionArn"), ("Topic", "TopicArn")):
+        for entry in _rendered(bucket).get(f"{kind}Configurations", ()):
+            rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
+            taken = _filter_of({one["Name"]: one["Value"] for one in rules})
+            for event in entry["Events"]:
+                yield _spelt(entry[destination]), event, taken
+
+
+def _filter_of(ends: Mapping[str, str]) -> KeyFilter:
+    return KeyFilter(**{name.lower(): value for name, value in ends.items()})
+
+
+def _rendered(bucket: s3.IBucket) -> dict[str, Any]:
+    """The configuration in CDK's custom resource, if somebody called `add_event_notification`."""
+    holder = bucket.node.try_find_child(CDK_NOTIFICATIONS)
+    resource = holder.node.try_find_child("Resource") if holder is not None else None
+    found = properties_of(resource).get("NotificationConfiguration") if isinstance(resource, CfnResource) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _spelt(arn: Any) -> str:
+    """An ARN for people: of a resource of the app its logical id."""
+    match arn:
+        case {"Fn::GetAtt": [name, *_]} | {"Ref": name}:
+            return str(name)
+    return arn if isinstance(arn, str) else json.dumps(arn)
 
 
 def configuration_of(resource: s3.CfnBucket) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def test_what_the_team_wrote_into_its_bucket_stays() -> None:
     bucket = s3.Bucket(stack, "Ours", versioned=True)
     resource = bucket.node.default_child
     assert isinstance(resource, s3.CfnBucket)
-    topic = s3.CfnBucket.TopicConfigurationProperty(event="s3:ObjectCreated:*", topic="arn:aws:sns:eu-central-1:1:t")
+    topic = s3.CfnBucket.TopicConfigurationProperty(event="s3:ObjectTagging:*", topic="arn:aws:sns:eu-central-1:1:t")
     resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
         topic_configurations=[topic],
         event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True),

@@ -8,7 +8,7 @@ from aws_cdk import aws_s3_notifications as notifications
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 
-from cdk_intake_ledger import IntakePipeline, IntakeQueue
+from cdk_intake_ledger import Delivery, IntakeConfigurationError, IntakePipeline, IntakeQueue
 from tests.synth.build import new_app, new_stack, processor, template_of, warnings
 
 
@@ -180,3 +180,71 @@ class TestReaders:
         IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn.format("messages")))
         self.read(stack, arn.format(read), enabled=enabled)
         assert template_of(stack)
+
+
+class TestOverlaps:
+    """F127: the team's bucket notifies somebody already, and S3 refuses two notifications about the same keys."""
+
+    @staticmethod
+    def notify(stack: Stack, bucket: s3.IBucket, event: s3.EventType, **filters: str) -> None:
+        """The way in most published examples."""
+        code = lambda_.Code.from_inline("def handler(event, context): ...")
+        function = lambda_.Function(
+            stack, "Theirs", runtime=lambda_.Runtime.PYTHON_3_13, handler="index.handler", code=code
+        )
+        keys = [s3.NotificationKeyFilter(**filters)] if filters else []
+        bucket.add_event_notification(event, notifications.LambdaDestination(function), *keys)
+
+    @staticmethod
+    def bucket(stack: Stack, *, imported: bool) -> s3.IBucket:
+        if imported:
+            return s3.Bucket.from_bucket_name(stack, "Bucket", "inbox")
+        return s3.Bucket(stack, "Bucket", versioned=True)
+
+    @pytest.mark.parametrize("imported", [False, True])
+    @pytest.mark.parametrize("event", [s3.EventType.OBJECT_CREATED, s3.EventType.OBJECT_CREATED_PUT])
+    def test_f127_the_same_keys_are_refused(self, imported: bool, event: s3.EventType) -> None:
+        """F127: of one event or all, with what to do about it."""
+        stack = new_stack()
+        bucket = self.bucket(stack, imported=imported)
+        self.notify(stack, bucket, event, prefix="in/a")
+        wanted = [s3.NotificationKeyFilter(prefix="in/")]
+        with pytest.raises(IntakeConfigurationError, match=r"Theirs\w+ about s3:ObjectCreated.*Delivery.EVENTBRIDGE"):
+            IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=wanted)
+
+    @pytest.mark.parametrize("imported", [False, True])
+    @pytest.mark.parametrize(
+        ("event", "filters"),
+        [(s3.EventType.OBJECT_CREATED, {"prefix": "out/"}), (s3.EventType.OBJECT_TAGGING_PUT, {})],
+    )
+    def test_f127_other_keys_or_events_are_no_problem(
+        self, imported: bool, event: s3.EventType, filters: dict[str, str]
+    ) -> None:
+        """F127: S3 takes both."""
+        stack = new_stack()
+        bucket = self.bucket(stack, imported=imported)
+        self.notify(stack, bucket, event, **filters)
+        wanted = [s3.NotificationKeyFilter(prefix="in/")]
+        IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=wanted)
+        assert template_of(stack)
+
+    def test_f127_by_eventbridge_both_get_them(self) -> None:
+        """F127: the choice that the refusal names."""
+        stack = new_stack()
+        bucket = self.bucket(stack, imported=False)
+        self.notify(stack, bucket, s3.EventType.OBJECT_CREATED)
+        IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, delivery=Delivery.EVENTBRIDGE)
+        assert template_of(stack)
+
+    def test_f127_a_function_in_the_buckets_own_property_is_seen_too(self) -> None:
+        """F127: written into the bucket's resource, as a template has it."""
+        stack = new_stack()
+        bucket = s3.Bucket(stack, "Bucket", versioned=True)
+        resource = bucket.node.default_child
+        assert isinstance(resource, s3.CfnBucket)
+        theirs = s3.CfnBucket.LambdaConfigurationProperty(event="s3:ObjectCreated:*", function="arn:theirs")
+        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            lambda_configurations=[theirs]
+        )
+        with pytest.raises(IntakeConfigurationError, match=r"arn:theirs about s3:ObjectCreated"):
+            IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
