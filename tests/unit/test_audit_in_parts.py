@@ -353,6 +353,14 @@ def test_a_part_that_fails_for_good_is_named(world: World, part: str, named: str
     assert world.audit("next", everySeconds=86_400).complete
 
 
+def test_a_run_of_the_release_before_is_given_back(world: World) -> None:
+    """Its state machine calls for steps that there are no more, and then for the sum: the next run need not wait."""
+    world.run("older")._runs.take(lease_ms=86_400_000, only_if_due=False)
+    report = world.run("older").finish()
+    assert (report.complete, report.unfinished[0].startswith("all of it: another release")) == (False, True)
+    assert world.audit("next").complete
+
+
 def test_what_was_listed_is_compared_though_a_shard_failed(world: World) -> None:
     """A loss in another shard is found in this run."""
     world.processed(*names())
@@ -615,6 +623,8 @@ def test_the_handlers_take_the_steps_and_tell_of_the_run(
     """As the state machine calls them: the last answer is the report, and only then are there metrics of the run."""
     assert files
     deployed.upload("in/a", "in/b")
+    with pytest.raises(ValueError, match="no step 'known': its state machine is another release's"):
+        deployed.audit(step="known", run="r", part=0)
     planned = deployed.audit(**BEGIN)
     assert planned == {"run": "r", "parts": ["held-00000", "listed-00000"]}
     assert "skipped" in deployed.audit(**BEGIN | {"run": "another"})

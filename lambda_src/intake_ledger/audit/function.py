@@ -154,8 +154,10 @@ class AuditFunction:
                 return parts.write(event, context.get_remaining_time_in_millis)
             case "look":
                 return parts.look(event, context.get_remaining_time_in_millis)
-            case _:
+            case "finish":
                 return parts.finish()
+            case step:
+                raise ValueError(f"the audit has no step {step!r}: its state machine is another release's")
 
     def backfill(self, context: LambdaContext, *, most: int) -> Backfilled:
         """Send some of what was in the bucket before the pipeline: so many messages, less those that wait already."""

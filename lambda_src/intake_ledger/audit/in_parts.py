@@ -256,6 +256,12 @@ class AuditInParts:
     def finish(self) -> Report:
         """Sum up, and give the run back. A repeated call gives the same."""
         about, joined = self._scratch.get(PLAN), self._scratch.get(JOINED)
+        if about is None:
+            # An older release kept its plan in another place.
+            with suppress(LostRun):
+                self._runs.give_back()
+            left = ["all of it: another release began the run, and the next run begins anew"]
+            return Report(self._run, self._tools.clock(), stopped=Stopped.PARTS, unfinished=left)
         report = report_of(about["report"])
         report.delivery = about["report"]["delivery"]
         if joined is None:
