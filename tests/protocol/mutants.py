@@ -529,16 +529,16 @@ MUTANTS = (
     ),
     Mutant(
         "what a policy denies is taken for allowed",
-        "audit/delivery.py",
-        'if not is_said(one, "Allow") or is_said(one, "Deny")]',
-        'if not is_said(one, "Allow")]',
-        "tests/unit/test_audit_delivery.py -k edited",
+        "audit/policies.py",
+        'if statement["Effect"] == "Deny" and applies:',
+        "if False:",
+        "tests/unit/test_audit_policies.py",
     ),
     Mutant(
         "a summing up that is called again tells nobody of the losses",
         "audit/in_parts.py",
-        "with suppress(LostRun):",
-        "with suppress(ValueError):",
+        "with suppress(LostRun):\n                self._runs.keep(report)",
+        "with suppress(ValueError):\n                self._runs.keep(report)",
         "tests/unit/test_audit_in_parts.py -k summing_up",
     ),
     Mutant(
