@@ -139,8 +139,8 @@ class AuditScale:
                 out is not audited.
             prefix: the inventory's destination prefix; none when omitted.
             concurrency: how many files are read at the same time, 1 to 1,000; 20 when omitted.
-            join_memory: as in `shards`.
-            architecture: as in `shards`.
+            join_memory: as in `shards`; 10,240 MB when omitted.
+            architecture: as in `shards`; arm64 when omitted.
 
         """
         reports = Reports(bucket=bucket, prefix=prefix, id=id)
