@@ -535,6 +535,13 @@ MUTANTS = (
         "tests/unit/test_audit_policies.py",
     ),
     Mutant(
+        "a look is stored before its messages are sent",
+        "audit/in_parts.py",
+        "            stopped = audit.look(\n",
+        '            self._scratch.put(name, done | {"at": done["at"] + len(few)})\n            stopped = audit.look(\n',
+        "tests/unit/test_audit_join.py -k killed_anywhere",
+    ),
+    Mutant(
         "a summing up that is called again tells nobody of the losses",
         "audit/in_parts.py",
         "with suppress(LostRun):\n                self._runs.keep(report)",

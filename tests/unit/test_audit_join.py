@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -32,6 +33,7 @@ from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.rows import FORMAT, Ordering, Row, Status
 from intake_ledger.states import State, StateKind
+from tests.unit.audit_invocations import Gate, Gated, Killed
 from tests.unit.audit_oracle import OracleWorld, build, random_world
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, START
@@ -83,30 +85,94 @@ class JoinedRun(AuditInParts):
         return wanted
 
 
-def audit(made: AuditWorld, world: OracleWorld, folder: Path, shards: int) -> Report:
-    """A run through the join, as the state machine has it; each listing page and each batch of rows is a slice."""
-    nothing: Any = None
+def audit(made: AuditWorld, world: OracleWorld, folder: Path, shards: int, gate: Gate | None = None) -> Report:
+    """A run through the join, as the state machine has it; each listing page and each batch of rows is a slice.
+
+    An invocation that is killed at `gate` is tried again, in another environment.
+    """
+    gate = gate or Gate()
     tools = Tools(
         settings=made.settings,
-        s3=cast("Any", made.s3),
-        sqs=cast("Any", made.sqs),
-        dynamodb=cast("Any", made.store),
+        s3=cast("Any", Gated(made.s3, gate)),
+        sqs=cast("Any", Gated(made.sqs, gate)),
+        dynamodb=cast("Any", Gated(made.store, gate)),
         clock=made.clock,
         new_salt=lambda: b"salt",
         judge=lambda _: Judgement(window(world), resubmit=True, held=""),
         delivery=list,
         scratch=str(folder),
     )
-    run = JoinedRun(tools, "run")
-    run._runs = cast("Any", FreeRuns())
-    planned = run.plan({"input": {}, "leaseSeconds": 1, "parts": shards, "segments": 1})
+
+    def environment() -> JoinedRun:
+        run = JoinedRun(tools, "run")
+        run._runs = cast("Any", FreeRuns())
+        run._scratch = cast("Any", GatedScratch(run._scratch, gate))
+        return run
+
+    def join() -> dict[str, Any]:
+        nothing: Any = None
+        return join_parts(cast("Any", GatedScratch(FolderScratch(nothing, str(folder), "run"), gate)))
+
+    asked = {"input": {}, "leaseSeconds": 1, "parts": shards, "segments": 1}
+    planned = tried(lambda: environment().plan(asked))
     for part in planned["parts"]:
         event = {"part": part, "slice": 0, "after": "", "done": False}
         while not event["done"]:
-            event = run.write(event, lambda: 900_000)
-    for part in join_parts(FolderScratch(nothing, str(folder), "run"))["parts"]:
-        assert run.look({"part": part}, lambda: 900_000)["done"]
-    return run.finish()
+            event = tried(lambda event=event: environment().write(event, lambda: 900_000))  # type: ignore[misc]
+    for part in tried(join)["parts"]:
+        looked = tried(lambda part=part: environment().look({"part": part}, lambda: 900_000))  # type: ignore[misc]
+        assert looked["done"]
+    return tried(lambda: environment().finish())
+
+
+def tried[Answer](step: Callable[[], Answer]) -> Answer:
+    """As the state machine calls a step: again after it was killed."""
+    try:
+        return step()
+    except Killed:
+        return step()
+
+
+class GatedScratch:
+    """The files of a run; their requests pass through the gate."""
+
+    def __init__(self, scratch: Scratch, gate: Gate) -> None:
+        self._scratch, self._gate = scratch, gate
+        self.run = scratch.run
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._scratch, name)
+        return lambda *arguments: self._gate.call(name, lambda: method(*arguments), {})
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_f42_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """F42: at any of its requests, before S3, DynamoDB or SQS carries it out or after it. The short form kills at each
+    fourth one.
+    """
+    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    each = 1 if WORLDS > 1_000 else 4
+    world = next(one for seed in range(1_000) if is_telling(one := random_world(Random(seed), START)))
+    expected, kill_at, killed = world.expected(), 0, True
+    while killed:
+        kill_at += each
+        gate, folder = Gate(kill_at, after), tmp_path / str(kill_at)
+        folder.mkdir()
+        made = build(world, page_size=10)
+        report = audit(made, world, folder, 2, gate)
+        killed = gate.number >= kill_at
+        assert found(report) == expected, kill_at
+        assert report.complete
+        # The mark is written after the send, so what was sent at the death may be sent again.
+        assert set(made.sent) == {key for key, _, _ in expected}
+    assert kill_at > 40
+
+
+def is_telling(world: OracleWorld) -> bool:
+    """Small, with a finding of each kind."""
+    return len({finding for _, finding, _ in world.expected()}) == len(Finding) and len(world.stories) < 35
 
 
 def test_f115_a_run_through_the_join_finds_what_the_page_promises(
