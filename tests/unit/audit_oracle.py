@@ -4,6 +4,7 @@ The oracle knows uploads, deletions and outcomes in words. It shares no rule wit
 of docs/audit.md line by line.
 """
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -14,11 +15,11 @@ from intake_ledger.rows import Ordering, Status
 from intake_ledger.settings import KeyFilter
 from intake_ledger.states import ABSENT, State, StateKind
 from tests.unit.audit_support import AuditWorld
-from tests.unit.support import DAY, HOUR, MINUTE
+from tests.unit.support import DAY, HOUR, MINUTE, SECOND
 
 SETTLE, LOOK_BACK = HOUR, 14 * DAY
-AGES = (MINUTE, SETTLE - 1, SETTLE + MINUTE, 5 * HOUR, 3 * DAY, LOOK_BACK - HOUR, LOOK_BACK + HOUR, 40 * DAY)
-"""Milliseconds, on both sides of each limit that the page names."""
+AGES = (MINUTE, SETTLE - SECOND, SETTLE + MINUTE, 5 * HOUR, 3 * DAY, LOOK_BACK - HOUR, LOOK_BACK + HOUR, 40 * DAY)
+"""Milliseconds, on both sides of each limit that the page names. S3 shows whole seconds."""
 
 
 TWO_FILTERS = (KeyFilter("in/", ".csv"), KeyFilter("in/more/", ".json"))
@@ -195,7 +196,7 @@ def _happen(random: Random, world: OracleWorld, story: Story, age: int) -> None:
     """An upload, a deletion, or the removal of the newest version for good."""
     at = world.now - age
     what = random.choice(["put", "put", "put", "delete", "purge"])
-    name = f"{len(story.versions) + len(story.gone)}-{story.key}"
+    name = f"{len(story.versions) + len(story.gone)}-{zlib.crc32(story.key.encode()):08x}"
     if what == "purge":
         if story.versions:
             story.gone.append(story.versions.pop())

@@ -1,16 +1,21 @@
 """The audit's one query: it nominates every difference, and counts all else in the lines of the rule itself."""
 
+import hashlib
+import io
 import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import batched
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import sqlglot
+from botocore.response import StreamingBody
 
 from intake_ledger import rows
 from intake_ledger.audit import in_parts
@@ -37,10 +42,12 @@ from tests.unit.audit_invocations import Gate, Gated, Killed
 from tests.unit.audit_oracle import OracleWorld, build, random_world
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, START
+from tests.unit.test_audit_inventory import PARQUET_SCHEMA, as_csv, as_parquet, manifest
 from tests.unit.test_audit_oracle import WORLDS, found, window
 
 JOINED_WORLDS = WORLDS if WORLDS > 1_000 else WORLDS // 5
 """Each writes and joins files, so that the short form has fewer; `make audit-oracle` takes all of them."""
+REPORT = "inv/2026-11-20T01-00Z/"
 ODD = [
     "a b", "c+d", "e%20f", 'g"h', "i'j", "k,l", "m\nn", "ö", "日本", "\U0001f600", "x/y//z", "v#1", "nul\x00",
     "\x01\x1f\x7f", "\\", "\\u0041", "'; DROP TABLE listed; --", "\u2028\ufeff", "NULL", "%_", "k" * 1_000,
@@ -85,15 +92,50 @@ class JoinedRun(AuditInParts):
         return wanted
 
 
-def audit(made: AuditWorld, world: OracleWorld, folder: Path, shards: int, gate: Gate | None = None) -> Report:
+class ReportedS3:
+    """The bucket, and the newest report of its inventory in files of ten states."""
+
+    def __init__(self, made: AuditWorld, *, parquet: bool) -> None:
+        entries = [
+            (key, state, place == 0)
+            for key, states in sorted(made.s3.keys.items())
+            for place, state in enumerate(reversed(states))
+        ]
+        self._bucket = made.s3
+        self._objects: dict[str, bytes] = {}
+        files = []
+        for number, few in enumerate(batched(entries, 10)):
+            body = as_parquet(list(few)) if parquet else as_csv(list(few))
+            files.append({"key": f"data/{number}", "size": len(body), "MD5checksum": hashlib.md5(body).hexdigest()})
+            self._objects[f"data/{number}"] = body
+        form = {"fileFormat": "Parquet", "fileSchema": PARQUET_SCHEMA} if parquet else {}
+        told = manifest(sourceBucket=BUCKET, creationTimestamp=str(made.clock()), files=files, **form)
+        content = json.dumps(told).encode()
+        self._objects[f"{REPORT}manifest.json"] = content
+        self._objects[f"{REPORT}manifest.checksum"] = hashlib.md5(content).hexdigest().encode()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bucket, name)
+
+    def get_object(self, **request: Any) -> dict[str, Any]:
+        content = self._objects[request["Key"]]
+        return {"Body": StreamingBody(cast("Any", io.BytesIO(content)), len(content))}
+
+    def get_paginator(self, operation: str) -> Any:
+        return SimpleNamespace(paginate=lambda **_: iter([{"CommonPrefixes": [{"Prefix": REPORT}]}]))
+
+
+def audit(
+    made: AuditWorld, world: OracleWorld, folder: Path, shards: int, *, gate: Gate | None = None, s3: Any = None
+) -> Report:
     """A run through the join, as the state machine has it; each listing page and each batch of rows is a slice.
 
-    An invocation that is killed at `gate` is tried again, in another environment.
+    An invocation that is killed at `gate` is tried again, in another environment. `s3` has an inventory.
     """
     gate = gate or Gate()
     tools = Tools(
         settings=made.settings,
-        s3=cast("Any", Gated(made.s3, gate)),
+        s3=cast("Any", Gated(s3 or made.s3, gate)),
         sqs=cast("Any", Gated(made.sqs, gate)),
         dynamodb=cast("Any", Gated(made.store, gate)),
         clock=made.clock,
@@ -114,6 +156,7 @@ def audit(made: AuditWorld, world: OracleWorld, folder: Path, shards: int, gate:
         return join_parts(cast("Any", GatedScratch(FolderScratch(nothing, str(folder), "run"), gate)))
 
     asked = {"input": {}, "leaseSeconds": 1, "parts": shards, "segments": 1}
+    asked |= {"inventory": {"bucket": "reports", "prefix": "inv/"}} if s3 else {}
     planned = tried(lambda: environment().plan(asked))
     for part in planned["parts"]:
         event = {"part": part, "slice": 0, "after": "", "done": False}
@@ -145,6 +188,24 @@ class GatedScratch:
         return lambda *arguments: self._gate.call(name, lambda: method(*arguments), {})
 
 
+@pytest.mark.parametrize("parquet", [False, True])
+def test_a_run_by_an_inventory_finds_what_the_page_promises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parquet: bool
+) -> None:
+    """The same worlds, from S3's own list in CSV and in Parquet."""
+    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    for seed in range(0, JOINED_WORLDS, 1 if WORLDS > 1_000 else 3):
+        world = random_world(Random(seed), START)
+        made = build(world, page_size=1000)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        report = audit(made, world, folder, 1, s3=ReportedS3(made, parquet=parquet))
+        expected = world.expected()
+        assert found(report) == expected, f"seed {seed}: {world}"
+        assert sorted(made.sent) == sorted(key for key, _, _ in expected)
+        assert report.complete
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_f42_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
@@ -161,7 +222,7 @@ def test_f42_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(
         gate, folder = Gate(kill_at, after), tmp_path / str(kill_at)
         folder.mkdir()
         made = build(world, page_size=10)
-        report = audit(made, world, folder, 2, gate)
+        report = audit(made, world, folder, 2, gate=gate)
         killed = gate.number >= kill_at
         assert found(report) == expected, kill_at
         assert report.complete
