@@ -518,9 +518,11 @@ class TestSettings:
             (-1, 1, f"is 1, deployed as none: {DELETE}"),
             (5, None, f"is none, deployed as 5: {AGAIN}"),
             (5, 0, f"is 0, so that nothing is processed, deployed as 5: {AGAIN}"),
+            # The number is a token that synthesis cannot read.
+            (None, 0, f"is 0, so that nothing is processed, deployed as none: {DELETE}"),
         ],
     )
-    def test_f117_the_functions_concurrency(self, deployed: int, found: int | None, said: str) -> None:
+    def test_f117_the_functions_concurrency(self, deployed: int | None, found: int | None, said: str) -> None:
         """F117: 0 stops everything; a team may have reserved some by its own choice."""
         aws = Aws(deployed=DEPLOYED | {"reserved": deployed}, reserved=found)
         assert aws.problems() == [f"the reserved concurrency of Consumer {said}"]
