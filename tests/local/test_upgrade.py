@@ -119,10 +119,21 @@ def test_an_upgrade_keeps_what_there_is(aws: LocalAws, tmp_path: Path, version: 
         "eventName": "ObjectCreated:Put",
         "eventTime": "2026-11-21T12:00:00.000Z",
     }
-    aws.client("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps({"Records": [event]}))
     function = aws.physical_id(release.STACK, deployed.only(after, "AWS::Lambda::Function", "OrdersConsumer"))
     assert function is not None
-    aws.wait_until(lambda: aws.metrics(function)["Duplicates"], "the new consumer knows the old row", timeout=90)
+    for last in (False, False, True):
+        aws.client("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps({"Records": [event]}))
+        try:
+            aws.wait_until(
+                lambda: aws.metrics(function)["Duplicates"], "the new consumer knows the old row", timeout=30
+            )
+        except TimeoutError:
+            # MiniStack may call the function while its stack is being updated. SQS would show the messages of such a
+            # failed call again, but only after the queue's visibility timeout of 280 s.
+            if last:
+                raise
+        else:
+            break
     second = deployed.upload(bucket, "after.csv")
     deployed.committed(table, second)
     assert [deployed.calls(calls, one) for one in (first, second)] == [1, 1]

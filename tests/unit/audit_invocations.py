@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.audit import compare, runs, shown
 from intake_ledger.audit import function as audit
+from intake_ledger.audit.delivery import Looked
 from intake_ledger.audit.report import Report
 from tests.unit.audit_support import AuditWorld, FakeSQS
 from tests.unit.support import DAY, MINUTE
@@ -154,7 +155,7 @@ class Invocations:
         )
         for name in ("lean_listings", "lean_scans"):
             self.patch.setattr(audit, name, lambda _: None)
-        self.patch.setattr("intake_ledger.audit.delivery.DeliveryCheck.problems", lambda _: [])
+        self.patch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked())
         self.patch.setattr(audit, "_now", self.world.clock)
         self.patch.setattr(compare, "PAUSES", (0, 0))
         for module in (shown, runs):

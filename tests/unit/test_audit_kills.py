@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from intake_ledger.audit.compare import MOST_REFUSALS
+from intake_ledger.audit.delivery import Looked
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
 from intake_ledger.audit.runs import CHECKPOINT_MS, LostRun, NotNow
@@ -188,7 +189,7 @@ class TestSize:
     ) -> None:
         """F120: a control character takes six bytes of JSON. All findings are counted, and some are named."""
         problem = "the queue's policy\x03".ljust(2_000, "\x03")
-        patch.setattr("intake_ledger.audit.delivery.DeliveryCheck.problems", lambda _: [problem] * 100)
+        patch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked([problem] * 100))
         pages = Counter[str]()
 
         def time_passes(operation: str, _: object) -> None:
