@@ -19,7 +19,7 @@ from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 DUCKDB = "duckdb==2.0.0"
 """The engine of the join, with which the tests run."""
 KEPT = Duration.days(3)
-"""How long the files of a run are kept. A run takes a day at most."""
+"""Retention of a run's files. A run takes a day at most."""
 DISK = Size.gibibytes(10)
 """The most that Lambda gives: https://docs.aws.amazon.com/lambda/latest/dg/configuration-ephemeral-storage.html. The
 files of a run are copied there, and DuckDB spills to it.
@@ -70,7 +70,7 @@ class AuditJoin(Construct):
 
     @property
     def layers(self) -> Sequence[lambda_.ILayerVersion]:
-        """What writes and reads the files."""
+        """The functions that write and read the files."""
         return [self.layer]
 
     def allow(self, role: iam.Role) -> None:

@@ -116,7 +116,7 @@ class _Settings:
 
 
 def _selector(stack: Stack) -> str:
-    """What `cdk deploy` takes for a stack: the outermost one's path."""
+    """The name that `cdk deploy` takes for a stack: the path of the outermost stack."""
     while (parent := stack.nested_stack_parent) is not None:
         stack = parent
     return stack.node.path or stack.stack_name

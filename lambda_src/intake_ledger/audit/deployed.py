@@ -28,25 +28,25 @@ class Deployed:
     stacks: Mapping[str, str] = field(default_factory=dict)
     """Other stacks, by the resource; an empty one for a resource that the app does not make."""
     custom: bool = False
-    """Whether a custom resource of the CDK makes the bucket's notifications."""
+    """True if a custom resource of the CDK makes the bucket's notifications."""
     account: str | None = None
     """The account of the sender, as the queue's policy names it."""
     function: str = ""
     timeout: int | None = None
     reserved: int | None = None
-    """Reserved concurrency of the consumer; -1 for none."""
+    """Reserved concurrency of the consumer; -1 without one."""
     mapping: str = ""
     enabled: bool = True
     batch: int | None = None
     window: int | None = None
     concurrency: int | None = None
-    """Maximum concurrency of the event source mapping; 0 for none."""
+    """Maximum concurrency of the event source mapping; 0 without one."""
     filtered: bool = False
-    """Whether the team gave the mapping filters."""
+    """True if the team gave the mapping filters."""
     visibility: int | None = None
     retention: int | None = None
     receives: int | None = None
-    """Of the queue's redrive policy; 0 where there is none."""
+    """maxReceiveCount of the queue's redrive policy; 0 without one."""
     dead: str = ""
     """The dead-letter queue's URL."""
     dead_arn: str = ""
@@ -96,7 +96,7 @@ def queue_problems(deployed: Deployed, url: str, queue: Mapping[str, str]) -> It
     yield from _redrive_problems(deployed, url, json.loads(queue.get("RedrivePolicy") or "{}"))
     size = queue.get("MaximumMessageSize")
     if size is not None and int(size) < _LEAST_BYTES:
-        # CloudFormation reverts only what the template declares.
+        # CloudFormation reverts only properties that the template declares.
         repair = f"run `{_set_attribute(url, 'MaximumMessageSize', 262_144)}`"
         yield f"the queue takes messages of {int(size):,} bytes at most, and an event may be larger: {repair}"
 

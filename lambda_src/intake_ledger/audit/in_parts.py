@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 
 LOOKS_FOR_A_SHARD = 14
 LEAST_LOOKS = 200
-"""What keys have in common is passed a letter at a time, which for dated folders and numbers takes some 90 looks before
-the first cut: few shards would never be found.
+"""The common part of all keys is passed a letter at a time. For dated folders and numbers that takes some 90 looks
+before the first cut: few shards would never be found.
 """
 MOST_LOOKS = 3_000
 """Each takes some 0.15 s: half of the time that the planner has."""
 SLICE_ROWS = 1_000_000
-"""Of one Parquet file: written in a few seconds, which the stop margin has room for."""
+"""Rows of one Parquet file. Writing it takes a few seconds, less than the stop margin."""
 SLICE_TEXT = 100_000_000
 """Characters of the keys of one file. JSON needs up to six bytes for one, and the function has 4 GB of disk."""
 CHUNK = 5_000
 """Candidates for one look, each with a HEAD, a read and perhaps a mark: some four minutes."""
 KEPT_SECONDS = 14 * 86_400
-"""How long the count of a run's messages is kept."""
+"""Retention of the count of a run's messages."""
 LISTED, HELD, CANDIDATES, LOOKED = "listed", "held", "candidates", "looked"
 PLAN, JOINED = "plan.json", "joined.json"
 """Names of a run's files."""
@@ -68,7 +68,7 @@ _RANDOM = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What may be judged now, whether anything may be sent, and why not, in words."""
+    """The window of a run, whether it may send messages, and a reason if it may not."""
 
     window: Window
     resubmit: bool
@@ -77,7 +77,9 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What an invocation has. `clock` gives epoch milliseconds; `judge` takes the time of the pipeline's first run."""
+    """Clients and settings of an invocation. `clock` gives epoch milliseconds; `judge` takes the time of the pipeline's
+    first run.
+    """
 
     settings: AuditSettings
     s3: "S3Client"
@@ -116,7 +118,7 @@ class AuditInParts:
 
         Raises:
             NotNow: There is nothing to do.
-            InventoryError: There is no report that can be used.
+            InventoryError: No report can be used.
 
         """
         asked, now = event["input"], self._tools.clock()
@@ -214,7 +216,7 @@ class AuditInParts:
             yield _Rows(wanted, after, len(page.rows), page.later_format)
 
     def look(self, event: Mapping[str, Any], remaining_ms: Callable[[], int]) -> dict[str, Any]:
-        """Look at some of the candidates, and resubmit what was lost."""
+        """Look at some of the candidates, and resubmit the lost ones."""
         about, name = self._scratch.get(PLAN), part_name(LOOKED, event["part"])
         saved_at = now = self._tools.clock()
         begun = Report(about["report"]["runId"], now, about["report"]["dryRun"]).as_json(now)
@@ -222,7 +224,7 @@ class AuditInParts:
         report = report_of(done["report"])
         report.delivery = done["delivery"]
         progress = Progress(report, Known(b""), Shown(b""), refused=done["refused"])
-        # Those that S3 has shown have lines of their own.
+        # Candidates that S3 has shown have separate lines.
         candidates = [candidate_of(one) for one in self._scratch.get(part_name(CANDIDATES, event["part"]))]
         candidates.sort(key=lambda one: one.shown)
         judged, audit, stopped = self._judge(about), self._audit(), None
@@ -314,7 +316,7 @@ class AuditInParts:
         judged, manifest = self._tools.judge(about["since"]), about["manifest"]
         if manifest is None:
             return judged
-        # What came after the report, or a moment before it, is not in it yet.
+        # Changes after the report, or a moment before it, are not in it yet.
         reported = manifest["created_at"] - self._settings.settle_seconds * 1000
         window = replace(judged.window, settled_before=min(judged.window.settled_before, reported))
         return Judgement(window, judged.resubmit, judged.held)
@@ -347,7 +349,7 @@ class AuditInParts:
         ]
 
     def _allow(self, wanted: int) -> int:
-        """Take `wanted` messages, or what is left, from the budget that all parts share."""
+        """Take `wanted` messages, or the rest, from the budget that all parts share."""
         settings, sk = self._settings, f"{self._settings.pipeline}@audit"
         wanted = min(wanted, settings.budget)
         while wanted > 0:
@@ -386,7 +388,7 @@ def join_parts(scratch: Scratch) -> dict[str, Any]:
         chains = {part: join.chain(part) for part in parts}
         gaps = [part for part, chain in chains.items() if chain is None]
         whole = [part for part in parts if part not in gaps]
-        # Without some of the rows, most of what was listed would be taken for lost.
+        # Without some of the rows, most listed objects would seem lost.
         if not any(relation_of(part) == HELD for part in gaps):
             window, deletes = Window(**about["window"]), about["deletes"]
             with join.audited(whole, window, deletes=deletes, all_listed=not gaps) as audited:

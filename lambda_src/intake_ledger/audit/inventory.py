@@ -1,4 +1,4 @@
-"""Reads S3 Inventory reports in place of a listing: S3 has listed the bucket already, a day or so ago.
+"""Reads S3 Inventory reports in place of a listing. A report is a day or more old.
 
 A report is a manifest and its data files, gzipped CSV or Parquet. Nothing counts before its checksum was compared.
 """
@@ -44,7 +44,7 @@ Inventory")."""
 
 
 class InventoryError(SettingsError):
-    """There is no report, or it does not say what the audit needs; the text names the fix."""
+    """A report is missing, or lacks something that the audit needs. The text names the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Inventory:
 
 
 def _query(manifest: Manifest, *, every: bool) -> str:
-    """The rows of a data file after so many, in its own order."""
+    """SQL for the rows of a data file in its order, after an offset."""
     has = {name: name for name in manifest.columns} | {
         "version_id": "''",
         "is_latest": "true",
@@ -179,7 +179,7 @@ def _state(row: Sequence[Any], *, quoted: bool) -> tuple[str, State]:
 
 
 def overdue(manifest: Manifest, now: int) -> Iterator[str]:
-    """What is wrong if the newest report is so old that no other may ever come, with the fix; `now` in epoch ms."""
+    """A problem if the newest report is so old that no other may come, with the fix. `now` is in epoch milliseconds."""
     days = (now - manifest.created_at) // _DAY_MS
     if days >= OVERDUE_DAYS:
         yield (
@@ -192,7 +192,7 @@ def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> 
     """A report's manifest. `versioned`: whether the bucket has versions, so that the report must name them.
 
     Raises:
-        InventoryError: It is another bucket's, has no schema or too few columns, or a format that nobody reads here.
+        InventoryError: It is about another bucket, lacks a schema or columns, or is neither CSV nor Parquet.
 
     """
     lacks = [name for name in _NEEDED if not content.get(name)]

@@ -30,9 +30,9 @@ COLUMNS: dict[str, dict[str, str]] = {
 }
 """The relations of the query, and the columns of their files."""
 _MEMORY_SHARE = 0.6
-"""Of the function's memory, for DuckDB: it counts its buffers, not all that it allocates."""
+"""Share of the function's memory for DuckDB, which counts its buffers and not all of its allocations."""
 MOST_CANDIDATES = 5_000_000
-"""As many as one run looks at. A run may send fewer messages than that, so the rest is left for the next one."""
+"""Candidates that one run looks at. It may send fewer messages than that; the next run finds the rest."""
 _FETCHED = 5_000
 _OF_VERSIONS = ("v#", "d#")
 
@@ -42,7 +42,7 @@ class Slice:
     """Metadata of one file: where it begins and where the next one of its part begins, as the part writes a place.
 
     An empty `start` is the part's beginning, an empty `after` its end. The slices of a part that is complete form a
-    chain, whatever was repeated after an error.
+    chain, also after repeated calls.
     """
 
     start: str
@@ -50,9 +50,9 @@ class Slice:
     read: int
     """Entries of the listing, or rows of the scan."""
     written: int
-    """How many of them the filters take."""
+    """Those of them that the filters take."""
     later_format: int
-    """How many of the rows a later release wrote."""
+    """Rows that a later release wrote."""
     begun_at: int
     ended_at: int
 
@@ -68,7 +68,7 @@ class Candidate:
 
 
 def place_of(row_key: rows.RowKey, settings: AuditSettings) -> str:
-    """What tells the rows of one key apart; in LATEST a key has one row."""
+    """The part of the sort key that differs between rows of one key. In LATEST a key has one row."""
     return row_key.sk.removeprefix(f"{settings.pipeline}@")
 
 
@@ -143,7 +143,7 @@ class Join:
     def audited(self, parts: Sequence[str], window: Window, *, deletes: bool, all_listed: bool) -> Iterator["Audited"]:
         """The query over these parts, all of them complete.
 
-        `all_listed`: a row that no slice of the listing shows belongs to what is gone.
+        `all_listed`: the slices show the whole bucket, so a row without a listed state belongs to a removed object.
         """
         removals_since = window.known_since if window.removals_since is None else window.removals_since
         values = asdict(window) | {"removals_since": removals_since, "deletes": deletes, "all_listed": all_listed}
@@ -168,7 +168,7 @@ class Join:
         return f"SELECT {', '.join(COLUMNS[relation])} FROM read_parquet({_texts(files)})"
 
     def _read_slices(self) -> dict[str, Slice]:
-        """What each file says of itself, by its name without suffix."""
+        """The metadata of each file, by its name without suffix."""
         files = sorted(self._folder.glob("*.parquet"))
         if not files:
             return {}
@@ -186,7 +186,7 @@ class Audited:
     duck: "DuckDBPyConnection"
 
     def lines(self) -> dict[str, int]:
-        """How many of the states that S3 shows are in each line, and how many are candidates."""
+        """The number of listed states in each line, and of candidates."""
         found = self.duck.execute("SELECT line, count(*) FROM audited WHERE shown GROUP BY line").fetchall()
         return dict(found)
 

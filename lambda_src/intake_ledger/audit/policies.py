@@ -45,7 +45,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether it is allowed, with the reason. `allowed` is None if that depends on a condition that is unknown."""
+    """A decision with its reason. `allowed` is None if it depends on an unknown condition."""
 
     allowed: bool | None
     reason: str = ""
@@ -89,7 +89,7 @@ def _names(principal: Any, service: str) -> bool:
 
 
 def _chosen(statement: Mapping[str, Any], element: str, value: str, cased: Callable[[str], str]) -> bool | None:
-    """Whether `Action` or `Resource` matches, or its `Not` form does not."""
+    """True if `Action` or `Resource` matches, or its `Not` form does not."""
     negated = f"Not{element}" in statement
     patterns = [cased(one) for one in _listed(statement.get(f"Not{element}" if negated else element))]
     if any(_like(one, value) for one in patterns):

@@ -1,4 +1,4 @@
-"""The files of one run in parts, in a bucket of their own where they expire."""
+"""The files of one run in parts, in a separate bucket where they expire."""
 
 import json
 from collections.abc import Iterator
