@@ -11,6 +11,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.accepted import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, accept
 from cdk_intake_ledger.audit_scale import AuditScale
+from cdk_intake_ledger.bucket import private_bucket
 from cdk_intake_ledger.bundling import LAYER_FOLDER, wheel_code
 from cdk_intake_ledger.function import QUEUE_KEY_ACTIONS, Placement, Wiring, intake_function
 from cdk_intake_ledger.requirements import parse_requirements
@@ -87,19 +88,11 @@ class AuditJoin(Construct):
             self.files.encryption_key.grant(role, *QUEUE_KEY_ACTIONS)
 
     def _bucket(self, key: kms.IKey | None, removal_policy: RemovalPolicy) -> s3.Bucket:
-        made = s3.Bucket(
+        made = private_bucket(
             self,
             "Files",
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
             encryption_key=key,
-            bucket_key_enabled=True if key else None,
-            lifecycle_rules=[
-                s3.LifecycleRule(expiration=KEPT, abort_incomplete_multipart_upload_after=Duration.days(1))
-            ],
+            lifecycle_rule=s3.LifecycleRule(expiration=KEPT, abort_incomplete_multipart_upload_after=Duration.days(1)),
             removal_policy=removal_policy,
         )
         accept(made, FILE_ACCESS_LOGS)

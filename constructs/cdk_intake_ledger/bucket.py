@@ -1,4 +1,4 @@
-"""The pipeline's own bucket."""
+"""Makes the pipeline's bucket, and private buckets for other files of a pipeline."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -18,10 +18,35 @@ def intake_bucket(
     queue. Unfinished multipart uploads are removed after seven days, which is what bounds the age of a finished one's
     date. A bucket that is not empty is kept whatever the removal policy says: CloudFormation does not delete it.
     """
-    made = s3.Bucket(
+    made = private_bucket(
         scope,
         id,
         versioned=True,
+        encryption_key=encryption_key,
+        lifecycle_rule=s3.LifecycleRule(
+            abort_incomplete_multipart_upload_after=Duration.days(ABORT_MULTIPART_DAYS),
+            noncurrent_version_expiration=Duration.days(NONCURRENT_EXPIRY_DAYS),
+        ),
+        removal_policy=removal_policy,
+    )
+    accept(made, ACCESS_LOGS)
+    return made
+
+
+def private_bucket(
+    scope: Construct,
+    id: str,
+    *,
+    versioned: bool | None = None,
+    encryption_key: kms.IKey | None,
+    lifecycle_rule: s3.LifecycleRule,
+    removal_policy: RemovalPolicy,
+) -> s3.Bucket:
+    """An encrypted bucket without public access that refuses requests without TLS."""
+    return s3.Bucket(
+        scope,
+        id,
+        versioned=versioned,
         enforce_ssl=True,
         minimum_tls_version=1.2,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
@@ -30,13 +55,6 @@ def intake_bucket(
         encryption_key=encryption_key,
         # One data key for many objects, in place of one call to KMS for each.
         bucket_key_enabled=True if encryption_key else None,
-        lifecycle_rules=[
-            s3.LifecycleRule(
-                abort_incomplete_multipart_upload_after=Duration.days(ABORT_MULTIPART_DAYS),
-                noncurrent_version_expiration=Duration.days(NONCURRENT_EXPIRY_DAYS),
-            )
-        ],
+        lifecycle_rules=[lifecycle_rule],
         removal_policy=removal_policy,
     )
-    accept(made, ACCESS_LOGS)
-    return made

@@ -23,11 +23,6 @@ class Renaming:
     bucket: str
 
 
-def is_of(pipeline: str, item: Item) -> bool:
-    """True for an item of the pipeline."""
-    return str(item["sk"]["S"]).startswith(f"{pipeline}@")
-
-
 def renamed(item: Item, former: str, name: str) -> dict[str, Any]:
     """The row of a pipeline `former` as the row of `name`: another sort key, and another key of the index."""
     place = renamed_key(item, former, name)

@@ -1,6 +1,6 @@
 """What a person sees. Keys and reasons are other people's text: nothing in them may move the cursor or set colours."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -20,6 +20,7 @@ from intake_ledger.rows import Status
 if TYPE_CHECKING:
     from cdk_intake_ledger.cli.deployed import Deployed
     from cdk_intake_ledger.cli.former import Former
+    from cdk_intake_ledger.cli.letters import Letter
 
 GOOD, BAD, SO_SO, QUIET = "green", "bold red", "yellow", "dim"
 _UNWRAPPED = 100_000
@@ -126,7 +127,7 @@ def redriven(found: Redriven, *, dry_run: bool) -> RenderableType:
             lines.add_row("", Text(f"and {len(about) - _NAMED:,} more", style=QUIET))
     parts.append(lines)
     others = ", ".join(map(safe, found.of_others))
-    for number, what in (
+    parts += _counts(
         (found.left, "left where they are: they do not fit, or are beyond the limit"),
         (
             found.of_others.total(),
@@ -135,14 +136,22 @@ def redriven(found: Redriven, *, dry_run: bool) -> RenderableType:
         (found.arrived_meanwhile, "arrived meanwhile and were left: failed again, most likely"),
         (found.hidden_by_others, "hidden when this began: another redrive is at work, or was killed minutes ago"),
         (found.undeleted, "moved, but their copies could not be deleted: they do no harm"),
-    ):
-        if number:
-            parts.append(Text(f"{number:,} {what}", style=QUIET))
-    if found.overfull:
-        parts.append(Text("SQS hides no more messages at once: run it again for the rest", style=SO_SO))
-    for letter, why in found.failed:
-        parts.append(Text(safe(f"not moved: {', '.join(letter.keys) or letter.id}: {why}"), style=BAD))
+    )
+    parts += _not_moved(found.failed, overfull=found.overfull)
     return Group(*parts)
+
+
+def _counts(*counts: tuple[int, str]) -> list[Text]:
+    """A line for each number that is not zero."""
+    return [Text(f"{number:,} {text}", style=QUIET) for number, text in counts if number]
+
+
+def _not_moved(failed: Iterable[tuple["Letter", str]], *, overfull: bool) -> Iterator[Text]:
+    """The messages that stay in their queue, each with its reason."""
+    if overfull:
+        yield Text("SQS hides no more messages at once: run it again for the rest", style=SO_SO)
+    for letter, why in failed:
+        yield Text(safe(f"not moved: {', '.join(letter.keys) or letter.id}: {why}"), style=BAD)
 
 
 def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: bool) -> RenderableType:
@@ -150,29 +159,22 @@ def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: b
     rows = done.rows
     parts: list[RenderableType] = [_heading(deployed.name, f"adopts what {former.name} left")]
     parts.append(Text(f"{rows.moved:,} rows {verb}", style=GOOD if rows.moved else ""))
-    for number, what in (
+    parts += _counts(
         (rows.superseded, "rows deleted: this pipeline has newer ones"),
         (rows.held, "rows left: a worker or an audit may hold them; run it again when its time is over"),
         (rows.later_format, "rows left: a later release wrote them; run it with that release"),
-    ):
-        if number:
-            parts.append(Text(f"{number:,} {what}", style=QUIET))
+    )
     for name, found in (("messages", done.queue), ("dead letters", done.dead_letters)):
         if found is None:
             parts.append(Text(f"no {name} moved: no other queue is known to have been its queue", style=QUIET))
             continue
         parts.append(Text(f"{found.moved:,} {name} {verb}", style=GOOD if found.moved else ""))
-        for number, what in (
+        parts += _counts(
             (found.hidden, "were hidden when this began: run it again when their time is over"),
             (found.of_others.total(), f"left: of {', '.join(map(safe, found.of_others))}"),
             (found.undeleted, "moved, but their copies could not be deleted: they do no harm"),
-        ):
-            if number:
-                parts.append(Text(f"{number:,} {what}", style=QUIET))
-        if found.overfull:
-            parts.append(Text("SQS hides no more messages at once: run it again for the rest", style=SO_SO))
-        for letter, why in found.failed:
-            parts.append(Text(safe(f"not moved: {', '.join(letter.keys) or letter.id}: {why}"), style=BAD))
+        )
+        parts += _not_moved(found.failed, overfull=found.overfull)
     parts += [_old_bucket(one, done) for one in done.old_buckets]
     if not done.complete:
         parts.append(Text("not all is moved: run it again", style=SO_SO))
