@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 CHECKOV := build/checkov
 LOWEST := build/lowest
 OLD_URLLIB3 := build/urllib3
+MKDOCS := build/mkdocs
+MERMAID := build/mermaid
 # jsii warns on every start that Node 20 has reached its end of life; the CDK still supports it.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
@@ -34,6 +36,11 @@ $(OLD_URLLIB3)/.ready: scripts/urllib3-requirements.txt | $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
 	@touch $@
 
+# Draws the diagrams of the documentation site without a network. A package without dependencies.
+$(MERMAID)/.ready: Makefile | $(READY)
+	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund @mermaid-js/tiny@11.17.2
+	@touch $@
+
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
@@ -42,7 +49,7 @@ test: $(READY) ## everything that CI runs
 	@$(MAKE) --no-print-directory unit
 
 # What can be done side by side before the tests.
-checks: lint types $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready
+checks: lint types $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
@@ -52,7 +59,7 @@ types: $(READY) ## mypy, strict
 	@mypy
 	@mypy app.py benchmarks examples tests
 
-unit: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready ## all tests, the deployed stack on the local AWS included
+unit: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready ## all tests, the deployed stack on the local AWS included
 	@pytest
 
 prove: $(READY) $(OLD_URLLIB3)/.ready ## the whole proof of the protocol: every world explored, every seeded defect found; MINUTES=n to stop then
@@ -64,8 +71,8 @@ late-workers: $(READY) ## 200 rounds of chaos with workers that write after thei
 breaker: $(READY) ## bad files and outages in virtual time, all worlds (about half an hour)
 	@python -m tests.protocol.breaker_runs
 
-docs: $(READY) ## write docs/api anew from the docstrings
-	@python -m scripts.api_pages
+docs: $(MKDOCS)/.ready $(MERMAID)/.ready ## the documentation site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(MKDOCS)/bin/mkdocs build --quiet --strict
 
 faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under fire, in full (some minutes); SHORT=1 for ten minutes, TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(SHORT),--ten-minutes) $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)

@@ -1,0 +1,57 @@
+"""Hooks of the documentation site: links to files outside docs/, the repository's address, local diagrams."""
+
+import re
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+MERMAID = ROOT / "build" / "mermaid" / "node_modules" / "@mermaid-js" / "tiny" / "dist" / "mermaid.tiny.js"
+_CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((\.\./[^)\s#]+)(?:#([^)\s]+))?\)")
+
+
+def on_config(config: Any) -> Any:
+    """Link the repository. Material's `repo_url` would ask GitHub's API for stars in each reader's browser."""
+    config.extra["social"] = [{"icon": "fontawesome/brands/github", "link": REPOSITORY, "name": "Repository"}]
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Turn each link to a file outside docs/ into an address in the repository. Headings and tests become lines."""
+    docs = Path(config.docs_dir)
+
+    def address(link: re.Match[str]) -> str:
+        target = (docs / page.file.src_uri).parent.joinpath(link[1]).resolve()
+        if target.is_relative_to(docs):
+            return link[0]
+        kind = "tree" if target.is_dir() else "blob"
+        return f"]({REPOSITORY}/{kind}/main/{target.relative_to(ROOT)}{_fragment(target, link[2])})"
+
+    parts = _CODE.split(markdown)
+    parts[::2] = (_LINK.sub(address, text) for text in parts[::2])
+    return "".join(parts)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Load mermaid from the site itself. Material loads it from a public server where no script has defined it."""
+    if 'class="mermaid"' not in output:
+        return output
+    script = f'<script src="{"../" * page.url.count("/")}assets/mermaid.js"></script>'
+    return output.replace("</body>", f"{script}</body>")
+
+
+def on_post_build(config: Any) -> None:
+    """Copy mermaid into the site."""
+    shutil.copy(MERMAID, Path(config.site_dir) / "assets" / "mermaid.js")
+
+
+def _fragment(target: Path, name: str | None) -> str:
+    if name is None:
+        return ""
+    if target.suffix != ".py":
+        return f"#{name}"
+    before, found, _ = re.split(rf"^ *(?:def|class) ({name})\b", target.read_text(), maxsplit=1, flags=re.MULTILINE)
+    return f"#L{before.count(chr(10)) + 1}" if found else ""

@@ -1,0 +1,56 @@
+"""The documentation site: it builds without warnings, has all public names, and loads nothing from elsewhere."""
+
+import os
+import re
+import subprocess
+import zlib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MKDOCS = ROOT / "build" / "mkdocs" / "bin" / "mkdocs"
+QUIET = {"NO_MKDOCS_2_WARNING": "1"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a strict build: any warning fails it."""
+    if not MKDOCS.exists():
+        pytest.fail("the documentation has an environment of its own: make docs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [str(MKDOCS), "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | QUIET, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    return folder
+
+
+def test_it_has_every_public_name(site: Path) -> None:
+    """In the inventory that other projects' documentation links by."""
+    inventory = zlib.decompress((site / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
+    documented = {line.split(" ")[0] for line in inventory.splitlines()}
+    packages = ("cdk_intake_ledger", "intake_ledger", "cdk_intake_ledger.testing")
+    public = {f"{package}.{name}" for package in packages for name in import_module(package).__all__}
+    assert public - documented == set()
+
+
+def test_a_reader_without_a_network_sees_all_of_it(site: Path) -> None:
+    """No script, style, font or picture comes from another server."""
+    loads = re.compile(
+        r"""<(?:script|img|iframe)[^>]*src=["']?https?:[^>]*>|<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*https?:[^>]*>"""
+    )
+    assert [found for page in site.rglob("*.html") for found in loads.findall(page.read_text())] == []
+    diagrams = site / "protocol" / "index.html"
+    assert '<script src="../assets/mermaid.js">' in diagrams.read_text()
+    assert "mermaid" in (site / "assets" / "mermaid.js").read_text()
+
+
+def test_a_link_to_a_test_leads_to_its_line_in_the_repository(site: Path) -> None:
+    """In the documents it leads to the file, as it has to on GitHub."""
+    links = re.findall(
+        r'href="https://github\.com/[^"]*/blob/main/(tests/[^"#]+\.py)#L(\d+)"', (site / "scale/index.html").read_text()
+    )
+    assert links
+    for path, line in links:
+        assert (ROOT / path).read_text().splitlines()[int(line) - 1].lstrip().startswith(("def test_", "class Test"))
