@@ -5,6 +5,7 @@ inside an SNS envelope, and the pipeline's own messages. A message is only ever 
 """
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,12 +14,13 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_plus
 
-from intake_ledger import sequencer
 from intake_ledger.states import State, StateKind, bare_etag, real_version
 from intake_ledger.ulids import is_ulid
 
 _MAX_TEXT_BYTES = 3 * 1024
 """A form-encoded key may have three bytes for each of the 1,024 that S3 allows; everything else is shorter."""
+
+_SEQUENCER = re.compile(r"[0-9A-Fa-f]{1,128}")
 
 RESTORED = "ObjectRestore:Completed"
 """S3's name for the event that an archived object was restored."""
@@ -63,6 +65,7 @@ class Change:
     reports_removal: bool = False
     """Whether S3 reports that the key, or one version of it, was removed."""
     sequencer: str | None = None
+    """As S3 sent it, for operators. No decision uses it."""
     event_time: int | None = None
     """Epoch milliseconds; only ever used for a message's age."""
     reprocess_id: str | None = None
@@ -277,9 +280,13 @@ def _reported(origin: Origin, name: str, detail: dict[str, Any], time: str, body
         state=state,
         reported_as_new=reported_as_new,
         reports_removal=family != "ObjectCreated",
-        sequencer=sequencer.normalise(item.get("sequencer")),
+        sequencer=_sequencer(item.get("sequencer")),
         event_time=at,
     )
+
+
+def _sequencer(value: object) -> str | None:
+    return value if isinstance(value, str) and _SEQUENCER.fullmatch(value) else None
 
 
 def own_message(

@@ -144,7 +144,6 @@ class Simulation:
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
         self._numbers = 0
-        self._uploads_left = 0
         self.workers = workers
         self._idle = [_Worker(self, f"w{number}") for number in range(workers)]
         self._outage = (START + 50 * HOUR, START + 50 * HOUR + int(misfortune.outage_hours * HOUR))

@@ -89,7 +89,7 @@ class TestS3:
             body=change.body,
             state=OBJECT,
             reported_as_new=True,
-            sequencer="0055AED6DCD90281E5",
+            sequencer="0055aed6dcd90281e500",
             event_time=START,
         )
         assert change.identity == OBJECT.identity
@@ -160,7 +160,7 @@ class TestS3:
         """F57: events without a sequencer that have nothing to bring about."""
         assert name in ignored(notification(record(KEY, OBJECT, name, sequencer=None)))
 
-    @pytest.mark.parametrize("sequencer", [None, "", "xyz", 7, ["A"], {"a": 1}])
+    @pytest.mark.parametrize("sequencer", [None, "", "xyz", "0x1F", "\uff11", "A" * 129, 7, ["A"], {"a": 1}])
     def test_f57_a_sequencer_that_is_none(self, sequencer: object) -> None:
         """F57: missing or odd: the change counts all the same."""
         one = record(KEY, OBJECT, sequencer=None)

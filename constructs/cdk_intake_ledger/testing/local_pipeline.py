@@ -108,7 +108,6 @@ class LocalPipeline:
         """
         self._processor = processor
         self._now = int(START.timestamp()) * 1000
-        self._timeout = processing_timeout
         self._settings = ConsumerSettings(
             pipeline=PIPELINE,
             bucket=BUCKET,
