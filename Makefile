@@ -14,7 +14,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo test checks bench lint types unit prove late-workers breaker faults docs audit-run audit-oracle format lock clean
+.PHONY: help setup demo check test environments parts lint types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,12 +44,20 @@ $(MERMAID)/.ready: Makefile | $(READY)
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
-test: $(READY) ## everything that CI runs
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target checks
-	@$(MAKE) --no-print-directory unit
+# Each target's output is printed when the target ends, and one that fails stops no other.
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going
 
-# What can be done side by side before the tests.
-checks: lint types $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready
+check: $(READY) ## before each commit, in under two minutes: ruff, import-linter, mypy, unit tests
+	@$(SIDE_BY_SIDE) --jobs=2 types unit lint
+
+test: $(READY) ## everything that CI runs
+	@$(SIDE_BY_SIDE) --jobs=3 lint types environments
+	@$(SIDE_BY_SIDE) --jobs=2 parts
+
+environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready
+
+# The deployed tests wait for most of their time, so they begin first. The second job takes the others in this order.
+parts: deployed synth unit packaging protocol
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
@@ -59,8 +67,20 @@ types: $(READY) ## mypy, strict
 	@mypy
 	@mypy app.py benchmarks examples tests
 
-unit: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready ## all tests, the deployed stack on the local AWS included
-	@pytest
+deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the local AWS
+	@pytest tests/local
+
+synth: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## tests of synthesised templates
+	@pytest tests/synth
+
+unit: $(READY) $(OLD_URLLIB3)/.ready ## unit tests
+	@pytest tests/unit
+
+packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready ## tests of the wheel, the layer and the documents
+	@pytest tests/packaging
+
+protocol: $(READY) $(OLD_URLLIB3)/.ready ## the short form of the proof of the protocol
+	@pytest tests/protocol
 
 prove: $(READY) $(OLD_URLLIB3)/.ready ## the whole proof of the protocol: every world explored, every seeded defect found; MINUTES=n to stop then
 	@python -m tests.protocol.prove $(if $(MINUTES),--minutes $(MINUTES))

@@ -59,6 +59,16 @@ def test_each_command_of_make_in_the_documents_exists() -> None:
     assert not unknown
 
 
+def test_make_test_runs_every_folder_of_tests() -> None:
+    """Each folder has a target of its own. A new folder without one would never be run."""
+    rules = re.findall(r"^([a-z]+):(.*)\n((?:\t.*\n)*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    recipes = {name: recipe for name, _, recipe in rules}
+    [parts] = [needed.split() for name, needed, _ in rules if name == "parts"]
+    folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    assert sorted(recipes[part] for part in parts) == [f"\t@pytest {folder}\n" for folder in sorted(folders)]
+    assert recipes["test"].endswith(" parts\n")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file, and to a heading in it."""
