@@ -86,7 +86,7 @@ def test_no_managed_policies(template: Json) -> None:
         assert "ManagedPolicyArns" not in role["Properties"]
 
 
-def test_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json) -> None:
+def test_f25_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json) -> None:
     """F25: the audit sends to the queue, the consumer to both queues.
 
     To its own queue it sends one message for each overtaken worker: Lambda's recursion detection stops a chain of 16.

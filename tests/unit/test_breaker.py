@@ -341,7 +341,7 @@ class TestInFront:
         assert bench.telemetry.said == ["out", "back"]
 
     @pytest.mark.parametrize("kind", ["unprocessable", "no bytes", "refused by S3"])
-    def test_what_is_not_the_downstreams_fault_does_not_open_it(self, downstream: Downstream, kind: str) -> None:
+    def test_f100_what_is_not_the_downstreams_fault_does_not_open_it(self, downstream: Downstream, kind: str) -> None:
         """F100: a verdict on the object, S3's own trouble, and an object that S3 does not hand out."""
         bench = downstream.bench
         if kind == "unprocessable":

@@ -1,0 +1,62 @@
+"""The page of failure modes: each number is there once, and a test that carries the number holds it."""
+
+import re
+from collections import defaultdict
+from itertools import chain
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "failure-modes.md"
+NUMBERS = range(1, 129)
+_LINE = re.compile(r"^\| F(\d+) \|(.+)\|$", re.MULTILINE)
+_LINK = re.compile(r"\[✓\]\(\.\./tests/([^)#]+)#(\w+)\)")
+_MARKER = re.compile(r"failure_mode\(([^)]*)\)")
+_TEST = re.compile(r"((?:^ *@.*\n(?:^ +[^\s@].*\n|^ *\).*\n)*)*)^ *def (test_\w+)", re.MULTILINE)
+
+
+def numbers_of(name: str, decorators: str = "") -> set[int]:
+    """Numbers that a test carries in its name (`test_f07_f12_…`) or in a marker (`failure_mode("F07")`)."""
+    found = re.match(r"test((?:_[fF]\d+)+)_", name)
+    markers = " ".join(_MARKER.findall(decorators))
+    return {int(number) for number in re.findall(r"[fF](\d+)", f"{found[1] if found else ''} {markers}")}
+
+
+def carried() -> dict[int, set[str]]:
+    """By number, the tests that carry it, as `unit/test_rows.py#test_f07_…`."""
+    tests = defaultdict(set)
+    for path in TESTS.glob("**/test_*.py"):
+        for decorators, name in _TEST.findall(path.read_text()):
+            for number in numbers_of(name, decorators):
+                tests[number].add(f"{path.relative_to(TESTS)}#{name}")
+    return tests
+
+
+def test_each_number_is_on_the_page_once() -> None:
+    """In no particular order: the page is grouped by subject."""
+    assert sorted(int(number) for number, _ in _LINE.findall(PAGE.read_text())) == list(NUMBERS)
+
+
+def test_each_line_links_tests_that_carry_its_number() -> None:
+    """A test that is renamed keeps its number, and a line without a test is not a promise."""
+    tests = carried()
+    wrong = {
+        number: links
+        for number, line in _LINE.findall(PAGE.read_text())
+        if not (links := {"#".join(link) for link in _LINK.findall(line)}) or not links <= tests[int(number)]
+    }
+    assert not wrong
+    assert set(NUMBERS) <= set(tests)
+
+
+def test_no_test_carries_a_number_that_the_page_does_not_explain() -> None:
+    """A new number needs a line."""
+    assert set(chain(carried())) <= set(NUMBERS)
+
+
+def test_numbers_are_read_from_names_and_markers() -> None:
+    """Decorators may have several lines. Other digits of a name are no numbers."""
+    marker = "@pytest.mark.failure_mode('F20', 'F21')\n"
+    source = f"{marker}@pytest.mark.parametrize(\n    'a',\n    [1],\n)\ndef test_a() -> None:\n"
+    (found,) = _TEST.findall(source)
+    assert numbers_of(found[1], found[0]) == {20, 21}
+    assert numbers_of("test_f07_f128_a_worker_of_f99_pauses") == {7, 128}
