@@ -136,7 +136,8 @@ def stage_code(directory: Path) -> Path:
 
 
 def main() -> None:
-    app = cdk.App()
+    # CDK's own validation of the template takes seven seconds, and tests do that.
+    app = cdk.App(builtin_cloud_formation_validation=False)
     context = app.node.try_get_context
     DemoStack(
         app,

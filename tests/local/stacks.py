@@ -21,6 +21,9 @@ from tests.local.brought_stack import BroughtStack
 from tests.local.faults import stack as faults
 from tests.local.parts_stack import PartsStack
 from tests.local.recorded import effects_table, put_code, recording
+from tests.local.watched_stack import STACK as WATCHED
+from tests.local.watched_stack import WatchedStack
+from tests.synth.build import new_app
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES: dict[str, Any] = {
@@ -114,7 +117,7 @@ class GuestStack(cdk.Stack):
 
 
 def main() -> None:
-    app = cdk.App()
+    app = new_app()
     code = Path(app.node.try_get_context("code"))
     put_code(code)
     LocalStack(app, "Local", code=code)
@@ -123,6 +126,7 @@ def main() -> None:
     audited.AuditedStack(app, AUDITED, code=code)
     PartsStack(app, "Parts", code=code)
     BroughtStack(app, "Brought", code=code)
+    WatchedStack(app, WATCHED)
     app.synth()
 
 

@@ -4,19 +4,17 @@
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
+from tests.local.conftest import Outputs
 from tests.local.watched_stack import STACK
 
-ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = f"run `cdk deploy {STACK} --revert-drift`"
 ACCOUNT_ID = "000000000000"
 
@@ -362,25 +360,20 @@ RULED: dict[str, tuple[Break, str, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def outputs(aws: LocalAws) -> dict[str, str]:
-    return aws.deploy(f"{sys.executable} -m tests.local.watched_stack", cwd=ROOT)[STACK]
-
-
-def watched(aws: LocalAws, outputs: dict[str, str], id: str) -> Watched:
+def watched(aws: LocalAws, outputs: Outputs, id: str) -> Watched:
     """A pipeline whose first run is over."""
-    path = Watched(aws, outputs, id)
+    path = Watched(aws, outputs[STACK], id)
     path.tick()
     return path
 
 
 @pytest.fixture(scope="module")
-def keyed(aws: LocalAws, outputs: dict[str, str]) -> Watched:
+def keyed(aws: LocalAws, outputs: Outputs) -> Watched:
     return watched(aws, outputs, "Keyed")
 
 
 @pytest.fixture(scope="module")
-def ruled(aws: LocalAws, outputs: dict[str, str]) -> Watched:
+def ruled(aws: LocalAws, outputs: Outputs) -> Watched:
     return watched(aws, outputs, "Ruled")
 
 

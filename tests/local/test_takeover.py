@@ -24,7 +24,7 @@ class TakingOver(Stack):
         CfnOutput(self, "Audit", value=self.node.find_child("Billing").audit_function.function_name)
         RemovalPolicies.of(self).destroy()
 
-app = App()
+app = App(builtin_cloud_formation_validation=False)
 TakingOver(app, "TakingOver")
 app.synth()
 """

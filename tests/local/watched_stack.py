@@ -1,7 +1,4 @@
-"""Two pipelines whose delivery is broken again and again: one by S3's notifications with a key, one by a rule.
-
-Synthesised by `python -m tests.local.watched_stack`.
-"""
+"""Two pipelines whose delivery is broken again and again: one by S3's notifications with a key, one by a rule."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
@@ -47,13 +44,3 @@ class WatchedStack(cdk.Stack):
             "Table": made.table.table_name,
         }.items():
             cdk.CfnOutput(self, f"{id}{name}", value=value)
-
-
-def main() -> None:
-    app = cdk.App()
-    WatchedStack(app, STACK)
-    app.synth()
-
-
-if __name__ == "__main__":
-    main()

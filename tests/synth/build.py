@@ -15,7 +15,7 @@ PROCESSORS = Path(__file__).parent / "processors"
 
 
 def new_app(**options: Any) -> App:
-    """An app without CDK's own validation of the template, which takes seconds; one test has it on."""
+    """An app without CDK's own validation of the template, which takes seven seconds; two tests have it on."""
     return App(builtin_cloud_formation_validation=False, **options)
 
 

@@ -13,6 +13,7 @@ from constructs import Construct
 from cdk_intake_ledger import AuditOptions, IntakePipeline
 from tests.local.audit_run import STACK
 from tests.local.recorded import effects_table, put_code, recording
+from tests.synth.build import new_app
 
 
 class AuditedStack(cdk.Stack):
@@ -45,7 +46,7 @@ class AuditedStack(cdk.Stack):
 
 
 def main() -> None:
-    app = cdk.App()
+    app = new_app()
     code = Path(app.node.get_context("code"))
     put_code(code)
     AuditedStack(app, STACK, code=code)

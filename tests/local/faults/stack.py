@@ -15,6 +15,7 @@ from constructs import Construct
 
 from cdk_intake_ledger import IntakePipeline, Processor, RetryOptions
 from tests.local.faults import HOUR, STACK
+from tests.synth.build import new_app
 
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
 ROOT = Path(__file__).resolve().parents[3]
@@ -89,7 +90,7 @@ def from_context(app: cdk.App) -> FaultsStack:
 
 
 def main() -> None:
-    app = cdk.App()
+    app = new_app()
     from_context(app)
     app.synth()
 
