@@ -1,11 +1,11 @@
-"""Large answers of AWS read in place of botocore's general parser, which takes several times as long.
+"""Parse pages of ListObjectVersions and Scan directly, through botocore's `before-parse` event.
 
-botocore asks before it parses an answer whether somebody else has done so; where a release of it does not ask, nothing
-changes but the time. The results are botocore's own, as far as the audit uses them.
+botocore's general parser takes most of the audit's CPU. For a million objects the audit takes 66 CPU seconds with this
+module and 208 without it (`python -m benchmarks.audit`). The results are those of botocore, as far as the audit uses
+them. If a release of botocore does not emit the event, only the time changes.
 """
 
 import json
-from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -19,17 +19,20 @@ _LISTS = {"Version": "Versions", "DeleteMarker": "DeleteMarkers"}
 
 
 def lean_scans(client: "DynamoDBClient") -> None:
-    """Make this client read a Scan's rows from its JSON: text and numbers, which is all that the ledger stores, are the
-    same there as behind botocore's parser.
+    """Make this client take a Scan's items from its JSON.
+
+    The ledger stores strings and numbers only. botocore's parser does not change these.
     """
     client.meta.events.register("before-parse.dynamodb.Scan", _scan)
 
 
 def lean_listings(client: "S3Client") -> None:
-    """Make this client read a page of ListObjectVersions from its XML, once: before botocore reads all of it to see
-    whether it is an error in spite of its status. What cannot be read, or is no page, is left to botocore.
+    """Make this client parse a page of ListObjectVersions once.
+
+    botocore parses all of it twice: the first time to find an error behind status 200. A body that is not such a page
+    is left to botocore.
     """
-    # With a star in this place it comes before botocore's own handlers, which are for `before-parse.s3.*`.
+    # The star makes this handler run before those that botocore registers for `before-parse.s3.*`.
     client.meta.events.register_first("before-parse.*.ListObjectVersions", _versions)
 
 
@@ -43,41 +46,31 @@ def _versions(response_dict: dict[str, Any], customized_response_dict: dict[str,
     if response_dict["status_code"] != _OK:
         return
     try:
-        # botocore reads it with the same parser.
-        root = ET.fromstring(response_dict["body"])  # noqa: S314
+        root = ET.fromstring(response_dict["body"])  # noqa: S314 - botocore uses the same parser
     except ET.ParseError:
         return
-    # Names begin behind their namespace, which is the same for all of them.
-    bare = root.tag.rfind("}") + 1
-    if root.tag[bare:] != "ListVersionsResult":
+    # Each tag begins with the same namespace.
+    namespace = root.tag.rfind("}") + 1
+    if root.tag[namespace:] != "ListVersionsResult":
         return
     page = customized_response_dict
     for node in root:
-        name = node.tag[bare:]
+        name = node.tag[namespace:]
         if name in _LISTS:
-            entry: dict[str, Any] = {child.tag[bare:]: child.text or "" for child in node}
-            page.setdefault(_LISTS[name], []).append(_read(entry))
+            page.setdefault(_LISTS[name], []).append(_entry(node, namespace))
         elif len(node) == 0:
             page[name] = node.text or ""
-    _read(page)
+    if "IsTruncated" in page:
+        page["IsTruncated"] = page["IsTruncated"] == "true"
     response_dict["body"] = b""
 
 
-def _read(texts: dict[str, Any]) -> dict[str, Any]:
-    """The same dictionary, in which what is not text has become what it is."""
-    for name, read in _TYPES:
-        if name in texts:
-            texts[name] = read(texts[name])
-    return texts
-
-
-def _flag(text: str) -> bool:
-    return text == "true"
-
-
-_TYPES: tuple[tuple[str, Callable[[str], Any]], ...] = (
-    ("IsLatest", _flag),
-    ("LastModified", datetime.fromisoformat),
-    ("Size", int),
-    ("IsTruncated", _flag),
-)
+def _entry(node: ET.Element, namespace: int) -> dict[str, Any]:
+    entry: dict[str, Any] = {child.tag[namespace:]: child.text or "" for child in node}
+    if "IsLatest" in entry:
+        entry["IsLatest"] = entry["IsLatest"] == "true"
+    if "LastModified" in entry:
+        entry["LastModified"] = datetime.fromisoformat(entry["LastModified"])
+    if "Size" in entry:
+        entry["Size"] = int(entry["Size"])
+    return entry
