@@ -1,11 +1,11 @@
-"""Cold start: from a fresh interpreter to the end of the first event, beside `import boto3` and a DynamoDB client.
+"""Cold start: from a fresh interpreter to the end of the first event, beside `import boto3` and the two clients.
 
     python -m benchmarks.cold [--rounds N]
 
 Each figure is the CPU time of an interpreter of its own, less what an empty one takes; the rows take turns. The first
-event is one new change, answered by a stub (`benchmarks.stub`); a removal, since opening an object would add an S3
-client to either side. The runtime is imported from the staged layer: as Lambda has it, without byte code and in a
-folder that cannot be written to, so that each cold start compiles it; boto3 comes with byte code, as Lambda's own does.
+event is one new object, answered by a stub (`benchmarks.stub`). The runtime is imported from the staged layer: as
+Lambda has it, without byte code and in a folder that cannot be written to, so that each cold start compiles it; boto3
+comes with byte code, as Lambda's own does.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from compileall import compile_dir
+from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -29,11 +30,13 @@ from benchmarks.stub import stub
 from cdk_intake_ledger.runtime_layer import archive
 from cdk_intake_ledger.testing.events import s3_notification, sqs_event
 
-FLOOR = "import boto3, DynamoDB client"
-CLIENT = "import boto3; client = boto3.client('dynamodb')"
+FLOOR = "import boto3, clients of DynamoDB and S3"
+CLIENTS = "import boto3; table, bucket = boto3.client('dynamodb'), boto3.client('s3')"
 CALLS = """
-for call in (client.put_item, client.delete_item):
-    call(TableName="table", **{"Item" if call == client.put_item else "Key": {"pk": {"S": "1"}, "sk": {"S": "1"}}})
+row = {"pk": {"S": "1"}, "sk": {"S": "1"}}
+table.put_item(TableName="table", Item=row)
+bucket.get_object(Bucket="bucket", Key="key")["Body"].read()
+table.delete_item(TableName="table", Key=row)
 """
 HANDLER = "from intake_ledger.consumer import handler"
 FIRST_EVENT = """
@@ -47,8 +50,8 @@ END = "\nimport os\nos._exit(0)"
 PACKAGES = 7
 PROCESSOR = "def process(change): return change.key\n"
 CODES = {
-    FLOOR: CLIENT,
-    "the same, and its first two calls": CLIENT + CALLS,
+    FLOOR: CLIENTS,
+    "the same, and their first three calls": CLIENTS + CALLS,
     "import of the consumer": HANDLER,
     "import of the consumer, first event": HANDLER + FIRST_EVENT,
 }
@@ -108,10 +111,9 @@ def measure(*, rounds: int = 15) -> dict[str, Any]:
             (directory / "python" / "processor.py").write_text(PROCESSOR)
         compile_dir(compiled, quiet=1)
         bucket = os.environ["INTAKE_BUCKET_NAME"]
-        event = sqs_event(s3_notification(bucket, "key", event="ObjectRemoved:DeleteMarkerCreated", version_id="v"))
+        event = sqs_event(s3_notification(bucket, "key", version_id="v", etag="e", size=11, time=datetime.now(UTC)))
         os.environ["BENCHMARK_EVENT"] = json.dumps(event)
         os.environ["INTAKE_PROCESSOR"] = "processor:process"
-        os.environ["INTAKE_DELETES"] = "true"
 
         def beyond_empty(code: str, directory: Path, piece: int) -> float:
             paths = str(directory / "python")

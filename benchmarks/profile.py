@@ -35,7 +35,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "boto: reading the answer": ("/botocore/parsers.py",),
     "boto: finding the endpoint": ("/botocore/regions.py", "/botocore/endpoint_provider.py"),
     # botocore checks what it is about to write, around the writing.
-    "boto: writing the body": ("/botocore/serialize.py", "/intake_ledger/bodies.py"),
+    "boto: writing the body": ("/botocore/serialize.py",),
     "boto: checking parameters": ("/botocore/validate.py",),
     "boto: the user agent": ("/botocore/useragent.py",),
     "boto: everything else": ("/botocore/",),

@@ -1,9 +1,8 @@
-"""The AWS clients of the consumer, without the work in them that nobody needs.
+"""The AWS clients of the consumer.
 
-They are botocore's, which boto3 gives out too: boto3 itself would be a tenth of the cold start, for resources and
-transfers that are not used here. A request's price is botocore's own CPU, several times what the ledger itself does.
-Two parts of it can be had by configuration (`python -m benchmarks.cpu`): the check of parameters that are always built
-by this package, and the user agent, which is put together twice for each request unless it is given.
+They come from botocore. Importing boto3 as well would take a tenth of the cold start. Two settings save CPU in each
+request (`python -m benchmarks.cpu`): parameters that this package builds are not validated, and the user agent is
+given, since botocore otherwise builds it twice for each request.
 """
 
 import platform
@@ -14,8 +13,6 @@ import botocore.session
 from botocore.config import Config
 from botocore.validate import validate_parameters
 
-from intake_ledger.bodies import lean_bodies
-
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
@@ -25,8 +22,6 @@ USER_AGENT = f"Botocore/{botocore.__version__} Python/{platform.python_version()
 # outlast the time that was left for it.
 RETRIES: Any = {"mode": "standard", "total_max_attempts": 4}
 CONNECT_SECONDS, READ_SECONDS, STREAM_SECONDS = 2, 5, 20
-SERVICES = ("dynamodb", "lambda", "s3", "sqs")
-"""Those that the consumer may make clients of."""
 POOL = 10
 """Connections that a client keeps open at most, as botocore has it; several threads need more."""
 
@@ -48,7 +43,6 @@ def ledger_client(pool: int = POOL) -> "DynamoDBClient":
         ),
     )
     client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", _checked)
-    lean_bodies(client)
     return client
 
 
@@ -66,18 +60,14 @@ def bucket_client(pool: int = POOL) -> "S3Client":
 
 
 def make_client(service: str, config: Config) -> Any:
-    """A client of one of `SERVICES`. Not for several threads at once."""
+    """Make a client of this service. Do not call it from several threads at once."""
     return _session().create_client(service, config=config)
 
 
 @cache
 def _session() -> botocore.session.Session:
-    """One for all clients: it keeps what it has read of their services' descriptions."""
-    session = botocore.session.get_session()
-    # Before botocore reads a description it looks through the folders of all some four hundred services, whether there
-    # is one of that name: half of what a first client takes.
-    session.get_component("data_loader").list_available_services = lambda _: SERVICES
-    return session
+    """One session for all clients. It caches the descriptions of services."""
+    return botocore.session.get_session()
 
 
 def _checked(params: dict[str, Any], model: Any, **_: Any) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from enum import StrEnum
 from threading import Lock
 
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
 from intake_ledger.changes import Change
 from intake_ledger.ledger import Answer, Claim
-from intake_ledger.loglines import FrequentLine, LogLines
-from intake_ledger.powertools import Logger, Metrics, MetricUnit
 from intake_ledger.reasons import describe, stack_of
 from intake_ledger.rows import Row, Status
 from intake_ledger.settings import Reasons
@@ -47,9 +48,7 @@ class Telemetry:
 
     def __init__(self, reasons: Reasons = Reasons.TYPES) -> None:
         self._reasons = reasons
-        self._logger = Logger(logger_formatter=LogLines())
-        self._decided = FrequentLine(self._logger.name, self.decided.__code__)
-        self._committed = FrequentLine(self._logger.name, self.ended.__code__)
+        self._logger = Logger()
         self._metrics = Metrics()
         self._counts: Counter[str] = Counter()
         """Of this invocation. Powertools is told of each name once: a call for each record is not free."""
@@ -61,7 +60,7 @@ class Telemetry:
         self._count(_METRICS.get(answer.verdict) or answer.verdict.title())
         event_age_ms = None if change.event_time is None else now - change.event_time
         said = {"verdict": answer.verdict, "reason": answer.why, "event_age_ms": event_age_ms}
-        self._decided.write("verdict", _names(change) | said | _standing(row))
+        self._logger.info("verdict", extra=_names(change) | said | _standing(row))
         if repeats := _repeats(answer):
             for name in repeats:
                 self._count(name)
@@ -74,10 +73,8 @@ class Telemetry:
         # What was processed is the state that S3 showed, which need not be the message's.
         said = {"version_id": claim.state.version_id, "reason": why, "duration_ms": duration_ms}
         extra = _names(claim.change) | said | _standing(claim.row)
-        if outcome is Outcome.COMMITTED:
-            self._committed.write(outcome.lower(), extra)
-        else:
-            self._logger.warning(outcome.lower(), extra=extra)
+        write = self._logger.info if outcome is Outcome.COMMITTED else self._logger.warning
+        write(outcome.lower(), extra=extra)
 
     def late_write(self, claim: Claim) -> None:
         """A worker that was overtaken may have written after its successor: the current state is processed again."""

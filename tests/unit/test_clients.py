@@ -1,14 +1,11 @@
-"""The hot path's clients: leaner than boto3's own, and as strict where the team's data comes in."""
+"""The consumer's clients validate the team's data and leave out their own."""
 
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
-from botocore.config import Config
-from botocore.exceptions import ParamValidationError, UnknownServiceError
+from botocore.exceptions import ParamValidationError
 
 from intake_ledger import clients
 
@@ -61,42 +58,6 @@ def test_the_ledgers_own_requests_are_not_checked_again() -> None:
     sent = answered(client)
     client.get_item(TableName="ledger", Key={"pk": {"S": 1}})
     assert len(sent) == 1
-
-
-@pytest.fixture
-def new_session() -> Iterator[None]:
-    """As in a cold start."""
-    clients._session.cache_clear()
-    yield
-    clients._session.cache_clear()
-
-
-@pytest.mark.usefixtures("new_session")
-def test_a_first_client_does_not_look_through_all_services(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Botocore lists the folder of each of them, twice, to see whether there is the one."""
-    listed: list[Any] = []
-    listdir = os.listdir
-
-    def counted(path: Any = ".") -> list[str]:
-        listed.append(path)
-        return listdir(path)
-
-    monkeypatch.setattr(os, "listdir", counted)
-    clients.ledger_client()
-    assert len(listed) < 10
-
-
-@pytest.mark.usefixtures("new_session")
-@pytest.mark.parametrize("service", clients.SERVICES)
-def test_there_is_a_client_of_each_service(service: str) -> None:
-    assert clients.make_client(service, Config()).meta.service_model.service_name == service
-
-
-@pytest.mark.usefixtures("new_session")
-def test_a_service_that_the_consumer_does_not_use_is_named() -> None:
-    """And so is what to add it to, for whoever comes to use it."""
-    with pytest.raises(UnknownServiceError, match=r"'sns'.*dynamodb, lambda, s3, sqs"):
-        clients.make_client("sns", Config())
 
 
 @pytest.mark.parametrize("make", [clients.ledger_client, clients.bucket_client])

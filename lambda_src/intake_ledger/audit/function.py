@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import boto3
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
 from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
@@ -31,7 +33,6 @@ from intake_ledger.audit.shown import SALT_BYTES
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.completeness import CompletenessRecord
-from intake_ledger.powertools import Logger, Metrics, MetricUnit
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
 
