@@ -52,7 +52,8 @@ class DemoStack(CatalogueStack):
     def times(self) -> dict[str, Any]:
         """Options that make everything soon; a stack that extends this one may leave the pipeline's own."""
         return {
-            "processing_timeout": cdk.Duration.seconds(2),
+            # On a busy machine two seconds were too few: an attempt timed out after its effect, which is then repeated.
+            "processing_timeout": cdk.Duration.seconds(4),
             "clock_skew": cdk.Duration.seconds(3),
             "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
             "audit": AuditOptions(settle_time=cdk.Duration.seconds(SETTLE_SECONDS)),

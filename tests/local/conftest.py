@@ -1,10 +1,8 @@
 """One local AWS and one deployment for all tests that need AWS."""
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 Outputs = dict[str, dict[str, str]]
 
 
-LATE = ("demo", "dying_worker", "faults", "audited")
-"""Fixtures that take minutes, most of it in waiting: the demo, a worker that dies, the fault runs and the audit's."""
+LATE = ("dying_worker", "faults", "audited")
+"""Fixtures that take minutes, most of it in waiting: a worker that dies, the fault runs and the audit's."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -106,46 +104,6 @@ def catalogue(aws: LocalAws, outputs: Outputs) -> Catalogue:
         audit_function=found["AuditFunction"],
         table=found["CatalogueTable"],
     )
-
-
-@dataclass(frozen=True)
-class Demo:
-    """A demo of a few files, on a local AWS of its own."""
-
-    process: subprocess.Popen[str]
-    output: Path
-    folder: Path
-    """It holds the page and `demo.json`, once the demo has ended."""
-
-    def ended(self) -> str:
-        """The output of a demo that succeeded."""
-        code = self.process.wait(timeout=240)
-        assert code == 0, self.output.read_text()
-        return self.output.read_text()
-
-
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """Started in the background. It deploys while the other tests wait, and the reverse."""
-    folder = tmp_path_factory.mktemp("demo")
-    files, output = folder / "files", folder / "output"
-    (files / "some where").mkdir(parents=True)
-    (files / "table.csv").write_text("a,b\n1,2\n")
-    (files / "some where" / "ä+b.json").write_text('{"a": 1}')
-    (files / "bytes.bin").write_bytes(bytes(range(256)))
-    (files / ".hidden").write_text("left out")
-    options = ("--short", "--files", str(files), "--output", str(folder / "demo.html"))
-    with output.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "examples.demo", *options],
-            cwd=ROOT,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    yield Demo(process, output, folder)
-    process.kill()
-    process.wait()
 
 
 @pytest.fixture(scope="session")

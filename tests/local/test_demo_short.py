@@ -8,20 +8,39 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.conftest import Demo
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_demo_on_a_folder_is_right_and_writes_its_page(demo: Demo) -> None:
+def demo(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "examples.demo", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def test_the_demo_on_a_folder_is_right_and_writes_its_page(tmp_path: Path) -> None:
     """Any files will do; the ledger is right in every line, the naive consumer is not, the page needs no network."""
-    assert "FILES: 1 files are left out" in demo.ended()
-    result = json.loads((demo.folder / "demo.json").read_text())
+    files = tmp_path / "files"
+    (files / "some where").mkdir(parents=True)
+    (files / "table.csv").write_text("a,b\n1,2\n")
+    (files / "some where" / "ä+b.json").write_text('{"a": 1}')
+    (files / "bytes.bin").write_bytes(bytes(range(256)))
+    (files / ".hidden").write_text("left out")
+
+    ran = demo("--short", "--files", str(files), "--output", str(tmp_path / "demo.html"), timeout=240)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "FILES: 1 files are left out" in ran.stdout
+    result = json.loads((tmp_path / "demo.json").read_text())
     assert result["right"] is True
     assert result["native"]["right"] == result["native"]["files"] > 0
     assert any(line["naive"] not in (None, line["right"]) for line in result["measures"].values())
     assert {"ACCEPTED", "DUPLICATE", "STALE"} <= set(result["verdicts"])
-    page = (demo.folder / "demo.html").read_text()
+    page = (tmp_path / "demo.html").read_text()
     assert page.count("<svg") == 4
     assert re.search(r"(src|href)\s*=|url\(|@import", page) is None
 
@@ -33,14 +52,7 @@ def test_a_wrong_path_is_one_clear_line(tmp_path: Path, kind: str) -> None:
     if kind == "empty":
         path.mkdir()
 
-    ran = subprocess.run(
-        [sys.executable, "-m", "examples.demo", "--files", str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = demo("--files", str(path), timeout=60)
 
     assert (ran.returncode, ran.stdout) == (2, "")
     [line] = ran.stderr.splitlines()
