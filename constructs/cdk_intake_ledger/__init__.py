@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cdk_intake_ledger._lazy import lazily
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.audit_scale import AuditScale
+    from cdk_intake_ledger.audit_scale import AuditScale, Engine
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.ledger import IntakeLedger
     from cdk_intake_ledger.monitoring import IntakeMonitoring
@@ -28,6 +28,7 @@ __all__ = [
     "AuditOptions",
     "AuditScale",
     "Delivery",
+    "Engine",
     "Existing",
     "IntakeConfigurationError",
     "IntakeLedger",
@@ -48,6 +49,7 @@ if not TYPE_CHECKING:
             "AuditOptions": "cdk_intake_ledger.options",
             "AuditScale": "cdk_intake_ledger.audit_scale",
             "Delivery": "cdk_intake_ledger.options",
+            "Engine": "cdk_intake_ledger.audit_scale",
             "Existing": "cdk_intake_ledger.options",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
             "IntakeLedger": "cdk_intake_ledger.ledger",

@@ -97,7 +97,7 @@ REPORTED = Accepted(
 FILES = Accepted(
     ("AwsSolutions-IAM5",),
     "the roles of an audit in parts, `<files>/*`",
-    "Reading and writing the files of runs, by two named actions, in a bucket that has nothing else.",
+    "Reading and writing the files of runs and Athena's results, by named actions, in a bucket that has nothing else.",
 )
 FILE_ACCESS_LOGS = Accepted(
     ("AwsSolutions-S1",),

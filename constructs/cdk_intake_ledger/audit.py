@@ -138,6 +138,7 @@ class IntakeAudit(Construct):
                 description=f"{self._description}, in parts",
                 function=self.function,
                 join=join.function,
+                waits_for_join=join.athena is not None,
                 plan=plan,
                 scale=scale,
             )

@@ -10,7 +10,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.accepted import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, accept
-from cdk_intake_ledger.audit_scale import AuditScale
+from cdk_intake_ledger.audit_athena import AuditAthena
+from cdk_intake_ledger.audit_scale import AuditScale, Engine
 from cdk_intake_ledger.bucket import private_bucket
 from cdk_intake_ledger.bundling import LAYER_FOLDER, wheel_code
 from cdk_intake_ledger.function import QUEUE_KEY_ACTIONS, Placement, Wiring, intake_function
@@ -25,12 +26,16 @@ DISK = Size.gibibytes(10)
 """The most that Lambda gives: https://docs.aws.amazon.com/lambda/latest/dg/configuration-ephemeral-storage.html. The
 files of a run are copied there, and DuckDB spills to it.
 """
+FOOTERS_DISK = Size.gibibytes(4)
+"""For the metadata of the files, some 30 KB of each million objects."""
 
-_CODE = "from intake_ledger.audit.joining import handler\n"
+_CODE = "from intake_ledger.audit.{} import handler\n"
+_ATHENA_MEMORY = 1_769
+"""MB, one virtual CPU: the function reads five million candidates at most."""
 
 
 class AuditJoin(Construct):
-    """The bucket of the files, the layer with DuckDB, and the function that joins."""
+    """The bucket of the files, the layer with DuckDB, and the function that joins or lets Athena join."""
 
     def __init__(
         self, scope: Construct, id: str, *, placement: Placement, wiring: Wiring, scale: AuditScale, description: str
@@ -52,22 +57,30 @@ class AuditJoin(Construct):
             compatible_runtimes=[TESTED_RUNTIME],
             compatible_architectures=[scale.architecture],
         )
+        self.athena = (
+            AuditAthena(self, "Athena", name=wiring.name, files=self.files, scanned_bytes=scale.scanned_bytes)
+            if scale.engine is Engine.ATHENA
+            else None
+        )
         self.function, role = intake_function(
             self,
             placement=placement,
             description=f"{description}: joins what its parts have read",
-            code=lambda_.Code.from_inline(_CODE),
+            code=lambda_.Code.from_inline(_CODE.format("athena_joining" if self.athena else "joining")),
             handler="index.handler",
             runtime=TESTED_RUNTIME,
             architecture=scale.architecture,
-            memory_size=int(scale.join_memory),
-            ephemeral_storage=DISK,
+            memory_size=_ATHENA_MEMORY if self.athena else int(scale.join_memory),
+            ephemeral_storage=FOOTERS_DISK if self.athena else DISK,
             timeout=Duration.minutes(15),
             layers=[self.layer],
-            environment={"INTAKE_AUDIT_FILES": self.files.bucket_name},
+            environment={"INTAKE_AUDIT_FILES": self.files.bucket_name}
+            | (self.athena.environment if self.athena else {}),
             accepted=AUDIT_DEAD_LETTERS,
         )
         self.allow(role)
+        if self.athena:
+            self.athena.allow(role, wiring.wildcards)
 
     @property
     def layers(self) -> Sequence[lambda_.ILayerVersion]:

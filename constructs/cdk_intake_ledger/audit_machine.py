@@ -18,6 +18,9 @@ from cdk_intake_ledger.audit_scale import AuditScale
 RUN_LIMIT = Duration.days(1)
 """How long a run may take, and how long it keeps others away. An execution that somebody aborts does so too."""
 
+JOIN_WAIT = Duration.seconds(20)
+"""Between two looks at Athena's queries, which may take half an hour (Athena user guide, "Service Quotas")."""
+
 # A function that is throttled, or dies, or meets an AWS that does not answer, is called again four times.
 RETRY = [
     {"ErrorEquals": ["States.ALL"], "IntervalSeconds": 5, "BackoffRate": 2, "MaxAttempts": 4, "MaxDelaySeconds": 300}
@@ -35,6 +38,7 @@ class AuditMachine(Construct):
         description: str,
         function: lambda_.IFunction,
         join: lambda_.IFunction,
+        waits_for_join: bool,
         plan: dict[str, Any],
         scale: AuditScale,
     ) -> None:
@@ -45,10 +49,21 @@ class AuditMachine(Construct):
         read = self._map("Read", "write", {"slice": 0, "after": ""})
         joined = self._step("Join", {"run.$": "$.run"}, join)
         look = self._map("Look", "look", {})
+        asked = self._step("Joined?", {"run.$": "$.run", "asked.$": "$.asked"}, join) if waits_for_join else None
         # Whatever happens, the run is summed up and given back, and says what is missing.
-        for state in (read, joined, look):
-            state.add_catch(sum_up, errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
-        read.next(joined).next(look).next(sum_up)
+        for state in (read, joined, look, asked):
+            if state is not None:
+                state.add_catch(sum_up, errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
+        read.next(joined)
+        if asked is None:
+            joined.next(look)
+        else:
+            wait = sfn.Wait(self, "Wait for the join", time=sfn.WaitTime.duration(JOIN_WAIT)).next(asked)
+            done = sfn.Choice(self, "Join: done?").when(sfn.Condition.boolean_equals("$.done", value=True), look)
+            done.otherwise(wait)
+            joined.next(done)
+            asked.next(done)
+        look.next(sum_up)
         work = (
             sfn.Choice(self, "Anything to do?")
             .when(sfn.Condition.is_present("$.skipped"), sfn.Succeed(self, "Nothing to do"))

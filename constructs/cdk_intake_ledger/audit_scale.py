@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Self
 
-from aws_cdk import Token
+from aws_cdk import Size, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -18,6 +19,9 @@ MAX_CONCURRENCY = 1_000
 
 MIN_MEMORY, MAX_MEMORY = 1_769, 10_240
 """MB: one virtual CPU, and six (Lambda developer guide, "Configure Lambda function memory")."""
+MIN_SCAN_LIMIT, SCAN_LIMIT = 10 * 2**20, 2**40
+"""Bytes: the least that Athena takes, and the default. A billion objects with as many rows are some 90 GB
+(https://docs.aws.amazon.com/athena/latest/APIReference/API_WorkGroupConfiguration.html)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,15 @@ class Reports:
             self.bucket.encryption_key.grant(role, "kms:Decrypt")
 
 
+class Engine(Enum):
+    """What joins the audit's listing with the ledger's rows. Both run the same query over the same files."""
+
+    DUCKDB = "DUCKDB"
+    """DuckDB in one Lambda function, for some 100 million objects."""
+    ATHENA = "ATHENA"
+    """Amazon Athena, for more. `docs/scale.md` says what a query costs."""
+
+
 class AuditScale:
     """How the audit goes through the bucket; made by one of three methods.
 
@@ -67,6 +80,8 @@ class AuditScale:
         reports: Reports | None = None,
         join_memory: float = MAX_MEMORY,
         architecture: lambda_.Architecture | None = None,
+        engine: Engine = Engine.DUCKDB,
+        scan_limit: Size | None = None,
     ) -> None:
         """Not to be called: `one`, `shards` and `inventory` are there for that.
 
@@ -76,6 +91,8 @@ class AuditScale:
             reports: the inventory whose files are the parts; the bucket is listed when omitted.
             join_memory: of the function that joins, in MB; 10,240 when omitted.
             architecture: of the audit's functions; arm64 when omitted.
+            engine: joins the parts; DuckDB when omitted.
+            scan_limit: the bytes that a query of Athena may read; 1 TiB when omitted.
 
         """
         self.parts = parts
@@ -88,6 +105,10 @@ class AuditScale:
         """Memory of the function that joins, in MB."""
         self.architecture = architecture or lambda_.Architecture.ARM_64
         """The architecture of the audit's functions."""
+        self.engine = engine
+        """Joins the parts."""
+        self.scan_limit = scan_limit
+        """The bytes that a query of Athena may read; 1 TiB where it is None."""
 
     @classmethod
     def one(cls) -> Self:
@@ -102,6 +123,8 @@ class AuditScale:
         concurrency: int = 20,
         join_memory: int = 10_240,
         architecture: lambda_.Architecture | None = None,
+        engine: Engine = Engine.DUCKDB,
+        scan_limit: Size | None = None,
     ) -> Self:
         """A Step Functions Distributed Map lists the bucket in shards of its keys, and one query joins them with the
         ledger's rows.
@@ -114,9 +137,20 @@ class AuditScale:
             join_memory: of the function that joins, in MB, 1,769 to 10,240; 10,240 when omitted, which is right for
                 some 100 million objects. New accounts may have a lower quota.
             architecture: of the audit's functions; arm64 when omitted, which costs less.
+            engine: what joins the listing with the rows; `Engine.DUCKDB` when omitted, and `Engine.ATHENA` for more
+                than some 100 million objects. `join_memory` is for DuckDB alone.
+            scan_limit: the bytes that one query of Athena may read, at least 10 MiB; 1 TiB when omitted, which costs
+                $5. A query that would read more is cancelled, and the report says so.
 
         """
-        return cls(parts=count, concurrency=concurrency, join_memory=join_memory, architecture=architecture)
+        return cls(
+            parts=count,
+            concurrency=concurrency,
+            join_memory=join_memory,
+            architecture=architecture,
+            engine=engine,
+            scan_limit=scan_limit,
+        )
 
     @classmethod
     def inventory(
@@ -128,6 +162,8 @@ class AuditScale:
         concurrency: int = 20,
         join_memory: int = 10_240,
         architecture: lambda_.Architecture | None = None,
+        engine: Engine = Engine.DUCKDB,
+        scan_limit: Size | None = None,
     ) -> Self:
         """A Distributed Map reads the data files of the newest S3 Inventory report. Nothing that changed since S3 made
         it is judged, and what differs is looked at in S3 before it counts.
@@ -141,6 +177,8 @@ class AuditScale:
             concurrency: how many files are read at the same time, 1 to 1,000; 20 when omitted.
             join_memory: as in `shards`; 10,240 MB when omitted.
             architecture: as in `shards`; arm64 when omitted.
+            engine: as in `shards`; `Engine.DUCKDB` when omitted.
+            scan_limit: as in `shards`; 1 TiB when omitted.
 
         """
         reports = Reports(bucket=bucket, prefix=prefix, id=id)
@@ -150,7 +188,14 @@ class AuditScale:
             reports=reports,
             join_memory=join_memory,
             architecture=architecture,
+            engine=engine,
+            scan_limit=scan_limit,
         )
+
+    @property
+    def scanned_bytes(self) -> int:
+        """The bytes that a query of Athena may read."""
+        return SCAN_LIMIT if self.scan_limit is None else int(self.scan_limit.to_bytes())
 
     @property
     def in_parts(self) -> bool:
@@ -192,5 +237,11 @@ class AuditScale:
                 f"the audit's join_memory is {self.join_memory:,} MB: it must be {MIN_MEMORY:,} to {MAX_MEMORY:,}, "
                 "which is the most that Lambda gives"
             )
+        if self.scan_limit is not None and self.engine is not Engine.ATHENA:
+            yield "the audit has a scan_limit, which is for Athena: leave it out, or give engine=Engine.ATHENA"
+        if self.join_memory != MAX_MEMORY and self.engine is Engine.ATHENA:
+            yield "the audit has a join_memory, which is for DuckDB: leave it out, or leave engine=Engine.ATHENA out"
+        if not Token.is_unresolved(self.scanned_bytes) and self.scanned_bytes < MIN_SCAN_LIMIT:
+            yield f"the audit's scan_limit is {self.scanned_bytes:,} bytes: Athena takes at least {MIN_SCAN_LIMIT:,}"
         if self.reports is not None and not self.reports.id:
             yield "the audit's inventory has an empty id: give the one of the bucket's inventory configuration"

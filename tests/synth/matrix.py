@@ -20,7 +20,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, AuditScale, IntakeLedger, IntakePipeline, IntakeQueue, Processor
+from cdk_intake_ledger import AuditOptions, AuditScale, Engine, IntakeLedger, IntakePipeline, IntakeQueue, Processor
 from tests.synth.build import PROCESSORS, Json, processor
 
 CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
@@ -311,9 +311,9 @@ def everything(app: App) -> Stack:
 
 
 def audit_by_inventory(app: App) -> Stack:
-    """An audit in parts, by the reports of the bucket's inventory."""
+    """An audit in parts, by the reports of the bucket's inventory, and joined by Athena."""
     stack = Stack(app, "AuditByInventory")
-    scale = AuditScale.inventory(bucket(stack, "Reports"), id="all")
+    scale = AuditScale.inventory(bucket(stack, "Reports"), id="all", engine=Engine.ATHENA)
     orders(stack, audit=AuditOptions(scale=scale))
     return stack
 

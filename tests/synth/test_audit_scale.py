@@ -1,14 +1,19 @@
 """The audit in parts, as it is deployed."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+from aws_cdk import Size
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import AuditOptions, AuditScale, IntakeConfigurationError, IntakePipeline
+from cdk_intake_ledger import AuditOptions, AuditScale, Engine, IntakeConfigurationError, IntakePipeline
+from cdk_intake_ledger.audit_athena import PARTITION, TABLES
+from intake_ledger.audit import athena_query
+from intake_ledger.audit.join import COLUMNS
 from tests.synth.build import (
     Json,
     actions,
@@ -39,6 +44,15 @@ def definition(template: Json) -> Json:
 @pytest.fixture(scope="module")
 def sharded() -> Json:
     return pipeline(AuditScale.shards(100, concurrency=8))
+
+
+@pytest.fixture(scope="module")
+def by_athena() -> Json:
+    stack = new_stack()
+    key = kms.Key(stack, "Key")
+    scale = AuditScale.shards(100, concurrency=8, engine=Engine.ATHENA, scan_limit=Size.gibibytes(200))
+    IntakePipeline(stack, "Orders", processor=processor(), encryption_key=key, audit=AuditOptions(scale=scale))
+    return template_of(stack)
 
 
 def test_one_function_is_the_default_and_has_no_state_machine() -> None:
@@ -178,6 +192,109 @@ def test_the_layer_is_duckdb_for_the_functions_machine() -> None:
     assert only(template, "AWS::Lambda::Function", "OrdersAuditJoin")["MemorySize"] == 3_008
 
 
+def test_the_work_group_bounds_what_a_query_reads_and_where_its_result_is(by_athena: Json) -> None:
+    """No query can change that: encrypted, in the bucket of the files, where results expire too."""
+    (files,) = resources(by_athena, "AWS::S3::Bucket", "OrdersAuditJoinFiles")
+    (key,) = resources(by_athena, "AWS::KMS::Key")
+    group = only(by_athena, "AWS::Athena::WorkGroup")
+    settings = group["WorkGroupConfiguration"]
+    assert (settings["EnforceWorkGroupConfiguration"], settings["BytesScannedCutoffPerQuery"]) == (True, 200 * 2**30)
+    result = settings["ResultConfiguration"]
+    assert spelt(result["OutputLocation"]) == f"s3://<{files}>/results/"
+    encryption = result["EncryptionConfiguration"]
+    assert (encryption["EncryptionOption"], spelt(encryption["KmsKey"])) == ("SSE_KMS", f"{key}.Arn")
+    assert group["RecursiveDeleteOption"]
+
+
+@pytest.mark.parametrize("relation", list(COLUMNS))
+def test_the_tables_are_the_files_that_the_parts_write(by_athena: Json, relation: str) -> None:
+    """Parquet by lists of files, and the partition of a run wherever the run is."""
+    types = {"VARCHAR": "string", "BIGINT": "bigint", "BOOLEAN": "boolean"}
+    (files,) = resources(by_athena, "AWS::S3::Bucket", "OrdersAuditJoinFiles")
+    table = only(by_athena, "AWS::Glue::Table", f"OrdersAuditJoinAthena{relation.title()}")
+    (database,) = resources(by_athena, "AWS::Glue::Database")
+    assert (spelt(table["DatabaseName"]), table["TableInput"]["Name"]) == (f"<{database}>", relation)
+    storage = table["TableInput"]["StorageDescriptor"]
+    columns = {one["Name"]: one["Type"] for one in storage["Columns"]}
+    assert columns == TABLES[relation] == {name: types[kind] for name, kind in COLUMNS[relation].items()}
+    assert list(columns) == list(COLUMNS[relation])
+    assert storage["InputFormat"].endswith(".SymlinkTextInputFormat")
+    assert storage["SerdeInfo"]["SerializationLibrary"].endswith(".ParquetHiveSerDe")
+    assert [one["Name"] for one in table["TableInput"]["PartitionKeys"]] == [PARTITION] == [athena_query.PARTITION]
+    parameters = table["TableInput"]["Parameters"]
+    assert (parameters["projection.enabled"], parameters["projection.run.type"]) == ("true", "injected")
+    # As the function writes it: <run>/<relation>/symlink.txt.
+    assert spelt(parameters["storage.location.template"]) == f"s3://<{files}>/${{run}}/{relation}/"
+
+
+def test_the_function_that_asks_athena_may_touch_its_tables_and_files_and_nothing_else(by_athena: Json) -> None:
+    """Athena reads and writes with the caller's permissions."""
+    (files,) = resources(by_athena, "AWS::S3::Bucket", "OrdersAuditJoinFiles")
+    (key,) = resources(by_athena, "AWS::KMS::Key")
+    name = only(by_athena, "AWS::Athena::WorkGroup")["Name"]
+    place = ":<AWS::Region>:<AWS::AccountId>:"
+    found = [
+        (tuple(sorted(actions(one))), one["Resource"] if isinstance(one["Resource"], list) else [one["Resource"]])
+        for one in statements(by_athena, "OrdersAuditJoinRole")
+        if not any(action.startswith("logs:") for action in actions(one))
+    ]
+    allowed = {given: [spelt(one).replace("arn:<AWS::Partition>:", "") for one in where] for given, where in found}
+    assert allowed == {
+        ("s3:ListBucket",): [f"{files}.Arn"],
+        ("s3:GetObject", "s3:PutObject"): [f"{files}.Arn/*"],
+        ("kms:Decrypt", "kms:GenerateDataKey"): [f"{key}.Arn"],
+        ("athena:GetQueryExecution", "athena:StartQueryExecution"): [f"athena{place}workgroup/{name}"],
+        ("glue:GetDatabase",): [f"glue{place}database/default"],
+        ("glue:GetDatabase", "glue:GetPartitions", "glue:GetTable"): [
+            f"glue{place}catalog",
+            f"glue{place}database/{name}",
+            f"glue{place}table/{name}/listed",
+            f"glue{place}table/{name}/held",
+        ],
+        ("s3:GetBucketLocation", "s3:ListBucketMultipartUploads"): [f"{files}.Arn"],
+        ("s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"): [f"{files}.Arn/results/*"],
+    }
+
+
+def test_the_function_that_asks_athena_joins_nothing_itself(by_athena: Json) -> None:
+    """It takes DuckDB's layer along, to read the metadata of the files; it needs neither its memory nor its disk."""
+    function = only(by_athena, "AWS::Lambda::Function", "OrdersAuditJoin")
+    assert "athena_joining" in function["Code"]["ZipFile"]
+    assert (function["MemorySize"], function["EphemeralStorage"], len(function["Layers"])) == (
+        1_769,
+        {"Size": 4_096},
+        2,
+    )
+    name = only(by_athena, "AWS::Athena::WorkGroup")["Name"]
+    variables = function["Environment"]["Variables"]
+    assert variables["INTAKE_AUDIT_WORK_GROUP"] == variables["INTAKE_AUDIT_DATABASE"] == name
+    assert re.fullmatch("[a-z][a-z0-9_]{1,127}", name)
+
+
+def test_the_machine_waits_for_athena_and_no_function_does(by_athena: Json) -> None:
+    """Until the join is done; what fails for good is summed up all the same."""
+    states = definition(by_athena)["States"]
+    assert [states[name]["Next"] for name in ("Read", "Join", "Wait for the join", "Joined?", "Look")] == [
+        "Join", "Join: done?", "Joined?", "Join: done?", "Sum up",
+    ]  # fmt: skip
+    choice = states["Join: done?"]
+    assert choice["Choices"] == [{"Variable": "$.done", "BooleanEquals": True, "Next": "Look"}]
+    assert choice["Default"] == "Wait for the join"
+    assert states["Wait for the join"]["Seconds"] == 20
+    assert states["Joined?"]["Parameters"] == {"run.$": "$.run", "asked.$": "$.asked"}
+    assert states["Joined?"]["Resource"] == states["Join"]["Resource"]
+    for name in ("Join", "Joined?"):
+        (caught,) = states[name]["Catch"]
+        assert (caught["Next"], caught["ResultPath"]) == ("Sum up", None)
+        assert states[name]["Retry"][0]["ErrorEquals"] == ["States.ALL"]
+
+
+def test_duckdb_needs_nothing_of_athena(sharded: Json) -> None:
+    """Neither tables nor a work group."""
+    types = {one["Type"] for one in sharded["Resources"].values()}
+    assert not [one for one in types if "Glue" in one or "Athena" in one]
+
+
 @pytest.mark.parametrize("prefix", ["", "inventories", "inventories/"])
 def test_inventory_reads_its_own_reports_alone(prefix: str) -> None:
     """Listing under their prefix, reading under it, and the key if there is one."""
@@ -209,6 +326,15 @@ def test_inventory_reads_its_own_reports_alone(prefix: str) -> None:
         (AuditScale.shards(2_001), "the audit's number of shards is 2,001: it must be 2 to 2,000"),
         (AuditScale.shards(concurrency=0), "the audit's concurrency is 0: it must be 1 to 1,000"),
         (AuditScale.shards(join_memory=1_024), "the audit's join_memory is 1,024 MB: it must be 1,769 to 10,240"),
+        (AuditScale.shards(scan_limit=Size.gibibytes(1)), "the audit has a scan_limit, which is for Athena"),
+        (
+            AuditScale.shards(engine=Engine.ATHENA, join_memory=3_008),
+            "the audit has a join_memory, which is for DuckDB",
+        ),
+        (
+            AuditScale.shards(engine=Engine.ATHENA, scan_limit=Size.mebibytes(9)),
+            "the audit's scan_limit is 9,437,184 bytes: Athena takes at least 10,485,760",
+        ),
         (AuditScale.shards(concurrency=1_001), "the audit's concurrency is 1,001: it must be 1 to 1,000"),
     ],
 )

@@ -13,11 +13,14 @@ from tests.synth.conftest import Matrix
 
 ROOT = Path(__file__).parents[2]
 CHECKOV = ROOT / "build" / "checkov" / "bin" / "checkov"
-TEMPLATES = ["Default", "OwnKey", "InVpc", "ImportedBucket", "Everything", "Catalogue"]
+TEMPLATES = ["Default", "OwnKey", "InVpc", "ImportedBucket", "Everything", "AuditByInventory", "Catalogue"]
 
 ACCEPTED = {
     "CKV_AWS_18": (
         "Where access logs go is the account's choice: bring a bucket that has them, or CloudTrail's data events."
+    ),
+    "CKV_AWS_21": (
+        "The bucket without versions has the files of an audit's runs: copies that expire after three days."
     ),
     "CKV_AWS_27": (
         "Without `encryption_key` SQS encrypts with keys of its own (`SqsManagedSseEnabled`), which "

@@ -10,7 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import AuditOptions, AuditScale, Existing, IntakePipeline
+from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakePipeline
 from tests.synth.build import Json, actions, new_app, new_stack, processor, resources, template_of
 
 POLICIES = {
@@ -26,6 +26,7 @@ WILDCARDS = {
     r"s3:GetObject s3:GetObjectVersion on arn:<AWS::Partition>:s3:::partner-inbox/\*": "the same, imported",
     r"s3:PutObject on arn:<AWS::Partition>:s3:::reports/.*Stack-Orders-\w+/\*": "the reports of this pipeline alone",
     r"s3:GetObject s3:PutObject on \w+JoinFiles\w+\.Arn/\*": "the files of an audit in parts, a bucket of their own",
+    r"s3:AbortMultipartUpload s3:ListMultipartUploadParts on \w+JoinFiles\w+\.Arn/results/\*": "named by Athena",
     r"states:\S+( states:\S+)* on .*:execution:.*:\*": "the machine's own executions, by CDK: they have no name yet",
     r"cloudwatch:GetMetricStatistics lambda:ListEventSourceMappings on \*": "neither service knows a resource for it",
     r"events:ListRuleNamesByTarget events:TestEventPattern on \*": "EventBridge knows no resource for either",
@@ -77,7 +78,9 @@ def imported() -> Stack:
 def audited_in_parts() -> Stack:
     stack = new_stack()
     bucket, reports = (s3.Bucket.from_bucket_name(stack, name, name) for name in ("partner-inbox", "reports"))
-    audit = AuditOptions(existing=Existing.BACKFILL, scale=AuditScale.shards(), report_bucket=reports)
+    audit = AuditOptions(
+        existing=Existing.BACKFILL, scale=AuditScale.shards(engine=Engine.ATHENA), report_bucket=reports
+    )
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, audit=audit)
     return stack
 

@@ -9,7 +9,7 @@ import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import AuditOptions, AuditScale, Delivery, Existing, IntakePipeline
+from cdk_intake_ledger import AuditOptions, AuditScale, Delivery, Engine, Existing, IntakePipeline
 from tests.synth.build import new_stack, processor, template_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "template.md"
@@ -49,6 +49,10 @@ def theirs(stack: Stack) -> s3.IBucket:
         (
             "`audit=AuditOptions(scale=AuditScale.shards())` or `.inventory(...)`",
             lambda _: {"audit": AuditOptions(scale=AuditScale.shards())},
+        ),
+        (
+            "`scale=AuditScale.shards(engine=ATHENA)` or `.inventory(..., engine=ATHENA)`",
+            lambda _: {"audit": AuditOptions(scale=AuditScale.shards(engine=Engine.ATHENA))},
         ),
     ],
 )

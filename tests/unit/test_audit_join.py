@@ -57,8 +57,10 @@ ODD = [
 class FolderScratch(Scratch):
     """The files of one run, in a folder that has the bucket's name."""
 
-    def put(self, name: str, content: object) -> None:
-        Path(self.bucket, name).write_text(json.dumps(content))
+    def put_text(self, name: str, content: str) -> None:
+        path = Path(self.bucket, name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
 
     def get(self, name: str) -> Any:
         path = Path(self.bucket, name)
@@ -66,6 +68,14 @@ class FolderScratch(Scratch):
 
     def upload(self, path: Path) -> None:
         shutil.copy(path, self.bucket)
+
+    def end(self, name: str, length: int, etag: str) -> tuple[bytes, int]:
+        content = Path(self.bucket, name).read_bytes()
+        assert etag == self.etags()[name]
+        return content[-length:], len(content)
+
+    def etags(self) -> dict[str, str]:
+        return {path.name: str(path.stat().st_mtime_ns) for path in Path(self.bucket).iterdir()}
 
     def download(self, suffix: str, folder: Path) -> None:
         for path in Path(self.bucket).glob(f"*{suffix}"):

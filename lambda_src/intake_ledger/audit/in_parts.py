@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import batched
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
@@ -377,37 +377,69 @@ class AuditInParts:
         return 0
 
 
+class Chains:
+    """Which parts of a run are complete, by the metadata of their slices."""
+
+    def __init__(self, about: Mapping[str, Any], join: Join) -> None:
+        self.about = about
+        parts = [*segments(about), *(part_name(LISTED, number) for number in range(len(about["shares"])))]
+        chains = {part: join.chain(part) for part in parts}
+        self.whole = {part: chain for part, chain in chains.items() if chain is not None}
+        self.gaps = [part for part in parts if part not in self.whole]
+        # Without some of the rows, most listed objects would seem lost.
+        self.comparable = not any(relation_of(part) == HELD for part in self.gaps)
+        self.judged: dict[str, Any] = {
+            "window": Window(**about["window"]),
+            "deletes": about["deletes"],
+            "all_listed": not self.gaps,
+        }
+
+    def summary(self, scratch: Scratch) -> dict[str, Any]:
+        """What the join says of the parts, before anything is compared."""
+        slices = [(relation_of(part), one) for part, chain in self.whole.items() for one in chain]
+        listed = [one for relation, one in slices if relation == LISTED]
+        return {
+            "lines": {Line.FILTERS: sum(one.read - one.written for one in listed)},
+            "passes": sorted([one.begun_at, one.ended_at, one.read] for one in listed),
+            "laterFormat": sum(one.later_format for _, one in slices),
+            "unfinished": [_words(self.about, part, scratch.get(f"{part}.refused")) for part in self.gaps],
+        }
+
+
+class Result(Protocol):
+    """The result of the query."""
+
+    def lines(self) -> dict[str, int]:
+        """The number of listed states in each line, and of candidates."""
+
+    def candidates(self) -> Iterator[Candidate]:
+        """The candidates; at most `MOST_CANDIDATES` and one more."""
+
+
 def join_parts(scratch: Scratch) -> dict[str, Any]:
     """Join the files of a run's parts, and write the candidates."""
-    about = scratch.get(PLAN)
-    parts = [*segments(about), *(part_name(LISTED, number) for number in range(len(about["shares"])))]
-    chunks, candidates, lines = 0, 0, dict[str, int]()
     with TemporaryDirectory(prefix="audit-") as folder:
         scratch.download(".parquet", Path(folder))
         join = Join(Path(folder))
-        chains = {part: join.chain(part) for part in parts}
-        gaps = [part for part, chain in chains.items() if chain is None]
-        whole = [part for part in parts if part not in gaps]
-        # Without some of the rows, most listed objects would seem lost.
-        if not any(relation_of(part) == HELD for part in gaps):
-            window, deletes = Window(**about["window"]), about["deletes"]
-            with join.audited(whole, window, deletes=deletes, all_listed=not gaps) as audited:
-                lines = audited.lines()
-                lines.pop("candidate", None)
-                for chunks, few in enumerate(batched(audited.candidates(), CHUNK), 1):
-                    scratch.put(part_name(CANDIDATES, chunks - 1), [_stored(one) for one in few])
-                    candidates += len(few)
-    slices = [(relation_of(part), one) for part, chain in chains.items() for one in chain or ()]
-    listed = [one for relation, one in slices if relation == LISTED]
-    content = {
-        "chunks": chunks,
-        "candidates": candidates,
-        "lines": lines | {Line.FILTERS: sum(one.read - one.written for one in listed)},
-        "passes": sorted([one.begun_at, one.ended_at, one.read] for one in listed),
-        "laterFormat": sum(one.later_format for _, one in slices),
-        "unfinished": [_words(about, part, scratch.get(f"{part}.refused")) for part in gaps],
-    }
-    scratch.put(JOINED, content)
+        chains = Chains(scratch.get(PLAN), join)
+        summary = chains.summary(scratch)
+        if not chains.comparable:
+            return store_joined(scratch, summary, None)
+        with join.audited(list(chains.whole), **chains.judged) as audited:
+            return store_joined(scratch, summary, audited)
+
+
+def store_joined(scratch: Scratch, summary: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
+    """Write the candidates and what the join found. Without a result nothing was compared."""
+    chunks, candidates, lines = 0, 0, dict[str, int]()
+    if result is not None:
+        lines = result.lines()
+        lines.pop("candidate", None)
+        for chunks, few in enumerate(batched(result.candidates(), CHUNK), 1):
+            scratch.put(part_name(CANDIDATES, chunks - 1), [_stored(one) for one in few])
+            candidates += len(few)
+    joined = {"chunks": chunks, "candidates": candidates, "lines": lines | summary["lines"]}
+    scratch.put(JOINED, {**summary, **joined})
     return {"run": scratch.run, "parts": list(range(chunks))}
 
 

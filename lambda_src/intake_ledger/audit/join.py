@@ -197,7 +197,7 @@ class Audited:
         found = self.duck.execute(query)
         while few := found.fetchmany(_FETCHED):
             for key, place, shown, *state in few:
-                yield Candidate(key, place, shown, _state(*state))
+                yield Candidate(key, place, shown, state_of(*state))
 
 
 def slice_name(part: str, number: int) -> str:
@@ -225,7 +225,10 @@ def connection(folder: Path) -> Iterator["DuckDBPyConnection"]:
         duck.close()
 
 
-def _state(identity: str | None, kind: str | None, etag: str | None, size: int | None, created_at: int | None) -> State:
+def state_of(
+    identity: str | None, kind: str | None, etag: str | None, size: int | None, created_at: int | None
+) -> State:
+    """The state with these values of a candidate."""
     if identity is None or kind is None:
         return ABSENT
     version = identity[2:] if identity.startswith(_OF_VERSIONS) else None

@@ -25,7 +25,11 @@ class Scratch:
 
     def put(self, name: str, content: object) -> None:
         """Write JSON."""
-        self.client.put_object(Bucket=self.bucket, Key=self._key(name), Body=json.dumps(content).encode())
+        self.put_text(name, json.dumps(content))
+
+    def put_text(self, name: str, content: str) -> None:
+        """Write text."""
+        self.client.put_object(Bucket=self.bucket, Key=self._key(name), Body=content.encode())
 
     def get(self, name: str) -> Any:
         """Read JSON; None if there is none."""
@@ -51,11 +55,24 @@ class Scratch:
         for copy in copies:
             copy.result()
 
+    def end(self, name: str, length: int, etag: str) -> tuple[bytes, int]:
+        """The last bytes of a file, and its size. It has to be the file with this ETag still."""
+        answer = self.client.get_object(Bucket=self.bucket, Key=self._key(name), Range=f"bytes=-{length}", IfMatch=etag)
+        return answer["Body"].read(), int(answer["ContentRange"].rpartition("/")[2])
+
     def names(self) -> Iterator[str]:
         """The names of all objects of the run."""
+        yield from self.etags()
+
+    def etags(self) -> dict[str, str]:
+        """The ETag of each object of the run, by its name."""
         folder = self._key("")
-        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=folder):
-            yield from (one["Key"].removeprefix(folder) for one in page.get("Contents", ()))
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=folder)
+        return {one["Key"].removeprefix(folder): one["ETag"] for page in pages for one in page.get("Contents", ())}
+
+    def uri(self, name: str) -> str:
+        """The URI of an object."""
+        return f"s3://{self.bucket}/{self._key(name)}"
 
     def _key(self, name: str) -> str:
         return f"{self.run}/{name}"

@@ -1,0 +1,385 @@
+"""The join by Athena: the same findings as with DuckDB, over exactly the files that are complete."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+import sqlglot
+from botocore.exceptions import ClientError
+from sqlglot import exp
+
+from intake_ledger.audit import athena_joining, footers, in_parts
+from intake_ledger.audit.athena import Athena, AthenaResult
+from intake_ledger.audit.athena_joining import MOST_ATTEMPTS, AthenaJoin
+from intake_ledger.audit.athena_query import CANDIDATES, LINES, RESULT, statements
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.join import COLUMNS, QUERY, Join, Slice, write
+from intake_ledger.audit.report import Report
+from intake_ledger.states import State, StateKind
+from tests.unit import test_audit_join as joined
+from tests.unit.audit_invocations import Gate, Gated
+from tests.unit.audit_oracle import build, random_world
+from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena
+from tests.unit.support import START
+from tests.unit.test_audit_in_parts import World, names
+from tests.unit.test_audit_join import ODD, FolderScratch, is_telling
+from tests.unit.test_audit_oracle import found
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+RUNNING = {"State": "RUNNING"}
+
+
+def until_done(join: AthenaJoin) -> dict[str, Any]:
+    """As the state machine calls it. The number of calls is in the answer."""
+    answer, calls = join.step({"run": "run"}), 1
+    while not answer["done"]:
+        answer, calls = join.step({"run": "run", "asked": answer["asked"]}), calls + 1
+    return answer | {"calls": calls}
+
+
+def athena(fake: Any) -> Athena:
+    return Athena(fake, fake, work_group=WORK_GROUP, database=DATABASE)
+
+
+def in_folders(gate: Gate | None = None) -> Callable[[Any], dict[str, Any]]:
+    """The join of a run whose files are in a folder."""
+    fakes: dict[str, FakeAthena] = {}
+
+    def join(scratch: Any) -> dict[str, Any]:
+        folder = Path(scratch._scratch.bucket)
+        fake = fakes.setdefault(
+            str(folder),
+            FakeAthena(
+                lambda run, relation: (folder / relation / "symlink.txt").read_text(),
+                lambda uri: folder / uri.rpartition("/")[2],
+            ),
+        )
+        return until_done(AthenaJoin(athena(Gated(fake, gate) if gate else fake), scratch))
+
+    return join
+
+
+def test_f115_athena_finds_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F115: in the random worlds of the join by DuckDB."""
+    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    for seed in range(0, joined.JOINED_WORLDS, 1 if joined.JOINED_WORLDS > 1_000 else 8):
+        world = random_world(Random(seed), START)
+        made, alone = (build(world, page_size=1000) for _ in range(2))
+        folders = [tmp_path / f"{seed}-{engine}" for engine in ("athena", "duckdb")]
+        for folder in folders:
+            folder.mkdir()
+        with monkeypatch.context() as engine:
+            engine.setattr(joined, "join_parts", in_folders())
+            report = joined.audit(made, world, folders[0], shards=2)
+        other = joined.audit(alone, world, folders[1], shards=2)
+        assert found(report) == world.expected(), f"seed {seed}: {world}"
+        assert sorted(made.sent) == sorted(alone.sent)
+        assert (report.lines, report.candidates, report.complete) == (other.lines, other.candidates, True)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_f42_a_join_by_athena_that_is_killed_anywhere_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """F42: at any of its requests. A statement that was started is not started again."""
+    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    world = next(one for seed in range(1_000) if is_telling(one := random_world(Random(seed), START)))
+    made = build(world, page_size=10)
+    counted = Gate()
+    monkeypatch.setattr(joined, "join_parts", in_folders(counted))
+    (tmp_path / "counted").mkdir()
+    joined.audit(made, world, tmp_path / "counted", 1, gate=counted)
+    for kill_at in range(1 + after, counted.number, 9):
+        gate, folder, made = Gate(kill_at, after), tmp_path / str(kill_at), build(world, page_size=10)
+        folder.mkdir()
+        monkeypatch.setattr(joined, "join_parts", in_folders(gate))
+        report = joined.audit(made, world, folder, 1, gate=gate)
+        assert found(report) == world.expected(), kill_at
+        assert report.complete
+
+
+class AthenaWorld(World):
+    """A run whose files are in moto's S3."""
+
+    def __init__(self, dynamodb: "DynamoDBClient", folder: Path) -> None:
+        super().__init__(dynamodb)
+        self._folder = folder
+        self.fake = FakeAthena(self._manifest, self._local)
+
+    def _manifest(self, run: str, relation: str) -> str:
+        key = f"{run}/{relation}/symlink.txt"
+        return boto3.client("s3").get_object(Bucket=self.files, Key=key)["Body"].read().decode()
+
+    def _local(self, uri: str) -> Path:
+        parts = urlsplit(uri)
+        path = self._folder / Path(parts.path).name
+        boto3.client("s3").download_file(parts.netloc, parts.path.removeprefix("/"), str(path))
+        return path
+
+    def join(self) -> AthenaJoin:
+        return AthenaJoin(athena(self.fake), self.scratch())
+
+    def go_on(self, planned: dict[str, Any]) -> Report:
+        self.work("look", until_done(self.join()) | {"run": "run"})
+        return self.run("run").finish()
+
+    def listed(self) -> dict[str, Any]:
+        """A plan whose parts are read."""
+        planned = self.plan()
+        self.work("write", planned)
+        return planned
+
+
+@pytest.fixture
+def world(dynamodb: "DynamoDBClient", tmp_path: Path) -> AthenaWorld:
+    return AthenaWorld(dynamodb, tmp_path)
+
+
+def test_f60_keys_of_any_characters_come_through_a_result(world: AthenaWorld) -> None:
+    """F60: a result is CSV; line breaks, quotes and commas in a key would cut it."""
+    for key in ODD:
+        world.put(key)
+    report = world.audit()
+    assert (report.counts, report.complete) == ({"missing": len(ODD)}, True)
+    assert world.sent() == sorted(ODD)
+
+
+def test_a_result_is_read_as_trino_encodes_it() -> None:
+    """It writes a space as a plus sign, where DuckDB writes %20; a field of NULL is empty."""
+
+    class S3:
+        def get_object(self, **_: Any) -> dict[str, Any]:
+            header = ",".join(f'"{name}"' for name in RESULT)
+            return {
+                "Body": Lines(
+                    [header, '"a+b%2Bc","latest","true","v%23x%0A","object","e","7","9"', '"k","p","false",,,,,']
+                )
+            }
+
+    result = AthenaResult(cast("Any", S3()), {CANDIDATES: "s3://files/results/1.csv"})
+    first, second = result.candidates()
+    assert (first.key, first.shown, first.state) == ("a b+c", True, State(StateKind.OBJECT, "x\n", "e", 7, 9))
+    assert (second.key, second.shown, second.state.identity) == ("k", False, "absent")
+
+
+class Lines(list[str]):
+    def iter_lines(self, _: int) -> Any:
+        return (line.encode() for line in self)
+
+
+def test_no_function_waits_for_a_query(world: AthenaWorld) -> None:
+    """Each call answers at once; the state machine waits in between."""
+    world.put("lost")
+    world.listed()
+    world.fake.states = [RUNNING, {"State": "SUCCEEDED"}, {"State": "QUEUED"}, {"State": "QUEUED"}]
+    answer = until_done(world.join())
+    assert (answer["calls"], answer["parts"]) == (4, [0])
+    assert len(world.fake.executions) == 2
+
+
+def test_f42_a_repeated_call_starts_no_second_query(world: AthenaWorld) -> None:
+    """F42: the answer of the first one was lost. Another run has other tokens."""
+    world.put("lost")
+    world.listed()
+    first = world.join().step({"run": "run"})
+    assert world.join().step({"run": "run"}) == first
+    assert len(world.fake.executions) == 2
+    tokens = {one["ClientRequestToken"] for one in world.fake.executions}
+    athena(world.fake).start("another", LINES, "SELECT 1", 0)
+    assert len(tokens | {world.fake.executions[-1]["ClientRequestToken"]}) == 3
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED"])
+def test_f42_a_query_without_a_result_is_named(world: AthenaWorld, state: str) -> None:
+    """F42: nothing is taken for compared. The report says what Athena says."""
+    world.processed(*names())
+    world.put("lost")
+    planned = world.listed()
+    world.fake.states = [{"State": state, "StateChangeReason": "Bytes scanned limit was exceeded"}]
+    report = world.go_on(planned)
+    assert (report.complete, report.counts, report.listed) == (False, {}, 0)
+    told = f"Athena did not join what was listed: {state}: Bytes scanned limit was exceeded"
+    assert report.unfinished == [told]
+    assert told in report.summary(world.clock())
+
+
+def test_a_query_that_athena_calls_retryable_is_started_again(world: AthenaWorld) -> None:
+    """A few times, each under its own token."""
+    world.put("lost")
+    planned = world.listed()
+    failed = {"State": "FAILED", "StateChangeReason": "busy", "AthenaError": {"Retryable": True}}
+    world.fake.states = [failed, {"State": "SUCCEEDED"}]
+    assert world.go_on(planned).counts == {"missing": 1}
+    assert len({one["ClientRequestToken"] for one in world.fake.executions}) == 4
+    world.fake.states = [failed, failed] * MOST_ATTEMPTS
+    report = world.go_on(planned)
+    assert report.unfinished == ["Athena did not join what was listed: FAILED: busy"]
+    assert not world.fake.states
+
+
+def test_a_throttled_start_is_the_state_machines_to_repeat(world: AthenaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It retries the call. A run that never starts one says that the join failed."""
+    world.put("lost")
+    planned = world.listed()
+    throttled = ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "slow"}}, "StartQueryExecution")
+    with monkeypatch.context() as busy:
+        busy.setattr(FakeAthena, "start_query_execution", lambda *_, **__: (_ for _ in ()).throw(throttled))
+        with pytest.raises(ClientError, match="TooManyRequests"):
+            world.join().step({"run": "run"})
+    assert "the join failed" in world.run("run").finish().unfinished[0]
+    assert world.go_on(planned).counts == {"missing": 1}
+
+
+def test_f42_a_query_reads_the_files_of_complete_parts_alone(world: AthenaWorld) -> None:
+    """F42: neither slices beyond the end of a repeated part, nor those of a part with a gap."""
+    world.s3.page_size = 2
+    world.processed(*names(7))
+    world.put("in/zzz-lost.csv")
+    planned = world.plan()
+    world.work("write", planned, left=lambda: lambda: 0)
+    world.work("write", planned)
+    stale = {
+        name for name in world.scratch().names() if name.endswith(".parquet") and not name.endswith("-00000.parquet")
+    }
+    report = world.go_on(planned)
+    assert (report.complete, report.listed, report.counts) == (True, 8, {"missing": 1})
+    assert stale
+    assert not {uri for uri in world.fake.read if uri.rpartition("/")[2] in stale}
+    boto3.client("s3").delete_object(Bucket=world.files, Key="run/listed-00001-00000.parquet")
+    world.fake.executions.clear()
+    world.fake._results.clear()
+    report = world.go_on(planned)
+    assert (report.complete, len(report.unfinished)) == (False, 1)
+    assert report.unfinished[0].startswith("keys")
+    assert 0 < report.listed < 8
+
+
+def test_f42_without_all_rows_nothing_is_asked(world: AthenaWorld) -> None:
+    """F42: most listed objects would seem lost."""
+    world.processed(*names())
+    planned = world.plan()
+    world.work("write", planned, without="held-00001")
+    report = world.go_on(planned)
+    assert report.unfinished == ["segment 1 of the ledger's rows was not read"]
+    assert (report.counts, world.fake.executions) == ({}, [])
+
+
+def test_f42_a_file_that_is_written_while_athena_reads_it_counts_for_nothing(world: AthenaWorld) -> None:
+    """F42: a call that was given up still ran. Its file may end at another place than the one that was checked."""
+    world.processed(*names())
+    world.put("lost")
+    world.listed()
+    asked = world.join().step({"run": "run"})
+    other = {"Bucket": world.files, "Key": "run/held-00001-00000.parquet"}
+    boto3.client("s3").copy_object(
+        Bucket=world.files, Key="run/held-00000-00000.parquet", CopySource=cast("Any", other)
+    )
+    answer = world.join().step(asked)
+    assert (answer["done"], answer["parts"]) == (True, [])
+    assert "written again while Athena read them" in world.run("run").finish().unfinished[0]
+
+
+def test_an_empty_relation_needs_no_table(world: AthenaWorld) -> None:
+    """A report of an empty bucket has no files, and Athena no folder to look into."""
+    texts = statements(DATABASE, "run", ["held"], Window(0, 0), deletes=True, all_listed=True)
+    tables = {one.sql() for one in sqlglot.parse_one(texts[LINES], dialect="trino").find_all(exp.Table) if one.db}
+    assert len(tables) == 1
+    world.commit("gone", State(StateKind.OBJECT, "1", "1", 1))
+    world.listed()
+    plan = world.scratch().get("plan.json")
+    world.scratch().put("plan.json", plan | {"shares": []})
+    report = world.go_on({"run": "run"})
+    assert (report.counts, report.complete) == ({"removed": 1}, True)
+
+
+class TestFooters:
+    def write(self, folder: Path, start: str) -> Path:
+        path = folder / "listed-00000-00000.parquet"
+        rows = [[f"{n:06d}", "latest", f"v#{n}", "object", f"e{n}", n, n] for n in range(20_000)]
+        write(path, "listed", rows, lambda: Slice(start, "", len(rows), len(rows), 0, 0, 0))
+        return path
+
+    @pytest.mark.parametrize("start", ["", "k" * 30_000])
+    def test_the_metadata_is_read_without_the_content(self, tmp_path: Path, start: str) -> None:
+        """Also where a place is longer than what is read first."""
+        source, copies = tmp_path / "source", tmp_path / "copies"
+        source.mkdir()
+        copies.mkdir()
+        path = self.write(source, start)
+        read: list[int] = []
+
+        class Counted(FolderScratch):
+            def end(self, name: str, length: int, etag: str) -> tuple[bytes, int]:
+                read.append(length)
+                return super().end(name, length, etag)
+
+        nothing: Any = None
+        scratch = Counted(nothing, str(source), "run")
+        footers.copy_footers(scratch, scratch.etags().items(), copies)
+        assert Join(copies).chain("listed-00000") is None if start else Join(copies).chain("listed-00000")
+        assert Join(copies)._slices == Join(source)._slices
+        copy = copies / path.name
+        assert copy.stat().st_size == path.stat().st_size
+        assert copy.stat().st_blocks * 512 < path.stat().st_size / 2 or start
+        assert len(read) == (2 if start else 1)
+
+    def test_a_file_that_has_changed_since_it_was_listed_is_not_read(self, world: AthenaWorld) -> None:
+        """The call fails, and the state machine repeats it."""
+        boto3.client("s3").put_object(Bucket=world.files, Key="run/a.parquet", Body=b"1" * 100)
+        with pytest.raises(ClientError, match="PreconditionFailed"):
+            world.scratch().end("a.parquet", 8, '"another"')
+        (etag,) = world.scratch().etags().values()
+        assert world.scratch().end("a.parquet", 8, etag) == (b"1" * 8, 100)
+
+
+@pytest.mark.parametrize("name", [LINES, CANDIDATES])
+@pytest.mark.parametrize("relations", [["listed", "held"], ["held"]])
+def test_what_is_sent_is_trinos_sql(name: str, relations: list[str]) -> None:
+    """All of it, with a run's name and a window. Each table is asked for one run. The ledger's rows are on the right of
+    the join, which Athena holds in memory.
+    """
+    window = Window(START, START - 1, baseline=START - 2, removals_since=None)
+    text = statements(DATABASE, "it's a run", relations, window, deletes=False, all_listed=True)[name]
+    (parsed,) = sqlglot.parse(text, dialect="trino", error_level=sqlglot.ErrorLevel.RAISE)
+    assert parsed is not None
+    again = sqlglot.parse_one(parsed.sql(dialect="trino", comments=False), dialect="trino")
+    assert again.sql(dialect="trino", comments=False) == parsed.sql(dialect="trino", comments=False)
+    read = [one for one in parsed.find_all(exp.Table) if one.db]
+    assert sorted((one.db, one.name) for one in read) == sorted((DATABASE, one) for one in relations)
+    for one in read:
+        select = cast("exp.Select", one.parent_select)
+        assert [column.name for column in select.expressions] == list(COLUMNS[one.name])
+        assert select.args["where"].this.sql(dialect="trino") == "run = 'it''s a run'"
+    (audited,) = [one.this for one in parsed.find_all(exp.CTE) if one.alias == "audited"]
+    assert audited.args["from_"].this.name == "listed"
+    assert [one.this.name for one in audited.args["joins"]] == ["held", "judged"]
+    (judged,) = [one.this for one in parsed.find_all(exp.CTE) if one.alias == "judged"]
+    given = {one.alias: one.this.sql(dialect="trino") for one in judged.expressions}
+    used = {one.name for one in sqlglot.parse_one(QUERY.read_text()).find_all(exp.Column) if one.table == "judged"}
+    assert used <= set(given)
+    assert (given["settled_before"], given["deletes"], given["all_listed"]) == (str(START), "FALSE", "TRUE")
+
+
+def test_the_handler_asks_and_looks(world: AthenaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the construct gives it."""
+    world.put("lost")
+    world.listed()
+    monkeypatch.setenv("INTAKE_AUDIT_FILES", world.files)
+    monkeypatch.setenv("INTAKE_AUDIT_DATABASE", DATABASE)
+    monkeypatch.setenv("INTAKE_AUDIT_WORK_GROUP", WORK_GROUP)
+    s3 = boto3.client("s3")
+    monkeypatch.setattr(
+        athena_joining,
+        "boto3",
+        type("Boto3", (), {"client": staticmethod(lambda name: s3 if name == "s3" else world.fake)}),
+    )
+    asked = athena_joining.handler({"run": "run"}, None)
+    assert not asked["done"]
+    monkeypatch.setattr(athena_joining, "Athena", lambda *_, **names: athena(world.fake))
+    assert athena_joining.handler(asked, None) == {"run": "run", "parts": [0], "done": True}
