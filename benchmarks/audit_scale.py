@@ -49,6 +49,10 @@ STATE_TRANSITION = 0.025 / 1_000
 """https://aws.amazon.com/step-functions/pricing/, Standard workflows, us-east-1, as of `prices.AS_OF`."""
 INVENTORY_OBJECT = 0.0025 / prices.MILLION
 """https://aws.amazon.com/s3/pricing/, "S3 Inventory", us-east-1, as of `prices.AS_OF`."""
+ATHENA_TB = 5.0
+"""https://aws.amazon.com/athena/pricing/, a TB that a query reads, us-east-1, as of `prices.AS_OF`."""
+ATHENA_QUERIES = 2
+"""For the report's lines, and for the candidates."""
 LIST_SECONDS = 0.15
 """S3 user guide, "Best practices design patterns: optimizing Amazon S3 performance": some 100 to 200 ms."""
 INVENTORY_FILE_OBJECTS = 3_000_000
@@ -168,6 +172,8 @@ def main() -> None:
     }
     gigabytes = joined["files, MB"] / (2 * JOINED) * (OBJECTS + ROWS) / 1_000
     print(f"the join: {joining / JOIN_VCPUS / 60:.1f} minutes over {gigabytes:.0f} GB of files")
+    read = ATHENA_QUERIES * gigabytes
+    print(f"the join by Athena: {read:.0f} GB read, ${read / 1_000 * ATHENA_TB:.2f}")
     print("| | takes | S3 | DynamoDB | Lambda | Step Functions | all |\n| --- | --- | --- | --- | --- | --- | --- |")
     for name, (seconds, dollars) in table.items():
         cells = [f"${dollars.get(one, 0):.2f}" for one in ("S3", "DynamoDB", "Lambda", "Step Functions")]
