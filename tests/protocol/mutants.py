@@ -614,15 +614,15 @@ MUTANTS = (
     Mutant(
         "S3 is asked about every key that a part of an audit has failed to list",
         "audit/in_parts.py",
-        "all_listed=not gaps",
-        "all_listed=True",
+        '"all_listed": not self.gaps,',
+        '"all_listed": True,',
         "tests/unit/test_audit_in_parts.py -k fails_for_good",
     ),
     Mutant(
         "everything is taken for lost where a part of the rows was not read",
         "audit/in_parts.py",
-        "if not any(relation_of(part) == HELD for part in gaps):",
-        "if True:",
+        "self.comparable = not any(relation_of(part) == HELD for part in self.gaps)",
+        "self.comparable = True",
         "tests/unit/test_audit_in_parts.py -k fails_for_good",
     ),
     Mutant(
@@ -638,6 +638,27 @@ MUTANTS = (
         "while not found or after:",
         "while not found:",
         "tests/unit/test_audit_in_parts.py -k gap_between_slices",
+    ),
+    Mutant(
+        "Athena reads files that no chain has",
+        "audit/athena_joining.py",
+        "for name in names))\n",
+        "for name in etags if name.startswith(relation)))\n",
+        "tests/unit/test_audit_athena.py -k complete_parts_alone",
+    ),
+    Mutant(
+        "a file that is written while Athena reads it counts",
+        "audit/athena_joining.py",
+        "return any(now.get(name) != etag for name, etag in etags.items())",
+        "return False",
+        "tests/unit/test_audit_athena.py -k written_while",
+    ),
+    Mutant(
+        "a query of Athena without a result is an empty one",
+        "audit/athena_joining.py",
+        "failed = [one for one in looks.values() if one.failure]",
+        "failed = []",
+        "tests/unit/test_audit_athena.py -k without_a_result",
     ),
     Mutant(
         "a file of an audit is as large as its part",
