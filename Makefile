@@ -14,7 +14,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo check test environments parts lint types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle format lock clean
+.PHONY: help setup demo check test environments parts lint types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -105,6 +105,16 @@ audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md
 
 bench: $(READY) ## what a change costs, in full (about half an hour), in build/bench.json; BENCH="cpu cold" for some of it
 	@python -m benchmarks $(BENCH)
+
+wheel: $(READY) ## the wheel and the source distribution, in dist/
+	@rm -rf dist && python -m build --no-isolation
+
+# The next target that needs the checkout makes its environment again.
+test-wheel: $(READY) $(OLD_URLLIB3)/.ready ## tests of what is installed from dist/: unit, synth, packaging
+	@rm $(READY)
+	@python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
+	@pytest tests/unit tests/synth tests/packaging --ignore=tests/synth/test_checkov.py \
+		--ignore=tests/synth/test_compatibility.py --ignore=tests/packaging/test_site.py
 
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .

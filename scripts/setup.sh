@@ -6,7 +6,7 @@ venv=$1
 die() { echo "setup: $*" >&2; exit 1; }
 
 python=
-for candidate in python3.13 python3 python3.14 python3.12 python; do
+for candidate in ${PYTHON:+"$PYTHON"} python3.13 python3 python3.14 python3.12 python; do
   if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then
     python=$candidate
     break
@@ -20,6 +20,8 @@ command -v npm >/dev/null || die "npm is needed beside Node.js: install it"
 
 echo "setup: $("$python" --version), node $(node --version)"
 "$python" -m venv --clear "$venv"
+# Python 3.12 may bring an older pip than the library needs. A newer one stays as it is.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check "pip>=24.1"
 # The environment has to be exactly what requirements.txt says: no resolver, no surprise.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
