@@ -52,7 +52,7 @@ def make_world(dynamodb: "DynamoDBClient") -> MakeWorld:
         name, clock, wire = f"ledger-{next(_TABLES)}", Clock(), Wire(dynamodb)
         create_table(dynamodb, name)
         table = LedgerTable(cast("DynamoDBClient", wire), name)
-        return World(clock, FakeS3(clock, versioned), wire, table, name, ordering, deletes, late_after)
+        return World(clock, FakeS3(clock, versioned=versioned), wire, table, name, ordering, deletes, late_after)
 
     return make
 

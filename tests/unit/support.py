@@ -1,18 +1,17 @@
 """What the tests of the runtime share: a clock, an S3 in memory, events as AWS writes them, DynamoDB in moto."""
 
-import hashlib
-import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, cast
-from urllib.parse import quote_plus
 
+from cdk_intake_ledger.testing.events import eventbridge_event, s3_notification
+from cdk_intake_ledger.testing.memory_s3 import MemoryS3
+from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Origin, own_message, parse_message
 from intake_ledger.completeness import Completeness
-from intake_ledger.errors import ObjectGone
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.object_stream import ObjectStream
 from intake_ledger.rows import Ordering, Row, RowKey, row_key
@@ -49,97 +48,54 @@ class Clock:
         self.now += milliseconds
 
 
-@dataclass(slots=True)
-class Bytes:
-    """One version of a key, or its delete marker."""
+class FakeS3(Bucket):
+    """The runtime's own `Bucket` over the S3 of the test kit, with what may happen in between in the test's hand."""
 
-    state: State
-    data: bytes = b""
-
-
-@dataclass(slots=True)
-class FakeS3:
-    """One bucket: what the ledger looks at and the processor opens. Versions have ids unless `versioned` is off."""
-
-    clock: Clock
-    versioned: bool = True
-    keys: dict[str, list[Bytes]] = field(default_factory=dict)
-    looks: list[str] = field(default_factory=list)
-    after_look: list[Callable[[], object]] = field(default_factory=list)
-    """Each runs once, after a look has been answered: what happens between a look and the write that follows it."""
-    before_open: list[Callable[[], object]] = field(default_factory=list)
-    """Each runs once, when a version is asked for: what happens between a claim and the bytes, or what S3 refuses."""
-    streams: list[ObjectStream] = field(default_factory=list)
-    """Everything that was opened, in order."""
-    _ids: "count[int]" = field(default_factory=lambda: count(1))
-    name: str = BUCKET
+    def __init__(self, clock: Clock, *, versioned: bool = True) -> None:
+        self.memory = MemoryS3(clock=clock, versioned=versioned)
+        super().__init__(lambda: cast("Any", self.memory), BUCKET)
+        self.looks: list[str] = []
+        self.after_look: list[Callable[[], object]] = []
+        """Each runs once, after a look has been answered: what happens between a look and the write that follows it."""
+        self.before_open: list[Callable[[], object]] = []
+        """Each runs once, when a version is asked for: what happens between claim and bytes, or what S3 refuses."""
+        self.streams: list[ObjectStream] = []
+        """Everything that was opened, in order."""
 
     def put(self, key: str, data: bytes | str) -> State:
         """Upload; the state that S3 then shows."""
-        content = data.encode() if isinstance(data, str) else data
-        state = State(
-            StateKind.OBJECT, self._new_id(), hashlib.md5(content).hexdigest(), len(content), self._last_modified()
-        )
-        self._add(key, Bytes(state, content))
-        return state
+        made = self.memory.put(key, data.encode() if isinstance(data, str) else data)
+        return State(StateKind.OBJECT, made.version_id, made.etag, len(made.content or b""), _ms(made.modified))
 
     def mark_deleted(self, key: str) -> State:
         """Delete without a version id: a delete marker in a versioned bucket, nothing left in another."""
-        if not self.versioned:
-            self.keys.pop(key, None)
-            return ABSENT
-        state = State(StateKind.MARKER, self._new_id(), created_at=self._last_modified())
-        self._add(key, Bytes(state))
-        return state
+        made = self.memory.delete(key)
+        return State(StateKind.MARKER, made.version_id, created_at=_ms(made.modified)) if made else ABSENT
 
     def delete_version(self, key: str, state: State) -> None:
         """Delete one version, or one marker, for good."""
-        self.keys[key] = [one for one in self.keys[key] if one.state != state]
+        self.memory.delete_version(key, state.version_id)
 
     def look(self, key: str) -> State:
         self.looks.append(key)
-        shown = self.keys.get(key) or [Bytes(ABSENT)]
-        state = shown[-1].state
+        state = super().look(key)
         if self.after_look:
             self.after_look.pop(0)()
-        # As HEAD answers: of a marker, the id alone.
-        return State(StateKind.MARKER, state.version_id) if state.kind is StateKind.MARKER else state
-
-    def created_at(self, key: str, marker: State) -> int | None:
-        for one in self.keys[key]:
-            if one.state.version_id == marker.version_id:
-                return one.state.created_at
-        raise ObjectGone(f"{key}: S3 no longer holds {marker.identity}")
+        return state
 
     def shows_removal(self, key: str, removal: State) -> bool:
         self.looks.append(key)
-        kinds = {one.state.version_id: one.state.kind for one in self.keys.get(key, ())}
-        return kinds.get(removal.version_id, StateKind.DELETED) is removal.kind
+        return super().shows_removal(key, removal)
 
     def open(self, key: str, state: State) -> ObjectStream:
         if self.before_open:
             self.before_open.pop(0)()
-        if state.removed:
-            raise ValueError(f"{key} was removed, there is nothing to open")
-        for one in self.keys.get(key, ()):
-            if one.state.kind is StateKind.OBJECT and one.state.identity == state.identity:
-                self.streams.append(ObjectStream(io.BytesIO(one.data), len(one.data)))
-                return self.streams[-1]
-        raise ObjectGone(f"{key}: S3 no longer holds {state.identity}")
-
-    def _add(self, key: str, one: Bytes) -> None:
-        self.keys[key] = [*self.keys.get(key, []), one] if self.versioned else [one]
-
-    def _new_id(self) -> str | None:
-        return f"v{next(self._ids):031d}" if self.versioned else None
-
-    def _last_modified(self) -> int:
-        return self.clock() // 1000 * 1000
+        self.streams.append(super().open(key, state))
+        return self.streams[-1]
 
 
-def iso(milliseconds: int) -> str:
-    """As S3 writes a time."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
 
 
 def record(
@@ -153,31 +109,19 @@ def record(
     version: str = "2.1",
 ) -> dict[str, Any]:
     """One record of an S3 notification, with the fields that S3 gives this kind of event."""
-    item: dict[str, Any] = {"key": quote_plus(key)}
-    if state.kind is StateKind.OBJECT and event.startswith("ObjectCreated"):
-        item |= {"size": state.size, "eTag": state.etag}
-    if event.endswith("DeleteMarkerCreated"):
-        item["eTag"] = MARKER_ETAG
-    if state.version_id is not None:
-        item["versionId"] = state.version_id
-    if sequencer is not None:
-        item["sequencer"] = sequencer
-    return {
-        "eventVersion": version,
-        "eventSource": "aws:s3",
-        "awsRegion": "eu-central-1",
-        "eventTime": iso(at),
-        "eventName": event,
-        "userIdentity": {"principalId": "AWS:AROAEXAMPLE"},
-        "requestParameters": {"sourceIPAddress": "192.0.2.1"},
-        "responseElements": {"x-amz-request-id": "79104EXAMPLEB723", "x-amz-id-2": "IOWQ4fDEXAMPLEQM"},
-        "s3": {
-            "s3SchemaVersion": "1.0",
-            "configurationId": "intake",
-            "bucket": {"name": bucket, "ownerIdentity": {"principalId": "A3I5X"}, "arn": f"arn:aws:s3:::{bucket}"},
-            "object": item,
-        },
-    }
+    seen = state if event.startswith("ObjectCreated") else State(StateKind.ABSENT)
+    body = s3_notification(
+        bucket,
+        key,
+        event=event,
+        version_id=state.version_id,
+        etag=MARKER_ETAG if event.endswith("DeleteMarkerCreated") else seen.etag,
+        size=seen.size,
+        sequencer=sequencer,
+        time=datetime.fromtimestamp(at / 1000, UTC),
+    )
+    [found] = json.loads(body)["Records"]
+    return cast("dict[str, Any]", found | {"eventVersion": version})
 
 
 def notification(*records: Mapping[str, Any]) -> str:
@@ -186,39 +130,18 @@ def notification(*records: Mapping[str, Any]) -> str:
 
 
 def eventbridge(
-    key: str,
-    state: State,
-    *,
-    created: bool = True,
-    at: int = START,
-    bucket: str = BUCKET,
-    reason: str = "PutObject",
-    deletion_type: str | None = None,
-    sequencer: str | None = "0055AED6DCD90281E5",
+    key: str, state: State, event: str = "ObjectCreated:PutObject", *, at: int = START, bucket: str = BUCKET
 ) -> str:
     """An EventBridge event of S3: its key is raw, its time has seconds only."""
-    said = {
-        "key": key,
-        "size": state.size,
-        "etag": state.etag,
-        "version-id": state.version_id,
-        "sequencer": sequencer,
-    }
-    item = {name: value for name, value in said.items() if value is not None}
-    detail: dict[str, Any] = {"version": "0", "bucket": {"name": bucket}, "object": item, "reason": reason}
-    if deletion_type is not None:
-        detail["deletion-type"] = deletion_type
-    return json.dumps(
-        {
-            "version": "0",
-            "id": "17793124-05d4-b198-2fde-7ededc63b103",
-            "detail-type": "Object Created" if created else "Object Deleted",
-            "source": "aws.s3",
-            "account": "111122223333",
-            "time": iso(at)[:-5] + "Z",
-            "region": "eu-central-1",
-            "detail": detail | {"request-id": "N4N7GDK58NMKJ12R", "requester": "111122223333"},
-        }
+    return eventbridge_event(
+        bucket,
+        key,
+        event=event,
+        version_id=state.version_id,
+        etag=state.etag,
+        size=state.size,
+        sequencer="0055AED6DCD90281E5",
+        time=datetime.fromtimestamp(at / 1000, UTC),
     )
 
 

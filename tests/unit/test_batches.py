@@ -119,7 +119,7 @@ class Intake:
         """Its notification may bring another key's along, come twice, or never."""
         reports = [record(key, self.world.s3.put(key, str(self.chance.random())), at=self.world.clock())]
         other = self.chance.choice(KEYS)
-        if self.chance.random() < 0.2 and other in self.world.s3.keys:
+        if self.chance.random() < 0.2 and self.world.s3.memory.current(other):
             reports.append(record(other, self.world.s3.look(other), at=self.world.clock()))
         for _ in range(self.chance.choice((0, 1, 1, 1, 1, 1, 1, 2))):
             name, found = f"m{next(self._names)}", list(reports)
@@ -167,7 +167,7 @@ class Intake:
                 self.queue[name].visible_at = clock() + round(queues.delays[f"handle-{name}"] * SECOND)
             else:
                 del self.queue[name]
-        for key in self.world.s3.keys:
+        for key in filter(self.world.s3.memory.current, KEYS):
             row = self.row(key)
             if row is not None and row.status is Status.PROCESSED:
                 self.committed.add((key, str(row.committed_state)))

@@ -278,7 +278,7 @@ def _shapes() -> list[Any]:
         json.loads(notification(record("hostile", state))),
         json.loads(notification(record("hostile", state), record("other", state), *unreadable(2))),
         json.loads(eventbridge("hostile", state)),
-        json.loads(eventbridge("hostile", state, created=False, deletion_type="Permanently Deleted")),
+        json.loads(eventbridge("hostile", state, "ObjectRemoved:Delete")),
         json.loads(own_message(Origin.AUDIT, BUCKET, "hostile", state)),
         json.loads(own_message(Origin.REPROCESS, BUCKET, "hostile", state, reprocess_id="0" * 26)),
         json.loads(sns(notification(record("hostile", state)))),

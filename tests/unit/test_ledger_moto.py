@@ -418,7 +418,7 @@ class TestOrder:
         world.process(created(one))
         marker = world.s3.mark_deleted(KEY)
         assert world.process(marked(marker)).state.removed
-        world.s3.delete_version(KEY, world.s3.keys[KEY][-1].state)
+        world.s3.delete_version(KEY, marker)
         claim = world.accept(deleted(marker))
         assert claim.state.identity == one.identity
         assert not claim.state.removed
@@ -1025,11 +1025,10 @@ class TestDeletesOff:
         one = deaf.s3.put(KEY, "1")
         deaf.process(created(one))
         marker = deaf.s3.mark_deleted(KEY)
-        stored = deaf.s3.keys[KEY][-1].state
 
         def meanwhile() -> None:
             assert deaf.verdict(marked(marker)) is Verdict.SETTLED
-            deaf.s3.delete_version(KEY, stored)
+            deaf.s3.delete_version(KEY, marker)
             deaf.process(deleted(marker))
 
         deaf.s3.after_look.append(meanwhile)
@@ -1044,7 +1043,7 @@ class TestDeletesOff:
         deaf.process(created(one))
         marker = deaf.s3.mark_deleted(KEY)
         deaf.answer(marked(marker))
-        deaf.s3.delete_version(KEY, deaf.s3.keys[KEY][-1].state)
+        deaf.s3.delete_version(KEY, marker)
         assert deaf.accept(deleted(marker)).state.identity == one.identity
 
     def test_f89_a_removal_at_the_end_of_its_budget_is_settled(self, world: World) -> None:
@@ -1199,7 +1198,7 @@ def test_f15_keys_that_look_like_separators_do_not_meet(world: World) -> None:
     for key in keys:
         world.process(created(world.s3.put(key, key), key=key))
     for key in keys:
-        assert world.verdict(created(world.s3.keys[key][-1].state, key=key)) is Verdict.DUPLICATE
+        assert world.verdict(created(world.s3.look(key), key=key)) is Verdict.DUPLICATE
     found = world.wire.client.scan(TableName=world.table_name)["Items"]
     assert sorted(item["pk"]["S"] for item in found) == sorted(f"uploads/{key}" for key in keys)
 

@@ -58,8 +58,8 @@ class MemoryS3:
         self._keys.pop(key, None)
         return None
 
-    def delete_version(self, key: str, version_id: str) -> None:
-        """Delete one version, or one marker, for good."""
+    def delete_version(self, key: str, version_id: str | None) -> None:
+        """Delete one version, or one marker, for good; None is the object of a bucket without versions."""
         self._keys[key] = [one for one in self._keys.get(key, []) if one.version_id != version_id]
 
     def head_object(self, **request: Any) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class MemoryS3:
 
     def _find(self, operation: str, request: dict[str, Any]) -> Version:
         versions, wanted = self._keys.get(request["Key"], []), request.get("VersionId")
-        found = [one for one in versions if wanted in (None, one.version_id)]
+        found = [one for one in versions if wanted in (None, one.version_id or "null")]
         if not found:
             raise _error(operation, 404, "NoSuchVersion" if wanted else "NoSuchKey")
         version = found[-1]
