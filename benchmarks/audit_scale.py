@@ -101,7 +101,7 @@ def inventory_rate() -> float:
             return {"Body": StreamingBody(io.BytesIO(body), len(body))}
 
     columns = ("bucket", "key", "version_id", "is_latest", "is_delete_marker", "size", "last_modified_date", "e_tag")
-    manifest = Manifest(0, parquet=False, columns=columns, files=())
+    manifest = Manifest(0, "CSV", columns=columns, files=())
     inventory = Inventory(cast("Any", Client()), Location("reports", ""), "uploads")
     file = File("file", hashlib.md5(body).hexdigest())
     with tempfile.TemporaryDirectory() as folder:

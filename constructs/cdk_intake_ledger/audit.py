@@ -129,7 +129,8 @@ class IntakeAudit(Construct):
             self._allow_looking_at_rules(wiring.wildcards)
         self.state_machine: sfn.IStateMachine | None = None
         if join is not None:
-            self.function.add_environment("INTAKE_AUDIT_FILES", join.files.bucket_name)
+            for name, value in join.environment.items():
+                self.function.add_environment(name, value)
             join.allow(self.role)
             plan = scale.allow_planning(self.role, wiring.bucket, wiring.wildcards)
             machine = AuditMachine(

@@ -20,6 +20,10 @@ from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 
 DUCKDB = "duckdb==2.0.0"
 """The engine of the join, with which the tests run."""
+ORC = ("pyorc==0.12.0", "tzdata==2026.6")
+"""Reads inventories in ORC. The library below it asks for a time zone database, which Lambda's runtime may lack."""
+TIME_ZONES = f"/opt/{LAYER_FOLDER}/tzdata/zoneinfo"
+"""Where Lambda unpacks them."""
 KEPT = Duration.days(3)
 """Retention of a run's files. A run takes a day at most."""
 DISK = Size.gibibytes(10)
@@ -44,12 +48,17 @@ class AuditJoin(Construct):
         key = wiring.ledger.encryption_key
         self._wiring = wiring
         self.files = self._bucket(key, placement.removal_policy)
+        self.environment = {"INTAKE_AUDIT_FILES": self.files.bucket_name} | (
+            {"TZDIR": TIME_ZONES} if scale.reports else {}
+        )
+        """The variables of the function that writes the files."""
+        wheels = [DUCKDB, *(ORC if scale.reports else ())]
         self.layer = lambda_.LayerVersion(
             self,
             "DuckDB",
-            description=f"Intake ledger: {DUCKDB} for the audit in parts",
+            description=f"Intake ledger: {', '.join(wheels)} for the audit in parts",
             code=wheel_code(
-                parse_requirements([DUCKDB]),
+                parse_requirements(wheels),
                 python=TESTED_RUNTIME.name.removeprefix("python"),
                 architecture=scale.architecture.name,
                 folder=LAYER_FOLDER,

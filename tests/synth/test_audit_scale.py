@@ -12,6 +12,9 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import AuditOptions, AuditScale, Engine, IntakeConfigurationError, IntakePipeline
 from cdk_intake_ledger.audit_athena import PARTITION, TABLES
+from cdk_intake_ledger.audit_join import ORC
+from cdk_intake_ledger.requirements import parse_requirements
+from cdk_intake_ledger.wheels import install
 from intake_ledger.audit import athena_query
 from intake_ledger.audit.join import COLUMNS
 from tests.synth.build import (
@@ -342,6 +345,24 @@ def test_numbers_that_cannot_work_are_refused(scale: AuditScale, problem: str) -
     """With the range and the way out."""
     with pytest.raises(IntakeConfigurationError, match=problem):
         pipeline(scale)
+
+
+def test_an_inventory_in_orc_is_read_with_a_layer_of_its_own() -> None:
+    """The time zones are where the variable says: the library below pyorc refuses every timestamp without them."""
+    reports = s3.Bucket.from_bucket_name(new_stack(), "Reports", "reports")
+    template = pipeline(AuditScale.inventory(reports, id="all"))
+    function = only(template, "AWS::Lambda::Function", "OrdersAuditFunction")
+    layer = install(parse_requirements(ORC), python="3.13", architecture="arm64")
+    place = function["Environment"]["Variables"]["TZDIR"].removeprefix("/opt/python/")
+    assert (layer / place / "GMT").is_file()
+    assert (layer / "pyorc").is_dir()
+    assert "pyorc" in only(template, "AWS::Lambda::LayerVersion", "OrdersAuditJoin")["Description"]
+
+
+def test_a_listing_needs_nothing_that_reads_orc(sharded: Json) -> None:
+    """Its layer has DuckDB alone."""
+    assert "TZDIR" not in only(sharded, "AWS::Lambda::Function", "OrdersAuditFunction")["Environment"]["Variables"]
+    assert "pyorc" not in only(sharded, "AWS::Lambda::LayerVersion", "OrdersAuditJoin")["Description"]
 
 
 def test_an_inventory_without_an_id_is_refused() -> None:

@@ -15,7 +15,7 @@ import boto3
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from moto import mock_aws
-from pyarrow import parquet
+from pyarrow import orc, parquet
 
 from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, manifest_of
 from intake_ledger.audit.listing import Page, Place
@@ -32,6 +32,10 @@ PARQUET_SCHEMA = (
     "version_id (STRING);  optional boolean is_latest;  optional boolean is_delete_marker;  optional int64 size;  "
     "optional int64 last_modified_date (TIMESTAMP(MILLIS,true));  optional binary e_tag (STRING);  optional binary "
     "storage_class (STRING);}"
+)
+ORC_SCHEMA = (
+    "struct<bucket:string,key:string,version_id:string,is_latest:boolean,is_delete_marker:boolean,size:bigint,"
+    "last_modified_date:timestamp,e_tag:string,storage_class:string>"
 )
 KEYS = ["a b+c%.csv", 'ä/日本 ,"x"\n.csv', "plain.csv"]
 _NUMBERS = count(1)
@@ -75,7 +79,23 @@ def as_csv(entries: list[tuple[str, State, bool]]) -> bytes:
 
 
 def as_parquet(entries: list[tuple[str, State, bool]]) -> bytes:
-    table = pa.Table.from_pylist(
+    file = io.BytesIO()
+    parquet.write_table(as_table(entries), file)
+    return file.getvalue()
+
+
+def as_orc(entries: list[tuple[str, State, bool]]) -> bytes:
+    """Compressed as S3 does, with timestamps that have no time zone."""
+    found = as_table(entries)
+    place = found.schema.get_field_index("last_modified_date")
+    naive = found.column(place).cast(pa.timestamp("ms"))
+    file = io.BytesIO()
+    orc.write_table(found.set_column(place, "last_modified_date", naive), file, compression="zlib")
+    return file.getvalue()
+
+
+def as_table(entries: list[tuple[str, State, bool]]) -> Any:
+    return pa.Table.from_pylist(
         [
             {
                 "bucket": SOURCE, "key": key, "version_id": state.version_id, "is_latest": latest,
@@ -94,9 +114,6 @@ def as_parquet(entries: list[tuple[str, State, bool]]) -> bytes:
             ]
         ),
     )  # fmt: skip
-    file = io.BytesIO()
-    parquet.write_table(table, file)
-    return file.getvalue()
 
 
 @pytest.fixture
@@ -134,8 +151,12 @@ def report(s3: "S3Client", bucket: str, content: dict[str, Any], at: str = "2026
 
 FORMATS = pytest.mark.parametrize(
     ("changes", "write"),
-    [({}, as_csv), ({"fileFormat": "Parquet", "fileSchema": PARQUET_SCHEMA}, as_parquet)],
-    ids=["CSV", "Parquet"],
+    [
+        ({}, as_csv),
+        ({"fileFormat": "Parquet", "fileSchema": PARQUET_SCHEMA}, as_parquet),
+        ({"fileFormat": "ORC", "fileSchema": ORC_SCHEMA}, as_orc),
+    ],
+    ids=["CSV", "Parquet", "ORC"],
 )
 
 
@@ -181,12 +202,15 @@ def test_an_empty_file(s3: "S3Client", bucket: str, tmp_path: Path) -> None:
     assert list(pages) == [Page([], None)]
 
 
-def test_f121_a_data_file_that_is_not_the_manifests_is_refused(s3: "S3Client", bucket: str, tmp_path: Path) -> None:
+@FORMATS
+def test_f121_a_data_file_that_is_not_the_manifests_is_refused(
+    s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any
+) -> None:
     """F121: with the checksum that it has, the one that it should have, and the way out. Nothing of it is read."""
-    data = put_data(s3, bucket, "data", as_csv(states()))
-    inventory = report(s3, bucket, manifest(files=[data]))
+    data = put_data(s3, bucket, "data", write(states()))
+    inventory = report(s3, bucket, manifest(**changes, files=[data]))
     newest = inventory.newest(versioned=True)
-    s3.put_object(Bucket=bucket, Key="data", Body=as_csv(states()[1:]))
+    s3.put_object(Bucket=bucket, Key="data", Body=write(states()[1:]))
     with pytest.raises(
         InventoryError, match=f"the inventory's file data has the MD5 .*manifest says {newest.files[0].md5}"
     ):
@@ -235,9 +259,9 @@ def test_the_report_of_another_bucket_is_refused() -> None:
 
 
 def test_a_format_that_nobody_reads() -> None:
-    """With the two that are."""
-    with pytest.raises(InventoryError, match="ORC: choose CSV or Parquet"):
-        manifest_of(manifest(fileFormat="ORC"), source=SOURCE, versioned=True)
+    """With those that are."""
+    with pytest.raises(InventoryError, match="Avro: choose CSV, Parquet, ORC"):
+        manifest_of(manifest(fileFormat="Avro"), source=SOURCE, versioned=True)
 
 
 @pytest.mark.parametrize(
@@ -246,12 +270,14 @@ def test_a_format_that_nobody_reads() -> None:
         ("Bucket, Key, Size, LastModifiedDate, ETag", True, "VersionId, IsLatest, IsDeleteMarker"),
         ("Bucket, Key, VersionId, IsLatest, IsDeleteMarker", True, "Size, LastModifiedDate, ETag"),
         ("Bucket, Key, Size, ETag", False, "LastModifiedDate"),
+        (ORC_SCHEMA.replace("size:bigint,", ""), True, "Size"),
     ],
 )
 def test_columns_that_are_missing_are_named(schema: str, versioned: bool, missing: str) -> None:
     """With the optional fields to add."""
+    form = {"fileFormat": "ORC"} if schema.startswith("struct") else {}
     with pytest.raises(InventoryError, match=f"has no {missing}: add"):
-        manifest_of(manifest(fileSchema=schema), source=SOURCE, versioned=versioned)
+        manifest_of(manifest(fileSchema=schema, **form), source=SOURCE, versioned=versioned)
 
 
 def test_a_bucket_without_versions_needs_no_columns_of_versions() -> None:

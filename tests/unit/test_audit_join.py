@@ -42,11 +42,12 @@ from tests.unit.audit_invocations import Gate, Gated, Killed
 from tests.unit.audit_oracle import OracleWorld, build, random_world
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, START
-from tests.unit.test_audit_inventory import PARQUET_SCHEMA, as_csv, as_parquet, manifest
+from tests.unit.test_audit_inventory import CSV_SCHEMA, ORC_SCHEMA, PARQUET_SCHEMA, as_csv, as_orc, as_parquet, manifest
 from tests.unit.test_audit_oracle import WORLDS, found, window
 
 JOINED_WORLDS = WORLDS if WORLDS > 1_000 else WORLDS // 5
 """Each writes and joins files, so that the short form has fewer; `make audit-oracle` takes all of them."""
+FORMS = {"CSV": (CSV_SCHEMA, as_csv), "Parquet": (PARQUET_SCHEMA, as_parquet), "ORC": (ORC_SCHEMA, as_orc)}
 REPORT = "inv/2026-11-20T01-00Z/"
 ODD = [
     "a b", "c+d", "e%20f", 'g"h', "i'j", "k,l", "m\nn", "ö", "日本", "\U0001f600", "x/y//z", "v#1", "nul\x00",
@@ -105,7 +106,7 @@ class JoinedRun(AuditInParts):
 class ReportedS3:
     """The bucket, and the newest report of its inventory in files of ten states."""
 
-    def __init__(self, made: AuditWorld, *, parquet: bool) -> None:
+    def __init__(self, made: AuditWorld, form: str) -> None:
         entries = [
             (key, state, place == 0)
             for key, states in sorted(made.s3.keys.items())
@@ -113,13 +114,13 @@ class ReportedS3:
         ]
         self._bucket = made.s3
         self._objects: dict[str, bytes] = {}
-        files = []
+        files, (schema, as_file) = [], FORMS[form]
         for number, few in enumerate(batched(entries, 10)):
-            body = as_parquet(list(few)) if parquet else as_csv(list(few))
+            body = as_file(list(few))
             files.append({"key": f"data/{number}", "size": len(body), "MD5checksum": hashlib.md5(body).hexdigest()})
             self._objects[f"data/{number}"] = body
-        form = {"fileFormat": "Parquet", "fileSchema": PARQUET_SCHEMA} if parquet else {}
-        told = manifest(sourceBucket=BUCKET, creationTimestamp=str(made.clock()), files=files, **form)
+        kind = {"fileFormat": form, "fileSchema": schema}
+        told = manifest(sourceBucket=BUCKET, creationTimestamp=str(made.clock()), files=files, **kind)
         content = json.dumps(told).encode()
         self._objects[f"{REPORT}manifest.json"] = content
         self._objects[f"{REPORT}manifest.checksum"] = hashlib.md5(content).hexdigest().encode()
@@ -198,18 +199,18 @@ class GatedScratch:
         return lambda *arguments: self._gate.call(name, lambda: method(*arguments), {})
 
 
-@pytest.mark.parametrize("parquet", [False, True])
+@pytest.mark.parametrize("form", FORMS)
 def test_a_run_by_an_inventory_finds_what_the_page_promises(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parquet: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    """The same worlds, from S3's own list in CSV and in Parquet."""
+    """The same worlds, from S3's own list in each of its formats."""
     monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
     for seed in range(0, JOINED_WORLDS, 1 if WORLDS > 1_000 else 3):
         world = random_world(Random(seed), START)
         made = build(world, page_size=1000)
         folder = tmp_path / str(seed)
         folder.mkdir()
-        report = audit(made, world, folder, 1, s3=ReportedS3(made, parquet=parquet))
+        report = audit(made, world, folder, 1, s3=ReportedS3(made, form))
         expected = world.expected()
         assert found(report) == expected, f"seed {seed}: {world}"
         assert sorted(made.sent) == sorted(key for key, _, _ in expected)

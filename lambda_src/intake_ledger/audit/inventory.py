@@ -1,6 +1,6 @@
 """Reads S3 Inventory reports in place of a listing. A report is a day or more old.
 
-A report is a manifest and its data files, gzipped CSV or Parquet. Nothing counts before its checksum was compared.
+A report is a manifest and its data files: gzipped CSV, Parquet or ORC. Nothing counts before its checksum was compared.
 """
 
 import hashlib
@@ -8,19 +8,21 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import batched, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
 from intake_ledger.audit.join import connection
 from intake_ledger.audit.listing import Page, Place
+from intake_ledger.audit.orc import entries
 from intake_ledger.errors import SettingsError
 from intake_ledger.states import State, StateKind, bare_etag, real_version
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# S3 user guide, "Amazon S3 Inventory list": the names in CSV's schema, and those in Parquet's.
+# S3 user guide, "Amazon S3 Inventory list": the names in CSV's schema, and those in Parquet's and ORC's.
 _NAMES = {
     "Bucket": "bucket",
     "Key": "key",
@@ -33,7 +35,13 @@ _NAMES = {
 }
 _NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "creationTimestamp")
 _OF_VERSIONS = ("version_id", "is_latest", "is_delete_marker")
-_PARQUET_COLUMN = re.compile(r"(?:required|optional)\s+\w+\s+(\w+)")
+_CSV = "CSV"
+# The names of columns in the schema of a format, as its manifest has it.
+_COLUMN = {
+    _CSV: re.compile(r"(\w+)"),
+    "Parquet": re.compile(r"(?:required|optional)\s+\w+\s+(\w+)"),
+    "ORC": re.compile(r"[<,]\s*(\w+)\s*:"),
+}
 _REPORT = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\dZ/")
 _PAGE = 1_000
 _CHUNK_BYTES = 2**20
@@ -68,7 +76,8 @@ class Manifest:
     """One report. `created_at`, in epoch milliseconds, is when S3 began to look at the bucket."""
 
     created_at: int
-    parquet: bool
+    format: str
+    """`CSV`, `Parquet` or `ORC`."""
     columns: tuple[str, ...]
     files: tuple[File, ...]
 
@@ -122,16 +131,16 @@ class Inventory:
 
         """
         done = int(start.key) if start else 0
-        with connection(folder) as duck:
-            found = duck.execute(_query(manifest, every=every), [str(self._copied(file, folder)), done])
-            few = found.fetchmany(_PAGE)
-            while True:
-                done, ahead = done + len(few), found.fetchmany(_PAGE)
-                after = Place(file.key, str(done)) if ahead else None
-                yield Page([_state(row, quoted=not manifest.parquet) for row in few], after)
-                if after is None:
-                    return
-                few = ahead
+        rows = _orc_rows if manifest.format == "ORC" else _duckdb_rows
+        pages = batched(rows(manifest, self._copied(file, folder), done, every=every), _PAGE)
+        few = next(pages, ())
+        while True:
+            done, ahead = done + len(few), next(pages, ())
+            after = Place(file.key, str(done)) if ahead else None
+            yield Page([_state(row, quoted=manifest.format == _CSV) for row in few], after)
+            if after is None:
+                return
+            few = ahead
 
     def _read(self, key: str) -> bytes:
         return self._client.get_object(Bucket=self._location.bucket, Key=key)["Body"].read()
@@ -151,6 +160,22 @@ class Inventory:
         return copy
 
 
+def _orc_rows(manifest: Manifest, path: Path, done: int, *, every: bool) -> Iterator[Sequence[Any]]:
+    """The rows of a data file in its order, after an offset."""
+    names = [name for name in _NAMES.values() if name in manifest.columns and name != "bucket"]
+    found = (one for one in entries(path, names) if every or one.get("is_latest", True))
+    for one in islice(found, done, None):
+        removed = one.get("is_delete_marker", False)
+        yield one["key"], one.get("version_id"), removed, one["size"], one["last_modified_date"], one["e_tag"]
+
+
+def _duckdb_rows(manifest: Manifest, path: Path, done: int, *, every: bool) -> Iterator[Sequence[Any]]:
+    with connection(path.parent) as duck:
+        found = duck.execute(_query(manifest, every=every), [str(path), done])
+        while few := found.fetchmany(_PAGE):
+            yield from few
+
+
 def _query(manifest: Manifest, *, every: bool) -> str:
     """SQL for the rows of a data file in its order, after an offset."""
     has = {name: name for name in manifest.columns} | {
@@ -161,10 +186,11 @@ def _query(manifest: Manifest, *, every: bool) -> str:
     has |= {name: name for name in _OF_VERSIONS if name in manifest.columns}
     columns = ", ".join(f"'{name}': 'VARCHAR'" for name in manifest.columns)
     csv = f"read_csv([?], auto_detect=false, compression='gzip', quote='\"', escape='\"', columns={{{columns}}})"
-    moment = "last_modified_date" if manifest.parquet else "CAST(last_modified_date AS TIMESTAMP)"
+    csv_moment = "CAST(last_modified_date AS TIMESTAMP)"
+    moment, read = (csv_moment, csv) if manifest.format == _CSV else ("last_modified_date", "read_parquet([?])")
     return (
         f"SELECT key, {has['version_id']}, CAST({has['is_delete_marker']} AS BOOLEAN), CAST(size AS BIGINT),"
-        f" epoch_ms({moment}), e_tag FROM {'read_parquet([?])' if manifest.parquet else csv}"
+        f" epoch_ms({moment}), e_tag FROM {read}"
         f" WHERE {every} OR CAST({has['is_latest']} AS BOOLEAN) OFFSET ?"
     )
 
@@ -192,7 +218,7 @@ def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> 
     """A report's manifest. `versioned`: whether the bucket has versions, so that the report must name them.
 
     Raises:
-        InventoryError: It is about another bucket, lacks a schema or columns, or is neither CSV nor Parquet.
+        InventoryError: It is about another bucket, lacks a schema or columns, or has an unknown format.
 
     """
     lacks = [name for name in _NEEDED if not content.get(name)]
@@ -207,13 +233,9 @@ def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> 
             "inventory of that bucket"
         )
     kind, schema = content["fileFormat"], content["fileSchema"]
-    if kind not in ("CSV", "Parquet"):
-        raise InventoryError(f"the inventory's format is {kind}: choose CSV or Parquet")
-    parquet = kind == "Parquet"
-    if parquet:
-        columns = tuple(_PARQUET_COLUMN.findall(schema))
-    else:
-        columns = tuple(_NAMES.get(name.strip(), name.strip()) for name in schema.split(","))
+    if kind not in _COLUMN:
+        raise InventoryError(f"the inventory's format is {kind}: choose {', '.join(_COLUMN)}")
+    columns = tuple(_NAMES.get(name, name) for name in _COLUMN[kind].findall(schema))
     needed = [name for name in _NAMES.values() if versioned or name not in _OF_VERSIONS]
     missing = [name for name, column in _NAMES.items() if column in needed and column not in columns]
     if missing:
@@ -222,7 +244,7 @@ def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> 
             + (", and let it include all versions, since the bucket has them" if versioned else "")
         )
     files = tuple(File(file["key"], file.get("MD5checksum", "")) for file in content.get("files", ()))
-    return Manifest(int(content["creationTimestamp"]), parquet, columns, files)
+    return Manifest(int(content["creationTimestamp"]), kind, columns, files)
 
 
 def _md5(content: bytes) -> str:
