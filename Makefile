@@ -92,7 +92,7 @@ breaker: $(READY) ## bad files and outages in virtual time, all worlds (about ha
 	@python -m tests.protocol.breaker_runs
 
 docs: $(MKDOCS)/.ready $(MERMAID)/.ready ## the documentation site, in build/site
-	@NO_MKDOCS_2_WARNING=1 $(MKDOCS)/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(MKDOCS)/bin/mkdocs build --strict
 
 faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under fire, in full (some minutes); SHORT=1 for ten minutes, TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(SHORT),--ten-minutes) $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)

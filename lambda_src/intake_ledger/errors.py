@@ -83,6 +83,7 @@ class OwnError(Exception):
         """
         super().__init__(f"{why}: {detail}" if detail else why)
         self.why = why
+        """The reason, which quotes nothing."""
 
 
 class ObjectReadError(OwnError):
