@@ -6,7 +6,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-import boto3
 import pytest
 import sqlglot
 from botocore.exceptions import ClientError
@@ -95,7 +94,7 @@ def test_f42_a_join_by_athena_that_is_killed_anywhere_loses_nothing(
     monkeypatch.setattr(joined, "join_parts", in_folders(counted))
     (tmp_path / "counted").mkdir()
     joined.audit(made, world, tmp_path / "counted", 1, gate=counted)
-    for kill_at in range(1 + after, counted.number, 9):
+    for kill_at in range(1 + after, counted.number, 15):
         gate, folder, made = Gate(kill_at, after), tmp_path / str(kill_at), build(world, page_size=10)
         folder.mkdir()
         monkeypatch.setattr(joined, "join_parts", in_folders(gate))
@@ -114,12 +113,13 @@ class AthenaWorld(World):
 
     def _manifest(self, run: str, relation: str) -> str:
         key = f"{run}/{relation}/symlink.txt"
-        return boto3.client("s3").get_object(Bucket=self.files, Key=key)["Body"].read().decode()
+        text: str = self.s3.client.get_object(Bucket=self.files, Key=key)["Body"].read().decode()
+        return text
 
     def _local(self, uri: str) -> Path:
         parts = urlsplit(uri)
         path = self._folder / Path(parts.path).name
-        boto3.client("s3").download_file(parts.netloc, parts.path.removeprefix("/"), str(path))
+        self.s3.client.download_file(parts.netloc, parts.path.removeprefix("/"), str(path))
         return path
 
     def join(self) -> AthenaJoin:
@@ -201,7 +201,7 @@ def test_f42_a_query_without_a_result_is_named(world: AthenaWorld, state: str) -
     world.processed(*names())
     world.put("lost")
     planned = world.listed()
-    world.fake.states = [{"State": state, "StateChangeReason": "Bytes scanned limit was exceeded"}]
+    world.fake.states = [{"State": state, "StateChangeReason": "Bytes scanned limit was exceeded\n\nSELECT"}]
     report = world.go_on(planned)
     assert (report.complete, report.counts, report.listed) == (False, {}, 0)
     told = f"Athena did not join what was listed: {state}: Bytes scanned limit was exceeded"
@@ -251,7 +251,7 @@ def test_f42_a_query_reads_the_files_of_complete_parts_alone(world: AthenaWorld)
     assert (report.complete, report.listed, report.counts) == (True, 8, {"missing": 1})
     assert stale
     assert not {uri for uri in world.fake.read if uri.rpartition("/")[2] in stale}
-    boto3.client("s3").delete_object(Bucket=world.files, Key="run/listed-00001-00000.parquet")
+    world.s3.client.delete_object(Bucket=world.files, Key="run/listed-00001-00000.parquet")
     world.fake.executions.clear()
     world.fake._results.clear()
     report = world.go_on(planned)
@@ -277,9 +277,7 @@ def test_f42_a_file_that_is_written_while_athena_reads_it_counts_for_nothing(wor
     world.listed()
     asked = world.join().step({"run": "run"})
     other = {"Bucket": world.files, "Key": "run/held-00001-00000.parquet"}
-    boto3.client("s3").copy_object(
-        Bucket=world.files, Key="run/held-00000-00000.parquet", CopySource=cast("Any", other)
-    )
+    world.s3.client.copy_object(Bucket=world.files, Key="run/held-00000-00000.parquet", CopySource=cast("Any", other))
     answer = world.join().step(asked)
     assert (answer["done"], answer["parts"]) == (True, [])
     assert "written again while Athena read them" in world.run("run").finish().unfinished[0]
@@ -331,7 +329,7 @@ class TestFooters:
 
     def test_a_file_that_has_changed_since_it_was_listed_is_not_read(self, world: AthenaWorld) -> None:
         """The call fails, and the state machine repeats it."""
-        boto3.client("s3").put_object(Bucket=world.files, Key="run/a.parquet", Body=b"1" * 100)
+        world.s3.client.put_object(Bucket=world.files, Key="run/a.parquet", Body=b"1" * 100)
         with pytest.raises(ClientError, match="PreconditionFailed"):
             world.scratch().end("a.parquet", 8, '"another"')
         (etag,) = world.scratch().etags().values()
@@ -373,7 +371,7 @@ def test_the_handler_asks_and_looks(world: AthenaWorld, monkeypatch: pytest.Monk
     monkeypatch.setenv("INTAKE_AUDIT_FILES", world.files)
     monkeypatch.setenv("INTAKE_AUDIT_DATABASE", DATABASE)
     monkeypatch.setenv("INTAKE_AUDIT_WORK_GROUP", WORK_GROUP)
-    s3 = boto3.client("s3")
+    s3 = world.s3.client
     monkeypatch.setattr(
         athena_joining,
         "boto3",

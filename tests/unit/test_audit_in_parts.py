@@ -1,6 +1,7 @@
 """The audit in parts, as the state machine calls it, with S3, SQS and DynamoDB in moto."""
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,14 +35,18 @@ SHARDS, SEGMENTS = 3, 2
 class S3(PagedS3):
     """The intake bucket is paged; the reports of its inventory are in moto."""
 
+    @cached_property
+    def client(self) -> Any:
+        return boto3.client("s3")
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(boto3.client("s3"), name)
+        return getattr(self.client, name)
 
     def get_paginator(self, operation: str) -> Any:
         return super().get_paginator(operation) if operation == "list_object_versions" else self._reports(operation)
 
     def _reports(self, operation: str) -> Any:
-        return boto3.client("s3").get_paginator(operation)  # type: ignore[call-overload]
+        return self.client.get_paginator(operation)
 
 
 class World:

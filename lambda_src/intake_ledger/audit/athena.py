@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _WORKING = ("QUEUED", "RUNNING")
 _CHUNK_BYTES = 2**20
+_MOST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,11 @@ class Athena:
         found = self._client.get_query_execution(QueryExecutionId=id)["QueryExecution"]
         status = found["Status"]
         state = status["State"]
-        reason = status.get("StateChangeReason") or "Athena gives no reason"
+        # What follows the first line quotes the statement.
+        reason = (status.get("StateChangeReason") or "Athena gives no reason").partition("\n")[0]
         return Execution(
             working=state in _WORKING,
-            failure="" if state in (*_WORKING, "SUCCEEDED") else f"{state}: {reason}",
+            failure="" if state in (*_WORKING, "SUCCEEDED") else f"{state}: {reason[:_MOST_REASON]}",
             retryable=bool(status.get("AthenaError", {}).get("Retryable")),
             result=found.get("ResultConfiguration", {}).get("OutputLocation", ""),
         )
