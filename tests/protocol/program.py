@@ -19,14 +19,11 @@ from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import memory_dynamodb
 from intake_ledger import ledger
-from intake_ledger.audit.compare import Audit
+from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.known import Known
-from intake_ledger.audit.listing import Listing
-from intake_ledger.audit.progress import Progress
+from intake_ledger.audit.look import Look
+from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.audit.shown import Shown
-from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.completeness import Completeness, CompletenessRecord
@@ -379,23 +376,21 @@ def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request |
     port = Port("audit", history, start)
     settings = AuditSettings(**_common(config), settle_seconds=0, look_back_seconds=RETENTION, budget=100)
     s3 = cast("Any", _S3(port, config))
-    table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
-    audit = Audit(
+    dynamodb = cast("Any", _DynamoDB(port))
+    table = LedgerTable(dynamodb, "table")
+    look = Look(
         settings,
         table,
-        AuditTable(cast("Any", _DynamoDB(port)), "table"),
-        Listing(s3, settings),
         Bucket(lambda: s3, BUCKET),
         sqs=cast("Any", _SQS(port)),
         clock=port.now,
+        budget=OwnBudget(settings.budget),
+        heads=1,
     )
+    audit = AuditInOneFunction(settings, s3, dynamodb, look, port.now, readers=1)
     try:
-        audit.run(
-            Progress(Report("run", port.now()), Known(b""), Shown(b"")),
-            _window(_completeness(config, table, port), port.now()),
-            resubmit=True,
-            remaining_ms=lambda: 10**9,
-        )
+        window = _window(_completeness(config, table, port), port.now())
+        audit.run(Report("run", port.now()), window, remaining_ms=lambda: 10**9)
     except Pause as pause:
         return pause.request
     except Exception as error:  # noqa: BLE001

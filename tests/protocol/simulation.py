@@ -23,14 +23,11 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger.audit.compare import Audit
+from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.known import Known
-from intake_ledger.audit.listing import Listing
-from intake_ledger.audit.progress import Progress
+from intake_ledger.audit.look import Look
+from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.audit.shown import Shown
-from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.consumer import Consumer
@@ -295,22 +292,20 @@ class Simulation:
 
     def _audit(self) -> None:
         s3 = cast("Any", _S3(self))
-        audit = Audit(
+        table = cast("Any", self.table)
+        look = Look(
             AUDIT,
-            LedgerTable(cast("Any", self.table), "table"),
-            AuditTable(cast("Any", self.table), "table"),
-            Listing(s3, AUDIT),
+            LedgerTable(table, "table"),
             Bucket(lambda: s3, "bucket"),
             sqs=cast("Any", _SQS(self)),
             clock=lambda: self.clock,
+            budget=OwnBudget(AUDIT.budget),
+            heads=1,
         )
         report = Report("run", self.clock)
-        audit.run(
-            Progress(report, Known(b""), Shown(b"")),
-            Window(settled_before=self.clock - HOUR, known_since=self.clock - 14 * DAY),
-            resubmit=True,
-            remaining_ms=lambda: 10**9,
-        )
+        window = Window(settled_before=self.clock - HOUR, known_since=self.clock - 14 * DAY)
+        audit = AuditInOneFunction(AUDIT, s3, table, look, lambda: self.clock, readers=1)
+        audit.run(report, window, remaining_ms=lambda: 10**9)
         self.tally.audited += report.checked
         self.tally.resubmitted += report.resubmitted
 

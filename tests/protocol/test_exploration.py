@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 import intake_ledger
-from intake_ledger.audit.compare import Audit
+from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.consumer import Consumer
 from intake_ledger.ledger import Ledger
 from intake_ledger.table import LedgerTable
@@ -49,7 +49,7 @@ def test_a_violation_is_told_with_the_steps_that_lead_to_it() -> None:
         (Consumer, "handle", "w0 raises KeyError: 'seeded'"),
         # The consumer catches what one message raises and logs it as an error of its own.
         (Ledger, "commit", "w0 raises AssertionError"),
-        (Audit, "run", "the audit raises KeyError: 'seeded'"),
+        (AuditInOneFunction, "run", "the audit raises KeyError: 'seeded'"),
     ],
 )
 def test_an_exception_in_the_code_under_search_is_a_finding(
@@ -70,7 +70,7 @@ def test_a_request_that_the_store_forbids_is_a_finding(monkeypatch: pytest.Monke
     monkeypatch.setattr(LedgerTable, "get_items", lambda self, _: self._client.get_item(ConsistentRead=False))
     result = Explorer(SHORT["losses"]).explore()
     assert "the ledger never decides on an eventual read" in result.violation
-    assert "compare.py" in result.raised
+    assert "look.py" in result.raised
 
 
 def test_a_failure_of_the_search_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,11 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger.audit.compare import Audit
+from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.known import Known
-from intake_ledger.audit.listing import Listing
-from intake_ledger.audit.progress import Progress
+from intake_ledger.audit.look import Look
+from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.audit.shown import Shown
-from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
 from intake_ledger.rows import Ordering, Row, RowKey, Status, row_key
 from intake_ledger.settings import AuditSettings, KeyFilter
@@ -39,6 +36,8 @@ class PagedS3:
     heads: list[str] = field(default_factory=list)
     listed: list[dict[str, Any]] = field(default_factory=list)
     """The requests for pages, as their start was named."""
+    meanwhile: Callable[[], object] = lambda: None
+    """What happens between the scan of the ledger and the listing."""
 
     def put(self, key: str, *, age: int = OLD, version: str | None = None) -> State:
         name = version or f"{key}-{len(self.keys.get(key, ()))}"
@@ -52,6 +51,7 @@ class PagedS3:
         return state
 
     def get_bucket_versioning(self, **_: Any) -> dict[str, str]:
+        self.meanwhile()
         return {"Status": "Enabled"} if self.versioned else {}
 
     def head_object(self, **arguments: Any) -> dict[str, Any]:
@@ -165,16 +165,6 @@ class AuditWorld:
             budget=self.budget,
             filters=self.filters,
         )
-        s3 = cast("Any", self.s3)
-        self.audit = Audit(
-            self.settings,
-            self.ledger,
-            AuditTable(cast("Any", self.store), "table"),
-            Listing(s3, self.settings),
-            Bucket(lambda: s3, BUCKET),
-            sqs=cast("Any", self.sqs),
-            clock=self.clock,
-        )
 
     def row_key(self, key: str, state: State | None = None) -> RowKey:
         return row_key(PIPELINE, self.ordering, BUCKET, key, state.identity if state else None)
@@ -197,30 +187,36 @@ class AuditWorld:
         )
         self.ledger.insert(self.row_key(key, state), row)
 
-    def fresh(self) -> Progress:
-        return Progress(Report("run", self.clock()), Known(b"salt"), Shown(b"salt"))
-
     def window(self) -> Window:
         return Window(self.clock() - self.settled_ms, self.clock() - self.known_ms)
 
     def run(
         self,
-        progress: Progress | None = None,
         *,
         resubmit: bool = True,
+        dry_run: bool = False,
         remaining_ms: Callable[[], int] = lambda: 900_000,
-        saved: Callable[[], None] = lambda: None,
         window: Window | None = None,
+        readers: int = 1,
     ) -> Report:
-        progress = progress or self.fresh()
-        chosen = window or self.window()
-        self.audit.run(progress, chosen, resubmit=resubmit, remaining_ms=remaining_ms, saved=saved)
-        return progress.report
+        s3, report = cast("Any", self.s3), Report(str(self.clock()), self.clock(), dry_run=dry_run)
+        look = Look(
+            self.settings,
+            self.ledger,
+            Bucket(lambda: s3, BUCKET),
+            sqs=cast("Any", self.sqs),
+            clock=self.clock,
+            budget=OwnBudget(self.settings.budget) if resubmit and not dry_run else None,
+            heads=1,
+        )
+        audit = AuditInOneFunction(self.settings, s3, cast("Any", self.store), look, self.clock, readers=readers)
+        audit.run(report, window or self.window(), remaining_ms=remaining_ms)
+        return report
 
     @property
     def sent(self) -> list[str]:
-        """The keys that were resubmitted, in order."""
-        return [body["key"] for body in self.sqs.bodies]
+        """The keys that were resubmitted. Each run begins at another one."""
+        return sorted(body["key"] for body in self.sqs.bodies)
 
 
 def moment(milliseconds: int | None) -> datetime:

@@ -16,7 +16,8 @@ from intake_ledger.audit.athena import Athena, AthenaResult
 from intake_ledger.audit.athena_joining import MOST_ATTEMPTS, AthenaJoin
 from intake_ledger.audit.athena_query import CANDIDATES, LINES, RESULT, statements
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.join import COLUMNS, QUERY, Join, Slice, write
+from intake_ledger.audit.join import Join, Slice, write
+from intake_ledger.audit.relations import COLUMNS, QUERY, candidate
 from intake_ledger.audit.report import Report
 from intake_ledger.states import State, StateKind
 from tests.unit import test_audit_join as joined
@@ -163,7 +164,7 @@ def test_a_result_is_read_as_trino_encodes_it() -> None:
             }
 
     result = AthenaResult(cast("Any", S3()), {CANDIDATES: "s3://files/results/1.csv"})
-    first, second = result.candidates()
+    first, second = map(candidate, result.candidates())
     assert (first.key, first.shown, first.state) == ("a b+c", True, State(StateKind.OBJECT, "x\n", "e", 7, 9))
     assert (second.key, second.shown, second.state.identity) == ("k", False, "absent")
 

@@ -4,8 +4,7 @@ import json
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain, count, repeat
-from types import SimpleNamespace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -236,17 +235,14 @@ def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
     assert "skipped" in deployed.audit(everySeconds=86_400)
 
 
-def test_f42_out_of_time_the_next_tick_goes_on(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
-    """F42: whatever the interval; and it is no run until it has come to its end."""
+def test_f42_out_of_time_the_next_tick_begins_anew(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    """F42: whatever the interval; and what has not read all is no run."""
     deployed.upload("in/a")
     report = deployed.audit(remaining=10_000, everySeconds=86_400)
-    assert (report["complete"], report["stopped"]) == (False, "out of time, to be continued")
-    assert metrics(capsys.readouterr().out) == {
-        "AuditIncomplete": 1,
-        "AuditDeliveryProblems": 0,
-    }
-    again = deployed.audit(everySeconds=86_400)
-    assert (again["complete"], again["runId"]) == (True, report["runId"])
+    assert (report["complete"], report["stopped"].partition(",")[0]) == (False, "out of time before all was read")
+    told = metrics(capsys.readouterr().out)
+    assert (told["AuditRuns"], told["AuditIncomplete"]) == (0, 1)
+    assert deployed.audit(everySeconds=86_400)["complete"]
     assert deployed.receive() == ["in/a"]
 
 
@@ -255,10 +251,10 @@ def test_the_rest_of_a_budget_waits_for_the_next_run(deployed: Deployed) -> None
     deployed.upload(*(f"in/{number}" for number in range(5)))
     report = deployed.audit(everySeconds=86_400)
     assert report["summary"].endswith("3 resubmitted; the budget is used up, the rest is left for the next run")
-    assert deployed.receive() == ["in/0", "in/1", "in/2"]
+    assert len(deployed.receive()) == 3
     assert "skipped" in deployed.audit(everySeconds=86_400)
     again = deployed.audit()
-    assert (again["resubmitted"], again["runId"] != report["runId"]) == (3, True)
+    assert again["runId"] != report["runId"]
 
 
 def test_f31_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Deployed) -> None:
@@ -270,21 +266,6 @@ def test_f31_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Dep
     assert "the queue is 0.2 hours behind" in report["summary"]
     assert deployed.receive() == ["other"]
     assert deployed.audit(everySeconds=86_400)["resubmitted"] == 1
-
-
-def test_f31_a_run_in_several_calls_of_which_one_was_held_back_is_repeated(deployed: Deployed) -> None:
-    """F31: the call that ends it finds an empty queue, and what the first one left alone is still to be looked at."""
-    deployed.upload("in/a")
-    boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
-    # Time for the lease, the run, the rows and the listing; then for the checkpoint.
-    left = chain([900_000] * 4, repeat(20_000))
-    context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: next(left))
-    report = audit.handler({"everySeconds": 86_400}, context)
-    assert (report["listed"], report["complete"], deployed.receive()) == (1, False, ["other"])
-    report = deployed.audit(everySeconds=86_400)
-    assert "the queue is 0.2 hours behind" in report["summary"]
-    assert report["complete"]
-    assert deployed.audit(everySeconds=86_400)["held"] == ""
 
 
 def test_f31_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
@@ -299,11 +280,11 @@ def test_f31_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
     assert deployed.receive() == []
 
 
-def test_after_an_error_the_next_tick_goes_on(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_error_the_next_tick_begins_anew(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait for the lease of a run that is over."""
     deployed.upload("in/a")
     with monkeypatch.context() as patch:
-        patch.setattr("intake_ledger.audit.compare.Audit.run", _fails)
+        patch.setattr("intake_ledger.audit.one_function.AuditInOneFunction.run", _fails)
         with pytest.raises(RuntimeError):
             deployed.audit(everySeconds=86_400)
     assert deployed.audit(everySeconds=86_400)["complete"]
@@ -370,7 +351,7 @@ class TestBaseline:
         )
         real = audit._now
         monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
-        assert [one["key"] for one in deployed.audit()["findings"]] == ["in/rolled-back", "in/removed"]
+        assert {one["key"] for one in deployed.audit()["findings"]} == {"in/rolled-back", "in/removed"}
 
 
 def _later() -> Any:
@@ -403,10 +384,9 @@ class TestReports:
         assert content.pop("summary").startswith("1 of 1 objects never reached the ledger")
         assert content == {name: value for name, value in returned.items() if name != "summary"}
 
-    def test_a_run_that_goes_on_and_one_that_only_looks_write_none(self, deployed: Deployed, reports: str) -> None:
-        """The report comes once, with all of it."""
+    def test_a_run_that_only_looks_writes_none(self, deployed: Deployed, reports: str) -> None:
+        """It changes nothing."""
         deployed.upload("in/a")
-        assert deployed.audit(remaining=0)["stopped"]
         deployed.audit(dryRun=True)
         assert boto3.client("s3").list_objects_v2(Bucket=reports)["KeyCount"] == 0
         deployed.audit()

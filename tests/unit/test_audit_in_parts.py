@@ -12,7 +12,7 @@ from intake_ledger.audit import in_parts, joining
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, _order, join_parts
 from intake_ledger.audit.inventory import InventoryError
-from intake_ledger.audit.report import Report
+from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import AuditRuns, NotNow
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.rows import Ordering, Row, Status, row_key
@@ -82,7 +82,6 @@ class World:
         )
 
     def tools(self) -> Tools:
-        salts = count(1)
         now = self.clock()
         return Tools(
             settings=self.settings,
@@ -90,10 +89,10 @@ class World:
             sqs=cast("Any", self.sqs),
             dynamodb=self.dynamodb,
             clock=self.clock,
-            new_salt=lambda: bytes([next(salts)]),
             judge=lambda _: Judgement(Window(now - HOUR, now - 14 * DAY), resubmit=True, held=self.held),
             delivery=lambda: ["the rule is disabled"],
             scratch=self.files,
+            heads=1,
         )
 
     def run(self, name: str) -> AuditInParts:
@@ -296,7 +295,7 @@ def test_f42_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest
 
 def test_f42_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42: the state machine calls again; what was sent before the death is not sent twice."""
-    monkeypatch.setattr(in_parts, "BATCH_GET_KEYS", 3)
+    monkeypatch.setattr(in_parts, "BATCH", 3)
     for key in names(8):
         world.put(key)
     planned = world.plan()
@@ -314,26 +313,31 @@ def test_f42_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypa
     report = world.run("run").finish()
     assert world.sent() == names(8)
     assert (report.complete, report.counts, report.resubmitted) == (True, {"missing": 8}, 8)
+    assert (report.candidates, report.dismissed) == (8, 0)
 
 
-def test_f119_what_sqs_refuses_is_sent_by_the_next_call(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F119: nothing is counted twice, and the report says why it took another call."""
-    monkeypatch.setattr("intake_ledger.audit.compare.PAUSES", ())
+def test_f119_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F119: it costs neither the budget nor an interval, and the report says why."""
+    monkeypatch.setattr("intake_ledger.audit.look.PAUSES", ())
+    world.settings = replace(world.settings, budget=3)
     for key in names(3):
         world.put(key)
-    planned = world.plan()
+    planned = world.plan(everySeconds=86_400)
     world.work("write", planned)
     chunks = join_parts(world.scratch())
     refused = {"Failed": [{"Id": "1", "Code": "InternalError", "SenderFault": False}]}
     with monkeypatch.context() as refusing:
         refusing.setattr(FakeSQS, "send_message_batch", lambda *_, **__: refused)
-        assert not world.run("run").look({"part": 0}, lambda: 900_000)["done"]
-    world.work("look", chunks)
+        world.work("look", chunks)
     report = world.run("run").finish()
-    # The fake has taken two of them without a trace: they are marked.
-    assert (world.sent(), report.counts, report.complete) == ([names(3)[1]], {"missing": 3}, True)
+    assert (report.complete, report.stopped, report.resubmitted) == (False, Stopped.REFUSED, 2)
+    assert report.lines == {"resubmitted": 2, "refused": 1}
     assert report.delivery == ["the rule is disabled", "SQS refused messages: InternalError"]
-    assert report.lines == {"resubmitted": 1, "marked": 2}
+    sent = [item["sent"]["N"] for item in world.dynamodb.scan(TableName=world.table)["Items"] if "sent" in item]
+    assert sent == ["2"]
+    again = world.audit("again", everySeconds=86_400)
+    # The fake has taken two of the messages without a trace: their keys are marked.
+    assert (again.complete, len(world.sent()), again.lines) == (True, 1, {"resubmitted": 1, "marked": 2})
 
 
 @pytest.mark.parametrize(
@@ -604,10 +608,9 @@ class TestInventory:
         """The error names the fix, and the next run need not wait for a lease."""
         with pytest.raises(InventoryError, match="no inventory report"):
             self.audit(world, reports)
-        AuditRuns(
-            world.dynamodb, world.table, bucket=BUCKET, pipeline=PIPELINE, clock=world.clock, owner="next",
-            new_salt=lambda: b"1",
-        ).take(lease_ms=1, only_if_due=False)  # fmt: skip
+        AuditRuns(world.dynamodb, world.table, bucket=BUCKET, pipeline=PIPELINE, clock=world.clock, owner="next").take(
+            lease_ms=1, only_if_due=False
+        )
 
 
 @pytest.fixture

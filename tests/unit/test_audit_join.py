@@ -19,22 +19,20 @@ from botocore.response import StreamingBody
 
 from intake_ledger import rows
 from intake_ledger.audit import in_parts
+from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Finding, Line, Window, judge
 from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, join_parts
 from intake_ledger.audit.join import (
-    COLUMNS,
-    QUERY,
-    Candidate,
     Join,
     Slice,
     connection,
-    held_row,
-    listed_row,
     slice_name,
     write,
 )
+from intake_ledger.audit.relations import COLUMNS, HELD, LISTED, QUERY, Candidate, candidate, held_entry, listed_entry
 from intake_ledger.audit.report import Report
 from intake_ledger.audit.scratch import Scratch
+from intake_ledger.audit.sqlite_join import SqliteJoin
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.rows import FORMAT, Ordering, Row, Status
 from intake_ledger.states import State, StateKind
@@ -86,21 +84,16 @@ class FolderScratch(Scratch):
 class FreeRuns:
     """Nobody else audits."""
 
-    since = 0
+    def take(self, **_: Any) -> int:
+        return 0
 
-    def take(self, **_: Any) -> "FreeRuns":
-        return self
-
-    def keep(self, report: Report) -> None: ...
-
-    def finish(self, **_: Any) -> None: ...
+    def finish(self, *_: Any, **__: Any) -> None: ...
 
 
-class JoinedRun(AuditInParts):
-    """A run whose budget nobody shares."""
-
-    def _allow(self, wanted: int) -> int:
-        return wanted
+def without_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are in a folder, and nobody shares the budget."""
+    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    monkeypatch.setattr(in_parts, "SharedBudget", lambda *_: OwnBudget(100_000))
 
 
 class ReportedS3:
@@ -150,14 +143,14 @@ def audit(
         sqs=cast("Any", Gated(made.sqs, gate)),
         dynamodb=cast("Any", Gated(made.store, gate)),
         clock=made.clock,
-        new_salt=lambda: b"salt",
         judge=lambda _: Judgement(window(world), resubmit=True, held=""),
         delivery=list,
         scratch=str(folder),
+        heads=1,
     )
 
-    def environment() -> JoinedRun:
-        run = JoinedRun(tools, "run")
+    def environment() -> AuditInParts:
+        run = AuditInParts(tools, "run")
         run._runs = cast("Any", FreeRuns())
         run._scratch = cast("Any", GatedScratch(run._scratch, gate))
         return run
@@ -204,7 +197,7 @@ def test_a_run_by_an_inventory_finds_what_the_page_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """The same worlds, from S3's own list in each of its formats."""
-    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    without_others(monkeypatch)
     for seed in range(0, JOINED_WORLDS, 1 if WORLDS > 1_000 else 3):
         world = random_world(Random(seed), START)
         made = build(world, page_size=1000)
@@ -224,7 +217,7 @@ def test_f42_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(
     """F42: at any of its requests, before S3, DynamoDB or SQS carries it out or after it. The short form kills at each
     fourth one.
     """
-    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    without_others(monkeypatch)
     each = 1 if WORLDS > 1_000 else 4
     world = next(one for seed in range(1_000) if is_telling(one := random_world(Random(seed), START)))
     expected, kill_at, killed = world.expected(), 0, True
@@ -251,7 +244,7 @@ def test_f115_a_run_through_the_join_finds_what_the_page_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F115: neither less nor more, with a message for each finding, and all states in the lines of the one function."""
-    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    without_others(monkeypatch)
     for seed in range(JOINED_WORLDS):
         world = random_world(Random(seed), START)
         made, alone = (build(world, page_size=Random(seed).choice([3, 1000])) for _ in range(2))
@@ -274,6 +267,33 @@ def slices(folder: Path, part: str, content: list[list[Any]], *, each: int) -> N
         start, after = (f"place '{n}'" if 0 < n < len(parts) else "" for n in (number, number + 1))
         about = Slice(start, after, len(some), len(some), 0, 0, 0)
         write(folder / f"{slice_name(part, number)}.parquet", part.partition("-")[0], some, lambda about=about: about)  # type: ignore[misc]
+
+
+Joined = Callable[[Path, list[list[Any]], list[list[Any]], Window, bool], tuple[dict[str, int], list[Candidate]]]
+
+
+def by_duckdb(
+    folder: Path, listed: list[list[Any]], held: list[list[Any]], judged: Window, deletes: bool
+) -> tuple[dict[str, int], list[Candidate]]:
+    """The large form, from the files of parts."""
+    slices(folder, "listed-00000", listed, each=250)
+    slices(folder, "held-00000", held, each=300)
+    parts = ["listed-00000", "held-00000"]
+    with Join(folder).audited(parts, judged, deletes=deletes, all_listed=True) as audited:
+        return audited.lines(), [candidate(one) for one in audited.candidates()]
+
+
+def by_sqlite(
+    folder: Path, listed: list[list[Any]], held: list[list[Any]], judged: Window, deletes: bool
+) -> tuple[dict[str, int], list[Candidate]]:
+    """The small form, within one function."""
+    join = SqliteJoin(folder)
+    join.add(HELD, held)
+    join.add(LISTED, listed)
+    lines, candidates = join.run(judged, deletes=deletes), list(join.candidates("run"))
+    assert join.count() == len(candidates)
+    join.close()
+    return lines, candidates
 
 
 def any_state(random: Random, n: int) -> State:
@@ -305,7 +325,10 @@ def any_row(random: Random, state: State, other: State) -> Row:
 
 @pytest.mark.parametrize("ordering", list(Ordering))
 @pytest.mark.parametrize("undated", [False, True])
-def test_f115_the_query_nominates_every_finding_of_the_rule(tmp_path: Path, ordering: Ordering, undated: bool) -> None:
+@pytest.mark.parametrize("join", [by_duckdb, by_sqlite])
+def test_f115_the_query_nominates_every_finding_of_the_rule(
+    tmp_path: Path, ordering: Ordering, undated: bool, join: Joined
+) -> None:
     """F115: keys and versions of every kind, rows of every status and of a later format, with every date."""
     random, every = Random(f"{ordering} {undated}"), ordering is Ordering.EVERY_VERSION
     world = AuditWorld(ordering=ordering, deletes=undated)
@@ -322,16 +345,12 @@ def test_f115_the_query_nominates_every_finding_of_the_rule(tmp_path: Path, orde
             # As it is read: what a later release wrote can be neither judged nor replaced.
             stored[key, place] = row if row.format == FORMAT else replace(row, status=Status.LATER_FORMAT)
             world.ledger.insert(world.row_key(key, state), row)
-    listed = [listed_row(key, state, world.settings) for (key, _), state in shown.items()]
-    slices(tmp_path, "listed-00000", listed, each=250)
+    listed = [listed_entry(key, state, world.settings) for (key, _), state in shown.items()]
     pages = AuditTable(cast("Any", world.store), "table").held(PIPELINE, ordering)
     held = [row for page in pages for row in page.rows]
     assert len(held) == len(stored)
-    content = [held_row(row.row_key.pk.removeprefix(f"{BUCKET}/"), row, world.settings) for row in held]
-    slices(tmp_path, "held-00000", content, each=300)
-    join = Join(tmp_path)
-    with join.audited(["listed-00000", "held-00000"], judged, deletes=undated, all_listed=True) as audited:
-        lines, candidates = audited.lines(), list(audited.candidates())
+    content = [held_entry(row.row_key.pk.removeprefix(f"{BUCKET}/"), row, world.settings) for row in held]
+    lines, candidates = join(tmp_path, listed, content, judged, undated)
     nominated = {(one.key, one.place): one for one in candidates}
     assert len(nominated) == len(candidates)
     verdicts = {
@@ -373,13 +392,13 @@ def test_every_version_of_a_key_goes_by_its_own_row(tmp_path: Path) -> None:
     *done, lost = (world.s3.put("a") for _ in range(3))
     for one in done:
         world.commit("a", one)
-    slices(tmp_path, "listed-00000", [listed_row("a", one, world.settings) for one in (*done, lost)], each=2)
+    slices(tmp_path, "listed-00000", [listed_entry("a", one, world.settings) for one in (*done, lost)], each=2)
     pages = AuditTable(cast("Any", world.store), "table").held(PIPELINE, Ordering.EVERY_VERSION)
-    content = [held_row("a", row, world.settings) for page in pages for row in page.rows]
+    content = [held_entry("a", row, world.settings) for page in pages for row in page.rows]
     slices(tmp_path, "held-00000", content, each=1)
     join = Join(tmp_path)
     with join.audited(["listed-00000", "held-00000"], world.window(), deletes=True, all_listed=True) as audited:
-        assert [one.state for one in audited.candidates()] == [lost]
+        assert [candidate(one).state for one in audited.candidates()] == [lost]
         assert audited.lines() == {"agrees": 2, "candidate": 1}
 
 
@@ -388,12 +407,12 @@ def test_without_all_of_the_listing_no_row_is_taken_for_gone(tmp_path: Path) -> 
     world = AuditWorld()
     world.commit("a", world.s3.put("a"))
     pages = AuditTable(cast("Any", world.store), "table").held(PIPELINE, Ordering.LATEST)
-    content = [held_row("a", row, world.settings) for page in pages for row in page.rows]
+    content = [held_entry("a", row, world.settings) for page in pages for row in page.rows]
     slices(tmp_path, "held-00000", content, each=1)
     join = Join(tmp_path)
     for all_listed, expected in ((True, ["a"]), (False, [])):
         with join.audited(["held-00000"], world.window(), deletes=True, all_listed=all_listed) as audited:
-            assert [one.key for one in audited.candidates()] == expected
+            assert [one[0] for one in audited.candidates()] == expected
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "trino"])

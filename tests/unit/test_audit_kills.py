@@ -3,22 +3,20 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
 
-from intake_ledger.audit.compare import MOST_REFUSALS
+from intake_ledger.audit import one_function
 from intake_ledger.audit.delivery import Looked
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
-from intake_ledger.audit.runs import CHECKPOINT_MS, LostRun, NotNow
+from intake_ledger.audit.runs import MOST_REPEATS, LostRun, NotNow
 from intake_ledger.rows import Ordering, Status
 from intake_ledger.settings import KeyFilter
 from intake_ledger.states import State, StateKind
 from tests.unit.audit_invocations import Invocations, Killed
 from tests.unit.audit_support import AuditWorld
-from tests.unit.support import SECOND
 
 LOST = ("a", "c", "e", "f", "overtaken", "removed")
 SEND_BATCH = 10
@@ -44,24 +42,15 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield made
 
 
-def pages_take_long(audit: Invocations, operation: str, _: object) -> None:
-    """So long that the run is stored after each of them."""
-    if operation == "list_object_versions":
-        audit.world.clock.advance(CHECKPOINT_MS)
-
-
-@pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_f119_a_run_killed_at_any_request_has_sent_everything_in_the_next_invocation(
-    patch: pytest.MonkeyPatch, after: bool, checkpoints: bool
+    patch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """F119: with a budget that suffices exactly, and without a flood of repeated messages."""
-    kills, at, resumed = 0, 0, 0
+    kills, at = 0, 0
     while True:
         at += 1
         audit = Invocations(world(), patch)
-        if checkpoints:
-            audit.gate.before = partial(pages_take_long, audit)
         try:
             audit.tick(kill_at=at, after=after)
             break
@@ -78,13 +67,11 @@ def test_f119_a_run_killed_at_any_request_has_sent_everything_in_the_next_invoca
             continue
         assert report.complete, f"killed at request {at}"
         assert report.lines.total() == report.listed == 8
-        resumed += len(report.passes) > 1
         both = Counter(audit.world.sent)
         assert set(both) == set(LOST), f"killed at request {at}"
         assert both.total() - len(LOST) <= SEND_BATCH
         assert max(both.values()) <= 2
     assert kills > 20
-    assert (resumed > 0) is checkpoints
 
 
 def test_f119_f42_an_invocation_that_outlives_its_lease_loses_and_hides_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -131,31 +118,44 @@ class TestRefusals:
         audit = Invocations(world(), patch)
         audit.sqs.refuses = lambda body: '"c"' in body
         report = audit.tick()
-        assert (report.stopped, report.resubmitted, audit.world.sent) == (Stopped.REFUSED, 1, ["a"])
-        assert report.lines == {Line.RESUBMITTED: 1, Line.REFUSED: 1, Line.AGREES: 1}
+        assert (report.stopped, report.resubmitted, audit.world.sent) == (Stopped.REFUSED, 5, sorted({*LOST} - {"c"}))
+        assert (report.lines + report.unlisted)[Line.REFUSED] == 1
         assert "SQS refused messages: InternalError, try again" in report.delivery
         audit.sqs.refuses = lambda _: False
         audit.next_tick()
         report = audit.tick()
-        assert (report.complete, report.resubmitted) == (True, len(LOST))
-        assert Counter(audit.world.sent) == Counter(LOST)
-        assert report.lines[Line.MARKED] == 1, "by the invocation before"
+        assert (report.complete, report.resubmitted) == (True, 1)
+        assert audit.world.sent == sorted(LOST)
+        assert (report.lines + report.unlisted)[Line.MARKED] == 5, "by the invocation before"
 
     def test_f119_a_message_that_sqs_never_takes_does_not_stop_the_audit(self, patch: pytest.MonkeyPatch) -> None:
-        """F119: after some invocations the run goes on, and says so; the key is found by the next run, too."""
+        """F119: all others are sent, and says so; after some ticks the interval counts again."""
+        patch.setattr(one_function, "BATCH", 1)
         audit = Invocations(world(budget=100), patch)
         audit.sqs.refuses = lambda body: '"c"' in body
-        for _ in range(MOST_REFUSALS):
-            assert audit.tick().stopped is Stopped.REFUSED
+        for _ in range(1 + MOST_REPEATS):
+            report = audit.tick()
+            assert report.stopped is Stopped.REFUSED
+            assert report.lines[Line.REFUSED] == 1
+            # The marks of the first tick lapse after an hour.
+            assert set(audit.world.sent) == {*LOST} - {"c"}
             audit.next_tick()
-        requests = audit.sqs.requests
-        report = audit.tick()
-        assert report.complete
-        assert report.lines[Line.REFUSED] == 1
-        assert set(audit.world.sent) == {*LOST} - {"c"}
-        assert audit.sqs.requests - requests == 4, "no page waits for it again"
         with pytest.raises(NotNow):
             audit.tick()
+
+    def test_f119_a_queue_that_takes_nothing_stops_the_run(self, patch: pytest.MonkeyPatch) -> None:
+        """F119: each refused batch takes seconds. The next tick begins with all of them, and with all of the budget."""
+        patch.setattr(one_function, "BATCH", 1)
+        audit = Invocations(world(), patch)
+        audit.sqs.refuses = lambda _: True
+        report = audit.tick()
+        both = report.lines + report.unlisted
+        assert (report.stopped, both[Line.REFUSED]) == (Stopped.REFUSED, 3)
+        # The key that a worker holds is a candidate too.
+        assert both[Line.NOT_LOOKED] + both[Line.LEASED] == len(LOST) - 3 + 1
+        audit.sqs.refuses = lambda _: False
+        audit.next_tick()
+        assert audit.tick().resubmitted == len(LOST)
 
     def test_f119_a_refusal_leaves_no_mark(self, patch: pytest.MonkeyPatch) -> None:
         """F119: a mark would keep every run from sending it until it lapses."""
@@ -184,24 +184,12 @@ class TestSize:
             )
         return Invocations(made, patch)
 
-    def test_f120_a_run_of_the_longest_keys_is_stored_and_goes_on(
+    def test_f120_a_report_of_the_longest_keys_fits_into_its_item(
         self, audit: Invocations, patch: pytest.MonkeyPatch
     ) -> None:
         """F120: a control character takes six bytes of JSON. All findings are counted, and some are named."""
         problem = "the queue's policy\x03".ljust(2_000, "\x03")
         patch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked([problem] * 100))
-        pages = Counter[str]()
-
-        def time_passes(operation: str, _: object) -> None:
-            pages[operation] += 1
-            if (operation, pages[operation]) == ("list_object_versions", 2):
-                audit.world.clock.advance(audit.left_ms - 20 * SECOND)
-
-        audit.gate.before = time_passes
-        first = audit.tick()
-        assert first.stopped is Stopped.TIME
-        assert first.counts.total() >= 50
-        audit.next_tick(2)
         report = audit.tick()
         assert (report.complete, report.counts.total(), report.resubmitted) == (True, 2 * self.KEYS, 2 * self.KEYS)
         assert 0 < len(report.findings) < NAMED_FINDINGS

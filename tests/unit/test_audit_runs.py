@@ -1,18 +1,15 @@
-"""Runs never overlap, and the next invocation finishes what one left; on DynamoDB in moto."""
+"""Runs never overlap, and begin when they are due; on DynamoDB in moto."""
 
 import json
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from intake_ledger.audit.diff import Finding
-from intake_ledger.audit.listing import Place
-from intake_ledger.audit.progress import Progress
-from intake_ledger.audit.report import Report
-from intake_ledger.audit.runs import CHECKPOINT_MS, KEPT_FINDINGS, AuditRuns, Held, LostRun, NotNow
-from intake_ledger.audit.shown import Shown
+from intake_ledger.audit.report import SOON, Report, Stopped
+from intake_ledger.audit.runs import KEPT_FINDINGS, MOST_REPEATS, AuditRuns, LostRun, NotNow
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.rows import STORED_STATUSES, Ordering, Row, RowKey, Status
 from intake_ledger.states import ABSENT, StateKind
@@ -42,38 +39,20 @@ def table(dynamodb: "DynamoDBClient") -> str:
 
 @pytest.fixture
 def make(dynamodb: "DynamoDBClient", table: str, clock: Clock) -> Make:
-    """An invocation of this name, with a salt of its own for each fresh run."""
-    salts = count(1)
+    """An invocation of this name."""
 
     def new(owner: str) -> AuditRuns:
-        return AuditRuns(
-            dynamodb,
-            table,
-            bucket=BUCKET,
-            pipeline=PIPELINE,
-            clock=clock,
-            owner=owner,
-            new_salt=lambda: bytes([next(salts)]),
-        )
+        return AuditRuns(dynamodb, table, bucket=BUCKET, pipeline=PIPELINE, clock=clock, owner=owner)
 
     return new
 
 
-def take(runs: AuditRuns, *, only_if_due: bool = False) -> Held:
+def take(runs: AuditRuns, *, only_if_due: bool = False) -> int:
     return runs.take(lease_ms=LEASE, only_if_due=only_if_due)
 
 
-def filters(progress: Progress) -> tuple[Shown, Shown, Shown]:
-    return progress.known.rows, progress.known.settled, progress.shown
-
-
-def advance(runs: AuditRuns, held: Held, *, place: str) -> None:
-    """As a page does."""
-    held.progress.listing = Place("in/", place, "1")
-    held.progress.report.listed += 1_000
-    for one in filters(held.progress):
-        one.add(RowKey(place, "p@latest"))
-    runs.done(held.progress)
+def report(clock: Clock, **more: Any) -> Report:
+    return Report("run", clock(), **more)
 
 
 class TestLock:
@@ -95,187 +74,22 @@ class TestLock:
         clock.advance(1)
         take(make("b"))
 
-    @pytest.mark.parametrize("way", ["done", "keep", "stop", "finish", "give_back"])
+    @pytest.mark.parametrize("way", ["finish", "give_back"])
     def test_whoever_outlived_its_lease_writes_nothing_any_more(self, make: Make, clock: Clock, way: str) -> None:
-        """The successor's checkpoint must not be overwritten by an older one."""
+        """The report and the lease are the successor's."""
         late = make("a")
-        held = take(late)
+        take(late)
         clock.advance(LEASE)
         take(make("b"))
-        ways: dict[str, Callable[[], None]] = {
-            "done": lambda: late.done(held.progress),
-            "stop": lambda: late.stop(held.progress, due_at=0, anew=False),
-            "keep": lambda: late.keep(held.progress.report),
-            "finish": lambda: late.finish(due_at=0),
-            "give_back": late.give_back,
-        }
         with pytest.raises(LostRun):
-            ways[way]()
+            late.give_back() if way == "give_back" else late.finish(report(clock), every_seconds=60)
         with pytest.raises(NotNow):
             take(make("c"))
 
     def test_another_pipeline_has_a_run_of_its_own(self, dynamodb: "DynamoDBClient", table: str, clock: Clock) -> None:
         """Two may share a table and a bucket."""
         for name in ("one", "other"):
-            runs = AuditRuns(
-                dynamodb, table, bucket=BUCKET, pipeline=name, clock=clock, owner="a", new_salt=lambda: b"1"
-            )
-            take(runs)
-
-
-class TestContinuing:
-    """F42: checkpoint, continue, finish."""
-
-    def test_f42_a_stopped_run_goes_on_where_it_was(self, make: Make) -> None:
-        """F42: with its counts, and with what the listing has shown."""
-        first = make("a")
-        held = take(first)
-        advance(first, held, place="in/a")
-        held.progress.report.listed += 17  # of a page that was not finished
-        first.stop(held.progress, due_at=0, anew=False)
-        again = take(make("b"), only_if_due=True).progress
-        assert again.listing == Place("in/", "in/a", "1")
-        assert (again.report.run_id, again.report.listed) == (held.progress.report.run_id, 1_000)
-        for one in filters(again):
-            assert one.has(RowKey("in/a", "p@latest"))
-            assert not one.has(RowKey("in/b", "p@latest"))
-
-    def test_f42_a_run_killed_half_way_is_finished_by_the_next(self, make: Make, clock: Clock) -> None:
-        """F42: from its last checkpoint on, which is at most two minutes old."""
-        first = make("a")
-        held = take(first)
-        advance(first, held, place="in/a")
-        clock.advance(CHECKPOINT_MS)
-        advance(first, held, place="in/b")
-        clock.advance(CHECKPOINT_MS - 1)
-        advance(first, held, place="in/c")
-        clock.advance(LEASE)
-        again = take(make("b")).progress
-        assert again.listing == Place("in/", "in/b", "1")
-        assert again.shown.has(RowKey("in/a", "p@latest"))
-
-    def test_after_an_error_the_last_checkpoint_stands(self, make: Make, clock: Clock) -> None:
-        """And nobody waits for the lease."""
-        first = make("a")
-        held = take(first)
-        clock.advance(CHECKPOINT_MS)
-        advance(first, held, place="in/a")
-        first.give_back()
-        assert take(make("b")).progress.listing == Place("in/", "in/a", "1")
-
-    def test_a_finished_run_leaves_nothing(self, make: Make) -> None:
-        """The next one begins at the beginning."""
-        first = make("a")
-        held = take(first)
-        advance(first, held, place="in/a")
-        first.stop(held.progress, due_at=0, anew=False)
-        second = make("b")
-        take(second)
-        second.finish(due_at=0)
-        again = take(make("c")).progress
-        assert (again.listing, again.listed, again.scanned, again.report.listed) == (None, False, None, 0)
-        assert not again.shown.has(RowKey("in/a", "p@latest")), "another salt's parts are not taken over"
-
-    def test_what_an_earlier_run_was_shown_is_not_taken_over(self, make: Make) -> None:
-        """Its parts still lie there; a key that was removed since then would count as shown."""
-        first = make("a")
-        held = take(first)
-        advance(first, held, place="in/a")
-        first.stop(held.progress, due_at=0, anew=False)
-        second = make("b")
-        take(second)
-        second.finish(due_at=0)
-        third = make("c")
-        third.stop(take(third).progress, due_at=0, anew=False)
-        again = take(make("d")).progress
-        for old, now in zip(filters(held.progress), filters(again), strict=True):
-            assert old.has(RowKey("in/a", "p@latest"))
-            assert old.salt != now.salt
-            assert list(now.parts()) == []
-
-    def test_findings_of_a_page_that_was_not_finished_are_found_again(self, make: Make) -> None:
-        """A checkpoint says what was done by then, not what the report went on to say."""
-        first = make("a")
-        held = take(first)
-        advance(first, held, place="in/a")
-        held.progress.report.found("in/b", Finding.MISSING, ABSENT)
-        first.stop(held.progress, due_at=0, anew=False)
-        assert take(make("b")).progress.report.findings == []
-
-    def test_the_rest_of_a_budget_is_a_run_of_its_own(self, make: Make, clock: Clock) -> None:
-        """With counts and a budget of its own, from where the last one stopped."""
-        first = make("a")
-        held = take(first)
-        advance(first, held, place="in/a")
-        first.stop(held.progress, due_at=START + DAY, anew=True)
-        clock.advance(DAY)
-        again = take(make("b"), only_if_due=True).progress
-        assert again.listing == Place("in/", "in/a", "1")
-        assert again.report == Report(str(clock()), clock())
-        assert again.shown.has(RowKey("in/a", "p@latest"))
-        assert not again.known.complete
-        assert not again.known.has(RowKey("in/a", "p@latest")), "what the ledger has committed is read anew"
-
-    def test_rows_that_were_read_are_not_read_again(self, make: Make, clock: Clock) -> None:
-        """Nor stored again, once they are complete."""
-        first = make("a")
-        held = take(first)
-        known = held.progress.known
-        for number in range(3):
-            known.add(RowKey(f"uploads/{number}", "p@latest"), "v#1" if number else None)
-        known.after, known.complete = RowKey("uploads/2", "p@latest"), True
-        first.done(held.progress)
-        clock.advance(CHECKPOINT_MS)
-        first.done(held.progress)
-        known.add(RowKey("uploads/later", "p@latest"), None)
-        first.stop(held.progress, due_at=0, anew=False)
-        again = take(make("b")).progress.known
-        assert (again.count, again.after, again.complete) == (3, known.after, True)
-        assert again.agrees(RowKey("uploads/1", "p@latest"), "v#1")
-        assert again.has(RowKey("uploads/0", "p@latest"))
-        assert not again.agrees(RowKey("uploads/0", "p@latest"), "v#1")
-        assert not again.has(RowKey("uploads/later", "p@latest"))
-
-    @pytest.mark.parametrize("which", ["rows", "settled", "shown"])
-    def test_f42_a_part_of_a_filter_that_is_gone_hides_no_loss(
-        self, make: Make, dynamodb: "DynamoDBClient", table: str, which: str
-    ) -> None:
-        """F42: TTL may have taken it. Where a lost removal would stay unnoticed, the rows are read again; the others
-        cost requests and no more. The listing goes on where it was.
-        """
-        first = make("a")
-        held = take(first)
-        advance(first, held, place="in/a")
-        held.progress.known.after, held.progress.known.complete = RowKey("in/a", "p@latest"), True
-        first.done(held.progress)
-        first.stop(held.progress, due_at=0, anew=False)
-        parts = [item for item in dynamodb.scan(TableName=table)["Items"] if f"#{which}#" in item["sk"]["S"]]
-        dynamodb.delete_item(TableName=table, Key={name: parts[0][name] for name in ("pk", "sk")})
-        again = take(make("b")).progress
-        assert again.listing == Place("in/", "in/a", "1")
-        assert again.known.complete is (which != "rows")
-        assert [one.has(RowKey("in/a", "p@latest")) for one in filters(again)] == {
-            "rows": [False, False, True],
-            "settled": [True, False, True],
-            "shown": [True, True, False],
-        }[which]
-
-    def test_f42_parts_of_another_runs_rows_are_none(self, make: Make, clock: Clock) -> None:
-        """F42: what was stored of a reading that has just begun anew is not taken for the one that was complete."""
-        first = make("a")
-        held = take(first)
-        advance(first, held, place="in/a")
-        held.progress.known.complete = True
-        first.done(held.progress)
-        first.stop(held.progress, due_at=0, anew=False)
-        # As it is when somebody dies between the filters and the checkpoint.
-        other, anew = make("b"), Shown(b"anew")
-        take(other)
-        for number, part in held.progress.known.rows.parts():
-            anew.restore(number, part)
-        other._store_filter("rows", anew)
-        clock.advance(LEASE)
-        assert not take(make("c")).progress.known.complete
+            take(AuditRuns(dynamodb, table, bucket=BUCKET, pipeline=name, clock=clock, owner="a"))
 
 
 class TestDue:
@@ -285,35 +99,87 @@ class TestDue:
         """A person's call does not wait."""
         first = make("a")
         take(first, only_if_due=True)
-        first.finish(due_at=START + DAY)
+        first.finish(report(clock), every_seconds=DAY // 1000)
         with pytest.raises(NotNow):
             take(make("b"), only_if_due=True)
         by_hand = make("c")
         take(by_hand)
-        by_hand.finish(due_at=None)
-        clock.advance(DAY - 1)
+        by_hand.finish(report(clock), every_seconds=None)
+        clock.advance(DAY - 60_000 - 1)
         with pytest.raises(NotNow):
             take(make("d"), only_if_due=True)
         clock.advance(1)
         take(make("e"), only_if_due=True)
+
+    def test_after_an_error_the_next_tick_begins_anew(self, make: Make) -> None:
+        """It waits neither for the lease nor for the interval."""
+        first = make("a")
+        take(first, only_if_due=True)
+        first.give_back()
+        take(make("b"), only_if_due=True)
+
+    @pytest.mark.parametrize("stopped", sorted(SOON))
+    def test_f119_a_run_that_was_stopped_is_repeated_a_few_times(
+        self, make: Make, clock: Clock, stopped: Stopped
+    ) -> None:
+        """F119: at the next ticks, and then after the interval: a message that SQS never takes costs four runs."""
+        for number in range(MOST_REPEATS + 1):
+            runs = make(f"{number}")
+            take(runs, only_if_due=True)
+            runs.finish(report(clock, stopped=stopped), every_seconds=DAY // 1000)
+        with pytest.raises(NotNow):
+            take(make("b"), only_if_due=True)
+        clock.advance(DAY)
+        runs = make("c")
+        take(runs, only_if_due=True)
+        runs.finish(report(clock), every_seconds=60)
+        clock.advance(DAY)
+        take(make("d"), only_if_due=True)
+
+    def test_a_budget_that_is_used_up_waits_for_the_interval(self, make: Make, clock: Clock) -> None:
+        """It limits the flood."""
+        runs = make("a")
+        take(runs)
+        runs.finish(report(clock, stopped=Stopped.BUDGET), every_seconds=DAY // 1000)
+        with pytest.raises(NotNow):
+            take(make("b"), only_if_due=True)
+
+    def test_f31_a_run_that_was_held_back_is_repeated_until_it_is_not(self, make: Make, clock: Clock) -> None:
+        """F31: what was left to a backlog is looked at again as soon as that may be gone."""
+        for number in range(2 * MOST_REPEATS):
+            runs = make(f"{number}")
+            take(runs, only_if_due=True)
+            runs.finish(report(clock, held="the queue is 2.0 hours behind"), every_seconds=DAY // 1000)
 
     def test_f41_the_first_run_is_remembered(self, make: Make, clock: Clock) -> None:
         """F41: the baseline is the time of the first run for good; a dry run does not set it."""
         assert make("look").since() == START
         clock.advance(HOUR)
         first = make("a")
-        assert take(first).since == START + HOUR
-        first.finish(due_at=0)
+        assert take(first) == START + HOUR
+        first.finish(report(clock), every_seconds=60)
         clock.advance(30 * DAY)
-        assert take(make("b")).since == START + HOUR
+        assert take(make("b")) == make("c").begin() == START + HOUR
         assert make("look").since() == START + HOUR
+
+    def test_what_a_former_release_left_in_the_item_is_removed(
+        self, make: Make, dynamodb: "DynamoDBClient", table: str, clock: Clock
+    ) -> None:
+        """Each write costs a unit for each kilobyte of it."""
+        key: Any = {"pk": {"S": BUCKET}, "sk": {"S": f"{PIPELINE}@audit"}}
+        dynamodb.put_item(TableName=table, Item=key | {"checkpoint": {"S": "{}"}, "store_ms": {"N": "5"}})
+        runs = make("a")
+        take(runs)
+        runs.finish(report(clock), every_seconds=60)
+        item = dynamodb.get_item(TableName=table, Key=key)["Item"]
+        assert item.keys() == {"pk", "sk", "first_run_at", "next_run_at", "repeats", "last_report"}
 
 
 class TestTable:
     """Going through all rows."""
 
     @pytest.fixture
-    def ledger(self, dynamodb: "DynamoDBClient", table: str, make: Make, clock: Clock) -> AuditTable:
+    def ledger(self, dynamodb: "DynamoDBClient", table: str, make: Make) -> AuditTable:
         rows = LedgerTable(dynamodb, table)
         for number, status in enumerate(STORED_STATUSES):
             rows.insert(
@@ -322,10 +188,7 @@ class TestTable:
             )
             rows.insert(RowKey(f"{BUCKET}/{number}", f"{PIPELINE}@v#1"), Row(status, 1, kind=StateKind.DELETED))
             rows.insert(RowKey(f"{BUCKET}/{number}", f"{PIPELINE}-2@v#1"), Row(status, 1))
-        runs = make("a")
-        held = take(runs)
-        clock.advance(CHECKPOINT_MS)
-        advance(runs, held, place="in/a")
+        take(make("a"))
         return AuditTable(dynamodb, table)
 
     def test_rows_of_one_sort_key(self, ledger: AuditTable) -> None:
@@ -357,15 +220,15 @@ class TestTable:
         assert [row for row in page.rows if row.state is not None] == gone
 
 
-def test_the_last_report_stays_with_a_few_of_its_findings(make: Make, dynamodb: "DynamoDBClient", table: str) -> None:
+def test_the_last_report_stays_with_a_few_of_its_findings(
+    make: Make, dynamodb: "DynamoDBClient", table: str, clock: Clock
+) -> None:
     """The item is written at every tick: it must not carry a hundred keys of a kilobyte each."""
-    first = make("a")
-    held = take(first)
+    runs, made = make("a"), report(clock)
+    take(runs)
     for number in range(KEPT_FINDINGS + 5):
-        held.progress.report.found(f"in/{number}", Finding.MISSING, ABSENT)
-    first.keep(held.progress.report)
-    first.finish(due_at=0)
-    take(make("b"))
+        made.found(f"in/{number}", Finding.MISSING, ABSENT)
+    runs.finish(made, every_seconds=60)
     item = dynamodb.get_item(TableName=table, Key={"pk": {"S": BUCKET}, "sk": {"S": f"{PIPELINE}@audit"}})["Item"]
     last = json.loads(item["last_report"]["S"])
     assert (len(last["findings"]), last["counts"]["missing"]) == (KEPT_FINDINGS, KEPT_FINDINGS + 5)

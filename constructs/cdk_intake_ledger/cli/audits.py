@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from cdk_intake_ledger.cli import reading
 from cdk_intake_ledger.cli.errors import CliError
-from intake_ledger.audit.report import CONTINUED
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -74,8 +73,8 @@ def _execute(client: "SFNClient", machine: str, asked: str, sleep: Callable[[flo
 
 
 def in_full(deployed: "Deployed", report: Report) -> str | None:
-    """Where a report is with all the findings that a run names; None where none are kept, or this one not yet."""
-    if deployed.reports is None or report["dryRun"] or report["stopped"] in CONTINUED:
+    """Where a report is with all the findings that a run names; None where none are kept."""
+    if deployed.reports is None or report["dryRun"]:
         return None
     day = datetime.fromtimestamp(report["startedAt"] / 1000, UTC).date().isoformat()
     return f"{deployed.reports}{day}/{report['runId']}.json"

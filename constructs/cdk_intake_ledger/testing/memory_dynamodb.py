@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cache
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from botocore.exceptions import ClientError
 
@@ -164,7 +165,8 @@ class _Scan:
         test = _condition(request["FilterExpression"])
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
         wanted = [names[one.strip()] for one in request["ProjectionExpression"].split(",")]
-        keys = sorted(self._store.items)
+        segment, segments = request.get("Segment", 0), request.get("TotalSegments", 1)
+        keys = sorted(key for key in self._store.items if crc32(key[0].encode()) % segments == segment)
         # In pages, as DynamoDB does: an audit of a large table never has all of it in memory.
         for start in range(0, max(len(keys), 1), _PAGE):
             items = (self._store.items[key] for key in keys[start : start + _PAGE] if key in self._store.items)

@@ -2,13 +2,12 @@
 
 import csv
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus, urlsplit
 
 from intake_ledger.audit.athena_query import CANDIDATES, LINES, RESULT
-from intake_ledger.audit.join import Candidate, state_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -82,11 +81,10 @@ class AthenaResult:
         """The number of listed states in each line, and of candidates."""
         return {row["line"]: int(row["number"]) for row in self._rows(LINES)}
 
-    def candidates(self) -> Iterator[Candidate]:
-        """The candidates; at most `MOST_CANDIDATES` and one more."""
+    def candidates(self) -> Iterator[Sequence[Any]]:
+        """The values of `CANDIDATE` for each; at most `MOST_CANDIDATES` and one more."""
         for row in self._rows(CANDIDATES):
-            key, place, shown, *state = (_value(row[name], kind) for name, kind in RESULT.items())
-            yield Candidate(key, place, shown, state_of(*state))
+            yield [_value(row[name], kind) for name, kind in RESULT.items()]
 
     def _rows(self, name: str) -> Iterator[dict[str, str]]:
         where = urlsplit(self.uris[name])

@@ -17,7 +17,8 @@ from intake_ledger.audit.athena import Athena, AthenaResult
 from intake_ledger.audit.athena_query import MANIFEST, statements
 from intake_ledger.audit.footers import copy_footers
 from intake_ledger.audit.in_parts import PLAN, Chains, relation_of, store_joined
-from intake_ledger.audit.join import COLUMNS, Join, slice_name
+from intake_ledger.audit.join import Join, slice_name
+from intake_ledger.audit.relations import COLUMNS
 from intake_ledger.audit.scratch import Scratch
 
 ASKED = "asked.json"

@@ -5,10 +5,10 @@ exactly the files whose chain is complete, and no crawler has to know of a run.
 """
 
 from collections.abc import Collection
-from dataclasses import asdict
 
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.join import COLUMNS, MOST_CANDIDATES, QUERY
+from intake_ledger.audit.join import MOST_CANDIDATES
+from intake_ledger.audit.relations import COLUMNS, QUERY, judged
 
 LINES, CANDIDATES = "lines", "candidates"
 """The statements of a run."""
@@ -34,10 +34,8 @@ def statements(
     database: str, run: str, relations: Collection[str], window: Window, *, deletes: bool, all_listed: bool
 ) -> dict[str, str]:
     """Each statement by its name. `relations` are those that have files."""
-    removals_since = window.known_since if window.removals_since is None else window.removals_since
-    values = asdict(window) | {"removals_since": removals_since, "deletes": deletes, "all_listed": all_listed}
     tables = {relation: _relation(database, run, relation, relation in relations) for relation in COLUMNS}
-    tables["judged"] = "SELECT " + ", ".join(f"{value} AS {name}" for name, value in values.items())
+    tables["judged"] = judged(window, deletes=deletes, all_listed=all_listed)
     tables["audited"] = QUERY.read_text().replace(*_ORDER)
     given = "WITH " + ",\n".join(f"{name} AS (\n{query}\n)" for name, query in tables.items())
     columns = ", ".join(f"url_encode({name}) AS {name}" if kind is str else name for name, kind in RESULT.items())

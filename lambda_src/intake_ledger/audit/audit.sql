@@ -1,6 +1,6 @@
 -- Puts each state that S3 shows into a line of the report, and nominates those, and rows of the ledger, that may differ.
 -- It decides nothing: a candidate is judged by audit/diff.py after another look at S3 and at the row. So this may
--- nominate too much, never too little. The SQL is common to DuckDB and Trino: a test reads it with both grammars.
+-- nominate too much, never too little. The SQL is common to SQLite, DuckDB and Trino.
 --
 --   listed  a state that S3 shows: key, place, state, kind, etag, size, created_at
 --   held    a row of the ledger: the same, but created_at, and committed, updated_at, readable, may_be_gone
@@ -33,6 +33,6 @@ SELECT
     WHEN listed.created_at < judged.baseline THEN 'baseline'
     ELSE 'lookBack'
   END AS line
-FROM listed
-FULL JOIN held ON held.key = listed.key AND held.place = listed.place
+FROM held
+FULL JOIN listed ON listed.key = held.key AND listed.place = held.place
 CROSS JOIN judged

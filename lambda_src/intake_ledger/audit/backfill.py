@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger import rows
-from intake_ledger.audit.compare import STOP_BEFORE_MS
 from intake_ledger.audit.listing import Listing, Page, Place
+from intake_ledger.audit.look import STOP_BEFORE_MS
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.settings import AuditSettings
 from intake_ledger.states import State

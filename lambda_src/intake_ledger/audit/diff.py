@@ -61,11 +61,13 @@ class Line(StrEnum):
     """A difference whose message SQS did not take."""
     DRY_RUN = "dryRun"
     """A difference that a dry run found."""
+    NOT_LOOKED = "notLookedAt"
+    """A possible difference that the run did not look at, since time or the budget ran out or SQS took no messages."""
 
 
 WAITING = (Line.SETTLING, Line.LEASED, Line.NOT_YET)
 """Lines of states that are not judged yet."""
-NOT_JUDGED = (Line.BASELINE, Line.LOOK_BACK, Line.FILTERS, Line.LATER_FORMAT)
+NOT_JUDGED = (Line.BASELINE, Line.LOOK_BACK, Line.FILTERS, Line.LATER_FORMAT, Line.NOT_LOOKED)
 """Lines of states that are not judged at all."""
 NOT_SENT = (Line.MARKED, Line.OVER_BUDGET, Line.HELD_BACK, Line.REFUSED, Line.DRY_RUN)
 """Lines of differences for which the run sent no message."""

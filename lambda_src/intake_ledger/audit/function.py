@@ -3,8 +3,8 @@
 It compares what S3 holds with what the ledger has committed and sends a wake-up message for every key that differs; the
 consumer then decides as always. So a finding that is out of date does no harm.
 
-Each tick of the schedule checks the delivery. Then it goes on with the run that was stopped, begins the next one if it
-is due, or does nothing more. For a bucket beyond one function, a state machine calls for the steps of a run in parts.
+Each tick of the schedule checks the delivery. Then it runs if a run is due, or does nothing more. For a bucket beyond
+one function, a state machine calls for the steps of a run in parts.
 """
 
 import os
@@ -20,21 +20,26 @@ from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
 from intake_ledger.audit.backfill import Backfill, Backfilled
-from intake_ledger.audit.compare import Audit
+from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.delivery import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.audit.former import former_names, problems
 from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.look import Look
+from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.audit.runs import AuditRuns, Held, NotNow, next_at
-from intake_ledger.audit.shown import SALT_BYTES
-from intake_ledger.audit.table import AuditTable
+from intake_ledger.audit.runs import AuditRuns, NotNow
 from intake_ledger.bucket import Bucket
 from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
+
+AT_THE_SAME_TIME = 8
+"""Requests to S3 and DynamoDB at the same time. A page of a listing takes S3 100 to 200 ms, and the function 50 ms of
+its CPU.
+"""
 
 
 class LambdaContext(Protocol):
@@ -61,15 +66,6 @@ class AuditFunction:
         self._delivery = DeliveryCheck(
             settings, s3=s3, sqs=self._sqs, dynamodb=dynamodb, make_client=lambda name: _client(name, brief)
         )
-        self._audit = Audit(
-            settings,
-            LedgerTable(dynamodb, settings.table),
-            AuditTable(dynamodb, settings.table),
-            Listing(s3, settings),
-            Bucket(lambda: s3, settings.bucket, settings.bucket_owner),
-            sqs=self._sqs,
-            clock=_now,
-        )
         self._completeness = CompletenessRecord(settings, LedgerTable(dynamodb, settings.table), _now)
         self._runs = AuditRuns(
             dynamodb,
@@ -78,7 +74,6 @@ class AuditFunction:
             pipeline=settings.pipeline,
             clock=_now,
             owner=secrets.token_hex(8),
-            new_salt=lambda: secrets.token_bytes(SALT_BYTES),
         )
 
     def delivery(self) -> Looked:
@@ -91,39 +86,28 @@ class AuditFunction:
         return self._looked
 
     def look(self, context: LambdaContext) -> Report:
-        """A run that changes and sends nothing, as far as it comes in one invocation."""
-        held = Held(self._runs.fresh(), self._runs.since())
-        held.progress.report.dry_run = True
-        self._go_on(held, context)
-        return held.progress.report
+        """A run that changes and sends nothing."""
+        now = _now()
+        report = Report(str(now), now, dry_run=True)
+        self._compare(report, self._runs.since(), context)
+        return report
 
     def run(self, context: LambdaContext, *, every_seconds: int | None) -> Report:
-        """Go on with the run that was stopped, or begin one. With `every_seconds`, only if one is due.
+        """Run the audit. With `every_seconds`, only if a run is due.
 
         Raises:
             NotNow: There is nothing to do.
 
         """
         lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
-        held = self._runs.take(
-            lease_ms=lease_ms,
-            only_if_due=every_seconds is not None,
-            remaining_ms=context.get_remaining_time_in_millis,
-        )
+        since, now = self._runs.take(lease_ms=lease_ms, only_if_due=every_seconds is not None), _now()
+        report = Report(str(now), now)
         try:
-            self._go_on(held, context)
+            self._compare(report, since, context)
         except Exception:
             self._runs.give_back()
             raise
-        report = held.progress.report
-        self._runs.keep(report)
-        due_at = None if every_seconds is None else next_at(report.started_at, every_seconds)
-        if report.complete:
-            # What was left to a backlog is looked at again as soon as that may be gone.
-            self._runs.finish(due_at=0 if report.held else due_at)
-        else:
-            anew = report.stopped is Stopped.BUDGET
-            self._runs.stop(held.progress, due_at=due_at if anew else 0, anew=anew)
+        self._runs.finish(report, every_seconds=every_seconds)
         return report
 
     def step(self, event: Mapping[str, Any], context: LambdaContext) -> Report | dict[str, Any]:
@@ -141,10 +125,10 @@ class AuditFunction:
                 sqs=self._sqs,
                 dynamodb=self._dynamodb,
                 clock=_now,
-                new_salt=lambda: secrets.token_bytes(SALT_BYTES),
                 judge=self._judge,
                 delivery=self._problems,
                 scratch=self._settings.files,
+                heads=AT_THE_SAME_TIME,
             ),
             event["run"],
         )
@@ -177,23 +161,23 @@ class AuditFunction:
         )
 
     def publish(self, report: Report) -> str | None:
-        """Write the report where the team wants it, once the run is over; None where nobody does, or it is not over."""
-        if report.dry_run or report.continues:
-            return None
-        return publish(self._s3, self._settings, report, now=_now())
+        """Write the report where the team wants it; None where nobody does."""
+        return None if report.dry_run else publish(self._s3, self._settings, report, now=_now())
 
-    def _go_on(self, held: Held, context: LambdaContext) -> None:
-        report = held.progress.report
-        report.delivery = self._problems()
-        judged = self._judge(held.since)
-        report.held = judged.held or report.held
-        self._audit.run(
-            held.progress,
-            judged.window,
-            resubmit=not report.dry_run and judged.resubmit,
-            remaining_ms=lambda: context.get_remaining_time_in_millis() - self._runs.reserve_ms(),
-            saved=(lambda: None) if report.dry_run else lambda: self._runs.done(held.progress),
+    def _compare(self, report: Report, since: int, context: LambdaContext) -> None:
+        settings, judged = self._settings, self._judge(since)
+        report.delivery, report.held = self._problems(), judged.held
+        look = Look(
+            settings,
+            LedgerTable(self._dynamodb, settings.table),
+            Bucket(lambda: self._s3, settings.bucket, settings.bucket_owner),
+            sqs=self._sqs,
+            clock=_now,
+            budget=OwnBudget(settings.budget) if judged.resubmit and not report.dry_run else None,
+            heads=AT_THE_SAME_TIME,
         )
+        audit = AuditInOneFunction(settings, self._s3, self._dynamodb, look, _now, readers=AT_THE_SAME_TIME)
+        audit.run(report, judged.window, remaining_ms=context.get_remaining_time_in_millis)
 
     def _problems(self) -> list[str]:
         return [*self.delivery().problems, *self.delivery().unknown]
@@ -300,16 +284,15 @@ def _tell(logger: Logger, report: Report) -> None:
     if report.dry_run:
         return
     metrics = Metrics()
-    counts = {"AuditIncomplete": int(not report.complete)}
-    if not report.continues:
-        # What is continued is counted when it comes to its end. A run with gaps is none: it has not seen the bucket.
-        counts |= {
-            "AuditRuns": int(report.stopped is not Stopped.PARTS),
-            "AuditCheckedKeys": report.checked,
-            "AuditUnjudgedKeys": report.unjudged,
-            "AuditFindings": report.counts.total(),
-            "AuditResubmitted": report.resubmitted,
-        }
+    counts = {
+        "AuditIncomplete": int(not report.complete),
+        # A run with gaps is none: it has not seen the bucket.
+        "AuditRuns": int(report.stopped not in (Stopped.PARTS, Stopped.READING)),
+        "AuditCheckedKeys": report.checked,
+        "AuditUnjudgedKeys": report.unjudged,
+        "AuditFindings": report.counts.total(),
+        "AuditResubmitted": report.resubmitted,
+    }
     for name, value in counts.items():
         metrics.add_metric(name, unit=MetricUnit.Count, value=value)
     metrics.flush_metrics()

@@ -7,9 +7,7 @@
 function has more memory and fewer permissions.
 """
 
-import json
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -18,27 +16,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
-from botocore.exceptions import ClientError
-
-from intake_ledger.audit.compare import STOP_BEFORE_MS, Audit, Seen
-from intake_ledger.audit.diff import Line, Window
+from intake_ledger.audit.budget import SharedBudget
+from intake_ledger.audit.diff import Window
 from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, Manifest, overdue
-from intake_ledger.audit.join import MOST_CANDIDATES, Candidate, Join, Slice, held_row, listed_row, slice_name, write
-from intake_ledger.audit.known import Known
-from intake_ledger.audit.listing import Listing, Place
-from intake_ledger.audit.progress import Progress
-from intake_ledger.audit.report import CONTINUED, Pass, Report, Stopped, few_passes, report_of, summed
-from intake_ledger.audit.runs import CHECKPOINT_MS, AuditRuns, LostRun, next_at
+from intake_ledger.audit.join import MOST_CANDIDATES, Join, Slice, slice_name, write
+from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS, Look
+from intake_ledger.audit.relations import HELD, LISTED, Entries, candidate, held, listed
+from intake_ledger.audit.report import Pass, Report, Stopped, few_passes, report_of, summed
+from intake_ledger.audit.runs import AuditRuns, LostRun
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
-from intake_ledger.audit.shown import Shown
 from intake_ledger.audit.sources import FileListing, Looks, ShardListing
-from intake_ledger.audit.table import AuditTable
 from intake_ledger.bucket import Bucket
-from intake_ledger.rows import Ordering, RowKey
+from intake_ledger.rows import Ordering
 from intake_ledger.settings import AuditSettings
-from intake_ledger.states import State, StateKind
-from intake_ledger.table import BATCH_GET_KEYS, LedgerTable, condition_failed
+from intake_ledger.table import LedgerTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -58,9 +51,9 @@ SLICE_TEXT = 100_000_000
 """Characters of the keys of one file. JSON needs up to six bytes for one, and the function has 4 GB of disk."""
 CHUNK = 5_000
 """Candidates for one look, each with a HEAD, a read and perhaps a mark: some four minutes."""
-KEPT_SECONDS = 14 * 86_400
-"""Retention of the count of a run's messages."""
-LISTED, HELD, CANDIDATES, LOOKED = "listed", "held", "candidates", "looked"
+CHECKPOINT_MS = 120_000
+"""Work that the death of a look may cost at most, in milliseconds."""
+CANDIDATES, LOOKED = "candidates", "looked"
 PLAN, JOINED = "plan.json", "joined.json"
 """Names of a run's files."""
 _RANDOM = random.SystemRandom()
@@ -86,11 +79,12 @@ class Tools:
     sqs: "SQSClient"
     dynamodb: "DynamoDBClient"
     clock: Callable[[], int]
-    new_salt: Callable[[], bytes]
     judge: Callable[[int], Judgement]
     delivery: Callable[[], list[str]]
     scratch: str
     """The bucket of the run's files."""
+    heads: int
+    """Requests to S3 at the same time in a look."""
 
 
 class AuditInParts:
@@ -110,7 +104,6 @@ class AuditInParts:
             pipeline=settings.pipeline,
             clock=tools.clock,
             owner=run,
-            new_salt=tools.new_salt,
         )
 
     def plan(self, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +120,7 @@ class AuditInParts:
         if report.dry_run:
             since = self._runs.since()
         else:
-            since = self._runs.take(lease_ms=event["leaseSeconds"] * 1000, only_if_due=every is not None).since
+            since = self._runs.take(lease_ms=event["leaseSeconds"] * 1000, only_if_due=every is not None)
         try:
             report.delivery = self._tools.delivery()
             manifest, shares = self._divide(event)
@@ -170,8 +163,10 @@ class AuditInParts:
 
     def _write(self, path: Path, part: str, start: str, remaining_ms: Callable[[], int]) -> str:
         about = self._scratch.get(PLAN)
-        listed = relation_of(part) == LISTED
-        pages = self._listed(about, part, start, path.parent) if listed else self._held(about, part, start)
+        if relation_of(part) == LISTED:
+            pages = self._listed(about, part, start, path.parent)
+        else:
+            pages = held(self._tools.dynamodb, self._settings, (number_of(part), about["segments"]), start)
         clock = self._tools.clock
         begun_at, written, read, later, after = clock(), 0, 0, 0, start
 
@@ -179,79 +174,47 @@ class AuditInParts:
             nonlocal written, read, later, after
             text = 0
             for page in pages:
-                yield from page.rows
-                written, read, later = written + len(page.rows), read + page.read, later + page.later_format
+                yield from page.entries
+                written, read, later = written + len(page.entries), read + page.read, later + page.later_format
                 after = page.after
-                text += sum(len(row[0]) for row in page.rows)
+                text += sum(len(entry[0]) for entry in page.entries)
                 if written >= SLICE_ROWS or text >= SLICE_TEXT or remaining_ms() < STOP_BEFORE_MS:
                     break
 
         write(path, relation_of(part), content(), lambda: Slice(start, after, read, written, later, begun_at, clock()))
         return after
 
-    def _listed(self, about: Mapping[str, Any], part: str, start: str, folder: Path) -> Iterator["_Rows"]:
+    def _listed(self, about: Mapping[str, Any], part: str, start: str, folder: Path) -> Iterator[Entries]:
         settings = self._settings
         what = about["shares"][number_of(part)]
-        source: ShardListing | FileListing
         if about["manifest"] is None:
-            source = ShardListing(self._listing, Shard(**what))
-        else:
-            stored = about["manifest"]
-            manifest = Manifest(**(stored | {name: tuple(stored[name]) for name in ("columns", "files")}))
-            every = settings.ordering is Ordering.EVERY_VERSION
-            source = FileListing(self._inventory(about["inventory"]), manifest, File(**what), folder, every=every)
-        for page in source.pages(Place(**json.loads(start)) if start else None):
-            wanted = [listed_row(key, state, settings) for key, state in page.states if settings.wants(key)]
-            yield _Rows(wanted, json.dumps(asdict(page.after)) if page.after else "", len(page.states))
-
-    def _held(self, about: Mapping[str, Any], part: str, start: str) -> Iterator["_Rows"]:
-        settings = self._settings
-        table = AuditTable(self._tools.dynamodb, settings.table, (number_of(part), about["segments"]))
-        ours = f"{settings.bucket}/"
-        place = RowKey(**json.loads(start)) if start else None
-        for page in table.held(settings.pipeline, settings.ordering, place):
-            keys = [(row.row_key.pk.removeprefix(ours), row) for row in page.rows if row.row_key.pk.startswith(ours)]
-            wanted = [held_row(key, row, settings) for key, row in keys if settings.wants(key)]
-            after = json.dumps(asdict(page.after)) if page.after else ""
-            yield _Rows(wanted, after, len(page.rows), page.later_format)
+            return listed(ShardListing(self._listing, Shard(**what)), settings, start)
+        stored = about["manifest"]
+        manifest = Manifest(**(stored | {name: tuple(stored[name]) for name in ("columns", "files")}))
+        every = settings.ordering is Ordering.EVERY_VERSION
+        source = FileListing(self._inventory(about["inventory"]), manifest, File(**what), folder, every=every)
+        return listed(source, settings, start)
 
     def look(self, event: Mapping[str, Any], remaining_ms: Callable[[], int]) -> dict[str, Any]:
         """Look at some of the candidates, and resubmit the lost ones."""
         about, name = self._scratch.get(PLAN), part_name(LOOKED, event["part"])
+        candidates = [candidate(one) for one in self._scratch.get(part_name(CANDIDATES, event["part"]))]
         saved_at = now = self._tools.clock()
-        begun = Report(about["report"]["runId"], now, about["report"]["dryRun"]).as_json(now)
-        done = self._scratch.get(name) or {"report": begun, "at": 0, "refused": 0, "delivery": []}
+        judged = self._judge(about)
+        begun = Report(about["report"]["runId"], now, about["report"]["dryRun"])
+        done = self._scratch.get(name) or {"report": begun.as_json(now), "at": 0}
         report = report_of(done["report"])
-        report.delivery = done["delivery"]
-        progress = Progress(report, Known(b""), Shown(b""), refused=done["refused"])
-        # Candidates that S3 has shown have separate lines.
-        candidates = [candidate_of(one) for one in self._scratch.get(part_name(CANDIDATES, event["part"]))]
-        candidates.sort(key=lambda one: one.shown)
-        judged, audit, stopped = self._judge(about), self._audit(), None
-        report.held = judged.held or report.held
+        report.held = report.held or judged.held
         done["report"] = report.as_json(now)
-        while not stopped and done["at"] < len(candidates):
-            few = candidates[done["at"] : done["at"] + BATCH_GET_KEYS]
-            few = [one for one in few if one.shown == few[0].shown]
-            stopped = audit.look(
-                self._seen(few),
-                progress,
-                report.lines if few[0].shown else report.unlisted,
-                judged.window,
-                resubmit=judged.resubmit and not report.dry_run,
-                remaining_ms=remaining_ms,
-                allow=self._allow,
-            )
-            done |= {"refused": progress.refused, "delivery": report.delivery}
-            if stopped in CONTINUED:
-                # It is looked at again as a whole.
-                break
-            report.stopped = stopped
-            done |= {"report": report.as_json(now), "at": done["at"] + len(few)}
+        look = self._look(judged.resubmit and not report.dry_run)
+        while done["at"] < len(candidates) and not report.stopped and remaining_ms() >= STOP_BEFORE_MS:
+            few = candidates[done["at"] : done["at"] + BATCH]
+            look.at(few, judged.window, report)
+            done = {"report": report.as_json(now), "at": done["at"] + len(few)}
             if self._tools.clock() - saved_at >= CHECKPOINT_MS:
                 self._scratch.put(name, done)
                 saved_at = self._tools.clock()
-        over = stopped not in CONTINUED
+        over = bool(report.stopped) or done["at"] >= len(candidates)
         self._scratch.put(name, done | {"done": over})
         return {**event, "done": over}
 
@@ -265,7 +228,6 @@ class AuditInParts:
             left = ["all of it: another release began the run, and the next run begins anew"]
             return Report(self._run, self._tools.clock(), stopped=Stopped.PARTS, unfinished=left)
         report = report_of(about["report"])
-        report.delivery = about["report"]["delivery"]
         if joined is None:
             report.unfinished = ["what was listed was not compared with the ledger's rows: the join failed"]
         else:
@@ -274,22 +236,15 @@ class AuditInParts:
             report.stopped = report.stopped or Stopped.PARTS
         report.complete = report.stopped is None
         if not report.dry_run:
-            every = about["everySeconds"]
             # A call before this one may have given the run back, and died before it told anybody.
             with suppress(LostRun):
-                self._runs.keep(report)
-                self._runs.finish(due_at=None if every is None else next_at(report.started_at, every))
+                self._runs.finish(report, every_seconds=about["everySeconds"])
         return report
 
     def _add_up(self, report: Report, joined: Mapping[str, Any]) -> None:
         looks = [self._scratch.get(part_name(LOOKED, number)) for number in range(joined["chunks"])]
         summed(report, [look["report"] for look in looks if look])
-        told = dict.fromkeys(problem for look in looks if look for problem in look["delivery"])
-        report.delivery = list(dict.fromkeys([*report.delivery, *told]))
-        report.candidates, report.later_format = joined["candidates"], joined["laterFormat"]
-        report.dismissed = (report.lines + report.unlisted).total() - report.counts.total()
-        report.lines += Counter({Line(name): number for name, number in joined["lines"].items()})
-        report.listed = report.lines.total()
+        report.later_format = joined["laterFormat"]
         report.passes = few_passes([Pass(*one) for one in joined["passes"]])
         report.unfinished = joined["unfinished"] + [
             f"candidates from {number * CHUNK:,} on were not all looked at"
@@ -298,6 +253,7 @@ class AuditInParts:
         ]
         if joined["candidates"] > MOST_CANDIDATES:
             report.stopped = Stopped.BUDGET
+        report.add_joined(joined["lines"], outside=joined["outside"], candidates=joined["candidates"])
 
     def _divide(self, event: Mapping[str, Any]) -> tuple[Manifest | None, list[dict[str, Any]]]:
         """The inventory's report, if it goes by one, and each part's share of the bucket."""
@@ -321,60 +277,17 @@ class AuditInParts:
         window = replace(judged.window, settled_before=min(judged.window.settled_before, reported))
         return Judgement(window, judged.resubmit, judged.held)
 
-    def _audit(self) -> Audit:
+    def _look(self, resubmit: bool) -> Look:
         tools, settings = self._tools, self._settings
-        return Audit(
+        return Look(
             settings,
             LedgerTable(tools.dynamodb, settings.table),
-            AuditTable(tools.dynamodb, settings.table),
-            self._listing,
             Bucket(lambda: tools.s3, settings.bucket, settings.bucket_owner),
             sqs=tools.sqs,
             clock=tools.clock,
-            listed_long_ago=True,
+            budget=SharedBudget(tools.dynamodb, settings, self._run, tools.clock) if resubmit else None,
+            heads=tools.heads,
         )
-
-    def _seen(self, few: Sequence[Candidate]) -> list[Seen]:
-        """The states to judge. S3 is asked about keys that no listing shows; a version is what its row says."""
-        settings = self._settings
-        bucket = Bucket(lambda: self._tools.s3, settings.bucket, settings.bucket_owner)
-        every = settings.ordering is Ordering.EVERY_VERSION
-        return [
-            Seen(
-                one.key,
-                one.state if one.shown or every else bucket.look(one.key),
-                RowKey(f"{settings.bucket}/{one.key}", f"{settings.pipeline}@{one.place}"),
-            )
-            for one in few
-        ]
-
-    def _allow(self, wanted: int) -> int:
-        """Take `wanted` messages, or the rest, from the budget that all parts share."""
-        settings, sk = self._settings, f"{self._settings.pipeline}@audit"
-        wanted = min(wanted, settings.budget)
-        while wanted > 0:
-            try:
-                self._tools.dynamodb.update_item(
-                    TableName=settings.table,
-                    Key={"pk": {"S": f"{settings.bucket}#{self._run}"}, "sk": {"S": sk}},
-                    UpdateExpression="ADD #sent :wanted SET #expires_at = :expires_at",
-                    ConditionExpression="attribute_not_exists(#sent) OR #sent <= :most",
-                    ExpressionAttributeNames={"#sent": "sent", "#expires_at": "expires_at"},
-                    ExpressionAttributeValues={
-                        ":wanted": {"N": str(wanted)},
-                        ":most": {"N": str(settings.budget - wanted)},
-                        ":expires_at": {"N": str(self._tools.clock() // 1000 + KEPT_SECONDS)},
-                    },
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-            except ClientError as error:
-                if not condition_failed(error):
-                    raise
-                found: Any = error.response
-                wanted = settings.budget - int(found["Item"]["sent"]["N"])
-            else:
-                return wanted
-        return 0
 
 
 class Chains:
@@ -397,10 +310,10 @@ class Chains:
     def summary(self, scratch: Scratch) -> dict[str, Any]:
         """What the join says of the parts, before anything is compared."""
         slices = [(relation_of(part), one) for part, chain in self.whole.items() for one in chain]
-        listed = [one for relation, one in slices if relation == LISTED]
+        lists = [one for relation, one in slices if relation == LISTED]
         return {
-            "lines": {Line.FILTERS: sum(one.read - one.written for one in listed)},
-            "passes": sorted([one.begun_at, one.ended_at, one.read] for one in listed),
+            "outside": sum(one.read - one.written for one in lists),
+            "passes": sorted([one.begun_at, one.ended_at, one.read] for one in lists),
             "laterFormat": sum(one.later_format for _, one in slices),
             "unfinished": [_words(self.about, part, scratch.get(f"{part}.refused")) for part in self.gaps],
         }
@@ -412,8 +325,8 @@ class Result(Protocol):
     def lines(self) -> dict[str, int]:
         """The number of listed states in each line, and of candidates."""
 
-    def candidates(self) -> Iterator[Candidate]:
-        """The candidates; at most `MOST_CANDIDATES` and one more."""
+    def candidates(self) -> Iterator[Sequence[Any]]:
+        """The values of `CANDIDATE` for each; at most `MOST_CANDIDATES` and one more."""
 
 
 def join_parts(scratch: Scratch) -> dict[str, Any]:
@@ -434,23 +347,12 @@ def store_joined(scratch: Scratch, summary: Mapping[str, Any], result: Result | 
     chunks, candidates, lines = 0, 0, dict[str, int]()
     if result is not None:
         lines = result.lines()
-        lines.pop("candidate", None)
         for chunks, few in enumerate(batched(result.candidates(), CHUNK), 1):
-            scratch.put(part_name(CANDIDATES, chunks - 1), [_stored(one) for one in few])
+            scratch.put(part_name(CANDIDATES, chunks - 1), few)
             candidates += len(few)
-    joined = {"chunks": chunks, "candidates": candidates, "lines": lines | summary["lines"]}
-    scratch.put(JOINED, {**summary, **joined})
-    return {"run": scratch.run, "parts": list(range(chunks))}
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """A page of a part: rows for its file, where the next page begins, and how many entries were read."""
-
-    rows: Sequence[Sequence[Any]]
-    after: str
-    read: int
-    later_format: int = 0
+    scratch.put(JOINED, {**summary, "chunks": chunks, "candidates": candidates, "lines": lines})
+    # In random order: where the budget does not suffice, each chunk has the same chance in each run.
+    return {"run": scratch.run, "parts": _RANDOM.sample(range(chunks), chunks)}
 
 
 def part_name(kind: str, number: int) -> str:
@@ -477,16 +379,6 @@ def _order(shares: Sequence[Mapping[str, Any]]) -> list[int]:
     """The numbers of the shares, about the heaviest first: the last ones are short."""
     turns = {number: share.get("weight", 1) * _RANDOM.uniform(0.5, 1.5) for number, share in enumerate(shares)}
     return sorted(turns, key=turns.__getitem__, reverse=True)
-
-
-def _stored(one: Candidate) -> list[Any]:
-    return [one.key, one.place, one.shown, asdict(one.state)]
-
-
-def candidate_of(content: Sequence[Any]) -> Candidate:
-    """The candidate that a file of them has."""
-    key, place, shown, state = content
-    return Candidate(key, place, shown, State(**state | {"kind": StateKind(state["kind"])}))
 
 
 def _words(about: Mapping[str, Any], part: str, refused: str | None) -> str:

@@ -8,33 +8,21 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger import rows
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.table import Held
-from intake_ledger.settings import AuditSettings
-from intake_ledger.states import ABSENT, State, StateKind
+from intake_ledger.audit.relations import CANDIDATE, COLUMNS, QUERY, judged
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-QUERY = Path(__file__).with_name("audit.sql")
-_STATE = {"key": "VARCHAR", "place": "VARCHAR", "state": "VARCHAR", "kind": "VARCHAR", "etag": "VARCHAR"}
-_STATE |= {"size": "BIGINT"}
-COLUMNS: dict[str, dict[str, str]] = {
-    "listed": _STATE | {"created_at": "BIGINT"},
-    "held": _STATE | {"committed": "VARCHAR", "updated_at": "BIGINT", "readable": "BOOLEAN", "may_be_gone": "BOOLEAN"},
-}
-"""The relations of the query, and the columns of their files."""
 _MEMORY_SHARE = 0.6
 """Share of the function's memory for DuckDB, which counts its buffers and not all of its allocations."""
 MOST_CANDIDATES = 5_000_000
 """Candidates that one run looks at. It may send fewer messages than that; the next run finds the rest."""
 _FETCHED = 5_000
-_OF_VERSIONS = ("v#", "d#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +43,6 @@ class Slice:
     """Rows that a later release wrote."""
     begun_at: int
     ended_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A nomination of the query. `shown`: S3 showed this state; otherwise it is the row's."""
-
-    key: str
-    place: str
-    shown: bool
-    state: State
-
-
-def place_of(row_key: rows.RowKey, settings: AuditSettings) -> str:
-    """The part of the sort key that differs between rows of one key. In LATEST a key has one row."""
-    return row_key.sk.removeprefix(f"{settings.pipeline}@")
-
-
-def listed_row(key: str, state: State, settings: AuditSettings) -> list[Any]:
-    """A state of the bucket, in the order of its columns."""
-    place = place_of(rows.row_key(settings.pipeline, settings.ordering, settings.bucket, key, state.identity), settings)
-    return [key, place, state.identity, state.kind, state.etag, state.size, state.created_at]
-
-
-def held_row(key: str, held: Held, settings: AuditSettings) -> list[Any]:
-    """A row of the ledger, in the order of its columns."""
-    state = held.state
-    return [
-        key,
-        place_of(held.row_key, settings),
-        state.identity if state else None,
-        state.kind if state else None,
-        state.etag if state else None,
-        state.size if state else None,
-        held.committed,
-        held.updated_at,
-        held.readable,
-        held.may_be_gone,
-    ]
 
 
 def write(path: Path, relation: str, content: Iterable[Sequence[Any]], about: Callable[[], Slice]) -> None:
@@ -145,13 +95,10 @@ class Join:
 
         `all_listed`: the slices show the whole bucket, so a row without a listed state belongs to a removed object.
         """
-        removals_since = window.known_since if window.removals_since is None else window.removals_since
-        values = asdict(window) | {"removals_since": removals_since, "deletes": deletes, "all_listed": all_listed}
         with connection(self._folder) as duck:
             for relation in COLUMNS:
                 duck.execute(f"CREATE VIEW {relation} AS {self._relation(relation, parts)}")
-            judged = ", ".join(f"{value} AS {name}" for name, value in values.items())
-            duck.execute(f"CREATE VIEW judged AS SELECT {judged}")
+            duck.execute(f"CREATE VIEW judged AS {judged(window, deletes=deletes, all_listed=all_listed)}")
             duck.execute(f"CREATE VIEW audited AS {QUERY.read_text()}")
             yield Audited(duck)
 
@@ -190,14 +137,12 @@ class Audited:
         found = self.duck.execute("SELECT line, count(*) FROM audited WHERE shown GROUP BY line").fetchall()
         return dict(found)
 
-    def candidates(self) -> Iterator[Candidate]:
-        """The candidates; at most `MOST_CANDIDATES` and one more."""
-        columns = "key, place, shown, state, kind, etag, size, created_at"
-        query = f"SELECT {columns} FROM audited WHERE line = 'candidate' LIMIT {MOST_CANDIDATES + 1}"
+    def candidates(self) -> Iterator[Sequence[Any]]:
+        """The values of `CANDIDATE` for each; at most `MOST_CANDIDATES` and one more."""
+        query = f"SELECT {CANDIDATE} FROM audited WHERE line = 'candidate' LIMIT {MOST_CANDIDATES + 1}"
         found = self.duck.execute(query)
         while few := found.fetchmany(_FETCHED):
-            for key, place, shown, *state in few:
-                yield Candidate(key, place, shown, state_of(*state))
+            yield from few
 
 
 def slice_name(part: str, number: int) -> str:
@@ -223,16 +168,6 @@ def connection(folder: Path) -> Iterator["DuckDBPyConnection"]:
         yield duck
     finally:
         duck.close()
-
-
-def state_of(
-    identity: str | None, kind: str | None, etag: str | None, size: int | None, created_at: int | None
-) -> State:
-    """The state with these values of a candidate."""
-    if identity is None or kind is None:
-        return ABSENT
-    version = identity[2:] if identity.startswith(_OF_VERSIONS) else None
-    return State(StateKind(kind), version, etag, size, created_at)
 
 
 def _text(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from intake_ledger.rows import Ordering
 from intake_ledger.settings import AuditSettings
@@ -29,6 +29,13 @@ class Page:
 
     states: list[tuple[str, State]]
     after: Place | None
+
+
+class Source(Protocol):
+    """What lists the states of the bucket, or of a part of it."""
+
+    def pages(self, start: Place | None = None) -> Iterator[Page]:
+        """The states from `start` on, or from the beginning; at least one page, and the last one says so."""
 
 
 class Listing:

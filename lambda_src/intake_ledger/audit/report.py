@@ -29,14 +29,18 @@ _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 class Stopped(StrEnum):
     """Why a run is not complete."""
 
-    TIME = "out of time, to be continued"
-    REFUSED = "SQS refused messages, to be continued"
+    TIME = "out of time, the next tick begins a run for the rest"
+    READING = (
+        "out of time before all was read, so nothing was compared: the bucket is too large for one function, audit it "
+        "in parts with AuditOptions(scale=AuditScale.shards())"
+    )
+    REFUSED = "SQS refused messages, the next tick begins a run for them"
     BUDGET = "the budget is used up, the rest is left for the next run"
     PARTS = "not all of it was audited, since parts of the run failed"
 
 
-CONTINUED = frozenset({Stopped.TIME, Stopped.REFUSED})
-"""Reasons for which the run goes on at the next tick."""
+SOON = frozenset({Stopped.TIME, Stopped.READING, Stopped.REFUSED})
+"""Reasons for which another run begins at the next tick, and not after the interval."""
 
 
 @dataclass(slots=True)
@@ -77,7 +81,7 @@ class Report:
     complete: bool = False
     stopped: Stopped | None = None
     held: str = ""
-    """Why nothing, or not everything, was judged or resubmitted, in words; what one invocation left stays left."""
+    """Why nothing, or not everything, was judged or resubmitted, in words."""
     oldest_at: int | None = None
     """The date of the oldest state that was found to differ."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -96,11 +100,6 @@ class Report:
     """What is wrong with the way from S3 to the queue, each with the fix in words."""
 
     @property
-    def continues(self) -> bool:
-        """Whether the next invocation goes on with the run."""
-        return self.stopped in CONTINUED
-
-    @property
     def checked(self) -> int:
         """How many states were judged: listed or not, and not left for later or left out."""
         return (self.lines + self.unlisted).total() - self.unjudged
@@ -110,18 +109,24 @@ class Report:
         """How many states were left for later or left out, listed or not."""
         return sum(lines[line] for lines in (self.lines, self.unlisted) for line in (*WAITING, *NOT_JUDGED))
 
-    def begin_pass(self, now: int) -> None:
-        """Note that a part of the listing begins now."""
-        self.passes = few_passes([*self.passes, Pass(now, now)])
+    def lines_of(self, *, shown: bool) -> Counter[Line]:
+        """The lines of states that S3 has listed, or of rows whose state it has not."""
+        return self.lines if shown else self.unlisted
 
-    def add_listed(self, lines: Counter[Line], now: int) -> None:
-        """Count states that were listed, in the part that was begun last."""
-        number = lines.total()
-        self.lines += lines
-        self.listed += number
-        last = self.passes[-1]
-        last.listed += number
-        last.ended_at = now
+    def add_joined(self, joined: Mapping[str, int], *, outside: int, candidates: int) -> None:
+        """Add the result of the join to that of the look: the listed states in each line, those outside of the filters,
+        and how many `candidates` there were in all.
+        """
+        looked, unlooked = self.lines.total(), joined.get("candidate", 0) - self.lines.total()
+        left = candidates - (self.lines + self.unlisted).total() - unlooked
+        self.candidates = candidates
+        self.dismissed = looked + self.unlisted.total() - self.counts.total()
+        self.lines += Counter({Line(line): number for line, number in joined.items() if line != "candidate"})
+        self.lines += Counter({Line.FILTERS: outside, Line.NOT_LOOKED: unlooked})
+        self.unlisted += Counter({Line.NOT_LOOKED: left})
+        self.listed = self.lines.total()
+        if self.stopped is None and self.lines[Line.REFUSED] + self.unlisted[Line.REFUSED]:
+            self.stopped = Stopped.REFUSED
 
     def refused(self, why: str) -> None:
         """Note why SQS has refused messages, once."""
@@ -228,6 +233,7 @@ def report_of(content: Mapping[str, Any]) -> Report:
         resubmitted=content["resubmitted"],
         later_format=content["laterFormat"],
         held=content["held"],
+        delivery=content["delivery"],
         oldest_at=content["oldestAt"],
         counts=+Counter(content["counts"]),
         findings=list(content["findings"]),
@@ -235,23 +241,20 @@ def report_of(content: Mapping[str, Any]) -> Report:
 
 
 def summed(report: Report, parts: Iterable[Mapping[str, Any]]) -> None:
-    """Add to a report what those of its parts say, as `as_json` wrote them."""
+    """Add to a report what its looks found, as `as_json` wrote them."""
     for content in parts:
         one = report_of(content)
-        report.listed += one.listed
         report.lines += one.lines
         report.unlisted += one.unlisted
-        report.passes = few_passes(sorted([*report.passes, *one.passes], key=lambda part: part.begun_at))
         report.resubmitted += one.resubmitted
-        report.later_format += one.later_format
-        # What was not found is not counted, as in a run of one part.
         report.counts += one.counts
         report.findings = within([*report.findings, *one.findings][:NAMED_FINDINGS], NAMED_BYTES)
         dates = [date for date in (report.oldest_at, one.oldest_at) if date is not None]
         report.oldest_at = min(dates, default=None)
-        report.held = report.held or content["held"]
-        if content["stopped"] == Stopped.BUDGET:
-            report.stopped = Stopped.BUDGET
+        report.held = report.held or one.held
+        report.delivery = list(dict.fromkeys([*report.delivery, *one.delivery]))
+        if content["stopped"]:
+            report.stopped = Stopped(content["stopped"])
 
 
 def within[Entry](entries: Sequence[Entry], most: int) -> list[Entry]:
@@ -293,6 +296,7 @@ WORDS = {
     Line.HELD_BACK: "held back: the age of the waiting messages is unknown",
     Line.REFUSED: "refused by SQS",
     Line.DRY_RUN: "found by a dry run",
+    Line.NOT_LOOKED: "not looked at",
 }
 """Each line for people."""
 _WORDS = {

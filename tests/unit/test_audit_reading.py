@@ -2,14 +2,10 @@
 
 import pytest
 
-from intake_ledger.audit import known
 from intake_ledger.audit.diff import Line
-from intake_ledger.audit.known import Known
-from intake_ledger.rows import STORED_STATUSES, Ordering, RowKey, Status
+from intake_ledger.rows import STORED_STATUSES, Ordering, Status
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR
-
-ROW = RowKey("uploads/key", "p@latest")
 
 
 @pytest.fixture(params=list(Ordering))
@@ -21,7 +17,7 @@ class TestRequests:
     """A request for each row would cost more than all the rest."""
 
     def test_no_row_of_a_healthy_bucket_is_asked_for(self, world: AuditWorld) -> None:
-        """All of it is in two scans."""
+        """All of it is in one scan."""
         for number in range(300):
             key = f"key-{number}"
             world.commit(key, world.s3.put(key))
@@ -54,18 +50,18 @@ class TestRequests:
         world.store.requests.clear()
         assert world.run(resubmit=False).counts == {"missing": 20}
         assert world.store.requests.count("BatchGetItem") == 1
+        assert len(world.s3.heads) == (20 if world.ordering is Ordering.LATEST else 0)
 
     def test_no_head_for_what_is_processed_during_the_run(self, world: AuditWorld) -> None:
         """A busy bucket has thousands of those between the reading of the rows and the end."""
-        once = iter([True])
 
-        def saved() -> None:
-            if next(once, False):
-                for number in range(20):
-                    key = f"new-{number}"
-                    world.commit(key, world.s3.put(key, age=0))
+        def meanwhile() -> None:
+            for number in range(20):
+                key = f"new-{number}"
+                world.commit(key, world.s3.put(key, age=0))
 
-        report = world.run(saved=saved)
+        world.s3.meanwhile = meanwhile
+        report = world.run()
         assert (dict(report.lines), dict(report.counts), world.s3.heads) == ({Line.SETTLING: 20}, {}, [])
 
 
@@ -74,25 +70,17 @@ class TestTruth:
 
     def test_a_row_that_was_committed_since_is_no_finding(self, world: AuditWorld) -> None:
         """It is read again before it is judged."""
-        state, once = world.s3.put("key"), iter([True])
-
-        def saved() -> None:
-            if next(once, False):
-                world.commit("key", state)
-
-        assert not world.run(saved=saved).counts
+        state = world.s3.put("key")
+        world.s3.meanwhile = lambda: world.commit("key", state)
+        report = world.run()
+        assert (dict(report.counts), report.candidates, report.dismissed) == ({}, 1, 1)
 
     def test_f74_another_state_than_the_one_that_was_read_is_found(self, world: AuditWorld) -> None:
         """F74: the key is known, and its state is not."""
         world.commit("key", world.s3.put("key"))
         done: list[str] = []
-
-        def saved() -> None:
-            if not done:
-                done.append(world.s3.put("key").identity)
-
-        report = world.run(saved=saved)
-        assert [one["state"] for one in report.findings] == done
+        world.s3.meanwhile = lambda: done.append(world.s3.put("key").identity)
+        assert [one["state"] for one in world.run().findings] == done
 
     def test_an_old_state_is_judged_where_there_is_a_row(self, world: AuditWorld) -> None:
         """A rollback shows an old state: the row says that another one was processed last."""
@@ -107,34 +95,6 @@ class TestTruth:
         world.insert("key", state, status, committed_state=state.identity)
         assert world.run().checked == 1
         assert "BatchGetItem" in world.store.requests
-
-    def test_with_too_many_rows_each_is_asked_for(self, world: AuditWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The filters would be too full to be trusted."""
-        monkeypatch.setattr(known, "MOST_ROWS", 1)
-        for key in ("a", "b"):
-            world.commit(key, world.s3.put(key))
-        assert not world.run().counts
-        assert "BatchGetItem" in world.store.requests
-
-    def test_f42_time_is_looked_at_between_pages_of_rows(self, world: AuditWorld) -> None:
-        """F42: a large ledger takes minutes to read."""
-        world.s3.put("key")
-        progress = world.fresh()
-        world.run(progress, remaining_ms=lambda: 0)
-        assert not progress.known.complete
-        world.run(progress)
-        assert world.sent == ["key"]
-
-
-def test_a_row_without_a_commit_is_known_and_agrees_with_nothing() -> None:
-    """Failed, rejected or at work."""
-    read = Known(b"salt")
-    read.add(ROW, None)
-    assert read.has(ROW)
-    assert not read.agrees(ROW, "v#1")
-    read.add(ROW, "v#1")
-    assert read.agrees(ROW, "v#1")
-    assert not read.agrees(ROW, "v#2")
 
 
 def test_old_fresh_and_unknown_ages(world: AuditWorld) -> None:

@@ -1,0 +1,125 @@
+"""The two relations of the query in `audit.sql`, and how a state or a row becomes an entry of one.
+
+`listed` has the states that S3 shows, `held` the rows of the ledger. The query runs on SQLite, DuckDB and Athena.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger import rows
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.listing import Place, Source
+from intake_ledger.audit.table import AuditTable, Held
+from intake_ledger.rows import RowKey
+from intake_ledger.settings import AuditSettings
+from intake_ledger.states import ABSENT, State, StateKind
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LISTED, HELD = "listed", "held"
+QUERY = Path(__file__).with_name("audit.sql")
+_STATE = {"key": "VARCHAR", "place": "VARCHAR", "state": "VARCHAR", "kind": "VARCHAR", "etag": "VARCHAR"}
+_STATE |= {"size": "BIGINT"}
+COLUMNS: dict[str, dict[str, str]] = {
+    LISTED: _STATE | {"created_at": "BIGINT"},
+    HELD: _STATE | {"committed": "VARCHAR", "updated_at": "BIGINT", "readable": "BOOLEAN", "may_be_gone": "BOOLEAN"},
+}
+"""The columns of each relation."""
+CANDIDATE = "key, place, shown, state, kind, etag, size, created_at"
+"""The columns of the query's result that make a candidate."""
+_OF_VERSIONS = ("v#", "d#")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A nomination of the query. `shown`: S3 showed this state; otherwise it is the row's."""
+
+    key: str
+    place: str
+    shown: bool
+    state: State
+
+    def row_key(self, settings: AuditSettings) -> RowKey:
+        """The key of its row."""
+        return RowKey(f"{settings.bucket}/{self.key}", f"{settings.pipeline}@{self.place}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A page of a listing or a scan: its entries that the filters take, and how many it had.
+
+    `after` is where the next page begins, as text; it is empty on the last page.
+    """
+
+    entries: Sequence[Sequence[Any]]
+    after: str
+    read: int
+    later_format: int = 0
+
+
+def listed(source: Source, settings: AuditSettings, start: str = "") -> Iterator[Entries]:
+    """The entries of a listing, from `start` on."""
+    for page in source.pages(Place(**json.loads(start)) if start else None):
+        wanted = [listed_entry(key, state, settings) for key, state in page.states if settings.wants(key)]
+        yield Entries(wanted, _text(page.after), len(page.states))
+
+
+def held(
+    dynamodb: "DynamoDBClient", settings: AuditSettings, segment: tuple[int, int], start: str = ""
+) -> Iterator[Entries]:
+    """The entries of one segment of the table, `(number, total)`, from `start` on."""
+    ours = f"{settings.bucket}/"
+    table = AuditTable(dynamodb, settings.table, segment)
+    for page in table.held(settings.pipeline, settings.ordering, RowKey(**json.loads(start)) if start else None):
+        keys = [(row.row_key.pk.removeprefix(ours), row) for row in page.rows if row.row_key.pk.startswith(ours)]
+        wanted = [held_entry(key, row, settings) for key, row in keys if settings.wants(key)]
+        yield Entries(wanted, _text(page.after), len(page.rows), page.later_format)
+
+
+def listed_entry(key: str, state: State, settings: AuditSettings) -> list[Any]:
+    """A state of the bucket, in the order of its columns."""
+    row_key = rows.row_key(settings.pipeline, settings.ordering, settings.bucket, key, state.identity)
+    place = _place(row_key, settings)
+    return [key, place, state.identity, state.kind.value, state.etag, state.size, state.created_at]
+
+
+def held_entry(key: str, row: Held, settings: AuditSettings) -> list[Any]:
+    """A row of the ledger, in the order of its columns."""
+    state = row.state
+    of_state = [state.identity, state.kind.value, state.etag, state.size] if state else [None] * 4
+    of_row = [row.committed, row.updated_at, row.readable, row.may_be_gone]
+    return [key, _place(row.row_key, settings), *of_state, *of_row]
+
+
+def candidate(content: Sequence[Any]) -> Candidate:
+    """The candidate with these values of `CANDIDATE`."""
+    key, place, shown, identity, kind, etag, size, created_at = content
+    if identity is None or kind is None:
+        state = ABSENT
+    else:
+        version = identity[2:] if identity.startswith(_OF_VERSIONS) else None
+        state = State(StateKind(kind), version, etag, size, created_at)
+    return Candidate(key, place, bool(shown), state)
+
+
+def judged(window: Window, *, deletes: bool, all_listed: bool) -> str:
+    """The relation `judged` of the query, as SQL.
+
+    `all_listed`: `listed` has the whole bucket, so that a row without a state belongs to a removed object.
+    """
+    removals_since = window.known_since if window.removals_since is None else window.removals_since
+    values = asdict(window) | {"removals_since": removals_since, "deletes": deletes, "all_listed": all_listed}
+    return "SELECT " + ", ".join(f"{value} AS {name}" for name, value in values.items())
+
+
+def _place(row_key: RowKey, settings: AuditSettings) -> str:
+    """The part of the sort key that differs between rows of one key. In LATEST a key has one row."""
+    return row_key.sk.removeprefix(f"{settings.pipeline}@")
+
+
+def _text(after: Place | RowKey | None) -> str:
+    return json.dumps(asdict(after)) if after else ""

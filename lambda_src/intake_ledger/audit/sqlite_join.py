@@ -1,0 +1,58 @@
+"""Joins what one invocation has read, with SQLite on the function's own disk."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.relations import CANDIDATE, COLUMNS, LISTED, QUERY, Candidate, candidate, judged
+
+
+class SqliteJoin:
+    """Takes the entries of both relations, and then runs the query. Without a folder it uses memory."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._db = sqlite3.connect(folder / "audit.sqlite" if folder else ":memory:", isolation_level=None)
+        # A run that dies begins again: nothing has to survive it.
+        self._db.execute("PRAGMA journal_mode = OFF")
+        self._db.execute("PRAGMA synchronous = OFF")
+        for relation, columns in COLUMNS.items():
+            listed = relation == LISTED
+            types = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+            # S3 lists keys in their order, so that the index grows at its end. Rows come in any order: they are looked
+            # up in it, and have none of their own.
+            key, storage = (", PRIMARY KEY (key, place)", "WITHOUT ROWID") if listed else ("", "")
+            self._db.execute(f"CREATE TABLE {relation} ({types}{key}) {storage}")
+        self._db.execute("BEGIN")
+
+    def close(self) -> None:
+        """Give memory and disk back."""
+        self._db.close()
+
+    def add(self, relation: str, entries: Sequence[Sequence[Any]]) -> None:
+        """Add entries to a relation. The last state of a key that was listed twice stays."""
+        places = ", ".join("?" * len(COLUMNS[relation]))
+        self._db.executemany(f"INSERT OR REPLACE INTO {relation} VALUES ({places})", entries)  # noqa: S608 - our own names
+
+    def run(self, window: Window, *, deletes: bool) -> dict[str, int]:
+        """Run the query over all that was added. Returns the number of listed states by line, with candidates."""
+        self._db.execute(f"CREATE VIEW judged AS {judged(window, deletes=deletes, all_listed=True)}")
+        self._db.execute(f"CREATE VIEW audited AS {QUERY.read_text()}")
+        nominated = f"SELECT {CANDIDATE} FROM audited WHERE line = 'candidate'"  # noqa: S608 - our own names
+        self._db.execute(f"CREATE TABLE candidates AS {nominated}")
+        return dict(self._db.execute("SELECT line, count(*) FROM audited WHERE shown GROUP BY line").fetchall())
+
+    def count(self) -> int:
+        """The number of candidates, listed or not."""
+        found: int = self._db.execute("SELECT count(*) FROM candidates").fetchone()[0]
+        return found
+
+    def candidates(self, run: str) -> Iterator[Candidate]:
+        """The candidates, beginning at one that depends on the name of the run: where the budget does not suffice, each
+        has the same chance in each run.
+        """
+        first = crc32(run.encode()) % max(self.count(), 1)
+        for part in ("rowid > ?", "rowid <= ?"):
+            yield from map(candidate, self._db.execute(f"SELECT * FROM candidates WHERE {part}", (first,)))  # noqa: S608 - ours
