@@ -22,11 +22,12 @@ from benchmarks.audit import SETTINGS, Source, audited
 from benchmarks.audit import measure as listing
 from botocore.response import StreamingBody
 
-from intake_ledger.audit.in_parts import HELD, LISTED, SLICE_ROWS
+from intake_ledger.audit.in_parts import SLICE_ROWS
 from intake_ledger.audit.inventory import File, Inventory, Location, Manifest
-from intake_ledger.audit.join import Slice, held_row, listed_row, write
+from intake_ledger.audit.join import Slice, write
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.relations import HELD, LISTED, held_entry, listed_entry
 from intake_ledger.audit.shards import Sample, cut
 from intake_ledger.audit.table import AuditTable
 
@@ -76,7 +77,7 @@ def listed_rate() -> float:
     lean_listings(source.s3)
     pages = Listing(source.s3, SETTINGS).pages()
     before = source.cpu
-    rate = written(LISTED, (listed_row(key, state, SETTINGS) for page in pages for key, state in page.states))
+    rate = written(LISTED, (listed_entry(key, state, SETTINGS) for page in pages for key, state in page.states))
     # The source's own time is nobody's.
     return SAMPLE / (SAMPLE / rate - (source.cpu - before))
 
@@ -87,7 +88,7 @@ def scanned_rate() -> float:
     lean_scans(source.dynamodb)
     pages = AuditTable(source.dynamodb, SETTINGS.table).held(SETTINGS.pipeline, SETTINGS.ordering)
     before = source.cpu
-    rate = written(HELD, (held_row(row.row_key.pk, row, SETTINGS) for page in pages for row in page.rows))
+    rate = written(HELD, (held_entry(row.row_key.pk, row, SETTINGS) for page in pages for row in page.rows))
     return SAMPLE / (SAMPLE / rate - (source.cpu - before))
 
 
@@ -106,7 +107,7 @@ def inventory_rate() -> float:
     file = File("file", hashlib.md5(body).hexdigest())
     with tempfile.TemporaryDirectory() as folder:
         pages = inventory.pages(manifest, file, every=False, start=None, folder=Path(folder))
-        return written(LISTED, (listed_row(key, state, SETTINGS) for page in pages for key, state in page.states))
+        return written(LISTED, (listed_entry(key, state, SETTINGS) for page in pages for key, state in page.states))
 
 
 def looks() -> int:

@@ -23,7 +23,8 @@ from benchmarks.audit import NOW
 from benchmarks.measure import Figure, table
 
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.join import COLUMNS, Join, Slice, connection, slice_name
+from intake_ledger.audit.join import Join, Slice, connection, slice_name
+from intake_ledger.audit.relations import COLUMNS
 
 SIZES = ((100_000, 100_000), (1_000_000, 1_000_000), (10_000_000, 1_000_000), (10_000_000, 10_000_000))
 """Objects and rows."""

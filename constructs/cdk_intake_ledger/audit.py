@@ -27,8 +27,8 @@ from cdk_intake_ledger.runtime_layer import TESTED_RUNTIME
 from cdk_intake_ledger.schedules import schedule
 
 TICK_MINUTES = 15
-"""How often the function looks whether there is something to go on with: a run that outlasts one call is continued at
-the next tick. Each tick checks the delivery. docs/audit.md has its requests and their price."""
+"""How often the function looks whether a run is due. Each tick checks the delivery. docs/audit.md has its requests and
+their price."""
 
 # All of it is in the layer; Lambda wants some code beside it.
 CODE = "from intake_ledger.audit.function import handler\n"
@@ -63,10 +63,10 @@ class IntakeAudit(Construct):
             handler="index.handler",
             runtime=TESTED_RUNTIME,
             architecture=scale.architecture,
-            # A part of a run has a whole virtual CPU: it costs as much and takes a third of the time.
-            memory_size=1_769 if scale.in_parts else 512,
-            # A file is written there before it is stored, beside a copy of the inventory's.
-            ephemeral_storage=Size.gibibytes(4) if scale.in_parts else None,
+            # A whole virtual CPU: a run costs as much as with less, and takes less time.
+            memory_size=1_769,
+            # For ten million objects; in parts, for a file before it is stored and a copy of the inventory's.
+            ephemeral_storage=Size.gibibytes(4),
             timeout=Duration.minutes(15),
             layers=join.layers if join else (),
             accepted=AUDIT_DEAD_LETTERS,

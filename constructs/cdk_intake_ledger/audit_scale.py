@@ -112,7 +112,7 @@ class AuditScale:
 
     @classmethod
     def one(cls) -> Self:
-        """One function lists the bucket, and goes on at the next tick of its schedule until it is through."""
+        """One function lists the bucket and compares it with the ledger in one invocation."""
         return cls()
 
     @classmethod

@@ -368,9 +368,9 @@ MUTANTS = (
     ),
     Mutant(
         "the audit's report says that what was not judged agrees",
-        "audit/diff.py",
-        "return Line.BASELINE if state.created_at < window.baseline else Line.LOOK_BACK",
-        "return Line.AGREES",
+        "audit/audit.sql",
+        "ELSE 'lookBack'",
+        "ELSE 'agrees'",
         "tests/unit/test_audit_lines.py -k f116",
     ),
     Mutant(

@@ -16,7 +16,7 @@ from cdk_intake_ledger.audit_join import ORC
 from cdk_intake_ledger.requirements import parse_requirements
 from cdk_intake_ledger.wheels import install
 from intake_ledger.audit import athena_query
-from intake_ledger.audit.join import COLUMNS
+from intake_ledger.audit.relations import COLUMNS
 from tests.synth.build import (
     Json,
     actions,
