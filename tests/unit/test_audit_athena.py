@@ -67,7 +67,7 @@ def in_folders(gate: Gate | None = None) -> Callable[[Any], dict[str, Any]]:
 
 def test_f115_athena_finds_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F115: in the random worlds of the join by DuckDB."""
-    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    joined.without_others(monkeypatch)
     for seed in range(0, joined.JOINED_WORLDS, 1 if joined.JOINED_WORLDS > 1_000 else 8):
         world = random_world(Random(seed), START)
         made, alone = (build(world, page_size=1000) for _ in range(2))
@@ -88,7 +88,7 @@ def test_f42_a_join_by_athena_that_is_killed_anywhere_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """F42: at any of its requests. A statement that was started is not started again."""
-    monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
+    joined.without_others(monkeypatch)
     world = next(one for seed in range(1_000) if is_telling(one := random_world(Random(seed), START)))
     made = build(world, page_size=10)
     counted = Gate()

@@ -226,8 +226,8 @@ def test_the_next_run_is_due_after_the_interval(world: World) -> None:
     world.plan("third", everySeconds=86_400)
 
 
-def test_f42_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: from its last page on, in a file of its own."""
+def test_f42_f35_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F42, F35: from its last page on, in a file of its own. The keys have equal dates."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     world.put("in/lost.csv")
