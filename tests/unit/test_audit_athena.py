@@ -11,7 +11,7 @@ import sqlglot
 from botocore.exceptions import ClientError
 from sqlglot import exp
 
-from intake_ledger.audit import athena_joining, footers, in_parts
+from intake_ledger.audit import athena_joining, footers
 from intake_ledger.audit.athena import Athena, AthenaResult
 from intake_ledger.audit.athena_joining import MOST_ATTEMPTS, AthenaJoin
 from intake_ledger.audit.athena_query import CANDIDATES, LINES, RESULT, statements
