@@ -407,13 +407,14 @@ def test_f76_a_round_is_opened_by_a_person_only(found: Row, change: Change, stat
 
 @given(ROWS | st.none(), CHANGES, STATES)
 def test_f89_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, change: Change, state: State) -> None:
-    """F89: ACCEPTED and EXHAUSTED become SETTLED for removals, and every other verdict stays. Of an object that may
-    have been forgotten there is nothing to record.
+    """F89: ACCEPTED, EXHAUSTED and BUSY before the next attempt become SETTLED for removals, and every other verdict
+    stays. Of an object that may have been forgotten there is nothing to record.
     """
     assume(found is not None or state.kind is not StateKind.ABSENT)
     told, deaf = judge(found, change, state, POLICY), judge(found, change, state, DEAF)
-    own = found is not None and found.is_live(NOW) and found.lease_owner == ME
-    runs = told in (Verdict.ACCEPTED, Verdict.EXHAUSTED) and not own
+    live = found is not None and found.is_live(NOW)
+    own = live and found is not None and found.lease_owner == ME
+    runs = (told in (Verdict.ACCEPTED, Verdict.EXHAUSTED) and not own) or (told is Verdict.BUSY and not live)
     assert deaf is (Verdict.SETTLED if runs and state.removed else told)
 
 
