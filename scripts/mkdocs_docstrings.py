@@ -71,7 +71,7 @@ def _unless_told(told: bool, path: str, name: str) -> Iterator[str]:
 
 
 def _is_member_of_enum(found: Any) -> bool:
-    """Whether it is such a member, whose value may be its explanation."""
+    """Tell whether it is a member of an enumeration. Its value may be its explanation."""
     return found.is_attribute and found.parent.is_class and any("Enum" in str(base) for base in found.parent.bases)
 
 

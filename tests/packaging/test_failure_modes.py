@@ -1,4 +1,4 @@
-"""The page of failure modes: each number is there once, and a test that carries the number holds it."""
+"""The page of failure modes: each number occurs once, and a test that carries the number holds it."""
 
 import re
 from collections import defaultdict
