@@ -10,7 +10,6 @@ AWS and each file takes its time there. `short` runs are in the tests, the other
 
 import argparse
 import heapq
-import io
 import random
 import sys
 import time
@@ -22,7 +21,9 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any, NamedTuple, cast
 
+from cdk_intake_ledger.testing.events import s3_notification
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from cdk_intake_ledger.testing.memory_s3 import MemoryS3, Version
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.consumer import Consumer
@@ -165,6 +166,7 @@ class World:
         self.random = random.Random(run.seed)
         self.found = Found(run)
         self.table = MemoryDynamoDB()
+        self.s3 = MemoryS3(clock=lambda: START)
         self.queue: list[_Message] = []
         self.in_flight: dict[str, _Message] = {}
         self.uploads = self._uploads()
@@ -213,7 +215,7 @@ class World:
         messages = []
         for number, (at, key) in enumerate(sorted(made)):
             self.found.uploaded[key] = at
-            messages.append(_Message(at + 500, number, key, _notification(key, at), at + 500))
+            messages.append(_Message(at + 500, number, key, _notification(key, at, self.s3.put(key, b"")), at + 500))
         return messages
 
     def _receive(self, now: int) -> list[_Message]:
@@ -280,10 +282,10 @@ class Environment:
 
     def _make(self) -> Consumer:
         world = self.world
-        sqs, s3 = _SQS(self), _S3(self)
+        sqs, s3 = _SQS(self), _Slow(self, world.s3, S3_MS)
         bucket = Bucket(lambda: cast("Any", s3), "bucket")
         options = LedgerOptions("p", Ordering.LATEST, Policy(12, 35 * DAY, deletes=False), 6 * HOUR)
-        table = LedgerTable(cast("Any", _Slow(self)), "table")
+        table = LedgerTable(cast("Any", _Slow(self, world.table, DYNAMODB_MS)), "table")
         return Consumer(
             SETTINGS,
             Ledger(table, bucket, options, clock=lambda: self.now, new_owner=self._owner),
@@ -304,32 +306,21 @@ SETTINGS = replace(CONSUMER, deletes=False)
 
 
 class _Slow:
-    """DynamoDB, whose calls take time."""
+    """DynamoDB or S3, whose calls take so many milliseconds."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, service: MemoryDynamoDB | MemoryS3, takes_ms: int) -> None:
         self._environment = environment
+        self._service = service
+        self._takes_ms = takes_ms
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
-        call = getattr(self._environment.world.table, operation)
+        call = getattr(self._service, operation)
 
         def slow(**arguments: Any) -> Any:
-            self._environment.now += DYNAMODB_MS
+            self._environment.now += self._takes_ms
             return call(**arguments)
 
         return slow
-
-
-class _S3:
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-
-    def get_object(self, **_: Any) -> dict[str, Any]:
-        self._environment.now += S3_MS
-        return {"Body": io.BytesIO(), "ContentLength": 0}
-
-    def head_object(self, **_: Any) -> dict[str, Any]:
-        self._environment.now += S3_MS
-        return {"VersionId": "1", "ETag": '"1"', "ContentLength": 0, "LastModified": _moment(START)}
 
 
 class _SQS:
@@ -392,16 +383,9 @@ def _record(message: _Message) -> dict[str, Any]:
     }
 
 
-def _notification(key: str, at: int) -> str:
-    return (
-        f'{{"Records":[{{"eventVersion":"2.6","eventSource":"aws:s3","eventName":"ObjectCreated:Put","eventTime":'
-        f'"{_moment(at).isoformat()}","s3":{{"bucket":{{"name":"bucket"}},"object":{{"key":"{key}","versionId":"1",'
-        f'"eTag":"1","sequencer":"01"}}}}}}]}}'
-    )
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+def _notification(key: str, at: int, version: Version) -> str:
+    time = datetime.fromtimestamp(at / 1000, UTC)
+    return s3_notification("bucket", key, version_id=version.version_id, etag=version.etag, size=0, time=time)
 
 
 def table() -> list[Run]:

@@ -9,7 +9,7 @@ a run is deterministic for its seed, and workers overlap as they would.
 """
 
 import heapq
-import io
+import itertools
 import math
 import random
 import threading
@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
-from botocore.exceptions import ClientError
-
+from cdk_intake_ledger.testing.events import s3_notification
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from cdk_intake_ledger.testing.memory_s3 import MemoryS3, Version
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
@@ -101,14 +101,6 @@ class Killed(KeyboardInterrupt):
     """The worker dies here."""
 
 
-@dataclass
-class _Version:
-    number: int
-    """Grows over the whole bucket: later is larger."""
-    marker: bool
-    created: int
-
-
 @dataclass(order=True)
 class _Message:
     visible_at: int
@@ -128,7 +120,7 @@ class Simulation:
         """How long the processor may take for one object."""
         self.clock = START
         self.tally = Tally()
-        self.versions: dict[str, list[_Version]] = {}
+        self.s3 = _S3(clock=lambda: self.clock)
         self.table = MemoryDynamoDB()
         self.table.items = PackedItems()
         self.queue: list[_Message] = []
@@ -140,7 +132,6 @@ class Simulation:
         """Versions of which the downstream has only half, by key."""
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
-        self._numbers = 0
         self.workers = workers
         self._idle = [_Worker(self, f"w{number}") for number in range(workers)]
         self._outage = (START + 50 * HOUR, START + 50 * HOUR + int(misfortune.outage_hours * HOUR))
@@ -202,10 +193,8 @@ class Simulation:
 
     def _upload(self, name: str, extra: int, gaps: list[int], *, marker: bool = False) -> Callable[[], None]:
         def happen() -> None:
-            self._numbers += 1
-            version = _Version(self._numbers, marker, self.clock)
-            self.versions.setdefault(name, []).append(version)
-            body = _notification(name, version)
+            version = self.s3.delete(name) if marker else self.s3.put(name, _OBJECT)
+            body = _notification(name, cast("Version", version), self.clock)
             self.tally.notifications += 1
             if self.random.random() < self.misfortune.lost:
                 self.tally.lost += 1
@@ -260,7 +249,7 @@ class Simulation:
 
     def process(self, change: ObjectChange) -> str:
         """The team's processor: it keeps the newest version's number of each key."""
-        number = int(cast("str", change.version_id))
+        number = _number(change.version_id)
         if self._outage[0] <= self.clock < self._outage[1]:
             raise ConnectionError("the downstream is out")
         this = change.key, number
@@ -279,11 +268,10 @@ class Simulation:
         return str(number)
 
     def _compare(self) -> None:
-        for name, versions in self.versions.items():
-            if self.downstream.get(name) != versions[-1].number:
-                self.tally.wrong.append(
-                    f"{name}: S3 holds {versions[-1].number}, the downstream {self.downstream.get(name)}"
-                )
+        for name, versions in self.s3.keys.items():
+            number = _number(versions[-1].version_id)
+            if self.downstream.get(name) != number:
+                self.tally.wrong.append(f"{name}: S3 holds {number}, the downstream {self.downstream.get(name)}")
         self.tally.wrong += [f"{name}: the downstream has half of {number}" for name, number in self.half.items()]
         if self.tally.dead_lettered:
             self.tally.wrong.append(f"{self.tally.dead_lettered} messages dead-lettered, and none deserved it")
@@ -291,7 +279,7 @@ class Simulation:
     # The audit
 
     def _audit(self) -> None:
-        s3 = cast("Any", _S3(self))
+        s3 = cast("Any", self.s3)
         table = cast("Any", self.table)
         look = Look(
             AUDIT,
@@ -374,7 +362,7 @@ class _Worker:
 
     def _make(self) -> Consumer:
         simulation = self._simulation
-        s3, sqs = cast("Any", _S3(simulation, self)), cast("Any", _SQS(simulation, self))
+        s3, sqs = cast("Any", _SlowS3(simulation, self)), cast("Any", _SQS(simulation))
         bucket = Bucket(lambda: s3, "bucket")
         options = LedgerOptions("p", Ordering.LATEST, Policy(12, 35 * DAY, deletes=True), 6 * HOUR)
         table = LedgerTable(cast("Any", _Slow(simulation.table, self)), "table")
@@ -422,37 +410,8 @@ class _Slow:
         return call
 
 
-class _S3:
-    def __init__(self, simulation: Simulation, worker: _Worker | None = None) -> None:
-        self._simulation = simulation
-        self._worker = worker
-
-    def get_object(self, **_: Any) -> dict[str, Any]:
-        if self._worker is not None:
-            self._worker.pause(20)
-        self._simulation.tally.requests["GetObject"] += 1
-        cut = self._simulation.random.random() < self._simulation.misfortune.cut
-        self._simulation.tally.cuts += cut
-        return {"Body": io.BytesIO(_OBJECT[: len(_OBJECT) // 2] if cut else _OBJECT), "ContentLength": len(_OBJECT)}
-
-    def head_object(self, **arguments: Any) -> dict[str, Any]:
-        if self._worker is not None:
-            self._worker.pause(15)
-        self._simulation.tally.requests["HeadObject"] += 1
-        newest = self._simulation.versions[arguments["Key"]][-1]
-        if newest.marker:
-            headers = {"x-amz-delete-marker": "true", "x-amz-version-id": str(newest.number)}
-            response: Any = {
-                "Error": {"Code": "404"},
-                "ResponseMetadata": {"HTTPStatusCode": 404, "HTTPHeaders": headers},
-            }
-            raise ClientError(response, "HeadObject")
-        return {
-            "VersionId": str(newest.number),
-            "ETag": f'"{newest.number}"',
-            "ContentLength": 1,
-            "LastModified": _moment(newest.created),
-        }
+class _S3(MemoryS3):
+    """The bucket, which the audit lists."""
 
     def get_bucket_versioning(self, **_: Any) -> dict[str, str]:
         return {"Status": "Enabled"}
@@ -462,30 +421,45 @@ class _S3:
         return self
 
     def paginate(self, **_: Any) -> Iterator[dict[str, Any]]:
-        names = sorted(self._simulation.versions)
-        for start in range(0, len(names), 1000):
+        for names in itertools.batched(sorted(self.keys), 1000):
             # No run stops half-way here, so none has to know where the next page begins.
             page: dict[str, Any] = {"Versions": [], "DeleteMarkers": [], "IsTruncated": False}
-            for name in names[start : start + 1000]:
-                newest = self._simulation.versions[name][-1]
-                page["DeleteMarkers" if newest.marker else "Versions"].append(
-                    {
-                        "Key": name,
-                        "VersionId": str(newest.number),
-                        "ETag": f'"{newest.number}"',
-                        "Size": 1,
-                        "IsLatest": True,
-                        "LastModified": _moment(newest.created),
-                    }
-                )
-            self._simulation.tally.requests["ListObjectVersions"] += 1
+            for name in names:
+                newest = self.keys[name][-1]
+                entry = {"Key": name, "VersionId": newest.version_id, "IsLatest": True, "LastModified": newest.modified}
+                if newest.content is None:
+                    page["DeleteMarkers"].append(entry)
+                else:
+                    page["Versions"].append(entry | {"ETag": f'"{newest.etag}"', "Size": len(newest.content)})
             yield page
 
 
-class _SQS:
-    def __init__(self, simulation: Simulation, worker: _Worker | None = None) -> None:
+class _SlowS3:
+    """S3 as a worker sees it: each call takes a while, and some connections end in the middle of the object."""
+
+    def __init__(self, simulation: Simulation, worker: _Worker) -> None:
         self._simulation = simulation
         self._worker = worker
+
+    def get_object(self, **arguments: Any) -> dict[str, Any]:
+        self._worker.pause(20)
+        simulation = self._simulation
+        simulation.tally.requests["GetObject"] += 1
+        answer = simulation.s3.get_object(**arguments)
+        if simulation.random.random() < simulation.misfortune.cut:
+            simulation.tally.cuts += 1
+            simulation.s3.cut()
+        return answer
+
+    def head_object(self, **arguments: Any) -> dict[str, Any]:
+        self._worker.pause(15)
+        self._simulation.tally.requests["HeadObject"] += 1
+        return self._simulation.s3.head_object(**arguments)
+
+
+class _SQS:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
 
     def change_message_visibility_batch(self, **arguments: Any) -> dict[str, Any]:
         self._simulation.tally.requests["ChangeMessageVisibilityBatch"] += 1
@@ -560,15 +534,18 @@ def _record(message: _Message) -> dict[str, Any]:
     }
 
 
-def _notification(key: str, version: _Version) -> str:
-    name = "ObjectRemoved:DeleteMarkerCreated" if version.marker else "ObjectCreated:Put"
-    time = _moment(version.created).isoformat()
-    return (
-        f'{{"Records":[{{"eventVersion":"2.6","eventSource":"aws:s3","eventName":"{name}","eventTime":"{time}","s3":'
-        f'{{"bucket":{{"name":"bucket"}},"object":{{"key":"{key}","versionId":"{version.number}",'
-        f'"eTag":"{version.number}","sequencer":"{version.number:016X}"}}}}}}]}}'
+def _number(version_id: str | None) -> int:
+    """Grows over the whole bucket: later is larger."""
+    return int(str(version_id).rpartition("-")[2])
+
+
+def _notification(key: str, version: Version, at: int) -> str:
+    return s3_notification(
+        "bucket",
+        key,
+        event="ObjectRemoved:DeleteMarkerCreated" if version.content is None else "ObjectCreated:Put",
+        version_id=version.version_id,
+        etag=version.etag,
+        sequencer=f"{_number(version.version_id):016X}",
+        time=datetime.fromtimestamp(at / 1000, UTC),
     )
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

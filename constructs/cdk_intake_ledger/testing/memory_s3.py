@@ -36,7 +36,8 @@ class MemoryS3:
     def __init__(self, *, clock: Callable[[], int], versioned: bool = True) -> None:
         self._clock = clock
         self._versioned = versioned
-        self._keys: dict[str, list[Version]] = {}
+        self.keys: dict[str, list[Version]] = {}
+        """All versions of each key, oldest first."""
         self._made = 0
         self.archived: set[str] = set()
         """Keys whose objects S3 shows and does not hand out."""
@@ -44,7 +45,7 @@ class MemoryS3:
 
     def current(self, key: str) -> Version | None:
         """What S3 shows for the key: a version, a delete marker, or nothing."""
-        versions = self._keys.get(key)
+        versions = self.keys.get(key)
         return versions[-1] if versions else None
 
     def put(self, key: str, content: bytes) -> Version:
@@ -55,12 +56,12 @@ class MemoryS3:
         """Delete without naming a version: the delete marker that this leaves, where there are versions."""
         if self._versioned:
             return self._add(key, None)
-        self._keys.pop(key, None)
+        self.keys.pop(key, None)
         return None
 
     def delete_version(self, key: str, version_id: str | None) -> None:
         """Delete one version, or one marker, for good; None is the object of a bucket without versions."""
-        self._keys[key] = [one for one in self._keys.get(key, []) if one.version_id != version_id]
+        self.keys[key] = [one for one in self.keys.get(key, []) if one.version_id != version_id]
 
     def head_object(self, **request: Any) -> dict[str, Any]:
         """As boto3's client."""
@@ -94,11 +95,11 @@ class MemoryS3:
         # S3 shows whole seconds.
         modified = datetime.fromtimestamp(self._clock() // 1000, UTC)
         version = Version(f"version-{self._made}" if self._versioned else None, content, modified)
-        self._keys[key] = [*self._keys.get(key, []), version] if self._versioned else [version]
+        self.keys[key] = [*self.keys.get(key, []), version] if self._versioned else [version]
         return version
 
     def _find(self, operation: str, request: dict[str, Any]) -> Version:
-        versions, wanted = self._keys.get(request["Key"], []), request.get("VersionId")
+        versions, wanted = self.keys.get(request["Key"], []), request.get("VersionId")
         found = [one for one in versions if wanted in (None, one.version_id or "null")]
         if not found:
             raise _error(operation, 404, "NoSuchVersion" if wanted else "NoSuchKey")
