@@ -14,7 +14,7 @@ from constructs import Construct
 from cdk_intake_ledger.accepted import FILES, Wildcards
 
 RESULTS = "results/"
-"""The prefix of the results. The names of runs have no such beginning: Step Functions refuses a slash in them."""
+"""The prefix of the results of queries."""
 _STATE = {"key": "string", "place": "string", "state": "string", "kind": "string", "etag": "string", "size": "bigint"}
 TABLES = {
     "listed": _STATE | {"created_at": "bigint"},

@@ -16,6 +16,7 @@ from intake_ledger.audit.athena import Athena, AthenaResult
 from intake_ledger.audit.athena_joining import MOST_ATTEMPTS, AthenaJoin
 from intake_ledger.audit.athena_query import CANDIDATES, LINES, RESULT, statements
 from intake_ledger.audit.diff import Window
+from intake_ledger.audit.in_parts import join_parts
 from intake_ledger.audit.join import Join, Slice, write
 from intake_ledger.audit.relations import COLUMNS, QUERY, candidate
 from intake_ledger.audit.report import Report
@@ -259,6 +260,16 @@ def test_f42_a_query_reads_the_files_of_complete_parts_alone(world: AthenaWorld)
     assert (report.complete, len(report.unfinished)) == (False, 1)
     assert report.unfinished[0].startswith("keys")
     assert 0 < report.listed < 8
+
+
+def test_a_deployment_that_changes_the_engine_leaves_a_run_that_ends(world: AthenaWorld) -> None:
+    """The state machine of DuckDB goes on with the parts of the answer, and the run is given back with a reason."""
+    world.put("lost")
+    world.listed()
+    assert world.work("look", world.join().step({"run": "run"})) == 0
+    assert "the join failed" in world.run("run").finish().unfinished[0]
+    # The other way round, the state machine of Athena asks DuckDB's function whether it is done.
+    assert join_parts(world.scratch())["done"]
 
 
 def test_f42_without_all_rows_nothing_is_asked(world: AthenaWorld) -> None:

@@ -639,7 +639,7 @@ def test_the_handlers_take_the_steps_and_tell_of_the_run(
     for part in planned["parts"]:
         asked: dict[str, Any] = {"step": "write", "run": "r", "part": part, "slice": 0, "after": ""}
         assert deployed.audit(**asked) == asked | {"slice": 1, "done": True}
-    assert joining.handler({"run": "r"}, None) == {"run": "r", "parts": [0]}
+    assert joining.handler({"run": "r"}, None) == {"run": "r", "parts": [0], "done": True}
     assert deployed.audit(step="look", run="r", part=0)["done"]
     assert set(whole.metrics(capsys.readouterr().out)) == {"AuditDeliveryProblems"}
     report = deployed.audit(step="finish", run="r")

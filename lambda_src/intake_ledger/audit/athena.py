@@ -23,9 +23,9 @@ class Execution:
 
     working: bool
     failure: str
-    """Why there is no result; empty if there is one."""
+    """The reason for a missing result. Empty if there is a result."""
     retryable: bool
-    """Whether Athena says that the same statement may succeed."""
+    """True if Athena says that a repeated statement may succeed."""
     result: str
     """The URI of the result, `s3://<bucket>/<key>`."""
 
@@ -56,7 +56,7 @@ class Athena:
         found = self._client.get_query_execution(QueryExecutionId=id)["QueryExecution"]
         status = found["Status"]
         state = status["State"]
-        # What follows the first line quotes the statement.
+        # The lines after the first one quote the statement.
         reason = (status.get("StateChangeReason") or "Athena gives no reason").partition("\n")[0]
         return Execution(
             working=state in _WORKING,

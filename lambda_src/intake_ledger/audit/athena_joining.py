@@ -13,7 +13,7 @@ from typing import Any
 
 import boto3
 
-from intake_ledger.audit.athena import Athena, AthenaResult
+from intake_ledger.audit.athena import Athena
 from intake_ledger.audit.athena_query import MANIFEST, statements
 from intake_ledger.audit.footers import copy_footers
 from intake_ledger.audit.in_parts import PLAN, Chains, relation_of, store_joined
@@ -52,7 +52,7 @@ class AthenaJoin:
             problems = ["files were written again while Athena read them: the next run compares all of them"]
         summary = stored["summary"]
         summary["unfinished"] += problems
-        return self._store(summary, None if problems else self._athena.result(looks))
+        return store_joined(self._scratch, summary, None if problems else self._athena.result(looks))
 
     def _ask(self) -> dict[str, Any]:
         etags = {name: etag for name, etag in self._scratch.etags().items() if name.endswith(_SUFFIX)}
@@ -61,7 +61,7 @@ class AthenaJoin:
             chains = Chains(self._scratch.get(PLAN), Join(Path(folder)))
         summary = chains.summary(self._scratch)
         if not chains.comparable:
-            return self._store(summary, None)
+            return store_joined(self._scratch, summary, None)
         files: dict[str, list[str]] = {relation: [] for relation in COLUMNS}
         for part, chain in chains.whole.items():
             files[relation_of(part)] += [f"{slice_name(part, number)}{_SUFFIX}" for number in range(len(chain))]
@@ -83,13 +83,11 @@ class AthenaJoin:
         return self._again({"attempt": attempt, "executions": executions})
 
     def _again(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return {"run": self._scratch.run, "asked": asked, "done": False}
-
-    def _store(self, summary: Mapping[str, Any], result: AthenaResult | None) -> dict[str, Any]:
-        return {**store_joined(self._scratch, summary, result), "done": True}
+        # The state machine of another engine, which began the run, finds no parts and reports that the join failed.
+        return {"run": self._scratch.run, "parts": [], "asked": asked, "done": False}
 
     def _changed(self, etags: Mapping[str, str]) -> bool:
-        """Whether a call that was given up has written one of the files once more."""
+        """Tell whether another call has written one of the files since it was checked."""
         now = self._scratch.etags()
         return any(now.get(name) != etag for name, etag in etags.items())
 

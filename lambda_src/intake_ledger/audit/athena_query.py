@@ -33,7 +33,7 @@ _ORDER = ("FROM held\nFULL JOIN listed", "FROM listed\nFULL JOIN held")
 def statements(
     database: str, run: str, relations: Collection[str], window: Window, *, deletes: bool, all_listed: bool
 ) -> dict[str, str]:
-    """Each statement by its name. `relations` are those that have files."""
+    """The statements by name. `relations` names the relations that have files."""
     tables = {relation: _relation(database, run, relation, relation in relations) for relation in COLUMNS}
     tables["judged"] = judged(window, deletes=deletes, all_listed=all_listed)
     tables["audited"] = QUERY.read_text().replace(*_ORDER)

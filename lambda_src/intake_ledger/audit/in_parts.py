@@ -352,7 +352,7 @@ def store_joined(scratch: Scratch, summary: Mapping[str, Any], result: Result | 
             candidates += len(few)
     scratch.put(JOINED, {**summary, "chunks": chunks, "candidates": candidates, "lines": lines})
     # In random order: where the budget does not suffice, each chunk has the same chance in each run.
-    return {"run": scratch.run, "parts": _RANDOM.sample(range(chunks), chunks)}
+    return {"run": scratch.run, "parts": _RANDOM.sample(range(chunks), chunks), "done": True}
 
 
 def part_name(kind: str, number: int) -> str:
