@@ -1,4 +1,4 @@
-"""A simulated DynamoDB, with a table of its own for each test that asks for one."""
+"""A ledger's table of its own for each test that asks for one: in memory, or in moto."""
 
 import os
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from moto import mock_aws
 
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.rows import Ordering
 from intake_ledger.table import LedgerTable
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table
@@ -39,8 +40,13 @@ def dynamodb() -> Iterator["DynamoDBClient"]:
 
 
 @pytest.fixture
-def make_world(dynamodb: "DynamoDBClient") -> MakeWorld:
-    """A function that makes a pipeline's ledger with an empty table: `make_world(Ordering.LATEST, deletes=False)`."""
+def make_world(request: pytest.FixtureRequest) -> MakeWorld:
+    """A function that makes a pipeline's ledger with an empty table: `make_world(Ordering.LATEST, deletes=False)`.
+
+    The table is in moto if the test uses the fixture `dynamodb`, and otherwise in the store of the test kit. That store
+    takes less time than moto. tests/protocol/test_memory_dynamodb.py compares the answers of both.
+    """
+    moto = request.getfixturevalue("dynamodb") if "dynamodb" in request.fixturenames else None
 
     def make(
         ordering: Ordering = Ordering.LATEST,
@@ -49,8 +55,9 @@ def make_world(dynamodb: "DynamoDBClient") -> MakeWorld:
         versioned: bool = True,
         late_after: int = 21_600_000,
     ) -> World:
-        name, clock, wire = f"ledger-{next(_TABLES)}", Clock(), Wire(dynamodb)
-        create_table(dynamodb, name)
+        name, clock, wire = f"ledger-{next(_TABLES)}", Clock(), Wire(moto or cast("DynamoDBClient", MemoryDynamoDB()))
+        if moto is not None:
+            create_table(moto, name)
         table = LedgerTable(cast("DynamoDBClient", wire), name)
         return World(clock, FakeS3(clock, versioned=versioned), wire, table, name, ordering, deletes, late_after)
 

@@ -1,4 +1,4 @@
-"""What the tests of the runtime share: a clock, an S3 in memory, events as AWS writes them, DynamoDB in moto."""
+"""What the tests of the runtime share: a clock, an S3 in memory, events as AWS writes them, a ledger's table."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -252,7 +252,7 @@ class Complete:
 
 @dataclass(slots=True)
 class World:
-    """One pipeline's ledger over real DynamoDB requests (moto), with an S3 and a clock in the test's hand."""
+    """One pipeline's ledger, with an S3 and a clock in the test's hand."""
 
     clock: Clock
     s3: FakeS3

@@ -37,6 +37,8 @@ from tests.unit.test_cli_words import DEPLOYED
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+pytestmark = pytest.mark.usefixtures("dynamodb")
+
 ULID = "01KA0000000000000000000001"
 KEEPING = replace(CONSUMER, pipeline=PIPELINE, bucket=BUCKET, table="ledger", keeps_rows=True)
 EXPIRING = replace(KEEPING, keeps_rows=False)

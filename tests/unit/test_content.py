@@ -25,6 +25,8 @@ from intake_ledger.telemetry import Telemetry
 from tests.unit.support import KEY, MAX_ATTEMPTS, PIPELINE, World, created, notification, record
 from tests.unit.test_consumer import Bench, FakeTelemetry, message
 
+pytestmark = pytest.mark.usefixtures("dynamodb")
+
 CARD = "4111111111111111"
 CONTENT = f'number,amount\n{CARD},"ten\n'
 _NAMES = count(1)

@@ -37,6 +37,8 @@ from tests.unit.support import (
 from tests.unit.test_consumer import FULL_TIME, SKEW, Bench, message, put, raising
 from tests.unit.test_groups import handle, new_world
 
+pytestmark = pytest.mark.usefixtures("dynamodb")
+
 EFFECT: list[Any] = [{"Put": {"TableName": "effects", "Item": {"id": {"S": "1"}}}}]
 
 

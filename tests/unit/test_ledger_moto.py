@@ -39,6 +39,8 @@ from tests.unit.support import (
     reprocess,
 )
 
+pytestmark = pytest.mark.usefixtures("dynamodb")
+
 LATE_AND_A_BIT = LATE_AFTER + 1
 ULID_1, ULID_2, ULID_3 = "01KA0000000000000000000001", "01KA0000000000000000000002", "01KA0000000000000000000003"
 

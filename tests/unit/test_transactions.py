@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from intake_ledger.queues import Queues
     from intake_ledger.telemetry import Telemetry
 
+pytestmark = pytest.mark.usefixtures("dynamodb")
+
 _TABLES = count(1)
 
 
