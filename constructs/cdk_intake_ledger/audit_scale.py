@@ -105,7 +105,7 @@ class AuditScale:
         """Memory of the function that joins, in MB."""
         self.architecture = architecture or lambda_.Architecture.ARM_64
         """The architecture of the audit's functions."""
-        self.engine = engine
+        self.engine = Engine(engine)
         """Joins the parts."""
         self.scan_limit = scan_limit
         """The bytes that a query of Athena may read; 1 TiB where it is None."""

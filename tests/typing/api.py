@@ -20,7 +20,9 @@ from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger import (
     AuditOptions,
+    AuditScale,
     Delivery,
+    Engine,
     IntakeConfigurationError,
     IntakeLedger,
     IntakePipeline,
@@ -73,7 +75,7 @@ def stack_of_a_team(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table:
         ledger=IntakeLedger(stack, "Ledger", table=table),
         processing_timeout=Duration.minutes(5),
         retry=RetryOptions(max_attempts=5),
-        audit=AuditOptions(interval=Duration.hours(6)),
+        audit=AuditOptions(interval=Duration.hours(6), scale=AuditScale.shards(engine=Engine.ATHENA)),
         removal_policy=RemovalPolicy.DESTROY,
     )
     arm = lambda_.Architecture.ARM_64
