@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 USER_AGENT = f"Botocore/{botocore.__version__} Python/{platform.python_version()} lib/intake-ledger"
-# A claim whose answer was lost is recognised by its owner, so that retries are safe; a call that hangs must not
-# outlast the time that was left for it.
-RETRIES: Any = {"mode": "standard", "total_max_attempts": 4}
 CONNECT_SECONDS, READ_SECONDS, STREAM_SECONDS = 2, 5, 20
 POOL = 10
 """Connections that a client keeps open at most, as botocore has it; several threads need more."""
@@ -31,37 +28,32 @@ def ledger_client(pool: int = POOL) -> "DynamoDBClient":
 
     A transaction that is not DynamoDB's typed form raises botocore's ParamValidationError, as ever.
     """
-    client: DynamoDBClient = make_client(
-        "dynamodb",
-        Config(
-            connect_timeout=CONNECT_SECONDS,
-            read_timeout=READ_SECONDS,
-            retries=RETRIES,
-            max_pool_connections=pool,
-            parameter_validation=False,
-            user_agent=USER_AGENT,
-        ),
-    )
+    client: DynamoDBClient = make_client("dynamodb", pool, parameter_validation=False)
     client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", _checked)
     return client
 
 
 def bucket_client(pool: int = POOL) -> "S3Client":
     """S3 for heads and streams: a stream may stand still for longer than an answer may take."""
-    config = Config(
-        connect_timeout=CONNECT_SECONDS,
-        read_timeout=STREAM_SECONDS,
-        retries=RETRIES,
-        max_pool_connections=pool,
-        user_agent=USER_AGENT,
-    )
-    client: S3Client = make_client("s3", config)
+    client: S3Client = make_client("s3", pool, read_timeout=STREAM_SECONDS)
     return client
 
 
-def make_client(service: str, config: Config) -> Any:
-    """Make a client of this service. Do not call it from several threads at once."""
-    return _session().create_client(service, config=config)
+def make_client(service: str, pool: int = POOL, **options: Any) -> Any:
+    """Make a client of this service with these options of botocore's `Config`.
+
+    Do not call it from several threads at once.
+    """
+    # The retry of a claim whose response was lost is safe: its owner shows it. A call that hangs must not outlast the
+    # time that is left.
+    defaults: dict[str, Any] = {
+        "connect_timeout": CONNECT_SECONDS,
+        "read_timeout": READ_SECONDS,
+        "retries": {"mode": "standard", "total_max_attempts": 4},
+        "max_pool_connections": pool,
+        "user_agent": USER_AGENT,
+    }
+    return _session().create_client(service, config=Config(**defaults | options))
 
 
 @cache

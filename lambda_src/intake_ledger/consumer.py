@@ -18,22 +18,13 @@ from itertools import islice
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.attempts import Attempts, Ending, Gone, Later
 from intake_ledger.breaker import Breaker
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Ignored, Origin, Parsed, Unparseable, own_message, together
-from intake_ledger.clients import (
-    CONNECT_SECONDS,
-    POOL,
-    READ_SECONDS,
-    RETRIES,
-    bucket_client,
-    ledger_client,
-    make_client,
-)
+from intake_ledger.clients import POOL, bucket_client, ledger_client, make_client
 from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.deadlines import deadline
 from intake_ledger.errors import Fenced
@@ -488,9 +479,6 @@ def _consumer() -> Consumer:
     settings = consumer_settings(os.environ)
     # Each thread has a call under way, and a stream or two beside it.
     pool = max(POOL, 3 * settings.concurrency)
-    config = Config(
-        connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=RETRIES, max_pool_connections=pool
-    )
     clock = _epoch_ms
     table = LedgerTable(ledger_client(pool), settings.table)
     make_s3 = _maker(settings, partial(bucket_client, pool))
@@ -505,7 +493,7 @@ def _consumer() -> Consumer:
         new_owner=lambda: secrets.token_hex(8),
         completeness=CompletenessRecord(settings, table, clock),
     )
-    make_sqs = _maker(settings, partial(make_client, "sqs", config))
+    make_sqs = _maker(settings, partial(make_client, "sqs", pool))
     queues = Queues(make_sqs, settings.queue_url, settings.dlq_url)
     return Consumer(
         settings,
@@ -533,15 +521,15 @@ def _processor(settings: ConsumerSettings) -> Processor:
     from intake_ledger.remote import remote_processor  # noqa: PLC0415 - as above
 
     # The function's own timeout comes first, then the consumer's interruption; and a call is never repeated here.
-    config = Config(
-        connect_timeout=2,
+    make = partial(
+        make_client,
+        "lambda",
+        max(POOL, settings.concurrency),
         read_timeout=settings.processing_timeout_seconds + 5,
         tcp_keepalive=True,
         retries={"total_max_attempts": 1},
-        max_pool_connections=max(POOL, settings.concurrency),
     )
-    make_lambda = _maker(settings, partial(make_client, "lambda", config))
-    return remote_processor(make_lambda, settings.processor_function)
+    return remote_processor(_maker(settings, make), settings.processor_function)
 
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:

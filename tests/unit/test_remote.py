@@ -301,18 +301,18 @@ class TestConsumer:
 
     def test_boto_does_not_repeat_a_call(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         """An SDK's retry would run the function twice for one attempt; it waits for longer than the processor may."""
-        configs: list[Any] = []
+        given: list[dict[str, Any]] = []
 
-        def client(_: str, config: Any) -> FakeLambda:
-            configs.append(config)
+        def client(_service: str, _pool: int, **options: Any) -> FakeLambda:
+            given.append(options)
             return FakeLambda([b'{"commit": null}'])
 
         monkeypatch.setattr("intake_ledger.consumer.make_client", client)
         settings = replace(bench.settings(), processor_function=FUNCTION)
         _processor(settings)(change())
-        [config] = configs
-        assert config.retries == {"total_max_attempts": 1}
-        assert config.read_timeout > settings.processing_timeout_seconds
+        [options] = given
+        assert options["retries"] == {"total_max_attempts": 1}
+        assert options["read_timeout"] > settings.processing_timeout_seconds
 
 
 def test_the_page_shows_what_the_code_does() -> None:
