@@ -226,7 +226,7 @@ def test_a_query_that_athena_calls_retryable_is_started_again(world: AthenaWorld
 
 
 def test_a_throttled_start_is_the_state_machines_to_repeat(world: AthenaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It retries the call. A run that never starts one says that the join failed."""
+    """It retries the call. The report of a run whose queries never start says why."""
     world.put("lost")
     planned = world.listed()
     throttled = ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "slow"}}, "StartQueryExecution")
@@ -234,7 +234,8 @@ def test_a_throttled_start_is_the_state_machines_to_repeat(world: AthenaWorld, m
         busy.setattr(FakeAthena, "start_query_execution", lambda *_, **__: (_ for _ in ()).throw(throttled))
         with pytest.raises(ClientError, match="TooManyRequests"):
             world.join().step({"run": "run"})
-    assert "the join failed" in world.run("run").finish().unfinished[0]
+    (unfinished,) = world.run("run").finish().unfinished
+    assert unfinished.startswith("Athena did not join what was listed: An error occurred (TooManyRequestsException)")
     assert world.go_on(planned).counts == {"missing": 1}
 
 
@@ -292,7 +293,7 @@ def test_f42_a_file_that_is_written_while_athena_reads_it_counts_for_nothing(wor
     world.s3.client.copy_object(Bucket=world.files, Key="run/held-00000-00000.parquet", CopySource=cast("Any", other))
     answer = world.join().step(asked)
     assert (answer["done"], answer["parts"]) == (True, [])
-    assert "written again while Athena read them" in world.run("run").finish().unfinished[0]
+    assert "written again while it read them" in world.run("run").finish().unfinished[0]
 
 
 def test_an_empty_relation_needs_no_table(world: AthenaWorld) -> None:

@@ -6,12 +6,13 @@ ask ──► Athena runs the statements ──► are they done? ──► writ
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import boto3
+from botocore.exceptions import ClientError
 
 from intake_ledger.audit.athena import Athena
 from intake_ledger.audit.athena_query import MANIFEST, statements
@@ -36,6 +37,15 @@ class AthenaJoin:
 
     def step(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Ask Athena, or look whether it is done. `done` says whether the parts to look at are in the answer."""
+        try:
+            return self._step(event)
+        except ClientError as error:
+            # The state machine repeats the call. If that does not help, the report gives this reason.
+            if stored := self._scratch.get(ASKED):
+                self._fail(stored["summary"], [str(error)])
+            raise
+
+    def _step(self, event: Mapping[str, Any]) -> dict[str, Any]:
         asked = event.get("asked")
         if asked is None:
             return self._ask()
@@ -47,12 +57,16 @@ class AthenaJoin:
         if failed and attempt < MOST_ATTEMPTS and all(one.retryable for one in failed):
             return self._start(attempt)
         stored = self._scratch.get(ASKED)
-        problems = list(dict.fromkeys(f"Athena did not join what was listed: {one.failure}" for one in failed))
-        if not problems and self._changed(stored["etags"]):
-            problems = ["files were written again while Athena read them: the next run compares all of them"]
-        summary = stored["summary"]
-        summary["unfinished"] += problems
-        return store_joined(self._scratch, summary, None if problems else self._athena.result(looks))
+        if failed:
+            return self._fail(stored["summary"], [one.failure for one in failed])
+        if self._changed(stored["etags"]):
+            return self._fail(stored["summary"], ["files were written again while it read them"])
+        return store_joined(self._scratch, stored["summary"], self._athena.result(looks))
+
+    def _fail(self, summary: Mapping[str, Any], reasons: Iterable[str]) -> dict[str, Any]:
+        problems = [f"Athena did not join what was listed: {reason}" for reason in dict.fromkeys(reasons)]
+        unfinished = [*summary["unfinished"], *problems]
+        return store_joined(self._scratch, {**summary, "unfinished": unfinished}, None)
 
     def _ask(self) -> dict[str, Any]:
         etags = {name: etag for name, etag in self._scratch.etags().items() if name.endswith(_SUFFIX)}
