@@ -280,10 +280,16 @@ def grouped(size: int, *, commit_together: bool = False) -> Bill:
     return pipeline.bill
 
 
-def duplicate() -> Bill:
-    pipeline = MeteredPipeline()
+def _settled(**options: Any) -> "MeteredPipeline":
+    """A pipeline that has processed one key, which is not counted."""
+    pipeline = MeteredPipeline(**options)
     pipeline.put(KEY, "1")
     pipeline.settle()
+    return pipeline
+
+
+def duplicate() -> Bill:
+    pipeline = _settled()
     pipeline.resend()
     pipeline.run()
     return pipeline.bill
@@ -311,20 +317,8 @@ def duplicate_in_flight() -> Bill:
     )
 
 
-def overwrite() -> Bill:
-    pipeline = MeteredPipeline()
-    pipeline.put(KEY, "1")
-    pipeline.settle()
-    pipeline.put(KEY, "2")
-    pipeline.run()
-    return pipeline.bill
-
-
-def every_version() -> Bill:
-    """An overwrite where each version is on its own."""
-    pipeline = MeteredPipeline(ordering=Ordering.EVERY_VERSION)
-    pipeline.put(KEY, "1")
-    pipeline.settle()
+def overwrite(ordering: Ordering = Ordering.LATEST) -> Bill:
+    pipeline = _settled(ordering=ordering)
     pipeline.put(KEY, "2")
     pipeline.run()
     return pipeline.bill
@@ -381,9 +375,7 @@ def rejected() -> Bill:
 
 def removal(*, deletes: bool) -> Bill:
     """`deletes`: the processor is told of it."""
-    pipeline = MeteredPipeline(deletes=deletes)
-    pipeline.put(KEY, "1")
-    pipeline.settle()
+    pipeline = _settled(deletes=deletes)
     pipeline.delete(KEY)
     pipeline.run()
     return pipeline.bill
@@ -400,9 +392,7 @@ def audit_resubmission() -> Bill:
 
 
 def reprocess() -> Bill:
-    pipeline = MeteredPipeline()
-    pipeline.put(KEY, "1")
-    pipeline.settle()
+    pipeline = _settled()
     pipeline.reprocess(KEY)
     pipeline.run()
     return pipeline.bill
@@ -426,7 +416,7 @@ CASES: dict[str, Callable[[], Bill]] = {
     "duplicate": duplicate,
     "duplicate in flight": duplicate_in_flight,
     "overwrite": overwrite,
-    "overwrite, EVERY_VERSION": every_version,
+    "overwrite, EVERY_VERSION": lambda: overwrite(Ordering.EVERY_VERSION),
     "stale": stale,
     "failed attempt": failed_attempt,
     "retry after failure": retry_after_failure,

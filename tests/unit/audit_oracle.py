@@ -22,9 +22,6 @@ AGES = (MINUTE, SETTLE - SECOND, SETTLE + MINUTE, 5 * HOUR, 3 * DAY, LOOK_BACK -
 """Milliseconds, on both sides of each limit that the page names. S3 shows whole seconds."""
 
 
-TWO_FILTERS = (KeyFilter("in/", ".csv"), KeyFilter("in/more/", ".json"))
-
-
 class Versioning(Enum):
     """What the bucket keeps."""
 
