@@ -1,7 +1,5 @@
 """The function that finds what S3 never told anyone about."""
 
-import math
-
 from aws_cdk import Duration, Size, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -87,7 +85,8 @@ class IntakeAudit(Construct):
                 "dynamodb:DescribeContinuousBackups",
                 "dynamodb:DescribeTimeToLive",
                 "dynamodb:GetItem",
-                "dynamodb:PutItem",
+                "dynamodb:PartiQLInsert",
+                "dynamodb:PartiQLUpdate",
                 "dynamodb:Query",
                 "dynamodb:Scan",
                 "dynamodb:UpdateItem",
@@ -96,7 +95,13 @@ class IntakeAudit(Construct):
         )
         for name, value in allow_reports(self.role, wiring, options).items():
             self.function.add_environment(name, value)
-        if options.existing is Existing.BACKFILL:
+        backfills = options.existing is Existing.BACKFILL
+        if scale.in_parts:
+            self.function.add_environment("INTAKE_RESUBMIT_RATE", in_text(options.resubmit_rate))
+            if backfills:
+                self.function.add_environment("INTAKE_BACKFILL", "true")
+                self.function.add_environment("INTAKE_BACKFILL_RATE", in_text(options.backfill_rate))
+        elif backfills:
             schedule(
                 self,
                 "Backfill",
@@ -104,7 +109,7 @@ class IntakeAudit(Construct):
                 minutes=TICK_MINUTES,
                 target=self.function.function_arn,
                 action="lambda:InvokeFunction",
-                content={"backfill": math.ceil(options.backfill_per_hour * TICK_MINUTES / 60)},
+                content={"backfill": options.backfill_rate * TICK_MINUTES * 60},
             )
         # The age of messages, and the mappings of the queue: neither service knows a resource for it.
         unnamed = iam.PolicyStatement(
@@ -142,6 +147,7 @@ class IntakeAudit(Construct):
                 waits_for_join=join.athena is not None,
                 plan=plan,
                 scale=scale,
+                looks=scale.looks(max(options.resubmit_rate, options.backfill_rate if backfills else 0)),
             )
             self.state_machine = machine.machine
             self._schedule(options.interval, machine.machine.state_machine_arn, "states:StartExecution")

@@ -41,14 +41,14 @@ class AuditMachine(Construct):
         waits_for_join: bool,
         plan: dict[str, Any],
         scale: AuditScale,
+        looks: int,
     ) -> None:
         super().__init__(scope, id)
         self._function = function
-        self._scale = scale
         sum_up = self._step("Sum up", {"step": "finish", "run.$": "$.run"})
-        read = self._map("Read", "write", {"slice": 0, "after": ""})
+        read = self._map("Read", "write", {"slice": 0, "after": ""}, scale.concurrency)
         joined = self._step("Join", {"run.$": "$.run"}, join)
-        look = self._map("Look", "look", {})
+        look = self._map("Look", "look", {}, looks)
         asked = self._step("Joined?", {"run.$": "$.run", "asked.$": "$.asked"}, join) if waits_for_join else None
         # Whatever happens, the run is summed up and given back, and says what is missing.
         for state in (read, joined, look, asked):
@@ -71,7 +71,7 @@ class AuditMachine(Construct):
         )
         # The execution's own name makes a planner that is called again the same run.
         given = {"run.$": "$$.Execution.Name", "input.$": "$", "leaseSeconds": RUN_LIMIT.to_seconds()}
-        begin = self._step("Plan", {"step": "plan", **given, **plan})
+        begin = self._step("Plan", {"step": "plan", **given, **plan, "looks": looks})
         self.machine = sfn.StateMachine(
             self,
             "Machine",
@@ -89,7 +89,7 @@ class AuditMachine(Construct):
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function_arn, join.function_arn])
         )
 
-    def _map(self, id: str, step: str, begin: dict[str, Any]) -> sfn.DistributedMap:
+    def _map(self, id: str, step: str, begin: dict[str, Any], concurrency: float) -> sfn.DistributedMap:
         """The function is called for each part, with its own last answer, until it says that the part is done."""
         done = sfn.Succeed(self, f"{id}: done", output_path=sfn.JsonPath.DISCARD)
         told = {"step.$": "$.step", "run.$": "$.run", "part.$": "$.part"}
@@ -106,7 +106,7 @@ class AuditMachine(Construct):
                 "part": sfn.JsonPath.object_at("$$.Map.Item.Value"),
                 **begin,
             },
-            max_concurrency=self._scale.concurrency,
+            max_concurrency=concurrency,
             # What could not be done is missing in the files, and the others are worth having.
             tolerated_failure_percentage=100,
             result_path=sfn.JsonPath.DISCARD,

@@ -1,5 +1,6 @@
 """How the audit goes through a bucket: in one function, in parts at the same time, or by what S3 has listed already."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +18,8 @@ MAX_SHARDS = 2_000
 MAX_CONCURRENCY = 1_000
 """Lambda's default quota of concurrent executions in a region, which the consumers share."""
 
+LOOK_RATE = 50
+"""Messages in a second that one function sends without effort: a HEAD takes some 30 ms, and eight go at a time."""
 MIN_MEMORY, MAX_MEMORY = 1_769, 10_240
 """MB: one virtual CPU, and six (Lambda developer guide, "Configure Lambda function memory")."""
 MIN_SCAN_LIMIT, SCAN_LIMIT = 10 * 2**20, 2**40
@@ -196,6 +199,18 @@ class AuditScale:
     def scanned_bytes(self) -> int:
         """The bytes that a query of Athena may read."""
         return SCAN_LIMIT if self.scan_limit is None else int(self.scan_limit.to_bytes())
+
+    def looks(self, rate: float) -> int:
+        """The number of functions that look at candidates at the same time, for this number of messages in a second.
+        Part of the pipeline's own making.
+
+        Args:
+            rate: messages in a second.
+
+        """
+        if Token.is_unresolved(rate) or Token.is_unresolved(self.concurrency):
+            return int(self.concurrency)
+        return int(min(self.concurrency, math.ceil(rate / LOOK_RATE)))
 
     @property
     def in_parts(self) -> bool:

@@ -44,7 +44,7 @@ class Existing(Enum):
     BASELINE = "BASELINE"
     """They are left alone, and so is what becomes of them, until they are overwritten or removed."""
     BACKFILL = "BACKFILL"
-    """Each is processed once, at the pace of `AuditOptions.backfill_per_hour`."""
+    """Each is processed once, at the rate of `AuditOptions.backfill_rate`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +66,10 @@ class AuditOptions:
     budget: int = 10_000
     """The number of messages that one run may send; what is left over waits for the next run; 10,000 when omitted."""
 
+    resubmit_rate: int = 100
+    """The number of messages that a run in parts sends in a second, 1 to 5,000; 100 when omitted. After a large loss,
+    raise it with the `budget`."""
+
     scale: AuditScale = field(default_factory=AuditScale.one)
     """How a run goes through the bucket: in one function when omitted, which is right for some ten million objects;
     `AuditScale.shards(...)` and `AuditScale.inventory(...)` are for more."""
@@ -73,10 +77,10 @@ class AuditOptions:
     existing: Existing = Existing.BASELINE
     """What becomes of objects that were in the bucket before the pipeline; they are left alone when omitted."""
 
-    backfill_per_hour: int = 10_000
-    """How many messages an hour `Existing.BACKFILL` sends, 1 to 1,000,000; 10,000 when omitted. Those that wait in the
-    queue count, so that new uploads never stand behind more than a quarter of an hour's; a page of the listing (1,000)
-    is always sent as a whole."""
+    backfill_rate: int = 3
+    """The number of messages that `Existing.BACKFILL` sends in a second, 1 to 5,000; 3 when omitted, which is 10,800 an
+    hour. It pauses while the queue holds more than a quarter of an hour's. An audit in one function sends a page of
+    the listing (1,000) at once, and for rates above some 100 an audit in parts is needed."""
 
     report_bucket: s3.IBucket | None = None
     """Where the report of each run is written, as JSON with the run's day and id in its key. When omitted, reports are

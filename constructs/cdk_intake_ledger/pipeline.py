@@ -179,7 +179,8 @@ class IntakePipeline(Construct, IntakeMetrics):
             settle_time=_seconds(audit.settle_time),
             look_back=_seconds(audit.look_back),
             audit_budget=_number(audit.budget),
-            backfill_per_hour=_number(audit.backfill_per_hour),
+            resubmit_rate=_number(audit.resubmit_rate),
+            backfill_rate=_number(audit.backfill_rate),
             memory_size=_number(processor.memory_size),
             processor_timeout=_seconds(processor.function_timeout),
         )

@@ -84,7 +84,8 @@ class Plan:
     settle_time: float
     look_back: float
     audit_budget: float
-    backfill_per_hour: float = UNKNOWN
+    resubmit_rate: float = UNKNOWN
+    backfill_rate: float = UNKNOWN
     memory_size: float
     processor_timeout: float = UNKNOWN
     """Of an existing function that is the processor; unknown where it is imported, or the processor is none."""
@@ -344,7 +345,8 @@ RULES: tuple[Rule, ...] = (
             f"{ABORT_MULTIPART_DAYS} days of multipart upload), give at least that"
         ),
     ),
-    _between("backfill_per_hour", 1, 1_000_000, "the pace of a backfill in messages", _count),
+    _between("resubmit_rate", 1, 5_000, "the number of messages that the audit sends in a second", _count),
+    _between("backfill_rate", 1, 5_000, "the number of messages that a backfill sends in a second", _count),
     _between("audit_interval", MINUTE, 365 * DAY, "give a rate that the scheduler knows"),
     Rule(
         ("look_back", "ledger_retention"),

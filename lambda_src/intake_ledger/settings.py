@@ -117,6 +117,12 @@ class AuditSettings(Settings):
     """Deployed settings of the path from bucket to ledger, in JSON: `intake_ledger.audit.deployed` reads them."""
     files: str = ""
     """The bucket of the files of a run in parts; empty where the audit has one part."""
+    resubmit_rate: int = 100
+    """The number of messages that a run in parts sends in a second."""
+    backfills: bool = False
+    """Whether a run in parts sends objects that were in the bucket before the pipeline."""
+    backfill_rate: int = 3
+    """The number of these that it sends in a second."""
 
 
 def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
@@ -169,6 +175,9 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         if reports
         else None,
         files=read.text("INTAKE_AUDIT_FILES", ""),
+        resubmit_rate=read.whole("INTAKE_RESUBMIT_RATE", 1, "100"),
+        backfills=read.choice("INTAKE_BACKFILL", ("true", "false"), "false") == "true",
+        backfill_rate=read.whole("INTAKE_BACKFILL_RATE", 1, "3"),
         other_pipelines=tuple(one for one in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if one),
         deployed=read.text("INTAKE_DEPLOYED", ""),
     )

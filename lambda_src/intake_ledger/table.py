@@ -314,6 +314,24 @@ class LedgerTable:
         )
         _conditionally(self._client.update_item, arguments)
 
+    def mark_many(self, marks: Mapping[RowKey, tuple[Mapping[str, Any], Condition | None]]) -> None:
+        """Set attributes that are not part of a row's protocol state, for at most 25 keys, in one request.
+
+        Each is set where its condition holds; without a condition, where there is nothing at all. The others are left
+        as they are.
+        """
+        statements: Any = []
+        for key, (values, condition) in marks.items():
+            if condition is None:
+                item = {**_key(key), **{name: _typed(value) for name, value in values.items()}}
+                statement, parameters = _insert_statement(self._name, tuple(item)), list(item.values())
+            else:
+                said, asked = _partiql(condition)
+                statement = _update_statement(self._name, tuple(values), (), said)
+                parameters = [_typed(value) for value in (*values.values(), key.pk, key.sk, *asked)]
+            statements.append({"Statement": statement, "Parameters": parameters})
+        self._execute(list(marks), statements)
+
     def _arguments(
         self, condition: Condition, values: Mapping[str, Any], names: Iterable[str] = (), **arguments: Any
     ) -> dict[str, Any]:

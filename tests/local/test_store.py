@@ -24,7 +24,7 @@ def dynamodb(aws: LocalAws) -> "Iterator[DynamoDBClient]":
 
 
 @settings(max_examples=40, deadline=None)
-@given(plan=plans("insert many", "commit many"))
+@given(plan=plans("insert many", "commit many", "mark many"))
 def test_random_requests_are_answered_as_by_the_local_aws(dynamodb: "DynamoDBClient", plan: list[Step]) -> None:
     """Groups included: their INSERTs are refused by rows and by an audit's mark alone."""
     same_answers(cast("Any", MemoryDynamoDB()), empty(dynamodb), plan)

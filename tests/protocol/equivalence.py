@@ -11,6 +11,7 @@ from intake_ledger.rows import STORED_STATUSES, Ordering, Row, RowKey
 from intake_ledger.states import StateKind
 from intake_ledger.table import (
     NO_ROW,
+    Condition,
     ConditionFailed,
     LedgerTable,
     lease_owned,
@@ -148,6 +149,11 @@ def _answer(table: LedgerTable, audit: AuditTable, step: Step) -> object:
             table.mark(step.key, marks, NO_ROW)
         case "mark":
             table.mark(step.key, marks, row_unchanged(step.row, step.now))
+        case "mark many":
+            seen = {":seen_fence": step.row.fence, ":seen_status": step.row.status}
+            held = Condition("#fence = :seen_fence AND #status = :seen_status", ("fence", "status"), seen)
+            kinds = (None, NO_ROW, held)
+            table.mark_many({key: (marks, kinds[(step.now + n) % 3]) for n, key in enumerate(KEYS)})
         case "get many":
             return sorted(table.get_items(KEYS).items(), key=lambda one: one[0].pk)
         case "scan":

@@ -1066,11 +1066,14 @@ def _sent(queue: tuple[Message, ...], message: Message) -> tuple[Message, ...]:
 def _values(request: Request) -> dict[str, Any]:
     """What a write writes, by name or placeholder."""
     if request.operation == "batch_execute_statement":
-        [statement] = request.arguments["Statements"]
+        # Only the audit's marks are several.
+        statement = request.arguments["Statements"][0]
         if statement["Statement"].startswith("INSERT"):
             return inserted(statement)
         assign, _, where = updated(statement)
-        own = {":own_fence": where["fence"], ":own_owner": where["lease_owner"]}
+        own = {
+            f":own_{name}": where[one] for name, one in (("fence", "fence"), ("owner", "lease_owner")) if one in where
+        }
         return {f":{name}": value for name, value in assign.items()} | own | {"pk": where["pk"], "sk": where["sk"]}
     written = _write(request)
     values: dict[str, Any] = written.get("ExpressionAttributeValues") or written.get("Item") or {}

@@ -1,13 +1,14 @@
 """What the tests of the runtime share: a clock, an S3 in memory, events as AWS writes them, a ledger's table."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cdk_intake_ledger.testing.events import eventbridge_event, s3_notification
+from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from cdk_intake_ledger.testing.memory_s3 import MemoryS3
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Origin, own_message, parse_message
@@ -359,3 +360,17 @@ class MakeWorld(Protocol):
         versioned: bool = ...,
         late_after: int = ...,
     ) -> World: ...
+
+
+def execute_without_partiql(table: LedgerTable, keys: Sequence[RowKey], statements: Sequence[Any]) -> set[RowKey]:
+    """In place of `LedgerTable._execute`: moto cannot run PartiQL. The store in memory reads the statements."""
+    store, done = MemoryDynamoDB(), set[RowKey]()
+    for key, statement in zip(keys, statements, strict=True):
+        place: Any = {"TableName": table.name, "Key": {"pk": {"S": key.pk}, "sk": {"S": key.sk}}}
+        old = table._client.get_item(**place).get("Item")
+        store.items = {(key.pk, key.sk): old} if old else {}
+        (answer,) = store.batch_execute_statement(Statements=[statement])["Responses"]
+        if "Error" not in answer:
+            table._client.put_item(TableName=table.name, Item=store.items[key.pk, key.sk])
+            done.add(key)
+    return done

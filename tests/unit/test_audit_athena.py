@@ -21,11 +21,12 @@ from intake_ledger.audit.join import Join, Slice, write
 from intake_ledger.audit.relations import COLUMNS, QUERY, candidate
 from intake_ledger.audit.report import Report
 from intake_ledger.states import State, StateKind
+from intake_ledger.table import LedgerTable
 from tests.unit import test_audit_join as joined
 from tests.unit.audit_invocations import Gate, Gated
 from tests.unit.audit_oracle import build, random_world
 from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena
-from tests.unit.support import START
+from tests.unit.support import START, execute_without_partiql
 from tests.unit.test_audit_in_parts import World, names
 from tests.unit.test_audit_join import ODD, FolderScratch, is_telling
 from tests.unit.test_audit_oracle import found
@@ -139,7 +140,8 @@ class AthenaWorld(World):
 
 
 @pytest.fixture
-def world(dynamodb: "DynamoDBClient", tmp_path: Path) -> AthenaWorld:
+def world(dynamodb: "DynamoDBClient", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AthenaWorld:
+    monkeypatch.setattr(LedgerTable, "_execute", execute_without_partiql)
     return AthenaWorld(dynamodb, tmp_path)
 
 

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from intake_ledger.audit.backfill import BACKFILL_ID, Backfill, Backfilled
+from intake_ledger.audit.backfill import Backfill, Backfilled
 from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.look import BACKFILL_ID
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import OWN_MESSAGE, parse_message
 from intake_ledger.ledger import Ledger, LedgerOptions

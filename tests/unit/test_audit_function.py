@@ -18,7 +18,7 @@ from intake_ledger.audit.delivery import Looked
 from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.settings import audit_settings
 from intake_ledger.table import LedgerTable
-from tests.unit.support import create_table
+from tests.unit.support import create_table, execute_without_partiql
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -86,6 +86,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
         "AUDIT_MAX_RESUBMISSIONS": "3",
     }.items():
         monkeypatch.setenv(f"INTAKE_{name}", value)
+    monkeypatch.setattr(LedgerTable, "_execute", execute_without_partiql)
     # moto would deliver what S3 notifies of.
     monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked())
     # Powertools keeps one logger for a name, and with it the stream of the test that came first.

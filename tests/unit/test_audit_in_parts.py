@@ -9,9 +9,10 @@ import boto3
 import pytest
 
 from intake_ledger.audit import in_parts, joining
-from intake_ledger.audit.diff import Window
+from intake_ledger.audit.diff import Line, Window
 from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, _order, join_parts
 from intake_ledger.audit.inventory import InventoryError
+from intake_ledger.audit.look import BACKFILL_ID
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import AuditRuns, NotNow
 from intake_ledger.audit.scratch import Scratch
@@ -21,7 +22,7 @@ from intake_ledger.states import State, StateKind, identity_of
 from intake_ledger.table import LedgerTable
 from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, PagedS3
-from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table
+from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table, execute_without_partiql
 from tests.unit.test_audit_inventory import as_csv, manifest, put_data, put_manifest
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class World:
         self.s3, self.sqs = S3(self.clock, page_size=4), FakeSQS()
         create_table(dynamodb, self.table)
         self.ledger = LedgerTable(dynamodb, self.table)
-        self.held = ""
+        self.held, self.waiting = "", 0
         self.files = f"{self.table}-files"
         boto3.client("s3").create_bucket(
             Bucket=self.files, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
@@ -89,17 +90,23 @@ class World:
             sqs=cast("Any", self.sqs),
             dynamodb=self.dynamodb,
             clock=self.clock,
-            judge=lambda _: Judgement(Window(now - HOUR, now - 14 * DAY), resubmit=True, held=self.held),
+            judge=lambda since, backfill: Judgement(
+                Window(now - HOUR, 0 if backfill else max(now - 14 * DAY, since * self.settings.skips_existing)),
+                resubmit=True,
+                held=self.held,
+                waiting=self.waiting,
+            ),
             delivery=lambda: ["the rule is disabled"],
             scratch=self.files,
             heads=1,
+            sleep=lambda seconds: self.clock.advance(round(seconds * 1000)),
         )
 
     def run(self, name: str) -> AuditInParts:
         return AuditInParts(self.tools(), name)
 
     def plan(self, name: str = "run", **asked: Any) -> dict[str, Any]:
-        event = {"input": asked, "leaseSeconds": 86_400, "parts": SHARDS, "segments": SEGMENTS}
+        event = {"input": asked, "leaseSeconds": 86_400, "parts": SHARDS, "segments": SEGMENTS, "looks": 2}
         return self.run(name).plan(event)
 
     def scratch(self, name: str = "run") -> Scratch:
@@ -153,7 +160,8 @@ class World:
 
 
 @pytest.fixture
-def world(dynamodb: "DynamoDBClient") -> World:
+def world(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(LedgerTable, "_execute", execute_without_partiql)
     return World(dynamodb)
 
 
@@ -409,6 +417,79 @@ def test_the_budget_is_the_runs_not_each_parts(world: World, monkeypatch: pytest
     world.audit("second")
     second = world.sent()
     assert len({*first, *second}) == 14
+
+
+class TestRate:
+    """A large loss, or a bucket that was full before, reaches the queue at the rate that the team has chosen."""
+
+    def test_f41_a_backfill_sends_each_object_of_before_once(self, world: World) -> None:
+        """F41: as a person's request where it is too old for an event, and as the audit's where it may have one."""
+        world.settings = replace(world.settings, backfills=True, skips_existing=True, backfill_rate=10)
+        for key in ("old", "known"):
+            world.s3.put(key, age=400 * DAY)
+        world.s3.put("young")
+        world.commit("known", world.s3.keys["known"][-1])
+        report = world.audit("first", everySeconds=86_400)
+        kinds = {body["key"]: (body["kind"], body.get("reprocessId")) for body in world.sqs.bodies}
+        assert kinds == {"old": ("reprocess", BACKFILL_ID), "young": ("audit", None)}
+        assert (report.complete, report.lines) == (True, {"resubmitted": 2, "agrees": 1})
+        world.sqs.bodies.clear()
+        world.s3.put("very old", age=500 * DAY)
+        world.clock.advance(DAY)
+        assert world.audit("second", everySeconds=86_400).counts == {}, "it is over"
+
+    def test_f41_a_backfill_that_was_cut_short_goes_on_at_the_next_tick(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """F41: there is more than one run looks at. What it has sent is marked."""
+        monkeypatch.setattr(in_parts, "MOST_CANDIDATES", 3)
+        monkeypatch.setattr("intake_ledger.audit.join.MOST_CANDIDATES", 3)
+        world.settings = replace(world.settings, backfills=True, budget=1)
+        for key in names(6):
+            world.s3.put(key, age=400 * DAY)
+        report = world.audit("first", everySeconds=86_400)
+        assert (report.stopped, report.resubmitted, report.lines[Line.NOT_LOOKED]) == (Stopped.MORE, 4, 2)
+        assert "2 objects are left: 0 minutes at 3 a second" in report.summary(world.clock())
+        first = world.sent()
+        for key in first:
+            world.commit(key, world.s3.keys[key][-1])
+        report = world.audit("second", everySeconds=86_400)
+        assert (report.complete, sorted([*first, *world.sent()])) == (True, names(6))
+
+    def test_a_look_keeps_to_its_share_of_the_rate(self, world: World) -> None:
+        """Two of them send one message in a second each."""
+        world.settings = replace(world.settings, resubmit_rate=2)
+        for key in names(30):
+            world.put(key)
+        planned = world.plan()
+        world.work("write", planned)
+        began = world.clock()
+        world.go_on(planned)
+        assert len(world.sqs.bodies) == 30
+        assert 29_000 <= world.clock() - began <= 31_000
+
+    def test_a_backfill_waits_while_the_queue_is_long(self, world: World) -> None:
+        """New uploads would stand behind all of it."""
+        world.settings = replace(world.settings, backfills=True, backfill_rate=1)
+        world.put("lost")
+        planned = world.plan()
+        world.work("write", planned)
+        chunks, began = join_parts(world.scratch()), world.clock()
+        world.waiting = 901
+        assert not world.run("run").look({"part": 0}, lambda: 900_000)["done"]
+        assert (world.sqs.bodies, world.clock() - began) == ([], 60_000)
+        world.waiting = 900
+        world.work("look", chunks)
+        assert world.sent() == ["lost"]
+
+    def test_the_table_tells_how_far_a_run_has_come(self, world: World) -> None:
+        """For those who ask meanwhile: messages, candidates, and the time of the first message."""
+        for key in names(7):
+            world.put(key)
+        began = world.clock()
+        world.audit()
+        (item,) = [one for one in world.dynamodb.scan(TableName=world.table)["Items"] if "sent" in one]
+        assert [item[name]["N"] for name in ("sent", "of", "begun_at")] == ["7", "7", str(began)]
 
 
 def test_a_dry_run_changes_nothing(world: World) -> None:

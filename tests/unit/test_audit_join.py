@@ -143,10 +143,11 @@ def audit(
         sqs=cast("Any", Gated(made.sqs, gate)),
         dynamodb=cast("Any", Gated(made.store, gate)),
         clock=made.clock,
-        judge=lambda _: Judgement(window(world), resubmit=True, held=""),
+        judge=lambda *_: Judgement(window(world), resubmit=True, held=""),
         delivery=list,
         scratch=str(folder),
         heads=1,
+        sleep=lambda _: None,
     )
 
     def environment() -> AuditInParts:

@@ -148,14 +148,14 @@ class TestMarks:
     def test_a_row_that_changes_meanwhile_gets_no_mark(self, world: AuditWorld) -> None:
         """A worker has it: the message is one more, and the row stays as the worker writes it."""
         world.insert("key", world.s3.put("key"), Status.FAILED)
-        mark = world.ledger.mark
+        mark = world.ledger.mark_many
 
         def first_somebody_claims(*arguments: object) -> None:
             for item in world.store.items.values():
                 item["fence"] = {"N": "8"}
             mark(*arguments)  # type: ignore[arg-type]
 
-        world.ledger.mark = first_somebody_claims  # type: ignore[method-assign, assignment]
+        world.ledger.mark_many = first_somebody_claims  # type: ignore[method-assign, assignment]
         assert world.run().resubmitted == 1
         assert world.sent == ["key"]
         assert not any("audit_resubmitted_at" in item for item in world.store.items.values())

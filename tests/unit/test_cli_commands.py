@@ -463,6 +463,20 @@ class TestAudit:
         leave_report(site, stopped=Stopped.PARTS, unfinished=["shard 3"])
         assert "shard 3" in person.types("report")
 
+    def test_a_run_in_parts_tells_how_far_it_has_come(self, sit: Callable[..., Person]) -> None:
+        """Messages, candidates and an estimate, while it is at work."""
+        site = make_site()
+        now = time.time_ns() // 1_000_000
+        held = {"lease_until": {"N": str(now + 600_000)}, "lease_owner": {"S": "run-7"}}
+        count = {"sent": {"N": "250"}, "of": {"N": "1000"}, "begun_at": {"N": str(now - 600_000)}}
+        for pk, content in ((site.deployed.bucket, held), (f"{site.deployed.bucket}#run-7", count)):
+            item: Any = {"pk": {"S": pk}, "sk": {"S": f"{NAME}@audit"}} | content
+            client("dynamodb").put_item(TableName=site.deployed.table, Item=item)
+        person = sit(site)
+        told = " ".join(person.types("status").split())
+        assert "one is at work, 250 of at most 1,000 messages sent, about 30 minutes left" in told
+        assert person.reads("status")["audit"]["sending"]["sent"] == 250
+
     def test_a_pipeline_without_an_audit(self, sit: Callable[..., Person]) -> None:
         person = sit(make_site(), audit=False)
         person.types("audit", ends=1)

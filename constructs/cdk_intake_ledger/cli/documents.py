@@ -158,7 +158,9 @@ def _depth(depth: Depth | Denied) -> Document:
 
 def _audit(item: AuditItem, now: int) -> Document:
     running = item.lease_until is not None and item.lease_until > now
-    return {"last": item.last, "running": running, "dueAt": item.next_run_at}
+    sending = item.sending
+    progress = {"sent": sending.sent, "of": sending.of, "leftMs": sending.left_ms(now)} if sending else None
+    return {"last": item.last, "running": running, "dueAt": item.next_run_at, "sending": progress}
 
 
 def _count(count: Count) -> int | Document:

@@ -61,6 +61,21 @@ class AuditItem:
     """The report of the last invocation that worked."""
     lease_until: int | None
     next_run_at: int | None
+    sending: "Sending | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How far a run in parts has come with its messages. `begun_at` is in epoch milliseconds."""
+
+    sent: int
+    of: int
+    """The number of its candidates. Some of them may need no message."""
+    begun_at: int
+
+    def left_ms(self, now: int) -> int:
+        """An estimate of the time that is left, at the rate until now."""
+        return (now - self.begun_at) * max(self.of - self.sent, 0) // max(self.sent, 1)
 
 
 def rows_of(client: "DynamoDBClient", deployed: "Deployed", key: str) -> list[Entry]:
@@ -125,7 +140,13 @@ def audit_item(client: "DynamoDBClient", deployed: "Deployed") -> AuditItem:
     key: Any = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{deployed.name}@audit"}}
     found = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
     last = json.loads(found["last_report"]) if "last_report" in found else None
-    return AuditItem(last, found.get("lease_until"), found.get("next_run_at"))
+    sending = None
+    if "lease_owner" in found:
+        # Runs in parts count their messages there: `intake_ledger.audit.budget`.
+        key["pk"] = {"S": f"{deployed.bucket}#{found['lease_owner']}"}
+        count = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
+        sending = Sending(count["sent"], count["of"], count["begun_at"]) if "of" in count else None
+    return AuditItem(last, found.get("lease_until"), found.get("next_run_at"), sending)
 
 
 def complete_since(client: "DynamoDBClient", deployed: "Deployed") -> int | None:

@@ -307,6 +307,9 @@ def _audit(item: AuditItem | Denied, now: int) -> Text:
     if isinstance(item, Denied):
         return _refused(item)
     running = "; one is at work" if item.lease_until and item.lease_until > now else ""
+    if running and item.sending is not None:
+        left = words.span(item.sending.left_ms(now))
+        running += f", {item.sending.sent:,} of at most {item.sending.of:,} messages sent, about {left} left"
     if item.last is None:
         return Text(f"none has left a report yet{running}", style=SO_SO)
     last = item.last

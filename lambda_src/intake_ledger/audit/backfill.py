@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger import rows
 from intake_ledger.audit.listing import Listing, Page, Place
-from intake_ledger.audit.look import STOP_BEFORE_MS
+from intake_ledger.audit.look import BACKFILL_ID, STOP_BEFORE_MS
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.settings import AuditSettings
 from intake_ledger.states import State
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_sqs import SQSClient
 
-BACKFILL_ID = "0" * 25 + "1"
-"""The reprocess request that all of it is, so that each object is served once: a ULID of the year 1970, which sorts
-before those of people's requests."""
 _SEND_BATCH = 10  # SQS's limit of SendMessageBatch
 
 

@@ -45,16 +45,20 @@ class OwnBudget:
 
 @dataclass(frozen=True, slots=True)
 class SharedBudget:
-    """The budget that all parts of a run share: one item of the table. `clock` gives epoch milliseconds."""
+    """The budget that all parts of a run share: one item of the table, which tells how far the run has come too.
+    `most` is the number of its messages, `candidates` that of its candidates. `clock` gives epoch milliseconds.
+    """
 
     dynamodb: "DynamoDBClient"
     settings: AuditSettings
     run: str
+    most: int
+    candidates: int
     clock: Callable[[], int]
 
     def take(self, wanted: int) -> int:
         """Take so many messages, or the rest."""
-        budget = self.settings.budget
+        budget = self.most
         wanted = min(wanted, budget)
         while wanted > 0:
             try:
@@ -71,7 +75,7 @@ class SharedBudget:
     def give_back(self, count: int) -> None:
         """Give back messages that were not sent."""
         if count:
-            self._add(-count, most=self.settings.budget)
+            self._add(-count, most=self.most)
 
     def _add(self, count: int, *, most: int) -> None:
         self.dynamodb.update_item(
@@ -80,12 +84,15 @@ class SharedBudget:
                 "pk": {"S": f"{self.settings.bucket}#{self.run}"},
                 "sk": {"S": f"{self.settings.pipeline}@audit"},
             },
-            UpdateExpression="ADD #sent :count SET #expires_at = :expires_at",
+            UpdateExpression="ADD #sent :count SET #expires_at = :expires_at, #of = :of,"
+            " #begun_at = if_not_exists(#begun_at, :now)",
             ConditionExpression="attribute_not_exists(#sent) OR #sent <= :most",
-            ExpressionAttributeNames={"#sent": "sent", "#expires_at": "expires_at"},
+            ExpressionAttributeNames={f"#{name}": name for name in ("sent", "expires_at", "of", "begun_at")},
             ExpressionAttributeValues={
                 ":count": {"N": str(count)},
                 ":most": {"N": str(most)},
+                ":of": {"N": str(self.candidates)},
+                ":now": {"N": str(self.clock())},
                 ":expires_at": {"N": str(self.clock() // 1000 + KEPT_SECONDS)},
             },
             ReturnValuesOnConditionCheckFailure="ALL_OLD",

@@ -11,6 +11,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import boto3
@@ -129,6 +130,7 @@ class AuditFunction:
                 delivery=self._problems,
                 scratch=self._settings.files,
                 heads=AT_THE_SAME_TIME,
+                sleep=time.sleep,
             ),
             event["run"],
         )
@@ -182,8 +184,10 @@ class AuditFunction:
     def _problems(self) -> list[str]:
         return [*self.delivery().problems, *self.delivery().unknown]
 
-    def _judge(self, since: int) -> Judgement:
-        """What may be judged now; `since` is when this pipeline's first run began."""
+    def _judge(self, since: int, backfill: bool = False) -> Judgement:
+        """What may be judged now; `since` is when this pipeline's first run began. A backfill judges objects of any
+        age.
+        """
         settings, now = self._settings, _now()
         backlog = backlogs.look(self._sqs, self._cloudwatch, settings.queue_url, now=now)
         first = since if settings.skips_existing else 0
@@ -198,8 +202,10 @@ class AuditFunction:
             removals_since=looks_back,
             baseline=first,
         )
+        if backfill:
+            window = replace(window, known_since=0, baseline=0)
         held = backlogs.reason(backlog, settle_seconds=settings.settle_seconds)
-        return Judgement(window, resubmit=not backlog.unknown, held=held)
+        return Judgement(window, resubmit=not backlog.unknown, held=held, waiting=backlog.waiting)
 
 
 def _client(name: str, config: Config) -> Any:

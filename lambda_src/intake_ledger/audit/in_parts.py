@@ -16,14 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
-from intake_ledger.audit.budget import SharedBudget
-from intake_ledger.audit.diff import Window
+from intake_ledger.audit.budget import Budget, SharedBudget
+from intake_ledger.audit.diff import Line, Window
 from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, Manifest, overdue
 from intake_ledger.audit.join import MOST_CANDIDATES, Join, Slice, slice_name, write
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS, Look
 from intake_ledger.audit.relations import HELD, LISTED, Entries, candidate, held, listed
-from intake_ledger.audit.report import Pass, Report, Stopped, few_passes, report_of, summed
+from intake_ledger.audit.report import Pass, Report, Stopped, age, few_passes, report_of, summed
 from intake_ledger.audit.runs import AuditRuns, LostRun
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
@@ -53,6 +53,10 @@ CHUNK = 5_000
 """Candidates for one look, each with a HEAD, a read and perhaps a mark: some four minutes."""
 CHECKPOINT_MS = 120_000
 """Work that the death of a look may cost at most, in milliseconds."""
+MOST_WAITING_SECONDS = 900
+"""A backfill waits while the queue holds more messages than it sends in this time."""
+QUEUE_WAIT_SECONDS = 60
+_LONGEST_WAIT_SECONDS = 10
 CANDIDATES, LOOKED = "candidates", "looked"
 PLAN, JOINED = "plan.json", "joined.json"
 """Names of a run's files."""
@@ -61,17 +65,18 @@ _RANDOM = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The window of a run, whether it may send messages, and a reason if it may not."""
+    """The window of a run, whether it may send messages, a reason if it may not, and the messages in the queue."""
 
     window: Window
     resubmit: bool
     held: str
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """Clients and settings of an invocation. `clock` gives epoch milliseconds; `judge` takes the time of the pipeline's
-    first run.
+    first run, and whether the run is a backfill.
     """
 
     settings: AuditSettings
@@ -79,12 +84,13 @@ class Tools:
     sqs: "SQSClient"
     dynamodb: "DynamoDBClient"
     clock: Callable[[], int]
-    judge: Callable[[int], Judgement]
+    judge: Callable[[int, bool], Judgement]
     delivery: Callable[[], list[str]]
     scratch: str
     """The bucket of the run's files."""
     heads: int
     """Requests to S3 at the same time in a look."""
+    sleep: Callable[[float], None]
 
 
 class AuditInParts:
@@ -135,6 +141,8 @@ class AuditInParts:
                 "manifest": asdict(replace(manifest, files=())) if manifest else None,
                 "deletes": self._settings.deletes,
                 "shares": shares,
+                "backfill": self._settings.backfills and not self._runs.backfilled,
+                "looks": event.get("looks", 1),
             }
             about["window"] = asdict(self._judge(about).window)
             self._scratch.put(PLAN, about)
@@ -201,15 +209,23 @@ class AuditInParts:
         candidates = [candidate(one) for one in self._scratch.get(part_name(CANDIDATES, event["part"]))]
         saved_at = now = self._tools.clock()
         judged = self._judge(about)
+        rate = self._rate(about)
+        if about["backfill"] and judged.waiting > rate * MOST_WAITING_SECONDS:
+            # New uploads would stand behind all of them.
+            self._tools.sleep(QUEUE_WAIT_SECONDS)
+            return {**event, "done": False}
         begun = Report(about["report"]["runId"], now, about["report"]["dryRun"])
         done = self._scratch.get(name) or {"report": begun.as_json(now), "at": 0}
         report = report_of(done["report"])
         report.held = report.held or judged.held
         done["report"] = report.as_json(now)
-        look = self._look(judged.resubmit and not report.dry_run)
+        sends = judged.resubmit and not report.dry_run
+        look = self._look(self._budget(about) if sends else None, backfill=about["backfill"])
+        pace = Pace(rate / about["looks"], self._tools.clock, self._tools.sleep)
         while done["at"] < len(candidates) and not report.stopped and remaining_ms() >= STOP_BEFORE_MS:
-            few = candidates[done["at"] : done["at"] + BATCH]
+            few, sent = candidates[done["at"] : done["at"] + min(BATCH, pace.most())], report.resubmitted
             look.at(few, judged.window, report)
+            pace.wait(report.resubmitted - sent)
             done = {"report": report.as_json(now), "at": done["at"] + len(few)}
             if self._tools.clock() - saved_at >= CHECKPOINT_MS:
                 self._scratch.put(name, done)
@@ -231,17 +247,17 @@ class AuditInParts:
         if joined is None:
             report.unfinished = ["what was listed was not compared with the ledger's rows: the join failed"]
         else:
-            self._add_up(report, joined)
+            self._add_up(report, about, joined)
         if report.unfinished:
             report.stopped = report.stopped or Stopped.PARTS
         report.complete = report.stopped is None
         if not report.dry_run:
             # A call before this one may have given the run back, and died before it told anybody.
             with suppress(LostRun):
-                self._runs.finish(report, every_seconds=about["everySeconds"])
+                self._runs.finish(report, every_seconds=about["everySeconds"], backfill=about["backfill"])
         return report
 
-    def _add_up(self, report: Report, joined: Mapping[str, Any]) -> None:
+    def _add_up(self, report: Report, about: Mapping[str, Any], joined: Mapping[str, Any]) -> None:
         looks = [self._scratch.get(part_name(LOOKED, number)) for number in range(joined["chunks"])]
         summed(report, [look["report"] for look in looks if look])
         report.later_format = joined["laterFormat"]
@@ -251,9 +267,11 @@ class AuditInParts:
             for number, look in enumerate(looks)
             if not (look and look.get("done"))
         ]
-        if joined["candidates"] > MOST_CANDIDATES:
-            report.stopped = Stopped.BUDGET
         report.add_joined(joined["lines"], outside=joined["outside"], candidates=joined["candidates"])
+        if joined["candidates"] > MOST_CANDIDATES:
+            report.stopped = report.stopped or Stopped.MORE
+            left, rate = (report.lines + report.unlisted)[Line.NOT_LOOKED], self._rate(about)
+            report.unfinished.append(f"{left:,} objects are left: {age(left * 1_000 // rate)} at {rate:,} a second")
 
     def _divide(self, event: Mapping[str, Any]) -> tuple[Manifest | None, list[dict[str, Any]]]:
         """The inventory's report, if it goes by one, and each part's share of the bucket."""
@@ -269,15 +287,25 @@ class AuditInParts:
         return Inventory(self._tools.s3, Location(**where), self._settings.bucket)
 
     def _judge(self, about: Mapping[str, Any]) -> Judgement:
-        judged, manifest = self._tools.judge(about["since"]), about["manifest"]
+        judged, manifest = self._tools.judge(about["since"], about["backfill"]), about["manifest"]
         if manifest is None:
             return judged
         # Changes after the report, or a moment before it, are not in it yet.
         reported = manifest["created_at"] - self._settings.settle_seconds * 1000
         window = replace(judged.window, settled_before=min(judged.window.settled_before, reported))
-        return Judgement(window, judged.resubmit, judged.held)
+        return replace(judged, window=window)
 
-    def _look(self, resubmit: bool) -> Look:
+    def _rate(self, about: Mapping[str, Any]) -> int:
+        return self._settings.backfill_rate if about["backfill"] else self._settings.resubmit_rate
+
+    def _budget(self, about: Mapping[str, Any]) -> Budget:
+        """A backfill has no budget but its rate."""
+        tools, settings = self._tools, self._settings
+        candidates = self._scratch.get(JOINED)["candidates"]
+        most = candidates if about["backfill"] else settings.budget
+        return SharedBudget(tools.dynamodb, settings, self._run, most, candidates, tools.clock)
+
+    def _look(self, budget: Budget | None, *, backfill: bool) -> Look:
         tools, settings = self._tools, self._settings
         return Look(
             settings,
@@ -285,9 +313,32 @@ class AuditInParts:
             Bucket(lambda: tools.s3, settings.bucket, settings.bucket_owner),
             sqs=tools.sqs,
             clock=tools.clock,
-            budget=SharedBudget(tools.dynamodb, settings, self._run, tools.clock) if resubmit else None,
+            budget=budget,
             heads=tools.heads,
+            backfill=backfill,
         )
+
+
+class Pace:
+    """The share of a run's rate that one look has. `clock` gives epoch milliseconds."""
+
+    def __init__(self, per_second: float, clock: Callable[[], int], sleep: Callable[[float], None]) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._due_at: float = clock()
+
+    def most(self) -> int:
+        """The number of messages of some seconds, so that no wait is longer."""
+        return max(int(self._per_second * _LONGEST_WAIT_SECONDS), 1)
+
+    def wait(self, sent: int) -> None:
+        """Wait until more may be sent than these."""
+        now = self._clock()
+        # A second that was not used is made up for, and no more.
+        self._due_at = max(self._due_at, now - 1_000) + 1_000 * sent / self._per_second
+        if self._due_at > now:
+            self._sleep((self._due_at - now) / 1_000)
 
 
 class Chains:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _MEMORY_SHARE = 0.6
 """Share of the function's memory for DuckDB, which counts its buffers and not all of its allocations."""
-MOST_CANDIDATES = 5_000_000
-"""Candidates that one run looks at. It may send fewer messages than that; the next run finds the rest."""
+MOST_CANDIDATES = 10_000_000
+"""Candidates that one run looks at: as many as are written within the function's fifteen minutes. The next run finds
+the rest."""
 _FETCHED = 5_000
 
 

@@ -7,8 +7,7 @@ consistently, and applies the rule of `intake_ledger.audit.diff`.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,9 @@ from intake_ledger.audit.relations import Candidate
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Origin, own_message
-from intake_ledger.rows import Ordering, Row
+from intake_ledger.rows import Ordering, Row, RowKey
 from intake_ledger.settings import AuditSettings
-from intake_ledger.table import NO_ROW, Condition, ConditionFailed, LedgerTable
+from intake_ledger.table import BATCH_STATEMENTS, NO_ROW, Condition, LedgerTable
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -30,6 +29,9 @@ STOP_BEFORE_MS = 30_000
 """How long before Lambda's own timeout a run stops, in milliseconds: its report has to be stored."""
 BATCH = 25
 """Candidates between two looks at the time that is left."""
+BACKFILL_ID = "0" * 25 + "1"
+"""The reprocess request of a backfill, so that each object is served once: a ULID of the year 1970, which sorts before
+those of people's requests."""
 _SEND_BATCH = 10  # SQS's limit of SendMessageBatch
 PAUSES = (0.2, 0.8)
 """Seconds before messages that SQS has refused are sent again."""
@@ -39,7 +41,8 @@ _MOST_REFUSED = 3
 
 class Look:
     """Judges candidates. `budget` bounds its messages; without one it sends none. `heads` is the number of requests to
-    S3 at the same time, `clock` gives epoch milliseconds.
+    S3 at the same time, `clock` gives epoch milliseconds. A `backfill` asks for objects that the ledger has no row of,
+    however old they are.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Look:
         clock: Callable[[], int],
         budget: Budget | None,
         heads: int,
+        backfill: bool = False,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -60,6 +64,7 @@ class Look:
         self._clock = clock
         self._budget = budget
         self._heads = heads
+        self._backfill = backfill
         self._refused = 0
 
     def at(self, candidates: Sequence[Candidate], window: Window, report: Report) -> None:
@@ -84,7 +89,7 @@ class Look:
             elif self._budget is None:
                 lines[Line.DRY_RUN if report.dry_run else Line.HELD_BACK] += 1
             else:
-                due.append((one, row))
+                due.append(_Due(one, row, marked=bool(content)))
         if due and self._budget is not None:
             self._resubmit(due, self._budget, report)
 
@@ -104,43 +109,45 @@ class Look:
         # A HEAD does not give the date of a delete marker.
         return one if one.shown and now.identity == one.state.identity else replace(one, state=now)
 
-    def _resubmit(self, due: Sequence[tuple[Candidate, Row | None]], budget: Budget, report: Report) -> None:
-        allowed = budget.take(len(due))
-        for one, _ in due[allowed:]:
-            report.lines_of(shown=one.shown)[Line.OVER_BUDGET] += 1
+    def _resubmit(self, due: "Sequence[_Due]", budget: Budget, report: Report) -> None:
+        allowed, sent = budget.take(len(due)), list[_Due]()
+        for one in due[allowed:]:
+            report.lines_of(shown=one.candidate.shown)[Line.OVER_BUDGET] += 1
         if allowed < len(due):
             report.stopped = Stopped.BUDGET
         for few in batched(due[:allowed], _SEND_BATCH):
             # Where SQS takes nothing, one request for each further batch is enough.
-            taken = self._send([one for one, _ in few], report, again=report.stopped is not Stopped.REFUSED)
+            taken = self._send(few, report, again=report.stopped is not Stopped.REFUSED)
             budget.give_back(len(few) - len(taken))
             self._refused = 0 if taken else self._refused + 1
             if self._refused >= _MOST_REFUSED:
                 report.stopped = Stopped.REFUSED
-            for number, (one, row) in enumerate(few):
-                report.lines_of(shown=one.shown)[Line.RESUBMITTED if number in taken else Line.REFUSED] += 1
-                # After the send: a mark without a message would hide the key until it lapses.
-                if number in taken:
-                    report.resubmitted += 1
-                    self._mark(one, row)
+            for number, one in enumerate(few):
+                line = Line.RESUBMITTED if number in taken else Line.REFUSED
+                report.lines_of(shown=one.candidate.shown)[line] += 1
+            sent += [few[number] for number in sorted(taken)]
+        report.resubmitted += len(sent)
+        # After the send: a mark without a message would hide the key until it lapses.
+        for few in batched(sent, BATCH_STATEMENTS):
+            self._ledger.mark_many(dict(map(self._mark, few)))
 
-    def _mark(self, one: Candidate, row: Row | None) -> None:
-        """Keep other runs from resubmitting the same state. If the row has changed, a worker has it, and no mark is
-        needed.
+    def _mark(self, one: "_Due") -> tuple[RowKey, tuple[Mapping[str, Any], Condition | None]]:
+        """What keeps other runs from resubmitting the same state. If the row has changed, a worker has it, and no mark
+        is needed.
         """
-        now = self._clock()
-        marks = {"audit_resubmitted_state": one.state.identity, "audit_resubmitted_at": now}
-        if row is None:
-            # No commit will ever give this item an expiry if the key stays untouched.
-            marks["expires_at"] = now // 1000 + self._settings.retention_seconds
-            condition = NO_ROW
-        else:
+        now, row = self._clock(), one.row
+        marks = {"audit_resubmitted_state": one.candidate.state.identity, "audit_resubmitted_at": now}
+        condition: Condition | None = None
+        if row is not None:
             values = {":seen_fence": row.fence, ":seen_status": row.status}
             condition = Condition("#fence = :seen_fence AND #status = :seen_status", ("fence", "status"), values)
-        with suppress(ConditionFailed):
-            self._ledger.mark(one.row_key(self._settings), marks, condition)
+        else:
+            # No commit will ever give this item an expiry if the key stays untouched.
+            marks["expires_at"] = now // 1000 + self._settings.retention_seconds
+            condition = NO_ROW if one.marked else None
+        return one.candidate.row_key(self._settings), (marks, condition)
 
-    def _send(self, few: Sequence[Candidate], report: Report, *, again: bool) -> set[int]:
+    def _send(self, few: "Sequence[_Due]", report: Report, *, again: bool) -> set[int]:
         """Send a message for each, and those that SQS refuses a few times more. Returns the numbers of those sent."""
         left = set(range(len(few)))
         for pause in (*(PAUSES if again else ()), None):
@@ -155,8 +162,24 @@ class Look:
                 time.sleep(pause)
         return set(range(len(few))) - left
 
-    def _message(self, one: Candidate) -> str:
-        return own_message(Origin.AUDIT, self._settings.bucket, one.key, one.state)
+    def _message(self, due: "_Due") -> str:
+        one, settings = due.candidate, self._settings
+        # The consumer takes an object that is older than the retention for settled and forgotten, unless a person asks
+        # for it. A young one may have an event on its way, and is not to be processed for both. Half of the retention
+        # is far from either.
+        old = (one.state.created_at or 0) < self._clock() - settings.retention_seconds * 1000 // 2
+        if self._backfill and due.row is None and old:
+            return own_message(Origin.REPROCESS, settings.bucket, one.key, one.state, reprocess_id=BACKFILL_ID)
+        return own_message(Origin.AUDIT, settings.bucket, one.key, one.state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A candidate that differs, with its row. `marked`: there is an item, if only an earlier mark."""
+
+    candidate: Candidate
+    row: Row | None
+    marked: bool
 
 
 def _mark(content: Mapping[str, Any]) -> Mark | None:

@@ -36,6 +36,7 @@ class Stopped(StrEnum):
     )
     REFUSED = "SQS refused messages, the next tick begins a run for them"
     BUDGET = "the budget is used up, the rest is left for the next run"
+    MORE = "there is more than one run looks at, the next tick begins a run for the rest"
     PARTS = "not all of it was audited, since parts of the run failed"
 
 
@@ -158,14 +159,14 @@ class Report:
             number, _, words = first.partition(" ")
             parts = [", ".join([f"{number} of {self.checked:,} objects {words}", *rest])]
             if self.oldest_at is not None:
-                parts.append(f"oldest {_age(now - self.oldest_at)}")
+                parts.append(f"oldest {age(now - self.oldest_at)}")
             parts.append(self._sent())
         if rejected := self.lines[Line.REJECTED]:
             parts.append(f"{rejected:,} rejected")
         parts += [said for said in (self._of("waiting", WAITING), self._of("not judged", NOT_JUDGED)) if said]
         if len(self.passes) > 1:
             took = self.passes[-1].ended_at - self.passes[0].begun_at
-            parts.append(f"listed in {len(self.passes)} parts within {_age(took)}")
+            parts.append(f"listed in {len(self.passes)} parts within {age(took)}")
         if self.stopped:
             unseen = self.dry_run and self.stopped is Stopped.TIME
             parts.append("out of time, the rest was not looked at" if unseen else self.stopped.value)
@@ -307,7 +308,8 @@ _WORDS = {
 }
 
 
-def _age(milliseconds: int) -> str:
+def age(milliseconds: int) -> str:
+    """A length of time for people: "14 hours"."""
     for unit, size in (("day", _DAY), ("hour", _HOUR)):
         if milliseconds >= 2 * size:
             return f"{milliseconds // size:,} {unit}s"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit.report import SOON, Report, within
+from intake_ledger.audit.report import SOON, Report, Stopped, within
 from intake_ledger.rows import cut
 from intake_ledger.table import condition_failed, plain
 
@@ -33,7 +33,16 @@ the interval counts again.
 _EARLY_SECONDS = 60
 """A schedule does not tick to the second: a run is due this much before its time."""
 _OF_FORMER_RELEASES = ("checkpoint", "store_ms")
-_NAMES = ("lease_until", "lease_owner", "first_run_at", "next_run_at", "repeats", "last_report", *_OF_FORMER_RELEASES)
+_NAMES = (
+    "lease_until",
+    "lease_owner",
+    "first_run_at",
+    "next_run_at",
+    "repeats",
+    "last_report",
+    "backfilled_at",
+    *_OF_FORMER_RELEASES,
+)
 
 
 def next_at(started_at: int, every_seconds: int) -> int:
@@ -68,11 +77,15 @@ class AuditRuns:
         self._clock = clock
         self._owner = owner
         self._repeats = 0
+        self.backfilled = False
+        """Whether a backfill has come to its end. Known after `since` and `take`."""
 
     def since(self) -> int:
         """When this pipeline's first run began, in epoch milliseconds; now, if there was none yet."""
         answer = self._client.get_item(TableName=self._table, Key=self._key, ConsistentRead=True)
-        return int(plain(answer.get("Item", {})).get("first_run_at", self._clock()))
+        content = plain(answer.get("Item", {}))
+        self.backfilled = "backfilled_at" in content
+        return int(content.get("first_run_at", self._clock()))
 
     def begin(self) -> int:
         """When this pipeline's first run began, in epoch milliseconds; if there was none yet, that is now, for good."""
@@ -100,11 +113,12 @@ class AuditRuns:
             )
         except LostRun:
             raise NotNow("another run is at work, or none is due yet") from None
-        self._repeats = content.get("repeats", 0)
+        self._repeats, self.backfilled = content.get("repeats", 0), "backfilled_at" in content
         return int(content["first_run_at"])
 
-    def finish(self, report: Report, *, every_seconds: int | None) -> None:
+    def finish(self, report: Report, *, every_seconds: int | None, backfill: bool = False) -> None:
         """Give the run back with its report. `every_seconds` is the time to the next one; None leaves that as it was.
+        `backfill`: it was one.
 
         Raises:
             LostRun: Another invocation has taken the run over.
@@ -112,8 +126,10 @@ class AuditRuns:
         """
         repeats = self._repeats + 1 if report.stopped in SOON else 0
         values: dict[str, int | str] = {":last_report": json.dumps(self._kept(report)), ":repeats": repeats}
+        if backfill and report.complete:
+            values[":backfilled_at"] = self._clock()
         # What was left to a backlog is looked at again as soon as that may be gone.
-        if report.held or 0 < repeats <= MOST_REPEATS:
+        if report.held or report.stopped is Stopped.MORE or 0 < repeats <= MOST_REPEATS:
             values[":next_run_at"] = 0
         elif every_seconds is not None:
             values[":next_run_at"] = next_at(report.started_at, every_seconds)
