@@ -10,13 +10,14 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import AuditOptions, AuditScale, Engine, IntakeConfigurationError, IntakePipeline
+from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakeConfigurationError, IntakePipeline
 from cdk_intake_ledger.audit_athena import PARTITION, TABLES
 from cdk_intake_ledger.audit_join import ORC
 from cdk_intake_ledger.requirements import parse_requirements
 from cdk_intake_ledger.wheels import install
 from intake_ledger.audit import athena_query
 from intake_ledger.audit.relations import COLUMNS
+from intake_ledger.settings import audit_settings
 from tests.synth.build import (
     Json,
     actions,
@@ -26,6 +27,7 @@ from tests.synth.build import (
     resources,
     statements,
     template_of,
+    variables,
 )
 from tests.synth.test_security import spelt
 
@@ -75,7 +77,9 @@ def test_shards_and_segments_are_read_side_by_side_then_joined_then_looked_at(sh
         assert state["ItemProcessor"]["ProcessorConfig"] == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
         given = {"run.$": "$.run", "part.$": "$$.Map.Item.Value"}
         assert (state["ItemsPath"], state["ItemSelector"]) == ("$.parts", {"step": step, **given, **begin})
-        assert (state["MaxConcurrency"], state["ToleratedFailurePercentage"]) == (8, 100)
+        # Two functions send the 100 messages in a second that are the default.
+        most = {"Read": 8, "Look": 2}
+        assert (state["MaxConcurrency"], state["ToleratedFailurePercentage"]) == (most[name], 100)
         inner = state["ItemProcessor"]["States"]
         assert inner[f"{name}: done?"]["Default"] == f"{name}: work"
         assert set(inner[f"{name}: work"]["Parameters"]) == {f"{one}.$" for one in ("step", "run", "part", *begin)}
@@ -86,6 +90,23 @@ def test_shards_and_segments_are_read_side_by_side_then_joined_then_looked_at(sh
     for name in ("Read", "Join", "Look"):
         (caught,) = states[name]["Catch"]
         assert (caught["Next"], caught["ResultPath"]) == ("Sum up", None)
+
+
+def test_f41_a_backfill_in_parts_is_a_run_of_the_machine() -> None:
+    """F41: at the rate of the team, with as many functions as it needs; the machine's own schedule begins it."""
+    scale = AuditScale.shards(100, concurrency=30)
+    options = AuditOptions(scale=scale, existing=Existing.BACKFILL, backfill_rate=2_000)
+    stack = new_stack()
+    IntakePipeline(
+        stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True), audit=options
+    )
+    template = template_of(stack)
+    assert not resources(template, "AWS::Scheduler::Schedule", "OrdersAuditBackfill")
+    states = definition(template)["States"]
+    assert (states["Look"]["MaxConcurrency"], states["Plan"]["Parameters"]["looks"]) == (30, 30)
+    settings = audit_settings(variables(template, "OrdersAudit"))
+    assert (settings.backfills, settings.backfill_rate, settings.skips_existing) == (True, 2_000, True)
+    assert [AuditScale.shards(concurrency=30).looks(rate) for rate in (1, 50, 51, 5_000)] == [1, 1, 2, 30]
 
 
 def test_the_join_may_touch_its_files_and_nothing_else(sharded: Json) -> None:
@@ -142,7 +163,7 @@ def test_the_planner_is_told_of_the_execution_and_of_the_lease(sharded: Json) ->
     told = machine["States"]["Plan"]["Parameters"]
     assert told == {
         "step": "plan", "run.$": "$$.Execution.Name", "input.$": "$", "leaseSeconds": machine["TimeoutSeconds"],
-        "parts": 100, "segments": 8,
+        "parts": 100, "segments": 8, "looks": 2,
     }  # fmt: skip
 
 
