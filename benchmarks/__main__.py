@@ -84,9 +84,26 @@ def audit_shards(found: dict[str, Any]) -> str:
     return table("The join of the audit in parts", found)
 
 
+def audit_scale(found: dict[str, Any]) -> str:
+    return table("Entries of the audit per CPU second", found)
+
+
 SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
     one.__name__: one
-    for one in (counted, cost, hotkey, memory, cpu, profile, cold, synth, throughput, audit_growth, audit_shards)
+    for one in (
+        counted,
+        cost,
+        hotkey,
+        memory,
+        cpu,
+        profile,
+        cold,
+        synth,
+        throughput,
+        audit_growth,
+        audit_shards,
+        audit_scale,
+    )
 }
 """In the order in which they run: what is counted first, since it is the same everywhere."""
 

@@ -1,69 +1,58 @@
-"""What a run of the audit over a billion objects takes and costs by each of its scales.
+"""The audit's speed at listing, scanning and joining, and the time and price of a run at that speed.
 
-    python -m benchmarks.audit_scale
+    python -m benchmarks.audit_scale [--write]
 
-Measured here: objects and rows per CPU second that become files, by listing, by an inventory's files and by a scan, the
-join of two such files, and the looks by which shards are found. All else follows from these, from counted requests and
-from the prices. The join is taken to grow with what it joins.
+Measured here: entries per CPU second. `benchmarks.audit_formula` says the rest: counted requests, prices, and seconds
+of waiting. `--write` writes the table of runs into docs/scale.md, from the rates that stand there.
 """
 
+import argparse
 import gzip
 import hashlib
 import io
+import re
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks import audit_shards, prices
+from benchmarks import audit_formula, audit_shards
 from benchmarks.audit import SETTINGS, Source, audited
 from benchmarks.audit import measure as listing
+from benchmarks.audit_formula import ATHENA, DUCKDB, ONE, Bill, Rates, Run
+from benchmarks.measure import table
+from benchmarks.measured import grid, places
 from botocore.response import StreamingBody
 
-from intake_ledger.audit.in_parts import SLICE_ROWS
+from intake_ledger.audit.function import AT_THE_SAME_TIME
+from intake_ledger.audit.in_parts import LEAST_LOOKS, LOOKS_FOR_A_SHARD, MOST_LOOKS
 from intake_ledger.audit.inventory import File, Inventory, Location, Manifest
 from intake_ledger.audit.join import Slice, write
 from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.one_function import LOOKS, SEGMENTS
 from intake_ledger.audit.relations import HELD, LISTED, held_entry, listed_entry
-from intake_ledger.audit.shards import Sample, cut
 from intake_ledger.audit.table import AuditTable
 
-OBJECTS, ROWS = 100_000_000, 10_000_000
-"""In the bucket, and in the ledger: what came in within its retention. One function joins no more."""
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 JOINED = 1_000_000
-JOIN_GB, JOIN_VCPUS = 10, 6
-"""The most that Lambda gives (Lambda developer guide, "Configure Lambda function memory")."""
-SHARDS, CONCURRENCY = 1_000, 100
 SAMPLE = 200_000
-ROW_BYTES = 500
-"""A row of the ledger with a key of 60 characters; `benchmarks.audit` has the same."""
-
-HEX = "0123456789abcdef"
-ONE_GB = 0.5
-"""Of the audit's function when it is one."""
-VCPU_GB = 1.769
-"""Lambda developer guide, "Configure Lambda function memory": one virtual CPU."""
-STATE_TRANSITION = 0.025 / 1_000
-"""https://aws.amazon.com/step-functions/pricing/, Standard workflows, us-east-1, as of `prices.AS_OF`."""
-INVENTORY_OBJECT = 0.0025 / prices.MILLION
-"""https://aws.amazon.com/s3/pricing/, "S3 Inventory", us-east-1, as of `prices.AS_OF`."""
-ATHENA_TB = 5.0
-"""https://aws.amazon.com/athena/pricing/, a TB that a query reads, us-east-1, as of `prices.AS_OF`."""
-ATHENA_QUERIES = 2
-"""For the report's lines, and for the candidates."""
-LIST_SECONDS = 0.15
-"""S3 user guide, "Best practices design patterns: optimizing Amazon S3 performance": some 100 to 200 ms."""
 INVENTORY_FILE_OBJECTS = 3_000_000
 """Taken for one data file of a report."""
-TRANSITIONS_OF_A_PART = 4
-"""The start of its execution, the work, the question whether it is done, and the end."""
+NOMINATED = 1_000
+"""Rows for each candidate. All candidates get a message. A healthy bucket has fewer."""
+SHARES = (0.01, 0.1, 1)
+"""Rows, of the objects."""
+SERVICES = ("S3", "DynamoDB", "Lambda", "Step Functions", "Athena", "SQS")
+MOST_IN_ONE = 10_000_000
+"""The most objects for one function."""
+MOST_OBJECTS, MOST_ROWS = 100_000_000, 10_000_000
+"""The most for DuckDB: the function's disk holds the files, and its memory holds the rows."""
 
 
 def written(relation: str, content: Iterator[list[Any]]) -> float:
-    """Rows per CPU second that become a file."""
+    """Entries per CPU second that become a file."""
     about = Slice("", "", SAMPLE, SAMPLE, 0, 0, 0)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.process_time()
@@ -78,7 +67,7 @@ def listed_rate() -> float:
     pages = Listing(source.s3, SETTINGS).pages()
     before = source.cpu
     rate = written(LISTED, (listed_entry(key, state, SETTINGS) for page in pages for key, state in page.states))
-    # The source's own time is nobody's.
+    # The source's own time does not count.
     return SAMPLE / (SAMPLE / rate - (source.cpu - before))
 
 
@@ -110,75 +99,109 @@ def inventory_rate() -> float:
         return written(LISTED, (listed_entry(key, state, SETTINGS) for page in pages for key, state in page.states))
 
 
-def looks() -> int:
-    """How many looks the shards of a bucket with random names take."""
-    numbers = count(1)
-    step = 2**64 // OBJECTS
+def measure() -> dict[str, dict[str, float]]:
+    """The rates."""
+    _, alone = listing(audited, Source(SAMPLE, latency=False))
+    joined = audit_shards.once(JOINED, JOINED)
+    rates = {
+        audit_formula.COMPARED: alone,
+        audit_formula.LISTING: listed_rate(),
+        audit_formula.INVENTORY: inventory_rate(),
+        audit_formula.SCAN: scanned_rate(),
+        audit_formula.JOIN: 2 * JOINED / joined["CPU seconds"],
+    }
+    return {name: {"per CPU second": rate} for name, rate in rates.items()}
 
-    def place(after: str) -> int:
-        name = "".join(takewhile(HEX.__contains__, after))
-        following = after[len(name) : len(name) + 1]
-        fill = "0" if following < "0" else "f"
-        if "9" < following < "a":
-            name, fill = f"{name}9", "f"
-        return int(name.ljust(16, fill), 16)
 
-    def look(_: str, after: str) -> Sample:
-        next(numbers)
-        first = place(after) // step + 1
-        keys = [f"{number * step:016x}" for number in range(first, min(first + 1_000, OBJECTS))]
-        return Sample(keys, first + 1_000 < OBJECTS)
+def rates_of(page: str) -> Rates:
+    """The rates as the page shows them."""
+    assert "rates" in places(page)
+    shown = page.partition("<!-- measured: rates -->\n")[2].partition("<!-- end -->")[0]
+    return {
+        name: float(number.replace(",", ""))
+        for name, number in re.findall(r"^\| (.+?) \| ([\d,]+) \|$", shown, re.MULTILINE)
+    }
 
-    cut([""], look, shards=SHARDS, looks=14 * SHARDS)
-    return next(numbers) - 1
+
+def run_of(objects: int, rows: int, *, inventory: bool = False) -> tuple[Run, int]:
+    """A run with the engine for its size, and how many parts are worked on at the same time."""
+    candidates = rows // NOMINATED
+    counts: dict[str, Any] = {"candidates": candidates, "sent": candidates}
+    if objects <= MOST_IN_ONE:
+        listed = even(objects, AT_THE_SAME_TIME)
+        return Run(engine=ONE, listed=listed, held=even(rows, SEGMENTS), looks=LOOKS, **counts), 1
+    shards, concurrency = (1_000, 100) if objects < 10**9 else (2_000, 200)
+    engine = DUCKDB if objects <= MOST_OBJECTS and rows <= MOST_ROWS else ATHENA
+    parts = -(-objects // INVENTORY_FILE_OBJECTS) if inventory else shards
+    run = Run(
+        engine=engine,
+        listed=even(objects, parts),
+        held=even(rows, concurrency),
+        looks=0 if inventory else min(max(LOOKS_FOR_A_SHARD * shards, LEAST_LOOKS), MOST_LOOKS),
+        inventory=inventory,
+        waits=audit_formula.ATHENA_SECONDS // audit_formula.ATHENA_WAIT_SECONDS if engine == ATHENA else 0,
+        **counts,
+    )
+    return run, concurrency
+
+
+def even(number: int, parts: int) -> list[int]:
+    """Divide a number into parts that differ by one at most."""
+    return [number // parts + (part < number % parts) for part in range(parts)]
+
+
+def described(run: Run, concurrency: int) -> str:
+    """The run's parts and its engine, in words."""
+    if run.engine == ONE:
+        return ONE
+    parts = f"{len(run.listed):,} {'files of an inventory' if run.inventory else 'shards'}"
+    return f"{parts}, {concurrency} at a time, {run.engine}"
+
+
+def runs() -> list[tuple[int, int, bool]]:
+    """Objects, rows, and whether an inventory lists them."""
+    listed = [(objects, round(objects * share), False) for objects in (10**6, 10**8, 10**9) for share in SHARES]
+    return [*listed, *((objects, objects // 10, True) for objects in (10**8, 10**9))]
+
+
+def run_table(rates: Rates) -> str:
+    """The table of docs/scale.md."""
+    lines = []
+    for objects, rows, inventory in runs():
+        run, concurrency = run_of(objects, rows, inventory=inventory)
+        found = audit_formula.bill(run, rates, concurrency=concurrency)
+        asked = audit_formula.requests(run).total()
+        dollars = (f"${found.dollars[one]:.2f}" for one in SERVICES)
+        numbers = (f"{objects:,}", f"{rows:,}", described(run, concurrency), f"{asked:,}")
+        lines.append((*numbers, f"{found.seconds / 60:,.1f}", *dollars, f"${found.total:.2f}"))
+    return grid(("objects", "rows", "how", "requests", "minutes", *SERVICES, "all"), lines)
+
+
+def bill_of(objects: int, rows: int, rates: Rates) -> Bill:
+    """Seconds and dollars of a run that lists the bucket."""
+    run, concurrency = run_of(objects, rows)
+    return audit_formula.bill(run, rates, concurrency=concurrency)
+
+
+def write_page() -> None:
+    """Put the table of runs into docs/scale.md."""
+    page = PAGE.read_text()
+    begin, end = "<!-- begin: runs -->\n", "\n<!-- end -->"
+    head, found, rest = page.partition(begin)
+    assert found, f"{PAGE} has no place for the runs"
+    PAGE.write_text(head + begin + run_table(rates_of(page)) + end + rest.partition(end)[2])
 
 
 def main() -> None:
-    """Print what was measured and the table of docs/scale.md."""
-    _, alone = listing(audited, Source(SAMPLE, latency=False))
-    listed, reported, scanned, found = listed_rate(), inventory_rate(), scanned_rate(), looks()
-    joined = audit_shards.once(JOINED, JOINED)
-    print(f"per CPU second: {alone:,.0f} objects listed and compared in one function")
-    print(f"become files: {listed:,.0f} of a listing, {reported:,.0f} of an inventory's CSV, {scanned:,.0f} of a scan")
-    print(f"the join of {JOINED:,} objects with {JOINED:,} rows: {joined}")
-    print(f"shards: {found:,} looks for {SHARDS:,}")
-
-    second = VCPU_GB * prices.LAMBDA_GB_SECOND
-    scan = ROWS * ROW_BYTES / 4096 * 0.5 * prices.READ_UNIT
-    files = round(OBJECTS / INVENTORY_FILE_OBJECTS)
-    lists, waited = OBJECTS / 1_000 * prices.S3_LIST, OBJECTS / 1_000 * LIST_SECONDS
-    # A slice is written, and read by the join; a part reads the plan.
-    slices = (OBJECTS + ROWS) / SLICE_ROWS
-    storing = slices * (prices.S3_PUT + prices.S3_GET)
-    joining = joined["CPU seconds"] / (2 * JOINED) * (OBJECTS + ROWS)
-    rows = ROWS / scanned
-    one = OBJECTS / alone * VCPU_GB / ONE_GB + waited
-    parted, by_report = OBJECTS / listed + waited + rows, OBJECTS / reported + rows
-
-    def in_parts(parts: int, seconds: float, s3: float) -> tuple[float, dict[str, float]]:
-        transitions = (parts + CONCURRENCY + slices) * TRANSITIONS_OF_A_PART
-        return seconds / CONCURRENCY + joining / JOIN_VCPUS, {
-            "S3": s3 + storing + (parts + CONCURRENCY) * prices.S3_GET,
-            "DynamoDB": scan,
-            "Lambda": seconds * second + joining / JOIN_VCPUS * JOIN_GB * prices.LAMBDA_GB_SECOND,
-            "Step Functions": transitions * STATE_TRANSITION,
-        }
-
-    table = {
-        "one function": (one, {"S3": lists, "DynamoDB": 2 * scan, "Lambda": one * ONE_GB * prices.LAMBDA_GB_SECOND}),
-        f"{SHARDS:,} shards, {CONCURRENCY} at a time": in_parts(SHARDS, parted, lists + found * prices.S3_LIST),
-        f"inventory, {files:,} files, {CONCURRENCY} at a time": in_parts(
-            files, by_report, OBJECTS * INVENTORY_OBJECT + files * prices.S3_GET
-        ),
-    }
-    gigabytes = joined["files, MB"] / (2 * JOINED) * (OBJECTS + ROWS) / 1_000
-    print(f"the join: {joining / JOIN_VCPUS / 60:.1f} minutes over {gigabytes:.0f} GB of files")
-    read = ATHENA_QUERIES * gigabytes
-    print(f"the join by Athena: {read:.0f} GB read, ${read / 1_000 * ATHENA_TB:.2f}")
-    print("| | takes | S3 | DynamoDB | Lambda | Step Functions | all |\n| --- | --- | --- | --- | --- | --- | --- |")
-    for name, (seconds, dollars) in table.items():
-        cells = [f"${dollars.get(one, 0):.2f}" for one in ("S3", "DynamoDB", "Lambda", "Step Functions")]
-        print(f"| {name} | {seconds / 60:,.1f} minutes | {' | '.join(cells)} | ${sum(dollars.values()):.2f} |")
+    """Print the rates and the table of runs, or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the table of docs/scale.md anew")
+    if parser.parse_args().write:
+        write_page()
+        return
+    rates = measure()
+    print(table("Entries per CPU second", rates))
+    print(run_table({name: row["per CPU second"] for name, row in rates.items()}))
 
 
 if __name__ == "__main__":

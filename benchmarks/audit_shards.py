@@ -3,8 +3,9 @@
     python -m benchmarks.audit_shards [OBJECTS ROWS]... [--rounds N]
 
 DuckDB makes the keys, so that the files of ten million objects take a minute and not an hour; columns, names and
-compression are those of `intake_ledger.audit.join.write`. A few uploads, overwrites and removals are lost. What the
-parts take that list and scan is in `benchmarks.audit`, and there is no network in either.
+compression are those of `intake_ledger.audit.join.write`. A few uploads, overwrites and removals are lost. One row of a
+thousand was committed after the scan had read it: the query nominates it, and the look dismisses it. What the parts
+take that list and scan is in `benchmarks.audit`, and there is no network in either.
 """
 
 import argparse
@@ -15,18 +16,31 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
+from hashlib import md5
+from itertools import batched
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from benchmarks.audit import NOW
+from benchmarks.audit import NOW, SETTINGS
 from benchmarks.measure import Figure, table
 
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.join import Join, Slice, connection, slice_name
-from intake_ledger.audit.relations import COLUMNS
+from intake_ledger.audit.look import BATCH, Look
+from intake_ledger.audit.relations import COLUMNS, Candidate, candidate
+from intake_ledger.audit.report import Report
+from intake_ledger.rows import Row, RowKey, Status, attributes
+from intake_ledger.states import ABSENT, State
 
-SIZES = ((100_000, 100_000), (1_000_000, 1_000_000), (10_000_000, 1_000_000), (10_000_000, 10_000_000))
+SIZES = (
+    (100_000, 100_000),
+    (1_000_000, 1_000_000),
+    (10_000_000, 1_000_000),
+    (10_000_000, 10_000_000),
+    (50_000_000, 5_000_000),
+)
 """Objects and rows."""
 SLICE = 1_000_000
 """Rows of a file."""
@@ -36,6 +50,8 @@ DAY = 86_400_000
 WINDOW = Window(NOW - 3_600_000, NOW - 14 * DAY)
 PERIOD = 100_003
 """Of so many rows, one is missing, one has committed another state, and one is of a key that is gone."""
+COMMITTED_SINCE = 1_009
+"""Of so many rows, one was committed after the scan had read it."""
 KEY = "printf('in/2026/%02d/source-%04d/%012d-%s.csv.gz', 1 + n % 12, n % 977, n, substr(md5(n::varchar), 1, 8))"
 STATE = "'v#' || md5('v' || n)"
 SELECTED = {
@@ -43,7 +59,8 @@ SELECTED = {
     f" 1234 + n % 1000 AS size, {NOW} - CASE WHEN n < {{old}} THEN {60 * DAY} ELSE {2 * DAY} END AS created_at"
     f" FROM range({{first}}, {{last}}) t(n)",
     "held": f"SELECT {KEY} AS key, 'latest' AS place, NULL::VARCHAR AS state, NULL::VARCHAR AS kind, NULL::VARCHAR AS"
-    f" etag, NULL::BIGINT AS size, CASE WHEN n % {PERIOD} = 2 THEN 'v#another' ELSE {STATE} END AS committed,"
+    f" etag, NULL::BIGINT AS size, CASE WHEN n % {PERIOD} = 2 OR n % {COMMITTED_SINCE} = 3 THEN"
+    f" 'v#another' ELSE {STATE} END AS committed,"
     f" {NOW} - {2 * DAY} AS updated_at, true AS readable, true AS may_be_gone FROM (SELECT {{old}} + 5 + i AS n FROM"
     f" range({{first}}, {{last}}) t(i)) WHERE n % {PERIOD} <> 1",
 }
@@ -68,7 +85,40 @@ def make(folder: Path, objects: int, rows: int) -> dict[str, int]:
     return parts
 
 
-def join(folder: Path, parts: dict[str, int]) -> dict[str, float]:
+class Now:
+    """S3 and the ledger as the look finds them: later than the scan, and without a network."""
+
+    def __init__(self, candidates: Iterable[Candidate], first_row: int) -> None:
+        self._first_row = first_row
+        self._states = {one.key: one.state if one.shown else ABSENT for one in candidates}
+
+    def look(self, key: str) -> State:
+        return self._states[key]
+
+    def get_items(self, keys: Iterable[RowKey]) -> dict[RowKey, dict[str, Any]]:
+        found = {}
+        for key in keys:
+            number = int(key.pk.rpartition("/")[2].partition("-")[0])
+            if number % PERIOD != 1 and number >= self._first_row:
+                current = number % PERIOD != 2
+                state = f"v#{md5(f'v{number}'.encode(), usedforsecurity=False).hexdigest()}" if current else "v#another"
+                found[key] = attributes(
+                    Row(Status.PROCESSED, 7, version_id=state[2:], committed_state=state, updated_at=NOW - 2 * DAY)
+                )
+        return found
+
+
+def looked(found: Iterable[Candidate], lines: dict[str, int], first_row: int) -> Report:
+    """The report after all candidates were looked at, in a run that sends nothing."""
+    candidates, report, nothing = list(found), Report("run", NOW, dry_run=True), cast("Any", None)
+    for few in batched(candidates, BATCH):
+        now = cast("Any", Now(few, first_row))
+        Look(SETTINGS, now, now, sqs=nothing, clock=lambda: NOW, budget=None, heads=1).at(few, WINDOW, report)
+    report.add_joined(lines, outside=0, candidates=len(candidates))
+    return report
+
+
+def join(folder: Path, parts: dict[str, int], first_row: int) -> dict[str, float]:
     """The query over the files, as `intake_ledger.audit.in_parts.join_parts` asks it."""
     began, cpu = time.monotonic(), time.process_time()
     files = Join(folder)
@@ -76,15 +126,18 @@ def join(folder: Path, parts: dict[str, int]) -> dict[str, float]:
     assert all(files.chain(name) for name in names)
     with files.audited(names, WINDOW, deletes=True, all_listed=True) as audited:
         lines = audited.lines()
-        candidates = sum(1 for _ in audited.candidates())
+        found = [candidate(one) for one in audited.candidates()]
+    seconds, cpu = time.monotonic() - began, time.process_time() - cpu
+    report = looked(found, lines, first_row)
     assert lines["agrees"]
-    assert candidates
+    assert report.counts.total() + report.dismissed == report.candidates
     return {
-        "seconds": time.monotonic() - began,
-        "CPU seconds": time.process_time() - cpu,
+        "seconds": seconds,
+        "CPU seconds": cpu,
         "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "files, MB": sum(path.stat().st_size for path in folder.glob("*.parquet")) / 1e6,
-        "candidates": candidates,
+        "candidates": report.candidates,
+        "dismissed": report.dismissed,
     }
 
 
@@ -93,7 +146,15 @@ def once(objects: int, rows: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         parts = make(Path(folder), objects, rows)
         ran = subprocess.run(
-            [sys.executable, "-m", "benchmarks.audit_shards", "--join", folder, json.dumps(parts)],
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.audit_shards",
+                "--join",
+                folder,
+                json.dumps(parts),
+                str(objects - rows + 5),
+            ],
             check=True,
             capture_output=True,
             text=True,
@@ -119,11 +180,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", nargs="*", type=int)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--join", nargs=2)
+    parser.add_argument("--join", nargs=3)
     asked = parser.parse_args()
     if asked.join:
-        folder, parts = asked.join
-        print(json.dumps(join(Path(folder), json.loads(parts))))
+        folder, parts, first_row = asked.join
+        print(json.dumps(join(Path(folder), json.loads(parts), int(first_row))))
         return
     sizes: Any = tuple(zip(asked.sizes[::2], asked.sizes[1::2], strict=True)) or SIZES
     print(table(f"The join, {asked.rounds} rounds", measure(asked.rounds, sizes)))

@@ -165,6 +165,7 @@ PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "memory": ("memory", plain),
     "audit": ("audit_growth", plain),
     "join": ("audit_shards", plain),
+    "rates": ("audit_scale", plain),
     "throughput": ("throughput", throughput),
     "requests": ("throughput", requests),
 }
@@ -179,7 +180,7 @@ def runs(found: Found) -> str:
     for name in sources:
         one = found[name]
         machines.setdefault(_machine(one["machine"]), []).append(name)
-        options = ", ".join(f"{option} {value}" for option, value in one["options"].items() if value is not None)
+        options = ", ".join(f"{option} {value}" for option, value in one["options"].items() if isinstance(value, int))
         begun = one["at"][:16].replace("T", " ")
         lines.append((f"`{name}`", begun, shown(one.get("load")), options, f"{one['seconds']:.0f}"))
     where = "\n".join(
@@ -213,8 +214,19 @@ def written(page: str, content: Mapping[str, str]) -> str:
         head, _, rest = page.partition(begin)
         before, found, after = rest.partition(end)
         assert found, f"the place for {name!r} has no end"
-        page = head + begin + (f"{content[name]}\n" if name in content else before) + end + after
+        shown = content.get(name, before.removesuffix("\n"))
+        page = f"{head}{begin}{_with_others(shown, before) if name == 'runs' else shown}\n{end}{after}"
     return page
+
+
+def _with_others(runs: str, before: str) -> str:
+    """The runs, with those of benchmarks that have not run since."""
+    lines = {
+        line.split("`")[1]: line for text in (before, runs) for line in text.splitlines() if line.startswith("| `")
+    }
+    order = [name for name in dict.fromkeys(source for source, _ in PLACES.values()) if name in lines]
+    head = [line for line in runs.splitlines() if not line.startswith("| `")]
+    return "\n".join([*head, *(lines[name] for name in order)])
 
 
 def main() -> None:

@@ -9,6 +9,11 @@ PAGES = {
     "KMS": "https://aws.amazon.com/kms/pricing/",
     "CloudWatch": "https://aws.amazon.com/cloudwatch/pricing/",
 }
+OF_THE_AUDIT = {
+    "Step Functions": "https://aws.amazon.com/step-functions/pricing/",
+    "Athena": "https://aws.amazon.com/athena/pricing/",
+}
+"""Pages that docs/scale.md names."""
 MILLION = 1_000_000
 
 WRITE_UNIT = 0.625 / MILLION
@@ -28,6 +33,11 @@ KMS_REQUEST = 0.03 / 10_000
 KMS_KEY_MONTH = 1.0
 LOG_GB = 0.50
 ALARM_MONTH = 0.10
+STATE_TRANSITION = 0.025 / 1_000
+"""Standard workflows, which the Distributed Maps' children are too."""
+INVENTORY_OBJECT = 0.0025 / MILLION
+ATHENA_TB = 5.0
+"""A TB that queries read."""
 
 TABLE = {
     "DynamoDB, a million write request units": WRITE_UNIT * MILLION,

@@ -20,6 +20,7 @@ import urllib3
 from benchmarks import __main__ as bench
 from benchmarks import (
     audit_growth,
+    audit_scale,
     audit_shards,
     cold,
     cost,
@@ -83,6 +84,8 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
         patched.setattr(synth, "calls", lambda *_: 100)
         patched.setattr(audit_growth, "SIZES", {1_000: 1})
         patched.setattr(audit_growth, "alone", audit_growth.once)
+        patched.setattr(audit_scale, "SAMPLE", 1_000)
+        patched.setattr(audit_scale, "JOINED", 1_000)
         return {
             "counted": counted.measure(),
             "cost": cost.measure(),
@@ -95,6 +98,7 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
             "throughput": {"rows": rows, "requests": throughput.in_turn(load, 2)},
             "audit_growth": audit_growth.measure(),
             "audit_shards": audit_shards.measure(sizes=((2_000, 1_000),)),
+            "audit_scale": audit_scale.measure(),
         }
 
 
@@ -204,6 +208,9 @@ def test_a_table_that_was_not_measured_is_left_as_it_is(found: dict[str, Any]) -
     assert "memory" not in tables
     assert "`memory`" not in tables["runs"]
     assert "| `cpu` | 2026-11-21 10:20 | 1.5 | rounds 3 | 12 |" in tables["runs"]
+    written = measured.written(PAGE, tables)
+    assert next(line for line in PAGE.splitlines() if line.startswith("| `memory`")) in written
+    assert written.count("| `cpu` |") == 1
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
-_SEGMENTS = 4
-_LOOKS = 40
+SEGMENTS = 4
+LOOKS = 40
 """Requests for finding as many shards in a large bucket. A small one takes one."""
 
 
@@ -79,7 +79,7 @@ class AuditInOneFunction:
 
     def _sources(self) -> Sequence[Iterator[tuple[str, Entries]]]:
         """What there is to read: the segments of the table, and the shards of the bucket."""
-        scans = min(self._readers, _SEGMENTS)
+        scans = min(self._readers, SEGMENTS)
         segments = [held(self._dynamodb, self._settings, (number, scans)) for number in range(scans)]
         lists = [listed(source, self._settings) for source in self._shards()]
         return [_named(HELD, pages) for pages in segments] + [_named(LISTED, pages) for pages in lists]
@@ -88,7 +88,7 @@ class AuditInOneFunction:
         if self._readers == 1:
             return [self._listing]
         looks = Looks(self._s3, self._listing.common, versioned=self._listing.versioned())
-        shards = cut(self._listing.prefixes(), looks, shards=self._readers, looks=_LOOKS)
+        shards = cut(self._listing.prefixes(), looks, shards=self._readers, looks=LOOKS)
         return [ShardListing(self._listing, shard) for shard in shards]
 
 
