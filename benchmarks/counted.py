@@ -22,8 +22,8 @@ from cdk_intake_ledger.testing.memory_dynamodb import Item, Key, MemoryDynamoDB,
 from cdk_intake_ledger.testing.memory_s3 import MemoryS3
 from cdk_intake_ledger.testing.memory_sqs import MemorySQS
 from intake_ledger.completeness import CompletenessRecord
+from intake_ledger.consumer import ProcessingTime
 from intake_ledger.errors import Unprocessable
-from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, ObjectChange, Processor
 from intake_ledger.rows import Ordering
 from intake_ledger.table import LedgerTable
@@ -199,7 +199,7 @@ class MeteredPipeline(LocalPipeline):
         self,
         processor: Processor = lambda _: "done",
         *,
-        pace: Pace | None = None,
+        pace: ProcessingTime | None = None,
         batch_size: int = 1,
         commit_together: bool = False,
         **options: Any,
@@ -273,7 +273,7 @@ def start() -> Bill:
 
 def grouped(size: int, *, commit_together: bool = False) -> Bill:
     """As many new keys in one batch, by a worker that knows its pace."""
-    pipeline = MeteredPipeline(pace=Pace(1), batch_size=size, commit_together=commit_together)
+    pipeline = MeteredPipeline(pace=ProcessingTime(1), batch_size=size, commit_together=commit_together)
     for number in range(size):
         pipeline.put(f"{KEY[:-4]}{number:04}", "1")
     pipeline.run()

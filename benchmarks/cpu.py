@@ -38,12 +38,10 @@ from botocore.client import BaseClient
 
 from cdk_intake_ledger.testing.context import LambdaContext
 from cdk_intake_ledger.testing.events import s3_notification, sqs_event
-from intake_ledger import consumer as runtime
 from intake_ledger.bucket import Bucket
 from intake_ledger.clients import ledger_client
-from intake_ledger.consumer import Consumer
+from intake_ledger.consumer import Consumer, ProcessingTime, composition
 from intake_ledger.object_stream import ObjectStream
-from intake_ledger.pace import Pace
 from intake_ledger.processing import ObjectChange
 
 BUCKET, TABLE = "invoices-bucket-1a2b3c4d5e6f", "Invoices-Ledger-1A2B3C4D5E6F"
@@ -111,17 +109,17 @@ def consumer(*, groups: bool, commits: bool = False, reads: bool = False) -> Con
     with ExitStack() as patches:
         if commits:
             patches.enter_context(mock.patch.dict(os.environ, {"INTAKE_COMMIT_TOGETHER": "true"}))
-        pace = partial(Pace, 0.1) if groups else _NeverSure
-        patches.enter_context(mock.patch.object(runtime, "Pace", pace))
+        pace = partial(ProcessingTime, 0.1) if groups else _NeverSure
+        patches.enter_context(mock.patch("intake_ledger.consumer.consumer.ProcessingTime", pace))
         if reads:
             patches.enter_context(mock.patch.dict(os.environ, {"INTAKE_PROCESSOR": "benchmarks.cpu:read"}))
         else:
-            patches.enter_context(mock.patch.object(runtime, "Bucket", return_value=OpensNothing()))
-        made: Consumer = runtime._consumer.__wrapped__()  # noqa: SLF001 - the handler's own, anew
+            patches.enter_context(mock.patch.object(composition, "Bucket", return_value=OpensNothing()))
+        made: Consumer = composition.make_consumer.__wrapped__()  # another one than the handler's
     return made
 
 
-class _NeverSure(Pace):
+class _NeverSure(ProcessingTime):
     """One claim at a time, as a cold worker's."""
 
     def fits(self, window_ms: float) -> int:  # noqa: ARG002

@@ -18,8 +18,8 @@ from benchmarks.measure import Figure, peak_mb, table
 from benchmarks.stub import stub
 
 from cdk_intake_ledger.testing.context import LambdaContext
-from intake_ledger import consumer as runtime
 from intake_ledger.bucket import Bucket
+from intake_ledger.consumer import composition
 from intake_ledger.object_stream import Body, ObjectStream
 from intake_ledger.processing import ObjectChange
 
@@ -67,8 +67,8 @@ def handled(batch: int, megabytes: int) -> None:
     """One warm batch through the deployed handler."""
     with stub() as endpoint, cpu.environment(endpoint), cpu.silence():
         os.environ["INTAKE_PROCESSOR"] = "benchmarks.memory:read_lines"
-        with mock.patch.object(runtime, "Bucket", return_value=Streams(megabytes * 1_000_000)):
-            made = runtime._consumer.__wrapped__()  # noqa: SLF001 - the handler's own, anew
+        with mock.patch.object(composition, "Bucket", return_value=Streams(megabytes * 1_000_000)):
+            made = composition.make_consumer.__wrapped__()  # another one than the handler's
         payloads = cpu.Payloads(batch)
         events = [record for piece in payloads.batches(cpu.PIECE) for event in piece for record in event["Records"]]
         answer = made.handle({"Records": events}, LambdaContext(900))

@@ -41,7 +41,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "boto: everything else": ("/botocore/",),
     "reading messages": ("/intake_ledger/messages.py",),
     "rows and statements": ("/intake_ledger/rows.py", "/intake_ledger/table.py"),
-    "the deadline": ("/intake_ledger/deadlines.py",),
+    "the deadline": ("/intake_ledger/consumer/deadline.py",),
     "deciding, and the rest": ("/intake_ledger/",),
 }
 """The first that fits: what a part calls is its own, but for the parts above it."""

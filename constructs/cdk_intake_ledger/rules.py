@@ -41,8 +41,8 @@ LEDGER_RETENTION_DAYS = 35
 MAX_RECEIVES = 1_000
 """The queue's own limit, and SQS's highest. It is a backstop only: the retry budget is the ledger's. While the
 downstream is out each message is received about once a minute, and more rarely after some hours
-(`intake_ledger.breaker`). A message on which every worker dies before it can count an attempt still reaches the
-dead-letter queue within four days, the queue's retention, with the default timeouts."""
+(`intake_ledger.consumer.circuit_breaker`). A message on which every worker dies before it can count an attempt still
+reaches the dead-letter queue within four days, the queue's retention, with the default timeouts."""
 
 IMPORTED_RECEIVES = 300
 """The limit that is assumed of an imported queue, which synthesis cannot see."""

@@ -17,7 +17,7 @@ from intake_ledger.settings import Reasons
 from intake_ledger.verdicts import Verdict
 
 
-class Outcome(StrEnum):
+class OutcomeKind(StrEnum):
     """What became of an accepted claim."""
 
     COMMITTED = "Committed"
@@ -67,13 +67,13 @@ class Telemetry:
             # The worker may die in this attempt, as the last one did. Nothing that it counted would be written then.
             self.flush()
 
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
         """An accepted claim has come to an end."""
         self._count(outcome.value)
         # What was processed is the state that S3 showed, which need not be the message's.
         said = {"version_id": claim.state.version_id, "reason": why, "duration_ms": duration_ms}
         extra = _names(claim.change) | said | _standing(claim.row)
-        write = self._logger.info if outcome is Outcome.COMMITTED else self._logger.warning
+        write = self._logger.info if outcome is OutcomeKind.COMMITTED else self._logger.warning
         write(outcome.lower(), extra=extra)
 
     def late_write(self, claim: Claim) -> None:
@@ -88,7 +88,7 @@ class Telemetry:
 
     def exhausted(self, change: Change, row: Row) -> None:
         """Attempts that never came back were rejected in their place."""
-        self._count(Outcome.REJECTED.value)
+        self._count(OutcomeKind.REJECTED.value)
         self._logger.warning("rejected", extra=_names(change) | {"reason": row.reason} | _standing(row))
 
     def unparseable(self, why: str, message_id: str) -> None:

@@ -26,13 +26,13 @@ from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from cdk_intake_ledger.testing.memory_s3 import MemoryS3, Version
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
-from intake_ledger.consumer import Consumer
+from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.processing import ObjectChange
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.table import LedgerTable
-from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.telemetry import OutcomeKind, Telemetry
 from intake_ledger.verdicts import Policy
 from tests.settings import CONSUMER
 
@@ -287,14 +287,16 @@ class Environment:
         options = LedgerOptions("p", Ordering.LATEST, Policy(12, 35 * DAY, deletes=False), 6 * HOUR)
         table = LedgerTable(cast("Any", _Slow(self, world.table, DYNAMODB_MS)), "table")
         return Consumer(
-            SETTINGS,
-            Ledger(table, bucket, options, clock=lambda: self.now, new_owner=self._owner),
-            bucket,
-            Queues(lambda: cast("Any", sqs), "queue", "dlq"),
+            Services(
+                SETTINGS,
+                Ledger(table, bucket, options, clock=lambda: self.now, new_owner=self._owner),
+                bucket,
+                Queues(lambda: cast("Any", sqs), "queue", "dlq"),
+                telemetry=_Counting(world.found),
+                clock=lambda: self.now,
+                jitter=world.random.random,
+            ),
             self.process,
-            telemetry=_Counting(world.found),
-            clock=lambda: self.now,
-            jitter=world.random.random,
         )
 
     def _owner(self) -> str:
@@ -357,7 +359,7 @@ class _Counting(Telemetry):
         self._found = found
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None: ...
+    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
         raise AssertionError(f"{what}: {error!r}")

@@ -27,16 +27,15 @@ from intake_ledger.audit.report import Report
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.completeness import Completeness, CompletenessRecord
-from intake_ledger.consumer import Consumer
+from intake_ledger.consumer import Consumer, ProcessingTime, Services
 from intake_ledger.errors import NotYet, Unprocessable
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, ObjectChange
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.settings import AuditSettings, ConsumerSettings, KeyFilter
 from intake_ledger.table import LedgerTable
-from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.telemetry import OutcomeKind, Telemetry
 from intake_ledger.verdicts import Policy
 
 BUCKET, KEY, PIPELINE = "bucket", "key", "p"
@@ -282,7 +281,7 @@ class _Silent(Telemetry):
         """Say nothing: a run is repeated for every step of the search."""
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None: ...
+    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None: ...
     def late_write(self, claim: Claim) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...
     def unparseable(self, why: str, message_id: str) -> None:
@@ -342,22 +341,24 @@ def run(
     ledger.MIN_GROUP = 1 if config.group else 2
     table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
     consumer = Consumer(
-        settings,
-        Ledger(
-            table,
+        Services(
+            settings,
+            Ledger(
+                table,
+                bucket,
+                options,
+                clock=port.now,
+                new_owner=port.new_owner,
+                completeness=_completeness(config, table, port),
+            ),
             bucket,
-            options,
+            Queues(lambda: cast("Any", _SQS(port)), "queue", "dlq"),
+            telemetry=_Silent(),
             clock=port.now,
-            new_owner=port.new_owner,
-            completeness=_completeness(config, table, port),
+            jitter=lambda: 0.0,
         ),
-        bucket,
-        Queues(lambda: cast("Any", _SQS(port)), "queue", "dlq"),
         processor,
-        telemetry=_Silent(),
-        clock=port.now,
-        jitter=lambda: 0.0,
-        pace=Pace(0.0) if config.group else None,
+        processing_time=ProcessingTime(0.0) if config.group else None,
     )
     record: dict[str, Any] = {"messageId": "m", "receiptHandle": "r", "body": message.body, "attributes": {}}
     if message.rejected_fence is not None:

@@ -30,14 +30,14 @@ from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
-from intake_ledger.consumer import Consumer
+from intake_ledger.consumer import Consumer, Services
 from intake_ledger.errors import ObjectReadError
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.processing import ObjectChange
 from intake_ledger.queues import Queues
 from intake_ledger.rows import Ordering, Row
 from intake_ledger.table import LedgerTable
-from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.telemetry import OutcomeKind, Telemetry
 from intake_ledger.verdicts import Policy
 from tests.protocol.packed import PackedItems
 from tests.settings import AUDIT, CONSUMER
@@ -368,14 +368,16 @@ class _Worker:
         table = LedgerTable(cast("Any", _Slow(simulation.table, self)), "table")
         ledger = Ledger(table, bucket, options, clock=lambda: simulation.clock, new_owner=self._owner)
         return Consumer(
-            CONSUMER,
-            ledger,
-            bucket,
-            Queues(lambda: sqs, "queue", "dlq"),
+            Services(
+                CONSUMER,
+                ledger,
+                bucket,
+                Queues(lambda: sqs, "queue", "dlq"),
+                telemetry=_Counting(simulation.tally, self),
+                clock=lambda: simulation.clock,
+                jitter=simulation.random.random,
+            ),
             self._process,
-            telemetry=_Counting(simulation.tally, self),
-            clock=lambda: simulation.clock,
-            jitter=simulation.random.random,
         )
 
     def _owner(self) -> str:
@@ -489,16 +491,16 @@ class _Counting(Telemetry):
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         self._tally.verdicts[answer.verdict] += 1
 
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
         self._tally.outcomes[outcome] += 1
-        if outcome is Outcome.COMMITTED:
+        if outcome is OutcomeKind.COMMITTED:
             self._worker.committed()
 
     def late_write(self, claim: Claim) -> None:
         self._tally.outcomes["LateWrites"] += 1
 
     def exhausted(self, change: Change, row: Row) -> None:
-        self._tally.outcomes[Outcome.REJECTED] += 1
+        self._tally.outcomes[OutcomeKind.REJECTED] += 1
 
     def unparseable(self, why: str, message_id: str) -> None:
         self._tally.wrong.append(f"unparseable: {why}")

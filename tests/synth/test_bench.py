@@ -145,7 +145,7 @@ def test_the_parts_of_the_profile_are_there() -> None:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        (["intake_ledger/consumer.py", "intake_ledger/table.py"], "rows and statements"),
+        (["intake_ledger/consumer/consumer.py", "intake_ledger/table.py"], "rows and statements"),
         (["intake_ledger/table.py", "botocore/client.py", "botocore/signers.py", "hmac.py"], "boto: signing"),
         (["botocore/validate.py", "botocore/serialize.py", "json/encoder.py"], "boto: writing the body"),
         (["intake_ledger/telemetry.py", "json/encoder.py"], "log lines"),

@@ -10,7 +10,7 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 
 from cdk_intake_ledger import AuditOptions, IntakeLedger, IntakePipeline
-from intake_ledger.telemetry import Outcome
+from intake_ledger.telemetry import OutcomeKind
 from intake_ledger.verdicts import Verdict
 from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warnings
 
@@ -178,7 +178,7 @@ def test_metrics_are_the_ones_that_the_functions_write() -> None:
     methods = [name for name in dir(pipeline) if name.startswith("metric_")]
     named = {str(getattr(pipeline, name)().to_metric_config().metric_stat.metric_name) for name in methods}
     source = "".join(path.read_text() for path in (ROOT / "lambda_src" / "intake_ledger").rglob("*.py"))
-    written = {verdict.title() for verdict in Verdict} | {outcome.value for outcome in Outcome}
+    written = {verdict.title() for verdict in Verdict} | {outcome.value for outcome in OutcomeKind}
     assert len(named) == len(methods)
     assert {name for name in named if name not in written and f'"{name}"' not in source} == set()
 

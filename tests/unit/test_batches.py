@@ -10,27 +10,21 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.consumer import Consumer
-from intake_ledger.deadlines import Overrun
-from intake_ledger.pace import Pace
+from intake_ledger.consumer import Consumer, ProcessingTime
+from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.rows import Row, Status
 from tests.unit.support import MINUTE, SECOND, notification, record
 from tests.unit.support import created as reported
 from tests.unit.test_consumer import Bench, Context, message
 from tests.unit.test_groups import new_world
-
-if TYPE_CHECKING:
-    from intake_ledger.bucket import Bucket
-    from intake_ledger.queues import Queues
-    from intake_ledger.telemetry import Telemetry
 
 KEYS = "abcdef"
 ROUNDS = 40
@@ -96,15 +90,9 @@ class Intake:
     def replace_worker(self) -> None:
         """Another execution environment; its breaker and its pace are its own."""
         self.consumer = Consumer(
-            self.bench.settings(),
-            self.world.ledger,
-            cast("Bucket", self.world.s3),
-            cast("Queues", self.bench.queues),
+            replace(self.bench.services(), jitter=self.chance.random),
             self.process,
-            telemetry=cast("Telemetry", self.bench.telemetry),
-            clock=self.world.clock,
-            jitter=self.chance.random,
-            pace=Pace(10.0),
+            processing_time=ProcessingTime(10.0),
             end_process=lambda: self.wrong.append("the process was ended"),
         )
 

@@ -9,8 +9,16 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.breaker import CLOSE_MS, MAX_BAD_KEYS, NEWS_MS, RECENT_MS, THRESHOLD, Breaker, least_wait_ms
 from intake_ledger.consumer import Consumer
+from intake_ledger.consumer.circuit_breaker import (
+    CLOSE_MS,
+    MAX_BAD_KEYS,
+    NEWS_MS,
+    RECENT_MS,
+    THRESHOLD,
+    CircuitBreaker,
+    least_wait_ms,
+)
 from intake_ledger.errors import Unprocessable
 from intake_ledger.rows import Status
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, World, created
@@ -25,11 +33,11 @@ ARCHIVED = ClientError(
 keys = st.sampled_from("abcdefgh")
 
 
-def breaker(jitter: float = 0.0) -> Breaker:
-    return Breaker(MIN, MAX, lambda: jitter)
+def breaker(jitter: float = 0.0) -> CircuitBreaker:
+    return CircuitBreaker(MIN, MAX, lambda: jitter)
 
 
-def opened(now: int = 0, jitter: float = 0.0) -> Breaker:
+def opened(now: int = 0, jitter: float = 0.0) -> CircuitBreaker:
     """One that has just opened."""
     one = breaker(jitter)
     assert [one.failed(str(n), now) for n in range(THRESHOLD)] == [False] * (THRESHOLD - 1) + [True]
@@ -224,14 +232,8 @@ class Downstream:
         self.bench = Bench(world)
         self.out = True
         self.consumer = Consumer(
-            self.bench.settings(),
-            world.ledger,
-            cast("Any", world.s3),
-            cast("Any", self.bench.queues),
+            self.bench.services(),
             self.process,
-            telemetry=cast("Any", self.bench.telemetry),
-            clock=world.clock,
-            jitter=lambda: 0.0,
         )
 
     def process(self, change: Any) -> None:

@@ -14,7 +14,8 @@ from moto.backends import get_backend
 
 from cdk_intake_ledger.cli import commands, drain
 from cdk_intake_ledger.cli.aws import Aws
-from intake_ledger import ObjectChange, Unprocessable, consumer
+from intake_ledger import ObjectChange, Unprocessable
+from intake_ledger.consumer import composition
 from intake_ledger.rows import Ordering, Row, RowKey, Status, attributes, from_attributes, review_partition, row_key
 from intake_ledger.settings import PIPELINE_TAG
 from intake_ledger.states import State, StateKind
@@ -93,13 +94,13 @@ class Renamed:
             }
         ).items():
             self.monkeypatch.setenv(name, value)
-        consumer._consumer.cache_clear()
+        composition.make_consumer.cache_clear()
         sqs, url = client("sqs"), site.deployed.queue_url
         while messages := sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
         ).get("Messages"):
             records = [_record(one) for one in messages]
-            failed = consumer.handler({"Records": records}, Context())["batchItemFailures"]
+            failed = composition.handler({"Records": records}, Context())["batchItemFailures"]
             assert failed == []
             for one in messages:
                 sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])

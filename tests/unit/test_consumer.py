@@ -17,8 +17,9 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change, Origin, own_message
-from intake_ledger.consumer import BUSY_JITTER_SECONDS, Consumer
-from intake_ledger.deadlines import Overrun
+from intake_ledger.consumer import Consumer, Services
+from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
 from intake_ledger.errors import ObjectGone
 from intake_ledger.ledger import Answer, Claim
 from intake_ledger.messages import PATIENCE
@@ -26,7 +27,7 @@ from intake_ledger.queues import NotDone, Queues
 from intake_ledger.rows import Ordering, Row, Status
 from intake_ledger.settings import ConsumerSettings, KeyFilter, Reasons
 from intake_ledger.states import State
-from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.telemetry import OutcomeKind, Telemetry
 from intake_ledger.ulids import ulid
 from intake_ledger.verdicts import Verdict
 from tests.unit.support import (
@@ -118,7 +119,7 @@ class FakeTelemetry:
     """Remembers what was said."""
 
     verdicts: list[Verdict] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[OutcomeKind] = field(default_factory=list)
     late_writes: list[str] = field(default_factory=list)
     unparsed: list[str] = field(default_factory=list)
     filtered: list[str] = field(default_factory=list)
@@ -132,14 +133,14 @@ class FakeTelemetry:
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         self.verdicts.append(answer.verdict)
 
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
         self.outcomes.append(outcome)
 
     def late_write(self, claim: Claim) -> None:
         self.late_writes.append(claim.state.identity)
 
     def exhausted(self, change: Change, row: Row) -> None:
-        self.outcomes.append(Outcome.REJECTED)
+        self.outcomes.append(OutcomeKind.REJECTED)
 
     def unparseable(self, why: str, message_id: str) -> None:
         self.on_unparseable()
@@ -218,22 +219,24 @@ class Bench:
             filters=self.filters,
         )
 
+    def services(self) -> Services:
+        return Services(
+            self.settings(),
+            self.world.ledger,
+            cast("Bucket", self.world.s3),
+            cast("Queues", self.queues),
+            telemetry=cast("Telemetry", self.telemetry),
+            clock=self.world.clock,
+            jitter=lambda: self.jitter,
+        )
+
     def process(self, change: ObjectChange) -> Any:
         self.seen.append(change)
         return self.acts.pop(0)(change) if self.acts else None
 
     def handle(self, *messages: Mapping[str, Any], remaining: int | None = None) -> list[str]:
         """The names of the messages that the answer gives back; the answer's exact shape is checked each time."""
-        consumer = Consumer(
-            self.settings(),
-            self.world.ledger,
-            cast("Bucket", self.world.s3),
-            cast("Queues", self.queues),
-            self.process,
-            telemetry=cast("Telemetry", self.telemetry),
-            clock=self.world.clock,
-            jitter=lambda: self.jitter,
-        )
+        consumer = Consumer(self.services(), self.process)
         time_left = self.full_time if remaining is None else remaining
         answer = consumer.handle({"Records": messages}, Context(self.world.clock, self.world.clock() + time_left))
         assert set(answer) == {"batchItemFailures"}
@@ -977,7 +980,7 @@ class TestVanishedBefore:
         assert bench.handle(message(body)) == []
         assert [change.version_id for change in bench.seen] == [one.version_id]
         assert bench.row(one) == replace(before, fence=bench.row(one).fence)
-        assert bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.GONE]
+        assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED, OutcomeKind.GONE]
         assert bench.telemetry.verdicts[-1] is Verdict.STALE
 
     def test_f90_a_key_that_was_never_processed_is_not_reported_as_removed(self, bench: Bench) -> None:
@@ -1149,7 +1152,7 @@ class TestVanishedBefore:
 
         bench.world.s3.before_open.append(outlive)
         assert bench.handle(message(body)) == ["m1"]
-        assert bench.telemetry.outcomes == [Outcome.FENCED]
+        assert bench.telemetry.outcomes == [OutcomeKind.FENCED]
         assert bench.row(state) == successors[0].row
 
 
@@ -1164,7 +1167,7 @@ class TestVanishedInside:
         bench.acts = [reading_twice(bench, lambda: bench.world.s3.delete_version(KEY, one))]
         assert bench.handle(message(body)) == []
         assert [change.version_id for change in bench.seen] == [zero.version_id, one.version_id, zero.version_id]
-        assert bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.GONE, Outcome.COMMITTED]
+        assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED, OutcomeKind.GONE, OutcomeKind.COMMITTED]
         assert bench.row(zero).committed_state == zero.identity
 
     def test_f53_a_processor_that_raises_it_itself_is_judged_again(self, bench: Bench) -> None:
@@ -1212,7 +1215,7 @@ class TestVanishedEveryVersion:
         every.world.s3.delete_version(KEY, state)
         assert every.handle(message(body)) == []
         assert every.seen == []
-        assert every.telemetry.outcomes == [Outcome.GONE]
+        assert every.telemetry.outcomes == [OutcomeKind.GONE]
         assert every.world.row(created(state)) is None
 
     def test_f78_a_reprocess_of_a_version_that_is_gone_keeps_what_was_committed(self, every: Bench) -> None:
@@ -1249,7 +1252,7 @@ class TestVanishedEveryVersion:
         assert (row.committed_state, row.committed_fence, row.commit_id) == (None, None, None)
         assert "no longer holds" in str(row.reason)
         assert row.expires_at is not None
-        assert every.telemetry.outcomes == [Outcome.GONE]
+        assert every.telemetry.outcomes == [OutcomeKind.GONE]
 
     @pytest.mark.parametrize("earlier", ["fail", "die"])
     def test_f53_a_version_half_done_that_is_gone_is_put_to_rest(self, every: Bench, earlier: str) -> None:
@@ -1290,7 +1293,7 @@ class TestVanishedEveryVersion:
 
         every.acts = [lose]
         assert every.handle(message(body)) == []
-        assert every.telemetry.outcomes == [Outcome.GONE]
+        assert every.telemetry.outcomes == [OutcomeKind.GONE]
         assert every.row(state).settled
 
 
@@ -1372,7 +1375,7 @@ class TestFenced:
 
         bench.acts = [outlive]
         assert bench.handle(message(body)) == ["m1"]
-        assert bench.telemetry.outcomes == [Outcome.FENCED]
+        assert bench.telemetry.outcomes == [OutcomeKind.FENCED]
         assert bench.row(state) == replace(successors[0].row, late_writes=frozenset({state.identity}))
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from intake_ledger import Unprocessable, deadlines
-from intake_ledger.deadlines import Overrun, deadline
+from intake_ledger import Unprocessable
+from intake_ledger.consumer.deadline import Overrun, deadline
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def test_the_next_block_has_its_whole_time() -> None:
 
 def test_f110_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """F110: `except:` around each piece of work catches it once for each piece; the last one ends the loop."""
-    monkeypatch.setattr(deadlines, "REPEAT_SECONDS", 0.02)
+    monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.02)
     swallowed = []
 
     def stubborn() -> None:
@@ -207,7 +207,7 @@ def test_f110_a_signal_at_any_moment_hits_the_block_or_nothing(error: Exception 
 @pytest.mark.parametrize("seed", range(3))
 def test_f110_interruptions_never_hit_what_comes_after(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """F110: thousands of blocks that end about when their time is up, with a signal five times in a millisecond."""
-    monkeypatch.setattr(deadlines, "REPEAT_SECONDS", 0.0002)
+    monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.0002)
     chance = random.Random(seed)
     overran = 0
     for _ in range(1_000):

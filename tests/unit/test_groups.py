@@ -8,13 +8,13 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.breaker import THRESHOLD, Breaker
-from intake_ledger.consumer import HOLD_MS, Consumer
-from intake_ledger.pace import Pace
+from intake_ledger.consumer import Consumer, ProcessingTime
+from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
+from intake_ledger.consumer.group_commit import HOLD_MS
 from intake_ledger.rows import Ordering, Status
 from intake_ledger.settings import KeyFilter
 from intake_ledger.table import BATCH_STATEMENTS, NO_ROW, LedgerTable
-from intake_ledger.telemetry import Outcome
+from intake_ledger.telemetry import OutcomeKind
 from intake_ledger.verdicts import Verdict
 from tests.unit.support import (
     BUCKET,
@@ -35,10 +35,6 @@ from tests.unit.test_consumer import OUTAGE, Bench, Context, message, raising
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger.bucket import Bucket
-    from intake_ledger.queues import Queues
-    from intake_ledger.telemetry import Telemetry
-
 
 def new_world() -> World:
     """A pipeline's ledger over the store in memory."""
@@ -54,22 +50,16 @@ def world() -> World:
 
 def handle(
     bench: Bench,
-    pace: Pace,
+    pace: ProcessingTime,
     *messages: dict[str, Any],
     remaining: int | None = None,
-    breaker: Breaker | None = None,
+    breaker: CircuitBreaker | None = None,
 ) -> list[str]:
     """What is given back by a consumer that knows its pace."""
     consumer = Consumer(
-        bench.settings(),
-        bench.world.ledger,
-        cast("Bucket", bench.world.s3),
-        cast("Queues", bench.queues),
+        bench.services(),
         bench.process,
-        telemetry=cast("Telemetry", bench.telemetry),
-        clock=bench.world.clock,
-        jitter=lambda: 0.0,
-        pace=pace,
+        processing_time=pace,
         breaker=breaker,
     )
     left = bench.full_time if remaining is None else remaining
@@ -175,7 +165,7 @@ class TestConsumer:
         """One request for the claims of all, then one commit each."""
         bench = Bench(world)
         bodies = uploads(world, "a", "b", "c")
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert world.wire.requests == ["batch_execute_statement", *["update_item"] * 3]
         assert {change.key for change in bench.seen} == {"a", "b", "c"}
 
@@ -183,14 +173,14 @@ class TestConsumer:
         """A claim that has to be given back costs two writes."""
         bench = Bench(world)
         bodies = uploads(world, "a", "b")
-        handle(bench, Pace(), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        handle(bench, ProcessingTime(), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
         assert "batch_execute_statement" not in world.wire.requests
 
     def test_f105_a_key_outside_of_the_filters_is_not_claimed_with_the_others(self, world: World) -> None:
         """F105: it would be acknowledged, and its row stay claimed."""
         bench = Bench(world, filters=(KeyFilter("in/"),))
         bodies = uploads(world, "in/a", "out/b", "in/c")
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert world.row(created(world.s3.look("out/b"), key="out/b")) is None
         assert ([change.key for change in bench.seen], bench.telemetry.filtered) == (["in/a", "in/c"], ["out/b"])
 
@@ -198,7 +188,7 @@ class TestConsumer:
         """A batch that its neighbour brings down again and again must not use an innocent's attempts up."""
         bench = Bench(world)
         bodies = uploads(world, "a", "b")
-        handle(bench, Pace(10), *(message(body, f"m{n}", receives=2) for n, body in enumerate(bodies)))
+        handle(bench, ProcessingTime(10), *(message(body, f"m{n}", receives=2) for n, body in enumerate(bodies)))
         assert "batch_execute_statement" not in world.wire.requests
 
     def test_what_cannot_be_started_in_time_is_released_without_counting(self, world: World) -> None:
@@ -206,7 +196,7 @@ class TestConsumer:
         bench = Bench(world)
         bodies = uploads(world, "slow", "next")
         bench.acts = [lambda _: world.clock.advance(bench.full_time)]
-        given_back = handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        given_back = handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
         assert given_back == ["m1"]
         assert [change.key for change in bench.seen] == ["slow"]
         following = created(world.s3.look("next"), key="next")
@@ -222,9 +212,9 @@ class TestConsumer:
 
         bench.acts = [die]
         with pytest.raises(KeyboardInterrupt):
-            handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+            handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
         world.clock.advance(LEASE * 100)
-        assert handle(bench, Pace(10), message(bodies[1], "m1", receives=2)) == []
+        assert handle(bench, ProcessingTime(10), message(bodies[1], "m1", receives=2)) == []
         row = world.known(created(world.s3.look("innocent"), key="innocent"))
         assert (row.status, row.attempts) == (Status.PROCESSED, 2)
 
@@ -233,7 +223,7 @@ class TestConsumer:
         bench = Bench(world)
         twice, other = uploads(world, "twice", "other")
         messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
-        assert handle(bench, Pace(10), *messages) == []
+        assert handle(bench, ProcessingTime(10), *messages) == []
         assert [change.key for change in bench.seen] == ["twice", "other"]
 
     def test_f22_a_message_of_which_one_copy_is_open_is_named_once(self, world: World) -> None:
@@ -242,7 +232,7 @@ class TestConsumer:
         bench.acts = [raising(ConnectionError("out"))]
         twice, other = uploads(world, "twice", "other")
         messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
-        assert handle(bench, Pace(10), *messages) == ["m0"]
+        assert handle(bench, ProcessingTime(10), *messages) == ["m0"]
         assert [change.key for change in bench.seen] == ["twice", "other"]
 
     def test_f123_a_foreign_buckets_message_makes_no_row_in_a_group(self, world: World) -> None:
@@ -251,7 +241,7 @@ class TestConsumer:
         a, b = uploads(world, "a", "b")
         foreign = notification(record("a", world.s3.look("a"), bucket="another-bucket"))
         bodies = [a, foreign, b, notification(record("c", world.s3.look("a"), bucket="another-bucket"))]
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert [change.key for change in bench.seen] == ["a", "b"]
         store = cast("MemoryDynamoDB", world.wire.client)
         assert {key for key, _ in store.items} == {f"{BUCKET}/a", f"{BUCKET}/b"}
@@ -268,7 +258,7 @@ class TestConsumer:
 
         world.wire.client.batch_execute_statement = refused  # type: ignore[method-assign]
         bodies = uploads(world, "a", "b")
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert len(bench.seen) == 2
 
 
@@ -278,7 +268,7 @@ class TestBreaker:
         bench = Bench(world)
         bodies = uploads(world, *"abcdefgh")
         bench.acts = [raising(ConnectionError("out"))] * 8
-        given_back = handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        given_back = handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
         assert len(given_back) == 8
         # One more: a first attempt passes.
         assert len(bench.seen) == THRESHOLD + 1
@@ -286,12 +276,12 @@ class TestBreaker:
 
     def test_f23_nothing_is_claimed_in_advance_while_it_is_open(self, world: World) -> None:
         """F23: each of those claims would have to be given back."""
-        bench, breaker = Bench(world), Breaker(MINUTE, MINUTE, lambda: 0.0)
+        bench, breaker = Bench(world), CircuitBreaker(MINUTE, MINUTE, lambda: 0.0)
         for n in range(THRESHOLD):
             breaker.failed(f"before {n}", world.clock())
         bodies = uploads(world, "a", "b")
         messages = [message(body, f"m{n}") for n, body in enumerate(bodies)]
-        handle(bench, Pace(10), *messages, breaker=breaker)
+        handle(bench, ProcessingTime(10), *messages, breaker=breaker)
         assert "batch_execute_statement" not in world.wire.requests
 
 
@@ -306,9 +296,9 @@ class TestCommitTogether:
         """And the rows are the ones that single commits would have written."""
         bodies = uploads(bench.world, *"abc")
         bench.acts = [lambda change: change.key * 2] * 3
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.world.wire.requests == ["batch_execute_statement"] * 2
-        assert bench.telemetry.outcomes == [Outcome.COMMITTED] * 3
+        assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED] * 3
         for key in "abc":
             change = created(bench.world.s3.look(key), key=key)
             grouped = bench.world.known(change)
@@ -321,7 +311,7 @@ class TestCommitTogether:
     def test_25_are_the_most_that_wait(self, bench: Bench) -> None:
         """DynamoDB takes no more statements."""
         bodies = uploads(bench.world, *(f"k{n}" for n in range(30)))
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.world.wire.requests == ["batch_execute_statement"] * 4
 
     def test_none_waits_long_behind_a_slow_processor(self, bench: Bench) -> None:
@@ -335,7 +325,7 @@ class TestCommitTogether:
 
         bench.acts = [lambda _: None, look, look]
         bodies = uploads(bench.world, *"abc")
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert statuses == [Status.PROCESSING, Status.PROCESSED]
 
     def test_f92_nothing_is_held_while_something_that_came_before_is_tried(self, bench: Bench) -> None:
@@ -348,7 +338,7 @@ class TestCommitTogether:
         bench.acts = [lambda _: None, lambda _: None, die]
         messages = (message(suspect, "m2", receives=2), message(innocent, "m0"), message(twin, "m1"))
         with pytest.raises(KeyboardInterrupt):
-            handle(bench, Pace(10), *messages)
+            handle(bench, ProcessingTime(10), *messages)
         for key in ("innocent", "twin"):
             assert bench.world.known(created(bench.world.s3.look(key), key=key)).status is Status.PROCESSED
 
@@ -361,11 +351,11 @@ class TestCommitTogether:
         bodies = uploads(bench.world, "innocent", "fatal")
         bench.acts = [lambda _: None, die]
         with pytest.raises(KeyboardInterrupt):
-            handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+            handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
         bench.world.clock.advance(LEASE * 100)
         bench.acts = [lambda _: None, die]
         with pytest.raises(KeyboardInterrupt):
-            handle(bench, Pace(10), *(message(body, f"m{n}", receives=2) for n, body in enumerate(bodies)))
+            handle(bench, ProcessingTime(10), *(message(body, f"m{n}", receives=2) for n, body in enumerate(bodies)))
         row = bench.world.known(created(bench.world.s3.look("innocent"), key="innocent"))
         assert (row.status, row.attempts) == (Status.PROCESSED, 2)
         first, _, second, _ = bench.seen
@@ -382,10 +372,10 @@ class TestCommitTogether:
             successors.append(bench.world.accept(state))
 
         bench.acts = [lambda _: None, outlive]
-        assert handle(bench, Pace(10), message(slow, "m0"), message(other, "m1")) == ["m0"]
+        assert handle(bench, ProcessingTime(10), message(slow, "m0"), message(other, "m1")) == ["m0"]
         late = frozenset({successors[0].state.identity})
         assert bench.world.known(state) == replace(successors[0].row, late_writes=late)
-        assert sorted(bench.telemetry.outcomes) == [Outcome.COMMITTED, Outcome.FENCED]
+        assert sorted(bench.telemetry.outcomes) == [OutcomeKind.COMMITTED, OutcomeKind.FENCED]
         assert len(bench.queues.woken) == 1, "F96: its effect may have come after its successor's"
         assert bench.queues.delays["handle-m0"] > 0
 
@@ -400,8 +390,8 @@ class TestCommitTogether:
 
         bench.world.wire.client.batch_execute_statement = twice  # type: ignore[method-assign]
         bodies = uploads(bench.world, "a", "b")
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
-        assert bench.telemetry.outcomes == [Outcome.COMMITTED] * 2
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED] * 2
 
     def test_what_aws_does_not_take_together_is_committed_alone(self, bench: Bench) -> None:
         """A missing permission, a throttled request."""
@@ -414,14 +404,14 @@ class TestCommitTogether:
 
         bench.world.wire.client.batch_execute_statement = inserts_only  # type: ignore[method-assign]
         bodies = uploads(bench.world, "a", "b")
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.world.wire.requests[-2:] == ["update_item"] * 2
 
     def test_f22_a_message_that_came_twice_in_one_batch_is_done_once(self, bench: Bench) -> None:
         """F22: both copies have the message's id; what was claimed together was claimed for the first of them."""
         twice, other = uploads(bench.world, "twice", "other")
         messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
-        assert handle(bench, Pace(10), *messages) == []
+        assert handle(bench, ProcessingTime(10), *messages) == []
         assert [change.key for change in bench.seen] == ["twice", "other"]
 
     def test_what_the_network_does_not_take_together_is_committed_alone(self, bench: Bench) -> None:
@@ -435,8 +425,8 @@ class TestCommitTogether:
 
         bench.world.wire.client.batch_execute_statement = inserts_only  # type: ignore[method-assign]
         bodies = uploads(bench.world, "a", "b")
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
-        assert bench.telemetry.outcomes == [Outcome.COMMITTED] * 2
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED] * 2
 
     def test_f72_a_commit_that_cannot_be_written_is_not_acknowledged(self, bench: Bench) -> None:
         """F72: DynamoDB is out from the commits on: both come again."""
@@ -446,7 +436,7 @@ class TestCommitTogether:
 
         bench.acts = [lambda _: None, break_down]
         bodies = uploads(bench.world, "a", "b")
-        given_back = handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
+        given_back = handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
         assert given_back == ["m0", "m1"]
         assert bench.telemetry.troubles == [OUTAGE] * 2
         assert set(bench.queues.delays) == {"handle-m0", "handle-m1"}
@@ -456,13 +446,13 @@ class TestCommitTogether:
         write = {"Put": {"TableName": "totals", "Item": {"id": {"S": "1"}}}}
         bench.acts = [lambda _: Commit("x", transact=[write])] * 2
         bodies = uploads(bench.world, "a", "b")
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.world.wire.requests == ["batch_execute_statement", *["transact_write_items"] * 2]
 
     def test_what_was_claimed_alone_is_committed_alone(self, bench: Bench) -> None:
         """A message that came before must not wait for anybody."""
         [body] = uploads(bench.world, "a")
-        assert handle(bench, Pace(10), message(body, receives=2)) == []
+        assert handle(bench, ProcessingTime(10), message(body, receives=2)) == []
         assert "batch_execute_statement" not in bench.world.wire.requests
 
 
@@ -478,8 +468,8 @@ class TestFenced:
             world.accept(following)
 
         bench.acts = [outlive]
-        assert handle(bench, Pace(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == ["m1"]
-        assert bench.telemetry.outcomes[-1] is Outcome.FENCED
+        assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == ["m1"]
+        assert bench.telemetry.outcomes[-1] is OutcomeKind.FENCED
         assert bench.telemetry.troubles == []
         assert world.known(following).status is Status.PROCESSING
 
@@ -487,14 +477,14 @@ class TestFenced:
 class TestPace:
     def test_it_follows_the_processor(self) -> None:
         """A slow processor ends groups at once, a fast one brings them back."""
-        pace = Pace()
+        pace = ProcessingTime()
         assert pace.fits(60_000) == 0
-        pace.took(100)
+        pace.add(100)
         assert pace.fits(60_000) > 200
         for _ in range(20):
-            pace.took(60_000)
+            pace.add(60_000)
         assert pace.fits(60_000) == 0
 
     def test_no_time_is_no_group(self) -> None:
         """A window that is over fits nothing."""
-        assert Pace(1).fits(-5) == 0
+        assert ProcessingTime(1).fits(-5) == 0

@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -15,9 +16,8 @@ from hypothesis import strategies as st
 
 from intake_ledger import changes
 from intake_ledger.changes import Change, Ignored, Origin, Unparseable, own_message, parse_message
-from intake_ledger.consumer import Consumer, handler
+from intake_ledger.consumer import Consumer, ProcessingTime, handler
 from intake_ledger.messages import Message, read_batch
-from intake_ledger.pace import Pace
 from intake_ledger.queues import Queues
 from intake_ledger.states import State, StateKind
 from tests.unit.support import (
@@ -34,8 +34,6 @@ from tests.unit.test_groups import new_world
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-    from intake_ledger.bucket import Bucket
-    from intake_ledger.telemetry import Telemetry
 
 MIB = 1024 * 1024
 STATE = State(StateKind.OBJECT, "v1", "e1", 1)
@@ -77,15 +75,9 @@ class Sqs:
 
 def consumer(bench: Bench, sqs: Sqs) -> Consumer:
     return Consumer(
-        bench.settings(),
-        bench.world.ledger,
-        cast("Bucket", bench.world.s3),
-        Queues(lambda: cast("Any", sqs), "queue", "dlq"),
+        replace(bench.services(), queues=Queues(lambda: cast("Any", sqs), "queue", "dlq")),
         bench.process,
-        telemetry=cast("Telemetry", bench.telemetry),
-        clock=bench.world.clock,
-        jitter=lambda: 0.0,
-        pace=Pace(1.0),
+        processing_time=ProcessingTime(1.0),
     )
 
 

@@ -8,16 +8,18 @@ from typing import Any, cast
 import pytest
 
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.attempts import Attempts
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.breaker import Breaker
 from intake_ledger.changes import Origin, own_message
+from intake_ledger.consumer import ProcessingTime
+from intake_ledger.consumer.attempt import Attempts
+from intake_ledger.consumer.circuit_breaker import CircuitBreaker
+from intake_ledger.consumer.downstream import Downstream
+from intake_ledger.consumer.failures import Failures
 from intake_ledger.errors import Fenced, ObjectGone, Overwritten
 from intake_ledger.ledger import Claim
 from intake_ledger.messages import Message
-from intake_ledger.pace import Pace
 from intake_ledger.rows import Ordering, Row, RowKey, Status
-from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.telemetry import OutcomeKind, Telemetry
 from intake_ledger.verdicts import Verdict
 from tests.unit.support import (
     BUCKET,
@@ -266,7 +268,7 @@ class TestConsumer:
     def test_f96_a_late_worker_wakes_its_key(self, bench: Bench, act: Any) -> None:
         """F96: commit, failure, vanished version: each is refused, and each may have written."""
         change = self.overtaken(bench, act)
-        assert bench.telemetry.outcomes == [Outcome.FENCED]
+        assert bench.telemetry.outcomes == [OutcomeKind.FENCED]
         assert bench.telemetry.late_writes == [f"v#{change.version_id}"]
         [wake] = bench.queues.woken
         assert wake == own_message(Origin.LATE, BUCKET, KEY)
@@ -308,7 +310,7 @@ class TestConsumer:
 
         bench.world.s3.before_open.append(overtake)
         assert bench.handle(message(body)) == ["m1"]
-        assert bench.telemetry.outcomes == [Outcome.FENCED]
+        assert bench.telemetry.outcomes == [OutcomeKind.FENCED]
         assert not bench.queues.woken
         assert row_of(bench.world).settled
 
@@ -318,7 +320,7 @@ class TestConsumer:
         _, body = put(bench, "2")
         bench.acts = [lambda _: report(bench.world, first) and None]
         assert bench.handle(message(body)) == ["m1"]
-        assert bench.telemetry.outcomes == [Outcome.FAILED]
+        assert bench.telemetry.outcomes == [OutcomeKind.FAILED]
         assert bench.queues.delays["handle-m1"] == 0
         assert bench.handle(message(body, receives=2)) == []
         assert [one.attempt for one in bench.seen] == [1, 1]
@@ -332,24 +334,22 @@ class TestConsumer:
         body = notification(record("other", other, at=START))
         _, mine = put(bench, "2")
         bench.acts = [lambda _: report(bench.world, first) and None]
-        given_back = handle(bench, Pace(10), message(mine, "m0"), message(body, "m1"))
+        given_back = handle(bench, ProcessingTime(10), message(mine, "m0"), message(body, "m1"))
         assert given_back == ["m0"]
-        assert sorted(bench.telemetry.outcomes) == [Outcome.COMMITTED, Outcome.FAILED]
+        assert sorted(bench.telemetry.outcomes) == [OutcomeKind.COMMITTED, OutcomeKind.FAILED]
         assert row_of(bench.world).late_writes == {first.state.identity}
 
     def test_f96_an_overrun_in_a_thread_is_reported_too(self, bench: Bench) -> None:
         """F96: the process ends after that, so a message is all that is left."""
         first = late(bench.world)
         bench.world.process(created(put(bench, "2")[0]))
+        services, breaker = bench.services(), CircuitBreaker(MINUTE, MINUTE, lambda: 0.0)
         attempts = Attempts(
-            bench.settings(),
-            bench.world.ledger,
-            cast("Any", bench.world.s3),
-            cast("Any", bench.queues),
+            services,
             bench.process,
-            clock=bench.world.clock,
-            jitter=lambda: 0.0,
+            Failures(services, breaker),
+            Downstream(services, breaker),
             guard=lambda *_: nullcontext(),
-            breaker=Breaker(MINUTE, MINUTE, lambda: 0.0),
+            processing_time=ProcessingTime(),
         )
         assert attempts.overran(first, Message(message(notification()))).late_write

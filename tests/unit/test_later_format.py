@@ -17,7 +17,7 @@ from cdk_intake_ledger.cli.reading import Entry, Listed, Shown
 from cdk_intake_ledger.testing.memory_dynamodb import Item, MemoryDynamoDB
 from intake_ledger import rows
 from intake_ledger.audit.report import report_of
-from intake_ledger.consumer import MAX_LATER_FORMAT_SECONDS, later_format_seconds
+from intake_ledger.consumer.message_handler import MAX_LATER_FORMAT_SECONDS, later_format_seconds
 from intake_ledger.rows import FORMAT, STORED_STATUSES, Ordering, Row, RowKey, Status
 from intake_ledger.states import State, StateKind
 from intake_ledger.table import LedgerTable, _typed, plain

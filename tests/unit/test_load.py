@@ -1,7 +1,7 @@
 """Batches as large as Lambda allows: what is asked of SQS, and what happens when the time is short."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,9 +10,9 @@ import pytest
 from intake_ledger import ObjectChange
 from intake_ledger.changes import Origin, own_message
 from intake_ledger.consumer import Consumer
+from intake_ledger.consumer.returns import ANSWER_MS, FULL, LATE_REQUESTS, Returns
 from intake_ledger.messages import Message
 from intake_ledger.queues import Queues
-from intake_ledger.returns import ANSWER_MS, FULL, LATE_REQUESTS, Returns
 from tests.unit.support import BUCKET, SECOND, Clock
 from tests.unit.test_consumer import OUTAGE, TIMEOUT, Bench, Context, message, put
 from tests.unit.test_groups import new_world
@@ -20,8 +20,6 @@ from tests.unit.test_groups import new_world
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from intake_ledger.bucket import Bucket
-    from intake_ledger.telemetry import Telemetry
 
 BATCH = 10_000
 """Lambda's greatest batch of a standard queue."""
@@ -60,14 +58,8 @@ class SlowSqs:
 
 def consumer(bench: Bench, sqs: SlowSqs, process: "Callable[[ObjectChange], Any] | None" = None) -> Consumer:
     return Consumer(
-        bench.settings(),
-        bench.world.ledger,
-        cast("Bucket", bench.world.s3),
-        Queues(lambda: cast("Any", sqs), "queue", "dlq"),
+        replace(bench.services(), queues=Queues(lambda: cast("Any", sqs), "queue", "dlq")),
         process or bench.process,
-        telemetry=cast("Telemetry", bench.telemetry),
-        clock=bench.world.clock,
-        jitter=lambda: 0.0,
         end_process=lambda: None,
     )
 

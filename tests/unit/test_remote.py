@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger import ObjectChange, Unprocessable, rows
-from intake_ledger.consumer import _processor
+from intake_ledger.consumer.composition import make_processor
 from intake_ledger.errors import NotYet, WrongReturnError
 from intake_ledger.processing import object_change
 from intake_ledger.remote import RemoteError, remote_processor, told
@@ -307,9 +307,9 @@ class TestConsumer:
             given.append(options)
             return FakeLambda([b'{"commit": null}'])
 
-        monkeypatch.setattr("intake_ledger.consumer.make_client", client)
+        monkeypatch.setattr("intake_ledger.consumer.composition.make_client", client)
         settings = replace(bench.settings(), processor_function=FUNCTION)
-        _processor(settings)(change())
+        make_processor(settings)(change())
         [options] = given
         assert options["retries"] == {"total_max_attempts": 1}
         assert options["read_timeout"] > settings.processing_timeout_seconds

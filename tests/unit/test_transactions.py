@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger import Commit, ObjectChange, table
-from intake_ledger.consumer import Consumer
+from intake_ledger.consumer import Consumer, Services
 from intake_ledger.errors import Fenced, TransactionRefused
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions
 from intake_ledger.rows import Row, Status
@@ -379,14 +379,16 @@ class Pipeline:
         options = LedgerOptions(PIPELINE, world.ordering, world.policy, LATE_AFTER)
         s3 = cast("Any", Stepped(world.s3, steps))
         consumer = Consumer(
-            SETTINGS,
-            Ledger(table, s3, options, clock=world.clock, new_owner=world.new_owner),
-            cast("Bucket", s3),
-            cast("Queues", Stepped(_Silence(), steps)),
+            Services(
+                SETTINGS,
+                Ledger(table, s3, options, clock=world.clock, new_owner=world.new_owner),
+                cast("Bucket", s3),
+                cast("Queues", Stepped(_Silence(), steps)),
+                telemetry=cast("Telemetry", _Silence()),
+                clock=world.clock,
+                jitter=lambda: 0.0,
+            ),
             lambda change: steps.call(self.process, change),
-            telemetry=cast("Telemetry", _Silence()),
-            clock=world.clock,
-            jitter=lambda: 0.0,
         )
         message = {"messageId": "m", "receiptHandle": "r", "body": body, "attributes": {}}
         return consumer.handle({"Records": [message]}, _Context()) == {"batchItemFailures": []}

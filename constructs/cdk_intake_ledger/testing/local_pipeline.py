@@ -34,17 +34,16 @@ from cdk_intake_ledger.testing.transaction_rules import check_transaction
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.completeness import CompletenessRecord
-from intake_ledger.consumer import Consumer
-from intake_ledger.deadlines import Overrun
+from intake_ledger.consumer import Consumer, ProcessingTime, Services
+from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.errors import Fenced
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.pace import Pace
 from intake_ledger.processing import Commit, ObjectChange, Processor
 from intake_ledger.queues import NotDone, Queues
 from intake_ledger.rows import Ordering, Row, row_key
 from intake_ledger.settings import ConsumerSettings, Reasons
 from intake_ledger.table import LedgerTable
-from intake_ledger.telemetry import Outcome, Telemetry
+from intake_ledger.telemetry import OutcomeKind, Telemetry
 from intake_ledger.verdicts import Policy
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
@@ -140,7 +139,7 @@ class LocalPipeline:
         # Workers of one environment, after its start.
         self._completeness = CompletenessRecord(self._settings, self._table, self._clock)
         self._batch_size = BATCH_SIZE
-        self._pace: Pace | None = None
+        self._pace: ProcessingTime | None = None
         self._faults: list[Fault | None] = []
         self._standing_still = 0
         self._random: random.Random | None = None
@@ -372,25 +371,27 @@ class LocalPipeline:
         settings = self._settings
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
         # Each worker is a new one, and has yet to find its pace; only what is claimed in groups is committed together.
-        pace = self._pace or (Pace(0.0) if settings.commit_together else None)
+        pace = self._pace or (ProcessingTime(0.0) if settings.commit_together else None)
         options = LedgerOptions(PIPELINE, settings.ordering, policy, settings.max_event_age_seconds * 1000)
         consumer = Consumer(
-            settings,
-            Ledger(
-                self._table,
+            Services(
+                settings,
+                Ledger(
+                    self._table,
+                    bucket,
+                    options,
+                    clock=self._clock,
+                    new_owner=self._new_owner,
+                    completeness=self._completeness,
+                ),
                 bucket,
-                options,
+                Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
+                telemetry=_Record(self),
                 clock=self._clock,
-                new_owner=self._new_owner,
-                completeness=self._completeness,
+                jitter=lambda: 0.5,
             ),
-            bucket,
-            Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
             self._call,
-            telemetry=_Record(self),
-            clock=self._clock,
-            jitter=lambda: 0.5,
-            pace=pace,
+            processing_time=pace,
         )
         context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
         try:
@@ -462,7 +463,7 @@ class _Record(Telemetry):
         self._pipeline.verdicts[answer.verdict.value] += 1
 
     @override
-    def ended(self, claim: Claim, outcome: Outcome, why: str | None = None, *, duration_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
         self._pipeline.outcomes[outcome.value] += 1
 
     @override
@@ -474,7 +475,7 @@ class _Record(Telemetry):
 
     @override
     def exhausted(self, change: Change, row: Row) -> None:
-        self._pipeline.outcomes[Outcome.REJECTED.value] += 1
+        self._pipeline.outcomes[OutcomeKind.REJECTED.value] += 1
 
     @override
     def unparseable(self, why: str, message_id: str) -> None: ...

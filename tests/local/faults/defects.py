@@ -22,7 +22,7 @@ class Defect(NamedTuple):
 DEFECTS = (
     Defect(
         "the message of a busy key is acknowledged",
-        "return Later(self._until_free(answer.row))",
+        "return self._until_free(answer.row)",
         "return None",
         "Killed",
     ),
@@ -46,14 +46,14 @@ DEFECTS = (
     ),
     Defect(
         "a message is acknowledged when DynamoDB does not answer",
-        "return Later(self._attempts.backoff(message.receives))",
+        "return self._failures.backoff(message.receives)",
         "return None",
         "Wired",
     ),
     Defect(
         "S3's trouble is the object's fault, for good",
-        "if not progress.begun and not _is_refusal(error):",
-        "if not progress.begun:\n                return self._reject(claim, str(error))\n            if False:",
+        "if not begun and s3_refusal(error) is None:",
+        "if not begun:\n            return self._failures.reject(claim, str(error))\n        if False:",
         "Wired",
     ),
     Defect(
@@ -76,8 +76,8 @@ DEFECTS = (
     ),
     Defect(
         "a failed attempt is acknowledged",
-        "return Ending(Outcome.FAILED, reason, Later(delay), healthy=healthy)",
-        "return Ending(Outcome.FAILED, reason, None, healthy=healthy)",
+        "return Outcome(OutcomeKind.FAILED, reason, delay, healthy=healthy)",
+        "return Outcome(OutcomeKind.FAILED, reason, None, healthy=healthy)",
         "Outage",
     ),
     Defect(

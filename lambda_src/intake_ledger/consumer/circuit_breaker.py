@@ -38,7 +38,7 @@ def least_wait_ms(receives: int, *, max_receives: int, max_hold_ms: int) -> int:
     return round(growing * step_ms)
 
 
-class Breaker:
+class CircuitBreaker:
     """Opens when several different keys fail in a row, and closes at the first success.
 
     A key that failed between two successes which were close to each other is bad: the downstream was there. From then

@@ -1,14 +1,14 @@
-"""Group the messages of a batch by key: only messages that share no key, not even indirectly, may run in parallel."""
+"""Group the messages of a batch by key. Messages of different groups share no key and may be handled in parallel."""
 
 from collections.abc import Collection, Sequence
 
 
-def lanes(keys: Sequence[Collection[str]]) -> list[list[int]]:
-    """Group message positions into lanes, given the keys of each message: no key is in two lanes.
+def group_by_key(keys: Sequence[Collection[str]]) -> list[list[int]]:
+    """Group the positions of messages, given the keys of each message. No key is in two groups.
 
-    The messages of a lane are handled one after the other, in their order. A message without a key has its own lane.
-    Lanes come in the order of their first messages. The time is linear in the number of messages and keys (a union-find
-    over the positions), because a batch may hold 10,000 messages.
+    A message without a key is a group of its own. Groups come in the order of their first messages, and positions in
+    ascending order. The time is linear in the number of messages and keys (a union-find over the positions), because a
+    batch may hold 10,000 messages.
     """
     parents = list(range(len(keys)))
 
@@ -22,7 +22,7 @@ def lanes(keys: Sequence[Collection[str]]) -> list[list[int]]:
     for place, mine in enumerate(keys):
         for key in mine:
             one, other = root(first_with.setdefault(key, place)), root(place)
-            # The smaller position becomes the root: a lane is found under its first message.
+            # The smaller position becomes the root: a group is found under its first message.
             parents[max(one, other)] = min(one, other)
     grouped: dict[int, list[int]] = {}
     for place in range(len(keys)):

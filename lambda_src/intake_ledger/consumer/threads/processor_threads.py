@@ -1,4 +1,4 @@
-"""Threads for the lanes of a batch, under the eyes of the main thread: only that one can take the timer's signal."""
+"""A pool of threads for processors. The main thread watches their limits."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,21 +10,23 @@ from threading import Lock
 from intake_ledger.ledger import Claim
 
 
-class Crew:
-    """As many threads as lanes may run at once, kept for the execution environment. `limit` is the processor's, in
-    seconds: nobody can interrupt it in a thread, but one that overruns it is noticed.
+class ProcessorThreads:
+    """A thread pool, kept for the execution environment.
+
+    `limit` is the processor's, in seconds. Only the main thread can take the signal that interrupts a processor. In
+    these threads a processor that overruns its limit is noticed, and not interrupted.
     """
 
     def __init__(self, size: int, limit: float) -> None:
         self._limit = limit
-        self._pool = ThreadPoolExecutor(size, thread_name_prefix="lane")
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix="processor")
         self._lock = Lock()
         self._due: dict[int, tuple[float, Claim]] = {}
-        """When each processor that runs now has to be done, by the clock that never goes back."""
+        """When each running processor reaches its limit, by the monotonic clock."""
 
     @contextmanager
     def guard(self, claim: Claim, limit: float) -> Iterator[None]:
-        """The block is a processor's work on the claim: `run` sees to its limit, in seconds."""
+        """Mark the block as a processor's work on the claim. `run` watches its limit, in seconds."""
         one = time.monotonic() + limit, claim
         with self._lock:
             self._due[id(one)] = one
@@ -36,19 +38,27 @@ class Crew:
 
     def run(
         self,
-        lanes: Sequence[Callable[[], None]],
+        groups: Sequence[Callable[[], None]],
         stop: Callable[[], None],
         each_second: Callable[[], None] = lambda: None,
     ) -> list[Claim]:
-        """Run the lanes until all have come to an end but those whose processors overrun: their claims come back.
+        """Run the groups until all have ended, except those whose processors overrun their limit.
 
-        `stop` is called when the first one does: then no other processor may begin, and those that have begun are
-        awaited up to their own limits. Lanes that had not begun are left out. Raises what a lane raises.
-        `each_second` is called about that often while lanes run, in the caller's thread.
+        After the first overrun, groups that have not started are left out. Processors that run then are awaited up to
+        their own limits. An error of a group is raised.
+
+        Args:
+            groups: the work of each thread.
+            stop: called at an overrun. No other processor may start from then on.
+            each_second: called about that often in the caller's thread.
+
+        Returns:
+            The claims of the processors that still run after their limit.
+
         """
-        # A queue, because `concurrent.futures.wait` looks at each lane again whenever one of them ends.
+        # `concurrent.futures.wait` would look at every group whenever one of them ends.
         finished: SimpleQueue[Future[None]] = SimpleQueue()
-        running = {self._pool.submit(lane) for lane in lanes}
+        running = {self._pool.submit(group) for group in groups}
         for one in running:
             one.add_done_callback(finished.put)
         ended = []
@@ -60,10 +70,10 @@ class Crew:
             if overrun:
                 stop()
                 running -= {one for one in running if one.cancel()}
-            # What does not run a processor now is between two calls to AWS, which have their own limits.
+            # The other threads are between requests to AWS, which have their own limits.
             if len(running) == len(overrun):
                 break
-            # A processor that begins meanwhile has the whole limit before it.
+            # A processor that starts meanwhile has its whole limit.
             next_due = min((until for until, _ in due if until > now), default=now + self._limit)
             try:
                 one = finished.get(timeout=min(next_due - now, 1.0))

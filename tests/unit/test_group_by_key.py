@@ -1,4 +1,4 @@
-"""Lanes: what shares a key waits for its turn, what does not may overlap."""
+"""Messages that share a key are in one group. All others may be handled in parallel."""
 
 import sys
 from typing import Any
@@ -7,43 +7,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.lanes import lanes
+from intake_ledger.consumer.threads import group_by_key
 
 batches = st.lists(st.frozensets(st.sampled_from("abcdef"), max_size=3), max_size=12)
 
 
 @given(batches)
-def test_no_key_is_in_two_lanes_and_nobody_is_left_out(keys: list[frozenset[str]]) -> None:
+def test_no_key_is_in_two_groups_and_no_message_is_left_out(keys: list[frozenset[str]]) -> None:
     """Each message has one place, in the order of the batch."""
-    made = lanes(keys)
-    assert sorted(place for lane in made for place in lane) == list(range(len(keys)))
-    assert all(lane == sorted(lane) for lane in made)
+    made = group_by_key(keys)
+    assert sorted(place for group in made for place in group) == list(range(len(keys)))
+    assert all(group == sorted(group) for group in made)
     assert made == sorted(made)
-    united = [frozenset().union(*(keys[place] for place in lane)) for lane in made]
+    united = [frozenset().union(*(keys[place] for place in group)) for group in made]
     assert sum(map(len, united)) == len(frozenset().union(*united))
 
 
 @given(batches)
-def test_lanes_are_as_many_as_possible(keys: list[frozenset[str]]) -> None:
-    """Two messages of one lane are joined by a chain of shared keys."""
-    for lane in lanes(keys):
-        reached, left = {lane[0]}, set(lane[1:])
+def test_groups_are_as_many_as_possible(keys: list[frozenset[str]]) -> None:
+    """Two messages of one group are joined by a chain of shared keys."""
+    for group in group_by_key(keys):
+        reached, left = {group[0]}, set(group[1:])
         while joined := {one for one in left if any(keys[one] & keys[other] for other in reached)}:
             reached |= joined
             left -= joined
         assert not left
 
 
-def test_a_message_about_two_keys_joins_their_lanes() -> None:
+def test_a_message_about_two_keys_joins_their_groups() -> None:
     """The three after each other, a fourth beside them."""
-    assert lanes([{"a"}, {"b"}, {"c"}, {"a", "b"}]) == [[0, 1, 3], [2]]
+    assert group_by_key([{"a"}, {"b"}, {"c"}, {"a", "b"}]) == [[0, 1, 3], [2]]
 
 
 def by_definition(keys: list[frozenset[str]]) -> list[list[int]]:
-    """Join two lanes as long as two lanes share a key."""
+    """Join two groups as long as two groups share a key."""
     made = [[place] for place in range(len(keys))]
     while True:
-        united = [frozenset[str]().union(*(keys[place] for place in lane)) for lane in made]
+        united = [frozenset[str]().union(*(keys[place] for place in group)) for group in made]
         pairs = ((a, b) for a in range(len(made)) for b in range(a + 1, len(made)) if united[a] & united[b])
         if (pair := next(pairs, None)) is None:
             return sorted(made)
@@ -51,9 +51,9 @@ def by_definition(keys: list[frozenset[str]]) -> list[list[int]]:
 
 
 @given(batches)
-def test_lanes_are_those_of_the_definition(keys: list[frozenset[str]]) -> None:
+def test_groups_are_those_of_the_definition(keys: list[frozenset[str]]) -> None:
     """The fast way and the obvious way agree."""
-    assert lanes(keys) == by_definition(keys)
+    assert group_by_key(keys) == by_definition(keys)
 
 
 class Counted(str):
@@ -96,7 +96,7 @@ def test_ten_thousand_messages_take_a_few_looks_per_key(keys: list[list[str]]) -
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        lanes(counted)
+        group_by_key(counted)
     finally:
         sys.settrace(before)
     size = sum(map(len, counted))

@@ -6,6 +6,7 @@ Nothing here sleeps: processors wait for each other, and give up after `PATIENT`
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Barrier, Event
@@ -14,11 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from intake_ledger import ObjectChange
-from intake_ledger.consumer import Consumer
-from intake_ledger.crew import Crew
-from intake_ledger.pace import Pace
+from intake_ledger.consumer import Consumer, ProcessingTime
+from intake_ledger.consumer.threads import ProcessorThreads
 from intake_ledger.rows import Status
-from intake_ledger.telemetry import Outcome
+from intake_ledger.telemetry import OutcomeKind
 from tests.unit.support import LEASE, World, created
 from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
 from tests.unit.test_groups import new_world
@@ -38,21 +38,15 @@ class Stage:
         self.bench = Bench(world, concurrency=concurrency, timeout=timeout)
         self.acts: dict[str, Callable[[ObjectChange], Any]] = {}
         self.ledger: Ledger = world.ledger
-        self.pace = Pace()
+        self.pace = ProcessingTime()
         self.ends = 0
         self.consumer = self.make()
 
     def make(self) -> Consumer:
         return Consumer(
-            self.bench.settings(),
-            self.ledger,
-            cast("Any", self.bench.world.s3),
-            cast("Any", self.bench.queues),
+            replace(self.bench.services(), ledger=self.ledger),
             self.process,
-            telemetry=cast("Any", self.bench.telemetry),
-            clock=self.bench.world.clock,
-            jitter=lambda: 0.0,
-            pace=self.pace,
+            processing_time=self.pace,
             end_process=self.end,
         )
 
@@ -71,8 +65,8 @@ class Stage:
 
     def close(self) -> None:
         """Until every thread has come to its end."""
-        assert self.consumer._crew is not None
-        self.consumer._crew._pool.shutdown(wait=True)
+        assert self.consumer._threads is not None
+        self.consumer._threads._pool.shutdown(wait=True)
 
     def row(self, key: str) -> Any:
         return self.bench.world.known(created(self.bench.world.s3.look(key), key=key))
@@ -122,7 +116,7 @@ class TestOverlap:
 
     def test_more_is_claimed_together(self, stage: Stage) -> None:
         """What one thread can surely start in time, each of them can."""
-        stage.pace.took(60_000)
+        stage.pace.add(60_000)
         bodies = [put(stage.bench, key=key)[1] for key in "ab"]
         stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies)))
         assert stage.bench.world.wire.requests[0] == "batch_execute_statement"
@@ -198,7 +192,7 @@ class TestOverrun:
         """F92: all threads hang; the third of the group is as if it had never been claimed."""
         stage, release = hung
         stage.acts["hangs too"] = lambda _: release.wait(FOREVER)
-        stage.pace.took(1)
+        stage.pace.add(1)
         bodies = {key: put(stage.bench, key=key)[1] for key in ("hangs", "hangs too", "third")}
         assert stage.handle(*(message(body, key) for key, body in bodies.items())) == list(bodies)
         third = created(stage.bench.world.s3.look("third"), key="third")
@@ -211,7 +205,7 @@ class TestOverrun:
         stage.handle(message(put(stage.bench, key="hangs")[1]))
         release.set()
         stage.close()
-        assert stage.bench.telemetry.outcomes == [Outcome.FAILED, Outcome.FENCED]
+        assert stage.bench.telemetry.outcomes == [OutcomeKind.FAILED, OutcomeKind.FENCED]
         assert stage.row("hangs").status is Status.FAILED
 
     def test_a_commit_at_the_last_moment_stands(self, hung: tuple[Stage, Event]) -> None:
@@ -226,7 +220,7 @@ class TestOverrun:
 
         stage.ledger.fail = after_the_end  # type: ignore[method-assign]
         assert stage.handle(message(put(stage.bench, key="hangs")[1], "hangs")) == ["hangs"]
-        assert stage.bench.telemetry.outcomes == [Outcome.COMMITTED, Outcome.FENCED]
+        assert stage.bench.telemetry.outcomes == [OutcomeKind.COMMITTED, OutcomeKind.FENCED]
         assert stage.row("hangs").status is Status.PROCESSED
         assert stage.bench.queues.deleted == []
 
@@ -234,17 +228,17 @@ class TestOverrun:
         """It overran and came to its end while its neighbour was awaited; a third, claimed together with them, was left
         out. The process lives on, and the third is as if it had never been claimed.
         """
-        crew = stage.consumer._crew
-        assert crew is not None
+        threads = stage.consumer._threads
+        assert threads is not None
 
         def run(
-            lanes: Sequence[Callable[[], None]], stop: Callable[[], None], each_second: Callable[[], None]
+            groups: Sequence[Callable[[], None]], stop: Callable[[], None], each_second: Callable[[], None]
         ) -> "list[Claim]":
-            *begun, _ = lanes
-            return Crew.run(crew, begun, stop, each_second)
+            *begun, _ = groups
+            return ProcessorThreads.run(threads, begun, stop, each_second)
 
-        crew.run = run  # type: ignore[method-assign, assignment]
-        stage.pace.took(1)
+        threads.run = run  # type: ignore[method-assign, assignment]
+        stage.pace.add(1)
         bodies = {key: put(stage.bench, key=key)[1] for key in ("late", "neighbour", "third")}
         assert stage.handle(*(message(body, key) for key, body in bodies.items())) == ["third"]
         assert stage.ends == 0
@@ -300,63 +294,63 @@ class TestCrew:
         event.set()
 
     def test_a_neighbour_in_work_is_awaited_up_to_its_own_limit(self, release: Event) -> None:
-        """And no other begins: the lane that waits for a thread is left out."""
-        crew, stopped = Crew(2, PATIENT), Event()
+        """And no other begins: the group that waits for a thread is left out."""
+        threads, stopped = ProcessorThreads(2, PATIENT), Event()
         sick, healthy = cast("Claim", "sick"), cast("Claim", "healthy")
         done: list[str] = []
 
         def hang() -> None:
-            with crew.guard(sick, 0.01):
+            with threads.guard(sick, 0.01):
                 release.wait(FOREVER)
 
         def work() -> None:
-            with crew.guard(healthy, PATIENT):
+            with threads.guard(healthy, PATIENT):
                 assert stopped.wait(PATIENT)
             done.append("neighbour")
 
-        assert crew.run([hang, work], stopped.set) == [sick]
+        assert threads.run([hang, work], stopped.set) == [sick]
         assert done == ["neighbour"]
         release.set()
-        crew._pool.shutdown(wait=True)
+        threads._pool.shutdown(wait=True)
 
     def test_lanes_that_no_thread_has_taken_are_left_out(self, release: Event) -> None:
         """Every thread hangs."""
-        crew = Crew(1, PATIENT)
+        threads = ProcessorThreads(1, PATIENT)
         done: list[str] = []
 
         def hang() -> None:
-            with crew.guard(cast("Claim", "sick"), 0.01):
+            with threads.guard(cast("Claim", "sick"), 0.01):
                 release.wait(FOREVER)
 
-        assert len(crew.run([hang, partial(done.append, "never")], lambda: None)) == 1
+        assert len(threads.run([hang, partial(done.append, "never")], lambda: None)) == 1
         release.set()
-        crew._pool.shutdown(wait=True)
+        threads._pool.shutdown(wait=True)
         assert done == []
 
     def test_one_that_overran_and_ended_after_all_is_left_alone(self) -> None:
         """It ended while its neighbour was awaited: nobody is stuck any more."""
-        crew, stopped, ended = Crew(2, PATIENT), Event(), Event()
+        threads, stopped, ended = ProcessorThreads(2, PATIENT), Event(), Event()
 
         def late() -> None:
-            with crew.guard(cast("Claim", "late"), 0.01):
+            with threads.guard(cast("Claim", "late"), 0.01):
                 assert stopped.wait(PATIENT)
             ended.set()
 
         def work() -> None:
-            with crew.guard(cast("Claim", "healthy"), PATIENT):
+            with threads.guard(cast("Claim", "healthy"), PATIENT):
                 assert ended.wait(PATIENT)
 
-        assert crew.run([late, work], stopped.set) == []
-        crew._pool.shutdown(wait=True)
+        assert threads.run([late, work], stopped.set) == []
+        threads._pool.shutdown(wait=True)
 
 
 PROGRAM = """
 from threading import Event
 
-from intake_ledger import consumer
+from intake_ledger.consumer.threads import exit_now
 from intake_ledger.telemetry import Telemetry
 from tests.unit.test_consumer import FakeQueues, message, put
-from tests.unit.test_crew import Stage
+from tests.unit.test_threads import Stage
 from tests.unit.test_groups import new_world
 
 class Queues(FakeQueues):
@@ -365,7 +359,7 @@ class Queues(FakeQueues):
 
 stage = Stage(new_world(), timeout=1)
 stage.bench.telemetry, stage.bench.queues = Telemetry(), Queues()
-stage.end = consumer._end_process
+stage.end = exit_now
 stage.consumer = stage.make()
 stage.acts["hangs"] = lambda _: Event().wait()
 stage.handle(*(message(put(stage.bench, key=key)[1], key) for key in ("hangs", "healthy")))

@@ -1,0 +1,233 @@
+"""One attempt at a claimed change: run the processor, and write into the ledger how it ended."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.changes import Origin, own_message
+from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.consumer.downstream import Downstream
+from intake_ledger.consumer.failures import Failures
+from intake_ledger.consumer.opened_object import OpenedObject, s3_refusal
+from intake_ledger.consumer.outcome import Outcome
+from intake_ledger.consumer.processing_time import ProcessingTime
+from intake_ledger.consumer.services import Services
+from intake_ledger.errors import (
+    Fenced,
+    NotBegun,
+    NotYet,
+    ObjectGone,
+    Overwritten,
+    OwnError,
+    TransactionRefused,
+    Unprocessable,
+    WrongReturnError,
+)
+from intake_ledger.ledger import Claim
+from intake_ledger.messages import Message
+from intake_ledger.processing import Commit, Processor, as_commit, object_change
+from intake_ledger.reasons import describe, text_of
+from intake_ledger.rows import Ordering
+from intake_ledger.telemetry import OutcomeKind
+
+Guard = Callable[[Claim, float], AbstractContextManager[None]]
+"""Watches the processor inside the block: it may run for so many seconds."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an attempt has come."""
+
+    begun: bool = False
+    """Whether the processor has started. Then it may have written something."""
+
+
+class Attempts:
+    """Runs the processor on claims, and reports each outcome to ledger, telemetry and circuit breaker."""
+
+    def __init__(
+        self,
+        services: Services,
+        processor: Processor,
+        failures: Failures,
+        downstream: Downstream,
+        *,
+        guard: Guard,
+        processing_time: ProcessingTime,
+    ) -> None:
+        self._settings = services.settings
+        self._ledger = services.ledger
+        self._bucket = services.bucket
+        self._queues = services.queues
+        self._telemetry = services.telemetry
+        self._clock = services.clock
+        self._processor = processor
+        self._guard = guard
+        self._failures = failures
+        self._downstream = downstream
+        self._processing_time = processing_time
+        self._team = str(getattr(processor, "__module__", "")).partition(".")[0]
+        """The package of the team's code, for the positions in reasons."""
+
+    def run(self, claim: Claim, message: Message, *, hold: bool = False) -> Outcome:
+        """Run the processor on the claim.
+
+        With `hold`, a commit that is no transaction is not written but returned. The caller passes it to `commit`.
+        Raises the errors of AWS requests. The message then comes again.
+        """
+        started, progress = self._clock(), _Progress()
+        try:
+            outcome = self._run(claim, message, started, progress, hold=hold)
+        except Fenced as fenced:
+            outcome = self._overtaken(claim, fenced, begun=progress.begun)
+        now = self._clock()
+        self._processing_time.add(now - started)
+        if outcome.commit is None:
+            self._report(claim, outcome, now - started)
+        else:
+            outcome = replace(outcome, duration_ms=now - started)
+        self._downstream.ended(claim.change.key, outcome, now)
+        return outcome
+
+    def commit(self, claim: Claim, commit: Commit, message: Message, duration_ms: int) -> Outcome:
+        """Write a commit that was held. `duration_ms` is the time of its attempt."""
+        try:
+            outcome = self._commit(claim, commit, message)
+        except Fenced as fenced:
+            outcome = self._overtaken(claim, fenced, begun=True)
+        self._report(claim, outcome, duration_ms)
+        return outcome
+
+    def overran(self, claim: Claim, message: Message) -> Outcome:
+        """Record that the processor has overrun its limit, while it still runs. FENCED: it ended meanwhile."""
+        try:
+            outcome = self._overran(claim, message)
+        except Fenced as fenced:
+            outcome = self._overtaken(claim, fenced, begun=True)
+        self._report(claim, outcome, self._settings.processing_timeout_seconds * 1000)
+        return outcome
+
+    def _run(self, claim: Claim, message: Message, started: int, progress: _Progress, *, hold: bool) -> Outcome:
+        limit = self._settings.processing_timeout_seconds
+        try:
+            # The object is closed after the deadline: an attempt that has succeeded cannot overrun any more.
+            with OpenedObject(self._bucket, claim) as opened, self._guard(claim, limit):
+                if not self._settings.processor_function:
+                    opened.ahead()
+                change = object_change(
+                    claim.change,
+                    claim.state,
+                    claim.row,
+                    pipeline=self._settings.pipeline,
+                    remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
+                    open_object=opened.open,
+                    download_object=opened.download,
+                )
+                progress.begun = True
+                returned = self._processor(change)
+            commit = as_commit(returned)
+        except (Unprocessable, NotYet, WrongReturnError) as verdict:
+            return self._judged(claim, verdict)
+        except ObjectGone:
+            return self._gone(claim, begun=progress.begun)
+        except KeyboardInterrupt:  # the process has to end
+            raise
+        except BaseException as error:  # noqa: BLE001 - an exit or a cancelled task is a failure too
+            return self._raised(claim, message, error, begun=progress.begun)
+        if hold and not commit.transact:
+            return Outcome(OutcomeKind.COMMITTED, healthy=True, commit=commit)
+        return self._commit(claim, commit, message)
+
+    def _raised(self, claim: Claim, message: Message, error: BaseException, *, begun: bool) -> Outcome:
+        """End the claim after an error. `begun`: the processor had started."""
+        if not begun and s3_refusal(error) is None:
+            # The object is not the cause, so this counts no attempt.
+            self._ledger.release(claim)
+            raise OwnError("S3 could not open the object", detail=repr(error)) from error
+        if _is_overrun(error):
+            return self._overran(claim, message)
+        # The processor may send other requests to AWS than the read of the object.
+        reads = not begun or (isinstance(error, ClientError) and error.operation_name == "GetObject")
+        return self._failures.fail(
+            claim,
+            message,
+            self._reason(error),
+            counted=not isinstance(error, NotBegun),
+            begun=begun,
+            s3_error=s3_refusal(error) if reads else None,
+        )
+
+    def _judged(self, claim: Claim, verdict: Unprocessable | NotYet | WrongReturnError) -> Outcome:
+        """End the claim as the processor has decided."""
+        if isinstance(verdict, NotYet):
+            return self._failures.wait(claim, verdict)
+        if isinstance(verdict, WrongReturnError):
+            # The effect has happened. Another attempt would repeat it.
+            return self._failures.reject(claim, self._reason(verdict))
+        # The team writes this text as the reason, so it is kept.
+        return self._failures.reject(claim, text_of(verdict) or "the processor gave no reason")
+
+    def _commit(self, claim: Claim, commit: Commit, message: Message) -> Outcome:
+        try:
+            self._ledger.commit(claim, commit.identity, commit.transact)
+        except Overwritten as overwritten:
+            # The next claim reads the late write and repeats the effect. It comes at once, and counts no attempt.
+            self._ledger.fail(claim, overwritten.why, counted=False)
+            return Outcome(OutcomeKind.FAILED, overwritten.why, 0, healthy=True)
+        except TransactionRefused as refused:
+            return self._failures.fail(claim, message, self._reason(refused), counted=not refused.passing)
+        return Outcome(OutcomeKind.COMMITTED, healthy=True)
+
+    def _gone(self, claim: Claim, *, begun: bool) -> Outcome:
+        """End a claim whose version vanished. `begun`: the processor had started and may have written something."""
+        why = f"S3 no longer holds {claim.state.identity}"
+        if self._settings.ordering is Ordering.EVERY_VERSION:
+            # The message is only about this version.
+            if begun or (claim.seen is not None and claim.seen.unsettled):
+                self._ledger.abandon(claim, why)
+            else:
+                self._ledger.release(claim)
+            return Outcome(OutcomeKind.GONE, why)
+        if begun:
+            self._ledger.fail(claim, why)
+        else:
+            self._ledger.release(claim)
+        return Outcome(OutcomeKind.GONE, why, judge_again=True)
+
+    def _overran(self, claim: Claim, message: Message) -> Outcome:
+        limit = self._settings.processing_timeout_seconds
+        why = f"the processor ran longer than its {limit} s and was interrupted"
+        return self._failures.fail(claim, message, why)
+
+    def _overtaken(self, claim: Claim, fenced: Fenced, *, begun: bool) -> Outcome:
+        """End a claim whose row another attempt has. `begun`: the effects may have come in the wrong order."""
+        late = begun and self._ledger.report_late_write(claim)
+        return Outcome(OutcomeKind.FENCED, str(fenced), self._failures.backoff(claim.row.attempts), late_write=late)
+
+    def _reason(self, error: BaseException) -> str:
+        """Why an attempt failed, without the content that the error may quote."""
+        return describe(error, self._settings.reasons, team=self._team)
+
+    def _report(self, claim: Claim, outcome: Outcome, duration_ms: int) -> None:
+        """Report how a claim ended, and wake the key after a late write.
+
+        The late worker's own message was delivered again when its lease ended, and may be acknowledged by now. The
+        worker has no time left to process, because its lease lasted as long as its invocation.
+        """
+        self._telemetry.ended(claim, outcome.kind, outcome.reason, duration_ms=duration_ms)
+        if outcome.waited_too_long:
+            self._telemetry.waited_too_long()
+        if not outcome.late_write:
+            return
+        self._telemetry.late_write(claim)
+        try:
+            self._queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
+        except Exception as error:  # noqa: BLE001 - the row records it, and the audit finds it
+            self._telemetry.troubled("a late write was recorded and its key not woken", claim.change.key, error)
+
+
+def _is_overrun(error: BaseException) -> bool:
+    """Whether the processor overran its limit. Task groups of asyncio wrap the errors that are raised inside them."""
+    return isinstance(error, Overrun) or (isinstance(error, BaseExceptionGroup) and error.subgroup(Overrun) is not None)

@@ -1,0 +1,82 @@
+"""Lambda's entry point, and the one consumer of an execution environment."""
+
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any
+
+from intake_ledger.bucket import Bucket
+from intake_ledger.clients import POOL, bucket_client, ledger_client, make_client
+from intake_ledger.completeness import CompletenessRecord
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import LambdaContext, Services
+from intake_ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.processing import Processor, load_processor
+from intake_ledger.queues import Queues
+from intake_ledger.settings import ConsumerSettings, consumer_settings
+from intake_ledger.table import LedgerTable
+from intake_ledger.telemetry import Telemetry
+from intake_ledger.verdicts import Policy
+
+
+def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
+    """Lambda's entry point."""
+    return make_consumer().handle(event, context)
+
+
+@cache
+def make_consumer() -> Consumer:
+    """The consumer that the environment's variables describe, made once per execution environment."""
+    settings = consumer_settings(os.environ)
+    # Each thread has one request under way, and one or two streams.
+    pool = max(POOL, 3 * settings.concurrency)
+    clock = _epoch_ms
+    table = LedgerTable(ledger_client(pool), settings.table)
+    bucket = Bucket(_maker(settings, partial(bucket_client, pool)), settings.bucket, settings.bucket_owner)
+    policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
+    ledger = Ledger(
+        table,
+        bucket,
+        LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000),
+        clock=clock,
+        new_owner=lambda: secrets.token_hex(8),
+        completeness=CompletenessRecord(settings, table, clock),
+    )
+    queues = Queues(_maker(settings, partial(make_client, "sqs", pool)), settings.queue_url, settings.dlq_url)
+    services = Services(
+        settings, ledger, bucket, queues, Telemetry(settings.reasons), clock, random.SystemRandom().random
+    )
+    return Consumer(services, make_processor(settings))
+
+
+def make_processor(settings: ConsumerSettings) -> Processor:
+    """The processor that the settings name: a function of this package, or another Lambda function."""
+    if settings.processor_function is None:
+        return load_processor(settings.processor)
+    from intake_ledger.remote import remote_processor  # noqa: PLC0415 - most cold starts do not need it
+
+    # The function's own timeout comes first, then the consumer's interruption. A call is never repeated here.
+    make = partial(
+        make_client,
+        "lambda",
+        max(POOL, settings.concurrency),
+        read_timeout=settings.processing_timeout_seconds + 5,
+        tcp_keepalive=True,
+        retries={"total_max_attempts": 1},
+    )
+    return remote_processor(_maker(settings, make), settings.processor_function)
+
+
+def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:
+    """Make a client when it is first needed, or at once if there will be threads: they must not share a session."""
+    if settings.concurrency == 1:
+        return make
+    client = make()
+    return lambda: client
+
+
+def _epoch_ms() -> int:
+    return time.time_ns() // 1_000_000

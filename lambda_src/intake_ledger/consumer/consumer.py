@@ -1,0 +1,95 @@
+"""Handle the messages of one SQS batch, in turn or in threads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.consumer.attempt import Attempts
+from intake_ledger.consumer.batch import Batch
+from intake_ledger.consumer.circuit_breaker import CircuitBreaker
+from intake_ledger.consumer.claims import Claims
+from intake_ledger.consumer.deadline import deadline
+from intake_ledger.consumer.downstream import Downstream
+from intake_ledger.consumer.failures import Failures
+from intake_ledger.consumer.group_commit import GroupCommit
+from intake_ledger.consumer.message_handler import MessageHandler
+from intake_ledger.consumer.processing_time import ProcessingTime
+from intake_ledger.consumer.services import LambdaContext, Services
+from intake_ledger.messages import Message, read_batch
+from intake_ledger.processing import Processor
+
+if TYPE_CHECKING:
+    from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
+
+
+class Consumer:
+    """Handles batches of SQS messages, in turn or in as many threads as the setting `concurrency` says."""
+
+    def __init__(
+        self,
+        services: Services,
+        processor: Processor,
+        *,
+        processing_time: ProcessingTime | None = None,
+        breaker: CircuitBreaker | None = None,
+        end_process: Callable[[], None] | None = None,
+    ) -> None:
+        settings = services.settings
+        breaker = breaker or CircuitBreaker(
+            settings.min_backoff_seconds * 1000, settings.max_backoff_seconds * 1000, services.jitter
+        )
+        processing_time = processing_time or ProcessingTime()
+        failures = Failures(services, breaker)
+        downstream = Downstream(services, breaker)
+        self._threads = _threads(services) if settings.concurrency > 1 else None
+        attempts = Attempts(
+            services,
+            processor,
+            failures,
+            downstream,
+            guard=self._threads.guard if self._threads else lambda _, limit: deadline(limit),
+            processing_time=processing_time,
+        )
+        self._services = services
+        self._claims = Claims(services, failures, breaker, processing_time)
+        self._group_commit = GroupCommit(services, attempts, failures)
+        self._messages = MessageHandler(
+            services, self._claims, attempts, self._group_commit, failures=failures, downstream=downstream
+        )
+        self._parallel: ParallelGroups | None = None
+        if self._threads is not None:
+            from intake_ledger.consumer import threads  # noqa: PLC0415 - as in `_threads`
+
+            self._parallel = threads.ParallelGroups(
+                services,
+                self._threads,
+                attempts,
+                self._claims,
+                failures=failures,
+                end_process=end_process or threads.exit_now,
+            )
+
+    def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
+        """Process one batch. The response names the messages that Lambda must not delete."""
+        batch = Batch(read_batch(event), context, self._services)
+        self._claims.claim_together(batch)
+        if self._parallel is None:
+            self._in_turn(batch.messages, batch)
+        else:
+            self._parallel.run(batch, self._in_turn)
+        batch.returns.flush()
+        self._services.telemetry.flush()
+        return batch.response()
+
+    def _in_turn(self, messages: Sequence[Message], batch: Batch) -> None:
+        """Handle these messages of the batch, one after the other."""
+        for message in messages:
+            if batch.held and not self._group_commit.may_wait(message, batch):
+                self._group_commit.write(batch)
+            batch.finish(message, self._messages.handle(message, batch))
+        self._group_commit.write(batch)
+
+
+def _threads(services: Services) -> "ProcessorThreads":
+    from intake_ledger.consumer.threads import ProcessorThreads  # noqa: PLC0415 - most cold starts need no threads
+
+    return ProcessorThreads(services.settings.concurrency, services.settings.processing_timeout_seconds)

@@ -1,0 +1,150 @@
+"""Record that a claim failed, waits or is rejected, and choose when its message is delivered again."""
+
+import math
+from dataclasses import replace
+from urllib.parse import quote
+
+from intake_ledger.changes import Change, Unparseable
+from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
+from intake_ledger.consumer.outcome import Outcome
+from intake_ledger.consumer.services import Services
+from intake_ledger.errors import MAX_RETRY_IN, NotYet
+from intake_ledger.ledger import Answer, Claim
+from intake_ledger.messages import Message
+from intake_ledger.reasons import text_of
+from intake_ledger.rows import Row
+from intake_ledger.telemetry import OutcomeKind
+
+_GROWTH = 1 / 16
+"""A retry that counts no attempt waits for this share of the time since the first try. Only the queue's maxReceiveCount
+ends such retries. In fourteen days, the longest that SQS keeps a message, there are fewer than 200 of them."""
+_RETRY_IN_SECONDS = 60
+"""The wait after a `NotYet` that names none."""
+
+
+class Failures:
+    """Writes failures into the ledger and the dead-letter queue."""
+
+    def __init__(self, services: Services, breaker: CircuitBreaker) -> None:
+        self._settings = services.settings
+        self._ledger = services.ledger
+        self._queues = services.queues
+        self._clock = services.clock
+        self._jitter = services.jitter
+        self._breaker = breaker
+
+    def fail(
+        self,
+        claim: Claim,
+        message: Message,
+        reason: str,
+        *,
+        counted: bool = True,
+        begun: bool = True,
+        s3_error: str | None = None,
+    ) -> Outcome:
+        """Record a failure.
+
+        Args:
+            claim: the claim whose attempt failed.
+            message: its message.
+            reason: a text without content of the object.
+            counted: whether the failure counts as an attempt.
+            begun: whether the failure says something about the downstream.
+            s3_error: S3's code, if S3 refused the read of the object.
+
+        """
+        # While the downstream is out, a failure does not show that the file is bad.
+        out = begun and self._breaker.is_open
+        healthy = False if begun else None
+        if counted and not out:
+            if claim.row.attempts >= self._settings.max_attempts:
+                return self.reject(claim, reason, healthy=healthy, s3_error=s3_error)
+        elif self.is_given_up(message):
+            return self.reject(claim, reason, healthy=healthy, s3_error=s3_error)
+        now = self._clock()
+        if out:
+            wait = max(self._breaker.held_ms(), self.least_wait_ms(message)) / 1000
+        elif counted:
+            wait = self.backoff(claim.row.attempts)
+        else:
+            wait = max(self.backoff(claim.row.attempts), (now - claim.row.first_claimed_at) / 1000 * _GROWTH)
+        # SQS counts whole seconds. The message must not come back before `retry_at`.
+        delay = math.ceil(wait)
+        self._ledger.fail(claim, reason, retry_at=now + delay * 1000, counted=counted and not out, s3_error=s3_error)
+        return Outcome(OutcomeKind.FAILED, reason, delay, healthy=healthy)
+
+    def wait(self, claim: Claim, missing: NotYet) -> Outcome:
+        """Retry when the missing thing may be there. This says nothing about the downstream."""
+        reason = text_of(missing) or "the processor said NotYet and gave no reason"
+        now = self._clock()
+        waited_ms = 0 if claim.row.waiting_since is None else now - claim.row.waiting_since
+        left_ms = self._settings.max_wait_seconds * 1000 - waited_ms
+        if left_ms <= 0:
+            outcome = self.reject(claim, f"waited for {waited_ms / 3_600_000:.3g} hours (max_wait): {reason}")
+            return replace(outcome, waited_too_long=True)
+        # Waits grow, so that they do not use up the queue's maxReceiveCount. The last try is at the end of `max_wait`.
+        wanted = max(missing.retry_in or _RETRY_IN_SECONDS, waited_ms / 1000 * _GROWTH)
+        delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
+        self._ledger.wait(claim, reason, retry_at=now + delay * 1000)
+        return Outcome(OutcomeKind.WAITING, reason, delay)
+
+    def reject(self, claim: Claim, reason: str, *, healthy: bool | None = None, s3_error: str | None = None) -> Outcome:
+        """Record a failure that is not retried."""
+        # Send the copy first. If the worker dies in between, there are two copies and not none.
+        self._dead_letter(claim.change, claim.row, reason)
+        self._ledger.reject(claim, reason, s3_error=s3_error)
+        return Outcome(OutcomeKind.REJECTED, reason, healthy=healthy)
+
+    def exhaust(self, change: Change, answer: Answer, seen: Row) -> Row | None:
+        """Reject a change whose attempts all ended without an outcome. None: another worker took the row meanwhile."""
+        after = self._ledger.exhausted_row(answer.key, seen)
+        self._dead_letter(change, after, after.reason or "")
+        return after if self._ledger.exhaust(answer.key, seen, after) else None
+
+    def refuse(self, refused: Unparseable) -> str:
+        """Send records that the consumer cannot handle to the dead-letter queue. Returns the reason."""
+        count = refused.records
+        why = refused.why if count == 1 else f"{count} records cannot be handled, the first one: {refused.why}"
+        attributes: dict[str, str | int | None] = {
+            "reason": why[:1024],
+            "pipeline": self._settings.pipeline,
+            "unreadable_records": count,
+        }
+        self._queues.dead_letter(refused.body, attributes)
+        return why
+
+    def backoff(self, attempts: int) -> float:
+        """Seconds until the next attempt: exponential, from half to the whole of a step.
+
+        The jitter keeps changes that failed together from coming back together.
+        """
+        step = self._settings.min_backoff_seconds * 2.0 ** min(attempts - 1, 30)
+        return min(step, self._settings.max_backoff_seconds) * (0.5 + self._jitter() / 2)
+
+    def is_given_up(self, message: Message) -> bool:
+        """Whether the message is older than `max_hold`. Its next attempt is the last one, even if it does not count."""
+        age_ms = 0 if message.sent_at is None else self._clock() - message.sent_at
+        return age_ms >= self._settings.max_hold_seconds * 1000
+
+    def least_wait_ms(self, message: Message) -> int:
+        """The shortest wait of a message that is returned because the downstream is out, in milliseconds."""
+        settings = self._settings
+        return least_wait_ms(
+            message.receives, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000
+        )
+
+    def _dead_letter(self, change: Change, row: Row, reason: str) -> None:
+        self._queues.dead_letter(
+            change.body,
+            {
+                "reason": reason[:1024],
+                "pipeline": self._settings.pipeline,
+                "bucket": change.bucket,
+                "key": quote(change.key),
+                "version_id": row.version_id,
+                "attempts": row.attempts,
+                "first_claimed_at": row.first_claimed_at,
+                "rejected_fence": row.fence,
+            },
+        )

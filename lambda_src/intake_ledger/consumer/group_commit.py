@@ -1,0 +1,62 @@
+"""Write the commits of several messages in one request."""
+
+from intake_ledger.consumer.attempt import Attempts
+from intake_ledger.consumer.batch import Batch, HeldCommit
+from intake_ledger.consumer.failures import Failures
+from intake_ledger.consumer.outcome import Outcome
+from intake_ledger.consumer.services import Services
+from intake_ledger.ledger import Claim
+from intake_ledger.messages import Message
+from intake_ledger.table import BATCH_STATEMENTS
+from intake_ledger.telemetry import OutcomeKind
+
+HOLD_MS = 1_000
+"""After so many milliseconds a held commit is written before another processor starts."""
+
+
+class GroupCommit:
+    """Holds the commits of messages that were claimed together, and writes them together."""
+
+    def __init__(self, services: Services, attempts: Attempts, failures: Failures) -> None:
+        self._ledger = services.ledger
+        self._telemetry = services.telemetry
+        self._clock = services.clock
+        # Threads would share the held commits.
+        self._enabled = services.settings.commit_together and services.settings.concurrency == 1
+        self._attempts = attempts
+        self._failures = failures
+
+    def holds(self, message: Message, batch: Batch) -> bool:
+        """Whether the commit of this message is to be held."""
+        return self._enabled and batch.is_claimed(message)
+
+    def hold(self, message: Message, claim: Claim, outcome: Outcome, batch: Batch) -> None:
+        """Keep the commit of this outcome, if it is not written yet."""
+        if outcome.commit is not None:
+            batch.held.append(HeldCommit(message, claim, outcome.commit, self._clock(), outcome.duration_ms))
+
+    def may_wait(self, message: Message, batch: Batch) -> bool:
+        """Whether the processor of this message may start before the held commits are written.
+
+        A message that was received before may be the one that ends the worker. A slow processor gains nothing by it.
+        """
+        young = self._clock() - batch.held[0].since < HOLD_MS
+        return young and len(batch.held) < BATCH_STATEMENTS and batch.is_claimed(message)
+
+    def write(self, batch: Batch) -> None:
+        """Write the held commits. Their messages are finished only then."""
+        if not batch.held:
+            return
+        held = {one.claim.key: one for one in batch.held}
+        batch.held.clear()
+        alone = self._ledger.commit_together([(one.claim, one.commit.identity) for one in held.values()])
+        for one in [held.pop(claim.key) for claim in alone]:
+            try:
+                outcome = self._attempts.commit(one.claim, one.commit, one.message, one.duration_ms)
+            except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
+                self._telemetry.troubled("a commit could not be written", one.message.id, error)
+                batch.finish(one.message, self._failures.backoff(one.message.receives))
+                continue
+            batch.finish(one.message, outcome.retry_after)
+        for one in held.values():
+            self._telemetry.ended(one.claim, OutcomeKind.COMMITTED, duration_ms=one.duration_ms)

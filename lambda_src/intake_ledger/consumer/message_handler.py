@@ -1,0 +1,137 @@
+"""Handle one message: claim each change that it reports, and run the processor on it."""
+
+from dataclasses import replace
+
+from intake_ledger.changes import Change, Ignored, Parsed, Unparseable, together
+from intake_ledger.consumer.attempt import Attempts
+from intake_ledger.consumer.batch import RESERVE_SECONDS, Batch
+from intake_ledger.consumer.claims import Claims
+from intake_ledger.consumer.downstream import Downstream
+from intake_ledger.consumer.failures import Failures
+from intake_ledger.consumer.group_commit import GroupCommit
+from intake_ledger.consumer.services import Services
+from intake_ledger.ledger import Answer
+from intake_ledger.messages import Message
+from intake_ledger.rows import Row
+from intake_ledger.verdicts import Verdict
+
+BUSY_JITTER_SECONDS = 5.0
+LATER_FORMAT_SECONDS, MAX_LATER_FORMAT_SECONDS = 900, 6 * 3600
+"""A rollback ends when the later release is deployed again. The wait grows with each receive, so that the message does
+not reach maxReceiveCount. About 90 receives take fourteen days, the longest that SQS keeps a message."""
+_REJUDGE_GONE = 2
+"""How often a change whose version vanished is judged within one delivery of its message."""
+
+
+def later_format_seconds(receives: int) -> float:
+    """For how long a message is returned whose row was written by a later release."""
+    return min(LATER_FORMAT_SECONDS * receives, MAX_LATER_FORMAT_SECONDS)
+
+
+class MessageHandler:
+    """Handles the messages of a batch, one at a time in each thread."""
+
+    def __init__(
+        self,
+        services: Services,
+        claims: Claims,
+        attempts: Attempts,
+        group_commit: GroupCommit,
+        *,
+        failures: Failures,
+        downstream: Downstream,
+    ) -> None:
+        self._settings = services.settings
+        self._telemetry = services.telemetry
+        self._clock = services.clock
+        self._jitter = services.jitter
+        self._claims = claims
+        self._attempts = attempts
+        self._failures = failures
+        self._downstream = downstream
+        self._group_commit = group_commit
+
+    def handle(self, message: Message, batch: Batch) -> float | None:
+        """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
+        try:
+            ends = [self._handle_one(one, message, batch) for one in message.parsed]
+            delays = [end for end in ends if isinstance(end, int | float)]
+            refused = [end for end in ends if isinstance(end, Unparseable)]
+            if refused and not delays:
+                # Send one copy, when the message comes for the last time.
+                self._telemetry.unparseable(self._failures.refuse(together(refused, message.body)), message.id)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
+            self._telemetry.troubled("the message could not be handled", message.id, error)
+            return self._failures.backoff(message.receives)
+        return min(delays) if delays else None
+
+    def _handle_one(self, parsed: Parsed, message: Message, batch: Batch) -> float | Unparseable | None:
+        """Handle one part of a message. Returns the seconds until a retry, or the part if it cannot be handled."""
+        if isinstance(parsed, Ignored):
+            self._telemetry.ignored(parsed.why)
+            return None
+        if isinstance(parsed, Change) and (why := self._claims.misdirected(parsed)):
+            return Unparseable(why, parsed.body)
+        if isinstance(parsed, Unparseable):
+            return parsed
+        if not self._settings.wants(parsed.key):
+            self._telemetry.filtered_out(parsed)
+            return None
+        try:
+            return self._handle_change(parsed, message, batch)
+        finally:
+            self._downstream.breaker.undecided(parsed.key)
+
+    def _handle_change(self, change: Change, message: Message, batch: Batch) -> float | None:
+        answer = batch.answers.get(message)
+        for _ in range(_REJUDGE_GONE):
+            if answer is None or answer.claim is not None:
+                wait = self._wait_before(change, message, batch, RESERVE_SECONDS / (1 if answer is None else 2))
+                if wait is not None:
+                    return self._claims.release(answer, wait)
+            if answer is None:
+                answer = self._claims.claim(change, batch)
+                if answer.claim is not None and not batch.has_time(RESERVE_SECONDS / 2):
+                    # The claim itself took long. The processor must have its whole time.
+                    return self._claims.release(answer, 0)
+            if answer.claim is None:
+                return self._without_claim(change, answer, message)
+            # A processor may run for minutes. Messages that failed before must not wait for that.
+            batch.returns.flush()
+            hold = self._group_commit.holds(message, batch)
+            outcome = self._attempts.run(answer.claim, message, hold=hold)
+            self._group_commit.hold(message, answer.claim, outcome, batch)
+            if not outcome.judge_again:
+                return outcome.retry_after
+            # The reported state is over. From here on the change only wakes the key.
+            change, answer = replace(change, reported_as_new=False), None
+        return self._failures.backoff(1)
+
+    def _wait_before(self, change: Change, message: Message, batch: Batch, reserve_seconds: float) -> float | None:
+        """Seconds until an attempt may start; None: now."""
+        if not batch.has_time(reserve_seconds):
+            return 0
+        if self._failures.is_given_up(message):
+            # SQS would drop the message soon, so this attempt decides.
+            return None
+        wait_ms = self._downstream.wait_ms(change.key, first=message.receives == 1)
+        return max(wait_ms, self._failures.least_wait_ms(message)) / 1000 if wait_ms else None
+
+    def _without_claim(self, change: Change, answer: Answer, message: Message) -> float | None:
+        """Act on a verdict that gives no claim. Returns the seconds until a retry."""
+        if answer.verdict is Verdict.BUSY:
+            return self._until_free(answer.row)
+        if answer.verdict is Verdict.LATER_FORMAT:
+            return later_format_seconds(message.receives)
+        if answer.verdict is Verdict.EXHAUSTED and answer.row is not None:
+            after = self._failures.exhaust(change, answer, answer.row)
+            if after is None:
+                return 0
+            self._telemetry.exhausted(change, after)
+        return None
+
+    def _until_free(self, row: Row | None) -> float:
+        """The rest of the lease, or of the wait before the next attempt, in seconds."""
+        free_at = (row.lease_until or row.retry_at or 0) if row else 0
+        rest = (free_at - self._clock()) / 1000
+        return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS

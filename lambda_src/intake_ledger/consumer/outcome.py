@@ -1,0 +1,28 @@
+"""How the attempt of a claim ended."""
+
+from dataclasses import dataclass
+
+from intake_ledger.processing import Commit
+from intake_ledger.telemetry import OutcomeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the attempt of a claim ended, and when its message is delivered again."""
+
+    kind: OutcomeKind
+    reason: str | None = None
+    retry_after: float | None = None
+    """Seconds until SQS delivers the message again. None: it is finished, or `judge_again` is true."""
+    judge_again: bool = False
+    """The claimed version vanished. Judge the change again, by the state that S3 shows now."""
+    healthy: bool | None = None
+    """Whether the downstream seems to work. None: the attempt does not show it."""
+    waited_too_long: bool = False
+    """The change was rejected because something that it needs was missing for all of `max_wait`."""
+    commit: Commit | None = None
+    """A commit that is not written yet. It is written together with others."""
+    duration_ms: int = 0
+    """The time of the attempt, if its commit is not written yet."""
+    late_write: bool = False
+    """The row now records that this attempt may have written after its successor. Wake the key."""

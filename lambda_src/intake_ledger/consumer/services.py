@@ -1,0 +1,32 @@
+"""The settings of the consumer and the services that its parts share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from intake_ledger.bucket import Bucket
+from intake_ledger.ledger import Ledger
+from intake_ledger.queues import Queues
+from intake_ledger.settings import ConsumerSettings
+from intake_ledger.telemetry import Telemetry
+
+
+class LambdaContext(Protocol):
+    """The part of Lambda's context that the consumer uses."""
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The settings of the consumer and the services that its parts share."""
+
+    settings: ConsumerSettings
+    ledger: Ledger
+    bucket: Bucket
+    queues: Queues
+    telemetry: Telemetry
+    clock: Callable[[], int]
+    """The time in epoch milliseconds."""
+    jitter: Callable[[], float]
+    """A random number from 0 to 1."""
