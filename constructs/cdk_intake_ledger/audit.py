@@ -98,19 +98,9 @@ class IntakeAudit(Construct):
         backfills = options.existing is Existing.BACKFILL
         if scale.in_parts:
             self.function.add_environment("INTAKE_RESUBMIT_RATE", in_text(options.resubmit_rate))
-            if backfills:
-                self.function.add_environment("INTAKE_BACKFILL", "true")
-                self.function.add_environment("INTAKE_BACKFILL_RATE", in_text(options.backfill_rate))
-        elif backfills:
-            schedule(
-                self,
-                "Backfill",
-                description=f"{self._description}, of what was there before",
-                minutes=TICK_MINUTES,
-                target=self.function.function_arn,
-                action="lambda:InvokeFunction",
-                content={"backfill": options.backfill_rate * TICK_MINUTES * 60},
-            )
+        if backfills:
+            self.function.add_environment("INTAKE_BACKFILL", "true")
+            self.function.add_environment("INTAKE_BACKFILL_RATE", in_text(options.backfill_rate))
         # The age of messages, and the mappings of the queue: neither service knows a resource for it.
         unnamed = iam.PolicyStatement(
             sid="MetricsAndMappingsHaveNoResources",

@@ -132,10 +132,6 @@ class IntakeMetrics:
         """1 for a call of the audit that ended before its run did, 0 for one that came to its end."""
         return self.metric("AuditIncomplete", **options)
 
-    def metric_audit_backfilled(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Messages sent for what was in the bucket before the pipeline."""
-        return self.metric("AuditBackfilled", **options)
-
     def metric_audit_resubmitted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Wake-up messages that the audit sent for them."""
         return self.metric("AuditResubmitted", **options)

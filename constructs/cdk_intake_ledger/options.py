@@ -79,8 +79,8 @@ class AuditOptions:
 
     backfill_rate: int = 3
     """The number of messages that `Existing.BACKFILL` sends in a second, 1 to 5,000; 3 when omitted, which is 10,800 an
-    hour. It pauses while the queue holds more than a quarter of an hour's. An audit in one function sends a page of
-    the listing (1,000) at once, and for rates above some 100 an audit in parts is needed."""
+    hour. An audit in one function sends those of a quarter of an hour at once, less what waits in the queue, and reads
+    the bucket each time. Give a rate that needs less than 0.9 of the ledger's retention."""
 
     report_bucket: s3.IBucket | None = None
     """Where the report of each run is written, as JSON with the run's day and id in its key. When omitted, reports are

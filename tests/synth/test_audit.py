@@ -141,31 +141,22 @@ class TestReports:
 class TestBackfill:
     """F41: what was in the bucket before, by choice."""
 
-    def test_f41_it_has_a_schedule_of_its_own(self) -> None:
-        """F41: the messages of a quarter of an hour."""
+    def test_f41_the_audits_runs_are_the_backfill(self) -> None:
+        """F41: at the rate of the team."""
         stack = new_stack()
         options = AuditOptions(existing=Existing.BACKFILL, backfill_rate=2)
         IntakePipeline(
             stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True), audit=options
         )
-        template = template_of(stack)
-        made = only(template, "AWS::Scheduler::Schedule", "OrdersAuditBackfill")
-        assert made["ScheduleExpression"] == "rate(15 minutes)"
-        assert json.loads(made["Target"]["Input"]) == {"backfill": 1_800}
-        assert made["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
-        (calling,) = statements(template, "OrdersAuditBackfillRole")
-        (audit,) = resources(template, "AWS::Lambda::Function", "OrdersAudit")
-        assert (actions(calling), calling["Resource"]) == (["lambda:InvokeFunction"], {"Fn::GetAtt": [audit, "Arn"]})
-        assert audit_settings(variables(template, "OrdersAudit")).skips_existing, (
-            "the audit leaves it alone all the same"
-        )
+        settings = audit_settings(variables(template_of(stack), "OrdersAudit"))
+        assert (settings.backfills, settings.backfill_rate, settings.skips_existing) == (True, 2, True)
 
     def test_f41_the_baseline_is_the_default(self) -> None:
         """F41: no flood that nobody has asked for."""
         stack = new_stack()
         IntakePipeline(stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True))
         assert list(resources(template_of(stack), "AWS::Scheduler::Schedule")) != []
-        assert not resources(template_of(stack), "AWS::Scheduler::Schedule", "OrdersAuditBackfill")
+        assert not audit_settings(variables(template_of(stack), "OrdersAudit")).backfills
 
 
 class TestDeployed:

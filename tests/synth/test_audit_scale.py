@@ -101,7 +101,6 @@ def test_f41_a_backfill_in_parts_is_a_run_of_the_machine() -> None:
         stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True), audit=options
     )
     template = template_of(stack)
-    assert not resources(template, "AWS::Scheduler::Schedule", "OrdersAuditBackfill")
     states = definition(template)["States"]
     assert (states["Look"]["MaxConcurrency"], states["Plan"]["Parameters"]["looks"]) == (30, 30)
     functions = resources(template, "AWS::Lambda::Function", "OrdersAudit").values()

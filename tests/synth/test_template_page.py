@@ -9,7 +9,7 @@ import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import AuditOptions, AuditScale, Delivery, Engine, Existing, IntakePipeline
+from cdk_intake_ledger import AuditOptions, AuditScale, Delivery, Engine, IntakePipeline
 from tests.synth.build import new_stack, processor, template_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "template.md"
@@ -38,10 +38,6 @@ def theirs(stack: Stack) -> s3.IBucket:
     ("option", "options"),
     [
         ("`delivery=EVENTBRIDGE`", lambda _: {"delivery": Delivery.EVENTBRIDGE}),
-        (
-            "`audit=AuditOptions(existing=BACKFILL)`",
-            lambda stack: {"audit": AuditOptions(existing=Existing.BACKFILL), "bucket": theirs(stack)},
-        ),
         (
             "`audit=AuditOptions(report_bucket=...)` or `report_prefix`",
             lambda stack: {"audit": AuditOptions(report_bucket=theirs(stack))},

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -198,6 +198,7 @@ class AuditWorld:
         remaining_ms: Callable[[], int] = lambda: 900_000,
         window: Window | None = None,
         readers: int = 1,
+        backfill: bool = False,
     ) -> Report:
         s3, report = cast("Any", self.s3), Report(str(self.clock()), self.clock(), dry_run=dry_run)
         look = Look(
@@ -208,9 +209,13 @@ class AuditWorld:
             clock=self.clock,
             budget=OwnBudget(self.settings.budget) if resubmit and not dry_run else None,
             heads=1,
+            backfill=backfill,
         )
         audit = AuditInOneFunction(self.settings, s3, cast("Any", self.store), look, self.clock, readers=readers)
-        audit.run(report, window or self.window(), remaining_ms=remaining_ms)
+        chosen = window or self.window()
+        if backfill:
+            chosen = replace(chosen, known_since=0, removals_since=self.clock() - self.known_ms)
+        audit.run(report, chosen, remaining_ms=remaining_ms)
         return report
 
     @property

@@ -410,25 +410,37 @@ class TestReports:
 class TestBackfill:
     """F41: what was there before, by choice."""
 
-    def test_f41_a_call_of_its_own_sends_a_part(
-        self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """F41: less what waits; the audit that comes then counts from the same beginning."""
-        monkeypatch.setenv("INTAKE_SKIP_EXISTING", "true")
-        deployed.upload("in/a", "in/b")
+    @pytest.fixture
+    def deployed(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Deployed:
+        for name in ("SKIP_EXISTING", "BACKFILL"):
+            monkeypatch.setenv(f"INTAKE_{name}", "true")
+        monkeypatch.setenv("INTAKE_BACKFILL_RATE", "1")
+        # The objects are older than the pipeline, and the marks of a run hold until the next one.
+        monkeypatch.setenv("INTAKE_SETTLE_SECONDS", "3600")
         real = audit._now
-        monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
-        assert deployed.audit(backfill=1) == {"listed": 2, "sent": 2, "done": True}
-        assert metrics(capsys.readouterr().out) == {"AuditBackfilled": 2}
-        monkeypatch.setattr(audit, "_now", lambda: real() + 3_600_000)
-        assert deployed.audit()["counts"]["missing"] == 0
-        assert deployed.receive() == ["in/a", "in/b"]
+        monkeypatch.setattr(audit, "_now", lambda: real() + 7_200_000)
+        return deployed
+
+    def test_f41_a_backfill_goes_on_at_each_tick(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+        """F41: with the messages of a quarter of an hour, until nothing is left; then the interval counts."""
+        monkeypatch.setattr(audit, "BURST_SECONDS", 2)
+        deployed.upload("in/a", "in/b", "in/c")
+        first = deployed.audit(everySeconds=86_400)
+        assert (first["resubmitted"], first["complete"]) == (2, False)
+        assert "the next tick begins a run for the rest" in first["summary"]
+        sent = deployed.receive()
+        second = deployed.audit(everySeconds=86_400)
+        assert (second["resubmitted"], second["complete"]) == (1, True)
+        assert sorted([*sent, *deployed.receive()]) == ["in/a", "in/b", "in/c"]
+        assert "skipped" in deployed.audit(everySeconds=86_400)
+        deployed.upload("in/of before too")
+        assert deployed.audit()["counts"]["missing"] == 0, "the backfill is over"
 
     def test_f41_while_messages_wait_none_are_sent(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
-        """F41: the consumer's own pace bounds it too."""
-        boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody="waits")
+        """F41: the next tick looks again."""
+        monkeypatch.setattr(audit, "BURST_SECONDS", 1)
+        boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "waits"}}')
         deployed.upload("in/a")
-        real = audit._now
-        monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
-        assert deployed.audit(backfill=1) == {"listed": 0, "sent": 0, "done": False}
-        assert deployed.audit(backfill=2) == {"listed": 1, "sent": 1, "done": True}
+        assert "the backfill waits" in deployed.audit(everySeconds=86_400)["skipped"]
+        assert deployed.receive() == ["waits"]
+        assert deployed.audit(everySeconds=86_400)["resubmitted"] == 1

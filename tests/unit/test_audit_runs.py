@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ from intake_ledger.audit.table import AuditTable
 from intake_ledger.rows import STORED_STATUSES, Ordering, Row, RowKey, Status
 from intake_ledger.states import ABSENT, StateKind
 from intake_ledger.table import LedgerTable
+from tests.settings import AUDIT
 from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, PIPELINE, START, Clock, create_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 LEASE = 16 * MINUTE
+GIVEN_UP = "the backfill was given up after 9 days"
 _TABLES = count(1)
 
 Make = Callable[[str], AuditRuns]
@@ -159,8 +162,22 @@ class TestDue:
         assert take(first) == START + HOUR
         first.finish(report(clock), every_seconds=60)
         clock.advance(30 * DAY)
-        assert take(make("b")) == make("c").begin() == START + HOUR
+        assert take(make("b")) == START + HOUR
         assert make("look").since() == START + HOUR
+
+    @pytest.mark.parametrize("keeps_rows", [True, False])
+    def test_f41_a_backfill_never_outlasts_its_first_rows(self, make: Make, clock: Clock, keeps_rows: bool) -> None:
+        """F41: objects whose rows have expired would be processed again. A complete ledger keeps its rows."""
+        told = replace(AUDIT, backfills=True, keeps_rows=keeps_rows, retention_seconds=10 * DAY // 1000)
+        for days, due in ((0, True), (9 * DAY - 1, True), (9 * DAY, keeps_rows)):
+            clock.now = START + days
+            runs = make(f"{days}")
+            take(runs)
+            backfill, problems = runs.backfill(told)
+            assert backfill is due
+            assert [one.partition(",")[0] for one in problems] == ([] if due else [GIVEN_UP])
+            runs.finish(report(clock, stopped=Stopped.MORE), every_seconds=60, backfill=backfill)
+        assert make("d").backfill(replace(told, backfills=False)) == (False, [])
 
     def test_what_a_former_release_left_in_the_item_is_removed(
         self, make: Make, dynamodb: "DynamoDBClient", table: str, clock: Clock

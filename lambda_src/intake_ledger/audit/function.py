@@ -20,13 +20,11 @@ from aws_lambda_powertools.metrics import MetricUnit
 from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
-from intake_ledger.audit.backfill import Backfill, Backfilled
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.delivery import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.audit.former import former_names, problems
-from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools
+from intake_ledger.audit.in_parts import BURST_SECONDS, AuditInParts, Judgement, Tools
 from intake_ledger.audit.lean import lean_listings, lean_scans
-from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.publish import publish
@@ -90,7 +88,7 @@ class AuditFunction:
         """A run that changes and sends nothing."""
         now = _now()
         report = Report(str(now), now, dry_run=True)
-        self._compare(report, self._runs.since(), context)
+        self._compare(report, self._judge(self._runs.since()), context, budget=None)
         return report
 
     def run(self, context: LambdaContext, *, every_seconds: int | None) -> Report:
@@ -102,13 +100,21 @@ class AuditFunction:
         """
         lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
         since, now = self._runs.take(lease_ms=lease_ms, only_if_due=every_seconds is not None), _now()
-        report = Report(str(now), now)
+        backfill, problems = self._runs.backfill(self._settings)
+        report, judged = Report(str(now), now, delivery=problems), self._judge(since, backfill)
+        most = self._settings.backfill_rate * BURST_SECONDS - judged.waiting if backfill else self._settings.budget
+        if most < 1:
+            self._runs.give_back()
+            raise NotNow(f"{judged.waiting:,} messages wait in the queue, and the backfill waits for them")
         try:
-            self._compare(report, since, context)
+            budget = OwnBudget(most) if judged.resubmit else None
+            self._compare(report, judged, context, budget=budget, backfill=backfill)
         except Exception:
             self._runs.give_back()
             raise
-        self._runs.finish(report, every_seconds=every_seconds)
+        if backfill and report.stopped is Stopped.BUDGET:
+            report.stopped = Stopped.MORE
+        self._runs.finish(report, every_seconds=every_seconds, backfill=backfill)
         return report
 
     def step(self, event: Mapping[str, Any], context: LambdaContext) -> Report | dict[str, Any]:
@@ -146,37 +152,30 @@ class AuditFunction:
             case step:
                 raise ValueError(f"the audit has no step {step!r}: its state machine is another release's")
 
-    def backfill(self, context: LambdaContext, *, most: int) -> Backfilled:
-        """Send some of what was in the bucket before the pipeline: so many messages, less those that wait already."""
-        backlog = backlogs.look(self._sqs, self._cloudwatch, self._settings.queue_url, now=_now())
-        backfill = Backfill(
-            self._settings,
-            LedgerTable(self._dynamodb, self._settings.table),
-            Listing(self._s3, self._settings),
-            dynamodb=self._dynamodb,
-            sqs=self._sqs,
-            clock=_now,
-        )
-        allowance = most - backlog.waiting
-        return backfill.go_on(
-            self._runs.begin(), allowance=allowance, remaining_ms=context.get_remaining_time_in_millis
-        )
-
     def publish(self, report: Report) -> str | None:
         """Write the report where the team wants it; None where nobody does."""
         return None if report.dry_run else publish(self._s3, self._settings, report, now=_now())
 
-    def _compare(self, report: Report, since: int, context: LambdaContext) -> None:
-        settings, judged = self._settings, self._judge(since)
-        report.delivery, report.held = self._problems(), judged.held
+    def _compare(
+        self,
+        report: Report,
+        judged: Judgement,
+        context: LambdaContext,
+        *,
+        budget: OwnBudget | None,
+        backfill: bool = False,
+    ) -> None:
+        settings = self._settings
+        report.delivery, report.held = [*self._problems(), *report.delivery], judged.held
         look = Look(
             settings,
             LedgerTable(self._dynamodb, settings.table),
             Bucket(lambda: self._s3, settings.bucket, settings.bucket_owner),
             sqs=self._sqs,
             clock=_now,
-            budget=OwnBudget(settings.budget) if judged.resubmit and not report.dry_run else None,
+            budget=budget,
             heads=AT_THE_SAME_TIME,
+            backfill=backfill,
         )
         audit = AuditInOneFunction(settings, self._s3, self._dynamodb, look, _now, readers=AT_THE_SAME_TIME)
         audit.run(report, judged.window, remaining_ms=context.get_remaining_time_in_millis)
@@ -218,12 +217,9 @@ def _now() -> int:
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point. `{"dryRun": true}` only looks; `{"everySeconds": 86400}` runs when a run is due, which is
-    what the schedule sends; anything else runs at once. A state machine sends `{"step": ...}`, and a schedule of its
-    own `{"backfill": 2500}`.
+    what the schedule sends; anything else runs at once. A state machine sends `{"step": ...}`.
     """
     logger, function = Logger(), AuditFunction(audit_settings(os.environ))
-    if "backfill" in event:
-        return _tell_backfilled(logger, function.backfill(context, most=int(event["backfill"])))
     looked = Looked()
     if event.get("step", "plan") == "plan":
         looked = function.delivery()
@@ -257,14 +253,6 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 def _skipped(reason: str, looked: Looked) -> dict[str, Any]:
     return {"skipped": reason, "delivery": [*looked.problems, *looked.unknown]}
-
-
-def _tell_backfilled(logger: Logger, did: Backfilled) -> dict[str, Any]:
-    logger.info("backfill", extra=did.as_json())
-    metrics = Metrics()
-    metrics.add_metric("AuditBackfilled", unit=MetricUnit.Count, value=did.sent)
-    metrics.flush_metrics()
-    return did.as_json()
 
 
 def _tell_delivery(logger: Logger, looked: Looked, *, measured: bool) -> None:

@@ -53,10 +53,10 @@ CHUNK = 5_000
 """Candidates for one look, each with a HEAD, a read and perhaps a mark: some four minutes."""
 CHECKPOINT_MS = 120_000
 """Work that the death of a look may cost at most, in milliseconds."""
-MOST_WAITING_SECONDS = 900
-"""A backfill waits while the queue holds more messages than it sends in this time."""
 QUEUE_WAIT_SECONDS = 60
 _LONGEST_WAIT_SECONDS = 10
+BURST_SECONDS = 900
+"""A backfill sends none while the queue holds more messages than it sends in this time."""
 CANDIDATES, LOOKED = "candidates", "looked"
 PLAN, JOINED = "plan.json", "joined.json"
 """Names of a run's files."""
@@ -128,7 +128,8 @@ class AuditInParts:
         else:
             since = self._runs.take(lease_ms=event["leaseSeconds"] * 1000, only_if_due=every is not None)
         try:
-            report.delivery = self._tools.delivery()
+            backfill, problems = self._runs.backfill(self._settings)
+            report.delivery = [*self._tools.delivery(), *problems]
             manifest, shares = self._divide(event)
             if manifest is not None:
                 report.delivery += overdue(manifest, now)
@@ -141,7 +142,7 @@ class AuditInParts:
                 "manifest": asdict(replace(manifest, files=())) if manifest else None,
                 "deletes": self._settings.deletes,
                 "shares": shares,
-                "backfill": self._settings.backfills and not self._runs.backfilled,
+                "backfill": backfill,
                 "looks": event.get("looks", 1),
             }
             about["window"] = asdict(self._judge(about).window)
@@ -210,7 +211,7 @@ class AuditInParts:
         saved_at = now = self._tools.clock()
         judged = self._judge(about)
         rate = self._rate(about)
-        if about["backfill"] and judged.waiting > rate * MOST_WAITING_SECONDS:
+        if about["backfill"] and judged.waiting > rate * BURST_SECONDS:
             # New uploads would stand behind all of them.
             self._tools.sleep(QUEUE_WAIT_SECONDS)
             return {**event, "done": False}

@@ -36,7 +36,7 @@ class Stopped(StrEnum):
     )
     REFUSED = "SQS refused messages, the next tick begins a run for them"
     BUDGET = "the budget is used up, the rest is left for the next run"
-    MORE = "there is more than one run looks at, the next tick begins a run for the rest"
+    MORE = "there is more than one run sends, the next tick begins a run for the rest"
     PARTS = "not all of it was audited, since parts of the run failed"
 
 

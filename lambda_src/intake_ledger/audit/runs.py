@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.audit.report import SOON, Report, Stopped, within
 from intake_ledger.rows import cut
+from intake_ledger.settings import AuditSettings
 from intake_ledger.table import condition_failed, plain
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ the interval counts again.
 """
 _EARLY_SECONDS = 60
 """A schedule does not tick to the second: a run is due this much before its time."""
+_BACKFILL_SHARE = 0.9
+"""Share of the ledger's retention that a backfill may take."""
 _OF_FORMER_RELEASES = ("checkpoint", "store_ms")
 _NAMES = (
     "lease_until",
@@ -40,6 +43,7 @@ _NAMES = (
     "next_run_at",
     "repeats",
     "last_report",
+    "backfill_begun_at",
     "backfilled_at",
     *_OF_FORMER_RELEASES,
 )
@@ -76,21 +80,13 @@ class AuditRuns:
         self._key = {"pk": {"S": bucket}, "sk": {"S": f"{pipeline}@audit"}}
         self._clock = clock
         self._owner = owner
-        self._repeats = 0
-        self.backfilled = False
-        """Whether a backfill has come to its end. Known after `since` and `take`."""
+        self._content: Mapping[str, Any] = {}
 
     def since(self) -> int:
         """When this pipeline's first run began, in epoch milliseconds; now, if there was none yet."""
         answer = self._client.get_item(TableName=self._table, Key=self._key, ConsistentRead=True)
-        content = plain(answer.get("Item", {}))
-        self.backfilled = "backfilled_at" in content
-        return int(content.get("first_run_at", self._clock()))
-
-    def begin(self) -> int:
-        """When this pipeline's first run began, in epoch milliseconds; if there was none yet, that is now, for good."""
-        answer = self._update("SET #first_run_at = if_not_exists(#first_run_at, :now)", {":now": self._clock()})
-        return int(answer["first_run_at"])
+        self._content = plain(answer.get("Item", {}))
+        return int(self._content.get("first_run_at", self._clock()))
 
     def take(self, *, lease_ms: int, only_if_due: bool) -> int:
         """Hold the run for `lease_ms` milliseconds. The same owner may take it again.
@@ -106,15 +102,31 @@ class AuditRuns:
         due = " AND (attribute_not_exists(#next_run_at) OR #next_run_at <= :now)" if only_if_due else ""
         now = self._clock()
         try:
-            content = self._update(
+            self._content = self._update(
                 "SET #lease_until = :until, #lease_owner = :owner, #first_run_at = if_not_exists(#first_run_at, :now)",
                 {":until": now + lease_ms, ":owner": self._owner, ":now": now},
                 condition=free + due,
             )
         except LostRun:
             raise NotNow("another run is at work, or none is due yet") from None
-        self._repeats, self.backfilled = content.get("repeats", 0), "backfilled_at" in content
-        return int(content["first_run_at"])
+        return int(self._content["first_run_at"])
+
+    def backfill(self, settings: AuditSettings) -> tuple[bool, list[str]]:
+        """Whether the run that was taken is a backfill, and what is wrong with that.
+
+        The rows of the first objects expire after the retention. A backfill that took longer would process these again,
+        so it is given up before.
+        """
+        if not settings.backfills or "backfilled_at" in self._content:
+            return False, []
+        begun_at, days = self._content.get("backfill_begun_at"), settings.retention_seconds * _BACKFILL_SHARE / 86_400
+        if begun_at is None or settings.keeps_rows or self._clock() - begun_at < days * 86_400_000:
+            return True, []
+        problem = (
+            f"the backfill was given up after {days:.0f} days, since its first rows expire soon: raise backfill_rate "
+            f"or the ledger's retention, and remove backfill_begun_at from the item {self._key['sk']['S']}"
+        )
+        return False, [problem]
 
     def finish(self, report: Report, *, every_seconds: int | None, backfill: bool = False) -> None:
         """Give the run back with its report. `every_seconds` is the time to the next one; None leaves that as it was.
@@ -124,8 +136,10 @@ class AuditRuns:
             LostRun: Another invocation has taken the run over.
 
         """
-        repeats = self._repeats + 1 if report.stopped in SOON else 0
+        repeats = self._content.get("repeats", 0) + 1 if report.stopped in SOON else 0
         values: dict[str, int | str] = {":last_report": json.dumps(self._kept(report)), ":repeats": repeats}
+        if backfill:
+            values[":backfill_begun_at"] = self._content.get("backfill_begun_at", report.started_at)
         if backfill and report.complete:
             values[":backfilled_at"] = self._clock()
         # What was left to a backlog is looked at again as soon as that may be gone.
