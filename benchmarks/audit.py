@@ -28,11 +28,11 @@ from tests.settings import AUDIT
 
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.function import AT_THE_SAME_TIME
-from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
 from intake_ledger.bucket import Bucket
+from intake_ledger.lean import lean_listings, lean_scans
 from intake_ledger.table import LedgerTable
 
 NOW = int(time.time() * 1000)

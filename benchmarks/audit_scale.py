@@ -29,11 +29,11 @@ from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.in_parts import LEAST_LOOKS, LOOKS_FOR_A_SHARD, MOST_LOOKS
 from intake_ledger.audit.inventory import File, Inventory, Location, Manifest
 from intake_ledger.audit.join import Slice, write
-from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.one_function import LOOKS, SEGMENTS
 from intake_ledger.audit.relations import HELD, LISTED, held_entry, listed_entry
 from intake_ledger.audit.table import AuditTable
+from intake_ledger.lean import lean_listings, lean_scans
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 JOINED = 1_000_000

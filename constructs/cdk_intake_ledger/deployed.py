@@ -1,7 +1,7 @@
 """The deployed settings as the audit compares them: one environment variable in JSON, read from the app at synthesis.
 
-`intake_ledger.audit.deployed` has the meaning of each. A setting that is a token, or of an imported resource, is left
-out: the audit does not compare it.
+`intake_ledger.delivery_check.deployed` has the meaning of each. A setting that is a token, or of an imported resource,
+is left out: the audit does not compare it.
 """
 
 from collections.abc import Iterator

@@ -114,7 +114,7 @@ class AuditSettings(Settings):
     other_pipelines: tuple[str, ...] = ()
     """The names of the app's other pipelines on the same bucket and the same table."""
     deployed: str = ""
-    """Deployed settings of the path from bucket to ledger, in JSON: `intake_ledger.audit.deployed` reads them."""
+    """Deployed settings of the path from bucket to ledger, in JSON, for `intake_ledger.delivery_check.deployed`."""
     files: str = ""
     """The bucket of the files of a run in parts; empty where the audit has one part."""
     resubmit_rate: int = 100

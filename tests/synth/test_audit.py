@@ -11,7 +11,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger import AuditOptions, Existing, IntakeConfigurationError, IntakePipeline, IntakeQueue
-from intake_ledger.audit.deployed import Deployed
+from intake_ledger.delivery_check.deployed import Deployed
 from intake_ledger.settings import Delivery, Reports, audit_settings
 from tests.synth.build import (
     actions,

@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.audit import function as audit
 from intake_ledger.audit import look
-from intake_ledger.audit.delivery import Looked
 from intake_ledger.audit.report import Report
+from intake_ledger.delivery_check.check import Looked
 from tests.unit.audit_support import AuditWorld, FakeSQS
 from tests.unit.support import DAY, MINUTE
 
@@ -155,7 +155,7 @@ class Invocations:
         )
         for name in ("lean_listings", "lean_scans"):
             self.patch.setattr(audit, name, lambda _: None)
-        self.patch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked())
+        self.patch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked())
         self.patch.setattr(audit, "_now", self.world.clock)
         self.patch.setattr(look, "PAUSES", (0, 0))
         # Requests come in one order, so that a number says at which one an invocation is killed.

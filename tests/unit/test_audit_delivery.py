@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from intake_ledger.audit.delivery import DeliveryCheck, Looked
+from intake_ledger.delivery_check.check import DeliveryCheck, Looked
 from intake_ledger.settings import Delivery, KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET

@@ -21,11 +21,11 @@ from intake_ledger.audit import function as audit
 from intake_ledger.audit import in_parts, look, one_function
 from intake_ledger.audit.athena import Athena
 from intake_ledger.audit.athena_joining import AthenaJoin
-from intake_ledger.audit.delivery import Looked
 from intake_ledger.audit.in_parts import join_parts
 from intake_ledger.audit.report import Report
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
+from intake_ledger.delivery_check.check import Looked
 from tests.unit.audit_invocations import Gate, Gated, RefusingSQS, Store
 from tests.unit.audit_support import AuditWorld
 from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena

@@ -14,8 +14,8 @@ from moto.core.utils import utcnow
 
 from intake_ledger.audit import function as audit
 from intake_ledger.audit.backlog import Backlog
-from intake_ledger.audit.delivery import Looked
 from intake_ledger.completeness import CompletenessRecord
+from intake_ledger.delivery_check.check import Looked
 from intake_ledger.settings import audit_settings
 from intake_ledger.table import LedgerTable
 from tests.unit.support import create_table, execute_without_partiql
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _NUMBERS = count(1)
+DELIVERY = "intake_ledger.delivery_check.check.DeliveryCheck.look"
 
 
 @dataclass
@@ -88,7 +89,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
         monkeypatch.setenv(f"INTAKE_{name}", value)
     monkeypatch.setattr(LedgerTable, "_execute", execute_without_partiql)
     # moto would deliver what S3 notifies of.
-    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked())
+    monkeypatch.setattr(DELIVERY, lambda _: Looked())
     # Powertools keeps one logger for a name, and with it the stream of the test that came first.
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"p-{number}")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
@@ -141,7 +142,7 @@ def test_f46_broken_delivery_is_told_in_every_run(
     deployed: Deployed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F46: in the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
-    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked(["the key is Disabled"]))
+    monkeypatch.setattr(DELIVERY, lambda _: Looked(["the key is Disabled"]))
     report = deployed.audit()
     assert report["summary"] == "0 objects agree with the ledger; the key is Disabled"
     assert report["delivery"] == ["the key is Disabled"]
@@ -154,7 +155,7 @@ class TestTick:
     @pytest.fixture
     def told(self, monkeypatch: pytest.MonkeyPatch) -> Looked:
         looked = Looked()
-        monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: looked)
+        monkeypatch.setattr(DELIVERY, lambda _: looked)
         return looked
 
     def test_f117_a_tick_without_a_run_tells(

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from intake_ledger.audit import one_function
-from intake_ledger.audit.delivery import Looked
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
 from intake_ledger.audit.runs import MOST_REPEATS, LostRun, NotNow
+from intake_ledger.delivery_check.check import Looked
 from intake_ledger.rows import Ordering, Status
 from intake_ledger.settings import KeyFilter
 from intake_ledger.states import State, StateKind
@@ -195,7 +195,7 @@ class TestSize:
     ) -> None:
         """F120: a control character takes six bytes of JSON. All findings are counted, and some are named."""
         problem = "the queue's policy\x03".ljust(2_000, "\x03")
-        patch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked([problem] * 100))
+        patch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked([problem] * 100))
         report = audit.tick()
         assert (report.complete, report.counts.total(), report.resubmitted) == (True, 2 * self.KEYS, 2 * self.KEYS)
         assert 0 < len(report.findings) < NAMED_FINDINGS

@@ -10,8 +10,8 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.listing import Listing
+from intake_ledger.lean import lean_listings, lean_scans
 from intake_ledger.rows import Row, RowKey, Status
 from intake_ledger.table import LedgerTable
 from tests.unit.audit_support import AuditWorld

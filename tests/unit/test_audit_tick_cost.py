@@ -9,7 +9,7 @@ import pytest
 from benchmarks import prices
 
 from intake_ledger.audit import function as audit
-from intake_ledger.audit.delivery import DeliveryCheck, Looked
+from intake_ledger.delivery_check.check import DeliveryCheck, Looked
 from intake_ledger.settings import audit_settings
 from tests.unit.test_audit_delivery import Aws, bridged
 from tests.unit.test_audit_function import Context, Deployed, deployed  # noqa: F401 - the fixture
@@ -30,7 +30,7 @@ KMS = ("DescribeKey", "GetKeyPolicy")
 
 def around(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:  # noqa: F811 - the fixture
     """Requests of a tick with no run due, but for those of the check itself."""
-    monkeypatch.setattr("intake_ledger.audit.delivery.DeliveryCheck.look", lambda _: Looked())
+    monkeypatch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked())
     deployed.audit(everySeconds=86_400)
     counted: Counter[str] = Counter()
     function = audit.AuditFunction(audit_settings(os.environ))

@@ -21,10 +21,7 @@ from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
 from intake_ledger.audit.budget import OwnBudget
-from intake_ledger.audit.delivery import UNKNOWN, DeliveryCheck, Looked
-from intake_ledger.audit.former import former_names, problems
 from intake_ledger.audit.in_parts import BURST_SECONDS, AuditInParts, Judgement, Tools
-from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.publish import publish
@@ -32,6 +29,9 @@ from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import AuditRuns, NotNow
 from intake_ledger.bucket import Bucket
 from intake_ledger.completeness import CompletenessRecord
+from intake_ledger.delivery_check.check import UNKNOWN, DeliveryCheck, Looked
+from intake_ledger.delivery_check.former_names import former_names, problems
+from intake_ledger.lean import lean_listings, lean_scans
 from intake_ledger.settings import AuditSettings, audit_settings
 from intake_ledger.table import LedgerTable
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote_plus
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from intake_ledger.audit.deployed import (
+from intake_ledger.delivery_check.deployed import (
     Deployed,
     dead_letter_problems,
     function_problems,
@@ -20,7 +20,7 @@ from intake_ledger.audit.deployed import (
     queue_problems,
     table_problems,
 )
-from intake_ledger.audit.policies import Caller, decide
+from intake_ledger.delivery_check.policies import Caller, decide
 from intake_ledger.settings import AuditSettings, Delivery, KeyFilter
 
 if TYPE_CHECKING:
