@@ -7,14 +7,17 @@ for it.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import ceil
+from typing import Any, cast
 
 from benchmarks import prices
 
 from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.in_parts import CHECKPOINT_MS, CHUNK, SLICE_ROWS
-from intake_ledger.audit.look import BATCH
+from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS
+from intake_ledger.settings import AuditSettings
+from intake_ledger.table import BATCH_STATEMENTS
 
 ONE, DUCKDB, ATHENA = "one function", "DuckDB", "Athena"
 """Engines of the join."""
@@ -54,8 +57,12 @@ ATHENA_FILE_GETS = 65
 columns of nine row groups. S3 charges them to the account."""
 QUERIES = 2
 """For the report's lines, and for the candidates."""
-MARK = "update_item"
-"""The operation by which a row is marked."""
+MARK = "batch_execute_statement"
+"""The operation that marks rows."""
+RATE: int = {one.name: cast("Any", one.default) for one in fields(AuditSettings)}["resubmit_rate"]
+"""Messages of a run in parts per second, the default."""
+CALL_SECONDS = 900 - STOP_BEFORE_MS / 1_000
+"""Time of an invocation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +75,7 @@ class Sizes:
     chunk: int = CHUNK
     look: int = BATCH
     send: int = 10
-    marks: int = 1
+    marks: int = BATCH_STATEMENTS
     """Rows marked by one request."""
     names_page: int = 1_000
 
@@ -88,6 +95,8 @@ class Run:
     sent: int = 0
     """Messages. The others were dismissed."""
     inventory: bool = False
+    lookers: int = 1
+    """Looks at the same time, which share the rate."""
     waits: int = 0
     """Looks at Athena's queries while they run."""
     sizes: Sizes = Sizes()
@@ -143,12 +152,19 @@ class Run:
         return [one for one in [whole + 1] * rest + [whole] * (number - rest) if one]
 
     @property
+    def look_calls(self) -> int:
+        """Invocations that look. A part may need several."""
+        if self.engine == ONE:
+            return 0
+        return sum(ceil(look_seconds(self, number) / CALL_SECONDS) or 1 for number in self.chunks)
+
+    @property
     def calls(self) -> int:
         """Invocations of the audit's functions."""
         if self.engine == ONE:
             return 1
         asked = 1 + self.waits + 1 if self.engine == ATHENA else 1
-        return 1 + sum(self.slices) + asked + len(self.chunks) + 1
+        return 1 + sum(self.slices) + asked + self.look_calls + 1
 
     @property
     def transitions(self) -> int:
@@ -158,7 +174,7 @@ class Run:
         children = len(self.listed) + len(self.held) + len(self.chunks)
         # Plan, anything to do?, read, join, look, sum up, and the start; Athena: done?, and wait, joined?, done?
         machine = 7 + (1 + 3 * (self.waits + 1) if self.engine == ATHENA else 0)
-        return machine + 2 * children + 2 * (sum(self.slices) + len(self.chunks))
+        return machine + 2 * children + 2 * (sum(self.slices) + self.look_calls)
 
 
 def filled(number: int, size: int) -> list[int]:
@@ -185,7 +201,7 @@ def requests(run: Run) -> Counter[str]:
     if run.engine == ONE:
         return found + _judged(1)
     # The plan, and each look.
-    found += _judged(1 + len(run.chunks))
+    found += _judged(1 + run.look_calls)
     return found + _files(run) + (_by_athena(run) if run.engine == ATHENA else _by_duckdb(run))
 
 
@@ -215,12 +231,13 @@ def _looked(run: Run) -> Counter[str]:
 
 def _files(run: Run) -> Counter[str]:
     """Files of a run in parts, without those of the join: the plan, slices, candidates and checkpoints."""
-    slices, looks = sum(run.slices), len(run.chunks)
-    saved = sum(int(look_seconds(run, number) * 1_000 // CHECKPOINT_MS) + 1 for number in run.chunks)
+    slices, parts = sum(run.slices), len(run.chunks)
+    saved = run.look_calls + sum(int(look_seconds(run, number) * 1_000 // CHECKPOINT_MS) for number in run.chunks)
     return Counter(
-        put_object=1 + slices * uploads(run.file_bytes // slices) + looks + 1 + saved,
-        # Each call reads the plan. A look reads its candidates and its checkpoint. The last step reads all checkpoints.
-        get_object=slices + 3 * looks + 2 + looks,
+        put_object=1 + slices * uploads(run.file_bytes // slices) + parts + 1 + saved,
+        # Each call reads the plan. A look reads its candidates, its checkpoint, and the number of all candidates. The
+        # last step reads all checkpoints.
+        get_object=slices + 4 * run.look_calls + 2 + parts,
     )
 
 
@@ -251,12 +268,13 @@ def _names(run: Run) -> int:
 
 
 def look_seconds(run: Run, candidates: int) -> float:
-    """Seconds of one look."""
-    share = candidates / max(run.candidates, 1)
-    heads = ceil(run.sizes.look / AT_THE_SAME_TIME) * HEAD_SECONDS * ceil(candidates / run.sizes.look)
-    asked = _looked(run)
-    rest = (asked["batch_get_item"] + asked["update_item"]) * DYNAMODB_SECONDS
-    return heads + share * (rest + asked["send_message_batch"] * SQS_SECONDS)
+    """Seconds of a look at so many candidates. It sends no faster than its share of the rate."""
+    sizes, share = run.sizes, run.sent / max(run.candidates, 1)
+    sent = ceil(sizes.look * share)
+    dynamodb = 1 + bool(sent) + ceil(sent / sizes.marks)
+    batch = ceil(sizes.look / AT_THE_SAME_TIME) * HEAD_SECONDS + dynamodb * DYNAMODB_SECONDS
+    working = ceil(candidates / sizes.look) * (batch + ceil(sent / sizes.send) * SQS_SECONDS)
+    return working if run.engine == ONE else max(working, candidates * share / (RATE / run.lookers))
 
 
 Rates = Mapping[str, float]
@@ -312,7 +330,7 @@ def bill(run: Run, rates: Rates, *, concurrency: int) -> Bill:
             handled = 2 * START_SECONDS + slices * HEAD_SECONDS + run.candidates / RESULT_PER_SECOND
             joining = ATHENA_SECONDS + handled
             join_lambda = (handled + run.waits) * LAMBDA_GB
-        seconds = planning + reading / concurrency + longest + joining + looking / concurrency + last_look + end
+        seconds = planning + reading / concurrency + longest + joining + looking / run.lookers + last_look + end
         gigabyte_seconds = (planning + reading + looking + end) * LAMBDA_GB + join_lambda
     puts = asked["put_object"] * prices.S3_PUT
     lists = (asked["list_object_versions"] + asked["list_objects_v2"]) * prices.S3_LIST
@@ -324,7 +342,7 @@ def bill(run: Run, rates: Rates, *, concurrency: int) -> Bill:
     if run.inventory:
         lists += objects * prices.INVENTORY_OBJECT
     # A scan that is not consistent takes half a unit for each 4 KB; each item of a consistent read takes one.
-    read_units = rows * ROW_BYTES / READ_UNIT_BYTES / 2 + run.candidates + 1 + len(run.chunks)
+    read_units = rows * ROW_BYTES / READ_UNIT_BYTES / 2 + run.candidates + 1 + run.look_calls
     write_units = run.sent + 2 * RUN_ITEM_UNITS + (len(run.sending) if run.engine != ONE else 0)
     return Bill(
         seconds,

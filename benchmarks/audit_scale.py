@@ -45,6 +45,8 @@ NOMINATED = 1_000
 SHARES = (0.01, 0.1, 1)
 """Rows, of the objects."""
 SERVICES = ("S3", "DynamoDB", "Lambda", "Step Functions", "Athena", "SQS")
+LOOK_RATE = 50
+"""Messages in a second of one look, as the construct has it."""
 MOST_IN_ONE = 10_000_000
 """The most objects for one function."""
 MOST_OBJECTS, MOST_ROWS = 100_000_000, 10_000_000
@@ -139,6 +141,7 @@ def run_of(objects: int, rows: int, *, inventory: bool = False) -> tuple[Run, in
         held=even(rows, concurrency),
         looks=0 if inventory else min(max(LOOKS_FOR_A_SHARD * shards, LEAST_LOOKS), MOST_LOOKS),
         inventory=inventory,
+        lookers=min(concurrency, -(-audit_formula.RATE // LOOK_RATE)),
         waits=audit_formula.ATHENA_SECONDS // audit_formula.ATHENA_WAIT_SECONDS if engine == ATHENA else 0,
         **counts,
     )

@@ -17,6 +17,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ClientError
 
+from cdk_intake_ledger.audit_scale import LOOK_RATE
 from intake_ledger.audit import function as audit
 from intake_ledger.audit import in_parts, look, one_function
 from intake_ledger.audit.athena import Athena
@@ -145,6 +146,7 @@ class Measured:
         # Each tick pays for this, and `test_audit_tick_cost` counts it.
         patch.setattr(audit.AuditFunction, "delivery", lambda _: Looked())
         patch.setattr(audit, "_now", world.clock)
+        patch.setattr(audit, "time", SimpleNamespace(sleep=lambda _: None))
         patch.setattr(audit, "AT_THE_SAME_TIME", SEGMENTS)
         patch.setattr(in_parts, "SLICE_ROWS", sizes.slice_rows)
         patch.setattr(in_parts, "CHUNK", SIZES.chunk)
@@ -315,6 +317,10 @@ def test_the_table_of_the_page_is_the_formulas() -> None:
     """`python -m benchmarks.audit_scale --write` updates it."""
     shown = PAGE.partition("<!-- begin: runs -->\n")[2].partition("\n<!-- end -->")[0]
     assert shown == audit_scale.run_table(audit_scale.rates_of(PAGE))
+
+
+def test_the_looks_at_the_same_time_are_the_constructs() -> None:
+    assert audit_scale.LOOK_RATE == LOOK_RATE
 
 
 def test_the_page_has_the_audits_prices() -> None:
