@@ -987,8 +987,8 @@ MUTANTS = (
     Mutant(
         "what is held is never committed",
         "consumer/consumer.py",
-        "self._messages.handle(message, batch))\n        self._group_commit.write(batch)",
-        "self._messages.handle(message, batch))",
+        "        if batch.held:\n            self._group_commit.write(batch)\n",
+        "",
         "grouped commits",
     ),
     Mutant(

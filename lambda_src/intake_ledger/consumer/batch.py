@@ -53,6 +53,10 @@ class Batch:
         answer = self.answers.get(message)
         return answer is not None and answer.claim is not None
 
+    def may_hold_commit(self, message: Message) -> bool:
+        """Whether the commit of this message may be written later, together with others. Threads write theirs alone."""
+        return self._settings.commit_together and self._settings.concurrency == 1 and self.is_claimed(message)
+
     def finish(self, message: Message, retry_after: float | None) -> None:
         """Acknowledge the message, or return it to the queue for so many seconds."""
         if retry_after is not None:

@@ -39,12 +39,14 @@ class Claims:
         """
         if self._breaker.is_open:
             return
+        fitting = self._processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self._settings.concurrency
+        if not fitting:
+            return
         fresh = {
             message: change
             for message in batch.messages
             if message.receives == 1 and (change := message.only_change) is not None and self._takes(change)
         }
-        fitting = self._processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self._settings.concurrency
         changes = dict(islice(fresh.items(), fitting))
         if not changes:
             return

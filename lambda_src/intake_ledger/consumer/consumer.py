@@ -52,9 +52,7 @@ class Consumer:
         self._services = services
         self._claims = Claims(services, failures, breaker, processing_time)
         self._group_commit = GroupCommit(services, attempts, failures)
-        self._messages = MessageHandler(
-            services, self._claims, attempts, self._group_commit, failures=failures, downstream=downstream
-        )
+        self._messages = MessageHandler(services, self._claims, attempts, failures, downstream)
         self._parallel: ParallelGroups | None = None
         if self._threads is not None:
             from intake_ledger.consumer import threads  # noqa: PLC0415 - as in `_threads`
@@ -86,7 +84,8 @@ class Consumer:
             if batch.held and not self._group_commit.may_wait(message, batch):
                 self._group_commit.write(batch)
             batch.finish(message, self._messages.handle(message, batch))
-        self._group_commit.write(batch)
+        if batch.held:
+            self._group_commit.write(batch)
 
 
 def _threads(services: Services) -> "ProcessorThreads":

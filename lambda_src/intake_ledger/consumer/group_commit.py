@@ -1,11 +1,9 @@
 """Write the commits of several messages in one request."""
 
 from intake_ledger.consumer.attempt import Attempts
-from intake_ledger.consumer.batch import Batch, HeldCommit
+from intake_ledger.consumer.batch import Batch
 from intake_ledger.consumer.failures import Failures
-from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.services import Services
-from intake_ledger.ledger import Claim
 from intake_ledger.messages import Message
 from intake_ledger.table import BATCH_STATEMENTS
 from intake_ledger.telemetry import OutcomeKind
@@ -15,25 +13,14 @@ HOLD_MS = 1_000
 
 
 class GroupCommit:
-    """Holds the commits of messages that were claimed together, and writes them together."""
+    """Writes the commits that a batch holds."""
 
     def __init__(self, services: Services, attempts: Attempts, failures: Failures) -> None:
         self._ledger = services.ledger
         self._telemetry = services.telemetry
         self._clock = services.clock
-        # Threads would share the held commits.
-        self._enabled = services.settings.commit_together and services.settings.concurrency == 1
         self._attempts = attempts
         self._failures = failures
-
-    def holds(self, message: Message, batch: Batch) -> bool:
-        """Whether the commit of this message is to be held."""
-        return self._enabled and batch.is_claimed(message)
-
-    def hold(self, message: Message, claim: Claim, outcome: Outcome, batch: Batch) -> None:
-        """Keep the commit of this outcome, if it is not written yet."""
-        if outcome.commit is not None:
-            batch.held.append(HeldCommit(message, claim, outcome.commit, self._clock(), outcome.duration_ms))
 
     def may_wait(self, message: Message, batch: Batch) -> bool:
         """Whether the processor of this message may start before the held commits are written.
@@ -45,8 +32,6 @@ class GroupCommit:
 
     def write(self, batch: Batch) -> None:
         """Write the held commits. Their messages are finished only then."""
-        if not batch.held:
-            return
         held = {one.claim.key: one for one in batch.held}
         batch.held.clear()
         alone = self._ledger.commit_together([(one.claim, one.commit.identity) for one in held.values()])

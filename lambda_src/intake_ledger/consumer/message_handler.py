@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from intake_ledger.changes import Change, Ignored, Parsed, Unparseable, together
 from intake_ledger.consumer.attempt import Attempts
-from intake_ledger.consumer.batch import RESERVE_SECONDS, Batch
+from intake_ledger.consumer.batch import RESERVE_SECONDS, Batch, HeldCommit
 from intake_ledger.consumer.claims import Claims
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
-from intake_ledger.consumer.group_commit import GroupCommit
 from intake_ledger.consumer.services import Services
 from intake_ledger.ledger import Answer
 from intake_ledger.messages import Message
@@ -36,8 +35,6 @@ class MessageHandler:
         services: Services,
         claims: Claims,
         attempts: Attempts,
-        group_commit: GroupCommit,
-        *,
         failures: Failures,
         downstream: Downstream,
     ) -> None:
@@ -49,7 +46,6 @@ class MessageHandler:
         self._attempts = attempts
         self._failures = failures
         self._downstream = downstream
-        self._group_commit = group_commit
 
     def handle(self, message: Message, batch: Batch) -> float | None:
         """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
@@ -98,9 +94,10 @@ class MessageHandler:
                 return self._without_claim(change, answer, message)
             # A processor may run for minutes. Messages that failed before must not wait for that.
             batch.returns.flush()
-            hold = self._group_commit.holds(message, batch)
-            outcome = self._attempts.run(answer.claim, message, hold=hold)
-            self._group_commit.hold(message, answer.claim, outcome, batch)
+            outcome = self._attempts.run(answer.claim, message, hold=batch.may_hold_commit(message))
+            if outcome.commit is not None:
+                held = HeldCommit(message, answer.claim, outcome.commit, self._clock(), outcome.duration_ms)
+                batch.held.append(held)
             if not outcome.judge_again:
                 return outcome.retry_after
             # The reported state is over. From here on the change only wakes the key.
@@ -111,8 +108,8 @@ class MessageHandler:
         """Seconds until an attempt may start; None: now."""
         if not batch.has_time(reserve_seconds):
             return 0
-        if self._failures.is_given_up(message):
-            # SQS would drop the message soon, so this attempt decides.
+        if not self._downstream.breaker.is_open or self._failures.is_given_up(message):
+            # SQS would drop a message soon that is given up, so this attempt decides.
             return None
         wait_ms = self._downstream.wait_ms(change.key, first=message.receives == 1)
         return max(wait_ms, self._failures.least_wait_ms(message)) / 1000 if wait_ms else None

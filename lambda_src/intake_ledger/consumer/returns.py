@@ -56,6 +56,8 @@ class Returns:
 
     def flush(self) -> None:
         """Tell SQS about all messages that were added."""
+        if not self._waiting:
+            return
         with self._lock:
             waiting = self._take()
         self._send(waiting)
