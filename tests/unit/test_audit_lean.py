@@ -10,7 +10,7 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.listing import Listing, Place
 from intake_ledger.lean import lean_listings, lean_scans
 from intake_ledger.rows import Row, RowKey, Status
 from intake_ledger.table import LedgerTable
@@ -138,7 +138,7 @@ def test_an_answer_that_is_no_page_is_not_the_end_of_the_bucket(
     monkeypatch.setattr(Listing, "versioned", lambda _: operation == "list_object_versions")
     for client in answered(b"<html/>"):
         with pytest.raises(RuntimeError, match="no page"):
-            list(Listing(client, settings).pages())
+            list(Listing(client, settings).pages(Place("")))
 
 
 def test_a_listing_as_s3_writes_it(dynamodb: "DynamoDBClient") -> None:

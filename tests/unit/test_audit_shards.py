@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intake_ledger.audit.key_samples import KEYS_OF_A_LOOK
 from intake_ledger.audit.shards import MAX_KEY_BYTES, MOST_KEYS, Sample, Shard, cut
-from intake_ledger.audit.sources import KEYS_OF_A_LOOK
 
 PAGE = KEYS_OF_A_LOOK
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

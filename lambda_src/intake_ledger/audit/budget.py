@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = 14 * 86_400
 """Retention of the count of a run's messages."""
-
-
-class Budget(Protocol):
-    """The messages that a run may still send."""
-
-    def take(self, wanted: int) -> int:
-        """Take so many messages, or the rest. Returns their number."""
-
-    def give_back(self, count: int) -> None:
-        """Give back messages that were not sent."""
 
 
 @dataclass(slots=True)
@@ -97,3 +87,6 @@ class SharedBudget:
             },
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
+
+
+Budget = OwnBudget | SharedBudget

@@ -20,14 +20,14 @@ from intake_ledger.audit.budget import Budget, SharedBudget
 from intake_ledger.audit.diff import Line, Window
 from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, Manifest, overdue
 from intake_ledger.audit.join import MOST_CANDIDATES, Join, Slice, slice_name, write
+from intake_ledger.audit.key_samples import Looks
 from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS, Look
-from intake_ledger.audit.relations import HELD, LISTED, Entries, candidate, held, listed
+from intake_ledger.audit.relations import HELD, LISTED, Entries, candidate, held, listed, place_of
 from intake_ledger.audit.report import Pass, Report, Stopped, age, few_passes, report_of, summed
 from intake_ledger.audit.runs import AuditRuns, LostRun
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
-from intake_ledger.audit.sources import FileListing, Looks, ShardListing
 from intake_ledger.bucket import Bucket
 from intake_ledger.rows import Ordering
 from intake_ledger.settings import AuditSettings
@@ -197,12 +197,12 @@ class AuditInParts:
         settings = self._settings
         what = about["shares"][number_of(part)]
         if about["manifest"] is None:
-            return listed(ShardListing(self._listing, Shard(**what)), settings, start)
+            return listed(self._listing.shard(Shard(**what), place_of(start)), settings)
         stored = about["manifest"]
         manifest = Manifest(**(stored | {name: tuple(stored[name]) for name in ("columns", "files")}))
         every = settings.ordering is Ordering.EVERY_VERSION
-        source = FileListing(self._inventory(about["inventory"]), manifest, File(**what), folder, every=every)
-        return listed(source, settings, start)
+        inventory, place = self._inventory(about["inventory"]), place_of(start)
+        return listed(inventory.pages(manifest, File(**what), every=every, start=place, folder=folder), settings)
 
     def look(self, event: Mapping[str, Any], remaining_ms: Callable[[], int]) -> dict[str, Any]:
         """Look at some of the candidates, and resubmit the lost ones."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from intake_ledger.audit.shards import Shard
 from intake_ledger.rows import Ordering
 from intake_ledger.settings import AuditSettings
 from intake_ledger.states import State, StateKind, bare_etag, real_version
@@ -31,13 +32,6 @@ class Page:
     after: Place | None
 
 
-class Source(Protocol):
-    """What lists the states of the bucket, or of a part of it."""
-
-    def pages(self, start: Place | None = None) -> Iterator[Page]:
-        """The states from `start` on, or from the beginning; at least one page, and the last one says so."""
-
-
 class Listing:
     """One bucket, as far as the pipeline's filters reach."""
 
@@ -53,24 +47,27 @@ class Listing:
         """Whether the bucket has versions, or had them once."""
         return self._client.get_bucket_versioning(**self.common).get("Status") is not None
 
-    def pages(self, start: Place | None = None) -> Iterator[Page]:
-        """The current state of each key, or of each version that there is; from `start` on, or from the beginning."""
-        versioned, prefixes = self.versioned(), self.prefixes()
-        if start is not None and start.prefix not in prefixes:
-            # The filters have changed since: some of it may not have been listed.
-            start = None
-        prefixes = [one for one in prefixes if start is None or one >= start.prefix]
-        for number, prefix in enumerate(prefixes):
-            place = start if start is not None and start.prefix == prefix else Place(prefix)
-            following = Place(prefixes[number + 1]) if number + 1 < len(prefixes) else None
-            yield from self._versions(place, following) if versioned else self._objects(place, following)
+    def pages(self, start: Place) -> Iterator[Page]:
+        """The current state of each key with this prefix, or of each version that there is; from `start` on."""
+        return self._versions(start) if self.versioned() else self._objects(start)
+
+    def shard(self, shard: Shard, start: Place | None = None) -> Iterator[Page]:
+        """The pages of a shard, from `start` on; never beyond its end."""
+        for page in self.pages(start or Place(shard.prefix, shard.after)):
+            inside = [(key, state) for key, state in page.states if shard.holds(key)]
+            beyond = any(shard.until is not None and key > shard.until for key, _ in page.states)
+            # At the shard's last key: others of its versions may follow.
+            over = page.after is None or (shard.until is not None and page.after.key > shard.until)
+            yield Page(inside, None if beyond or over else page.after)
+            if beyond or over:
+                return
 
     def prefixes(self) -> list[str]:
         """The prefixes of the filters, without those that another covers."""
         wanted = sorted({one.prefix for one in self._settings.filters} or {""})
         return [one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)]
 
-    def _objects(self, place: Place, following: Place | None) -> Iterator[Page]:
+    def _objects(self, place: Place) -> Iterator[Page]:
         start: dict[str, Any] = {"StartAfter": place.key} if place.key else {}
         for page in self._client.get_paginator("list_objects_v2").paginate(**self.common, Prefix=place.prefix, **start):
             states = [
@@ -80,9 +77,9 @@ class Listing:
                 )
                 for item in page.get("Contents", ())
             ]
-            yield Page(states, Place(place.prefix, states[-1][0]) if truncated(page) and states else following)
+            yield Page(states, Place(place.prefix, states[-1][0]) if truncated(page) and states else None)
 
-    def _versions(self, place: Place, following: Place | None) -> Iterator[Page]:
+    def _versions(self, place: Place) -> Iterator[Page]:
         every = self._settings.ordering is Ordering.EVERY_VERSION
         markers = {"KeyMarker": place.key, "VersionIdMarker": place.version}
         start: dict[str, Any] = {name: marker for name, marker in markers.items() if marker}
@@ -110,7 +107,7 @@ class Listing:
                 for item in page.get("DeleteMarkers", ())
                 if every or item["IsLatest"]
             ]
-            after = following
+            after = None
             if truncated(page):
                 after = Place(place.prefix, page["NextKeyMarker"], page.get("NextVersionIdMarker", ""))
             yield Page(states, after)

@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.listing import Listing, Source
+from intake_ledger.audit.key_samples import Looks
+from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS, Look
 from intake_ledger.audit.relations import HELD, LISTED, Entries, held, listed
 from intake_ledger.audit.report import Pass, Report, Stopped
-from intake_ledger.audit.shards import cut
+from intake_ledger.audit.shards import Shard, cut
 from intake_ledger.audit.side_by_side import side_by_side
-from intake_ledger.audit.sources import Looks, ShardListing
 from intake_ledger.audit.sqlite_join import SqliteJoin
 from intake_ledger.settings import AuditSettings
 
@@ -81,15 +81,14 @@ class AuditInOneFunction:
         """What there is to read: the segments of the table, and the shards of the bucket."""
         scans = min(self._readers, SEGMENTS)
         segments = [held(self._dynamodb, self._settings, (number, scans)) for number in range(scans)]
-        lists = [listed(source, self._settings) for source in self._shards()]
+        lists = [listed(self._listing.shard(shard), self._settings) for shard in self._shards()]
         return [_named(HELD, pages) for pages in segments] + [_named(LISTED, pages) for pages in lists]
 
-    def _shards(self) -> Sequence[Source]:
+    def _shards(self) -> Sequence[Shard]:
         if self._readers == 1:
-            return [self._listing]
+            return [Shard(prefix) for prefix in self._listing.prefixes()]
         looks = Looks(self._s3, self._listing.common, versioned=self._listing.versioned())
-        shards = cut(self._listing.prefixes(), looks, shards=self._readers, looks=LOOKS)
-        return [ShardListing(self._listing, shard) for shard in shards]
+        return cut(self._listing.prefixes(), looks, shards=self._readers, looks=LOOKS)
 
 
 def _named(relation: str, pages: Iterator[Entries]) -> Iterator[tuple[str, Entries]]:

@@ -4,14 +4,14 @@
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger import rows
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.listing import Place, Source
+from intake_ledger.audit.listing import Page, Place
 from intake_ledger.audit.table import AuditTable, Held
 from intake_ledger.rows import RowKey
 from intake_ledger.settings import AuditSettings
@@ -61,9 +61,14 @@ class Entries:
     later_format: int = 0
 
 
-def listed(source: Source, settings: AuditSettings, start: str = "") -> Iterator[Entries]:
-    """The entries of a listing, from `start` on."""
-    for page in source.pages(Place(**json.loads(start)) if start else None):
+def place_of(start: str) -> Place | None:
+    """The place in a listing that an `Entries.after` says; None at the beginning."""
+    return Place(**json.loads(start)) if start else None
+
+
+def listed(pages: Iterable[Page], settings: AuditSettings) -> Iterator[Entries]:
+    """The entries of a listing."""
+    for page in pages:
         wanted = [listed_entry(key, state, settings) for key, state in page.states if settings.wants(key)]
         yield Entries(wanted, _text(page.after), len(page.states))
 
