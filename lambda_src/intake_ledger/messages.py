@@ -22,7 +22,7 @@ class Message:
         # Lambda fails the whole batch if the response has an id that it does not know.
         self.id = str(record.get("messageId") or "")
         self.receives = _number(record, "attributes", "ApproximateReceiveCount") or 1
-        """How often SQS has delivered the message, this time included."""
+        """The number of times that SQS has delivered the message, with this one."""
         self.sent_at = _number(record, "attributes", "SentTimestamp")
         """When SQS got the message, in epoch milliseconds. None: the record does not say."""
 
@@ -58,7 +58,7 @@ def read_batch(event: Mapping[str, Any]) -> list[Message]:
 def turn(message: Message) -> int:
     """The turn of a message: messages that failed before come last, because they may fail slowly again.
 
-    A message that was received very often comes first. It may be a good one that only never had the time.
+    A message that was received more than `PATIENCE` times comes first. It may be a good one that never had the time.
     """
     if message.receives > PATIENCE:
         return 0

@@ -18,7 +18,7 @@ from intake_ledger.verdicts import Verdict
 
 
 class OutcomeKind(StrEnum):
-    """What became of an accepted claim."""
+    """The ways in which an attempt on a claim ends. The values are metric names."""
 
     COMMITTED = "Committed"
     FAILED = "Failed"
@@ -44,7 +44,7 @@ _TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})
 
 
 class Telemetry:
-    """The consumer's voice."""
+    """Writes the consumer's log lines and metrics."""
 
     def __init__(self, reasons: Reasons = Reasons.TYPES) -> None:
         self._reasons = reasons
@@ -55,7 +55,7 @@ class Telemetry:
         self._lock = Lock()
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
-        """The ledger has answered a change."""
+        """Report the ledger's verdict on a change."""
         row = answer.claim.row if answer.claim else answer.row
         self._count(_METRICS.get(answer.verdict) or answer.verdict.title())
         event_age_ms = None if change.event_time is None else now - change.event_time
@@ -68,7 +68,7 @@ class Telemetry:
             self.flush()
 
     def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
-        """An accepted claim has come to an end."""
+        """Report the end of an attempt on a claim."""
         self._count(outcome.value)
         # What was processed is the state that S3 showed, which need not be the message's.
         said = {"version_id": claim.state.version_id, "reason": why, "duration_ms": duration_ms}
@@ -92,7 +92,7 @@ class Telemetry:
         self._logger.warning("rejected", extra=_names(change) | {"reason": row.reason} | _standing(row))
 
     def unparseable(self, why: str, message_id: str) -> None:
-        """A message was none of ours; it is in the dead-letter queue."""
+        """Report a message that cannot be handled. It is in the dead-letter queue."""
         self._count("UnreadableMessages")
         self._logger.error("unparseable", extra={"reason": why, "message_id": message_id})
 
@@ -102,11 +102,11 @@ class Telemetry:
         self._logger.warning("filtered out", extra=_names(change))
 
     def ignored(self, why: str) -> None:
-        """A message asked for nothing."""
+        """Report a message without work, such as S3's test event."""
         self._logger.info("ignored", extra={"reason": why})
 
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
-        """AWS did not answer, or there is a bug of ours. The message will come again."""
+        """Report an error of AWS or of this package. The message comes again."""
         self._count("ConsumerErrors")
         # A traceback has the messages of all causes, which may quote content.
         traceback = error if self._reasons is Reasons.FULL else None
@@ -114,15 +114,15 @@ class Telemetry:
         self._logger.error(what, exc_info=traceback, extra=said)
 
     def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
-        """The breaker has opened: so many different keys have failed in a row."""
+        """Report that the circuit breaker has opened."""
         self._logger.error("downstream out", extra={"reason": why, "pause_ms": pause_ms})
 
     def downstream_back(self) -> None:
-        """The breaker has closed."""
+        """Report that the circuit breaker has closed."""
         self._logger.info("downstream back")
 
     def held_back(self) -> None:
-        """The breaker had a message given back."""
+        """Count a message that the circuit breaker holds back."""
         self._count("BreakerOpen")
 
     def process_ends(self, keys: Sequence[str]) -> None:

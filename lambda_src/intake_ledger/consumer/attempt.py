@@ -33,15 +33,15 @@ from intake_ledger.rows import Ordering
 from intake_ledger.telemetry import OutcomeKind
 
 Guard = Callable[[Claim, float], AbstractContextManager[None]]
-"""Watches the processor inside the block: it may run for so many seconds."""
+"""Makes a context that limits the processor inside it to these seconds."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far an attempt has come."""
+    """The progress of an attempt."""
 
     begun: bool = False
-    """Whether the processor has started. Then it may have written something."""
+    """True once the processor has started. It may have written something then."""
 
 
 class Attempts:
@@ -74,7 +74,7 @@ class Attempts:
     def run(self, claim: Claim, message: Message, *, hold: bool = False) -> Outcome:
         """Run the processor on the claim.
 
-        With `hold`, a commit that is no transaction is not written but returned. The caller passes it to `commit`.
+        With `hold`, a commit without `transact` is returned instead of written. The caller passes it to `commit`.
         Raises the errors of AWS requests. The message then comes again.
         """
         started, progress = self._clock(), _Progress()
@@ -229,5 +229,5 @@ class Attempts:
 
 
 def _is_overrun(error: BaseException) -> bool:
-    """Whether the processor overran its limit. Task groups of asyncio wrap the errors that are raised inside them."""
+    """True if the processor overran its limit. Task groups of asyncio wrap the errors that are raised inside them."""
     return isinstance(error, Overrun) or (isinstance(error, BaseExceptionGroup) and error.subgroup(Overrun) is not None)

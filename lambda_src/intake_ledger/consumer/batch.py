@@ -1,4 +1,4 @@
-"""The messages of one invocation, and what is decided about each."""
+"""The messages of one invocation, and the decision about each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Batch:
             report=partial(services.telemetry.troubled, "messages could not be returned"),
         )
         self.answers: dict[Message, Answer] = {}
-        """Of the messages that were claimed together. Not by id, because a batch may hold one message twice."""
+        """The answers to messages that were claimed together. Not by id, because a batch may hold one message twice."""
         self.retry_after: dict[Message, float | None] = {}
         """Seconds until each handled message is delivered again. None: acknowledge it, once its commit is written."""
         self.held: list[HeldCommit] = []
@@ -49,16 +49,16 @@ class Batch:
         self._settings = services.settings
 
     def is_claimed(self, message: Message) -> bool:
-        """Whether the message was claimed together with others."""
+        """True if the message was claimed together with others."""
         answer = self.answers.get(message)
         return answer is not None and answer.claim is not None
 
     def may_hold_commit(self, message: Message) -> bool:
-        """Whether the commit of this message may be written later, together with others. Threads write theirs alone."""
+        """True if the commit of this message may be written later, together with others. Threads write theirs alone."""
         return self._settings.commit_together and self._settings.concurrency == 1 and self.is_claimed(message)
 
     def finish(self, message: Message, retry_after: float | None) -> None:
-        """Acknowledge the message, or return it to the queue for so many seconds."""
+        """Acknowledge the message, or return it to the queue for these seconds."""
         if retry_after is not None:
             self.returns.add(message, retry_after)
         self.retry_after[message] = retry_after
@@ -74,7 +74,7 @@ class Batch:
         return self.time_left_ms() + self._settings.clock_skew_seconds * 1000
 
     def has_time(self, reserve_seconds: float) -> bool:
-        """Whether a processor may start now and have its whole time."""
+        """True if a processor may start now and have its whole time."""
         return not self.stopping.is_set() and self.spare_ms(reserve_seconds) >= 0
 
     def spare_ms(self, reserve_seconds: float) -> float:

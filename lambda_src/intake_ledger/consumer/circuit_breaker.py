@@ -1,36 +1,36 @@
-"""Tells a downstream that is out from bad files, and holds messages back while it is out.
+"""Distinguish a downstream that is out from bad files, and hold messages back while it is out.
 
-The difference shows in keys that were never tried: beside bad files they succeed, in an outage they fail. So a first
-attempt is never held back for long, and one success ends every suspicion.
+Keys that were never tried show the difference: among bad files they succeed, in an outage they fail. So a first attempt
+is never held back for long, and one success closes the breaker.
 """
 
 from collections.abc import Callable
 from threading import Lock
 
 THRESHOLD = 5
-"""Different keys that fail without a success in between open the breaker."""
+"""This number of different keys that fail without a success in between opens the breaker."""
 MAX_PAUSE_MS = 60_000
 """The longest pause. After an outage each held message is delivered again within one and a half pauses."""
 RECENT_MS = 10_000
-"""A downstream that did something so short a time ago is not out."""
+"""A downstream is not out if it had a success within this time."""
 NEWS_MS = 5_000
-"""How often an environment asks for the others' last success, or tells its own."""
+"""The shortest time between two reads of the last success of all environments, and between two writes of it."""
 CLOSE_MS = 60_000
-"""What failed between two successes that are no further apart did not fail because of an outage."""
+"""A failure between two successes within this time has another cause than an outage."""
 MAX_BAD_KEYS = 10_000
-"""So many bad keys are remembered; one more, and all are forgotten."""
+"""The limit of remembered bad keys. All are forgotten when it is exceeded."""
 _JITTER_SHARE = 0.5
-"""Of the pause: messages that were given back together must not return together."""
+"""The random share that is added to a pause. Messages that were returned together must not come back together."""
 _MIN_FIRST_PAUSE_MS = 100
 _FREE_SHARE, _GROWING_SHARE = 0.4, 0.5
-"""Of the receives that the queue allows: those that wait for the pause alone, and those whose waits grow then."""
+"""Shares of the receives that the queue allows: the first ones wait for the pause only, the next ones wait longer."""
 
 
 def least_wait_ms(receives: int, *, max_receives: int, max_hold_ms: int) -> int:
-    """The shortest wait of a message that was received so often.
+    """The shortest wait of a message after this number of receives, in milliseconds.
 
-    The waits grow so that a message reaches `max_hold_ms` before the queue's own limit, `max_receives`. That limit
-    would dead-letter it without a reason.
+    The waits grow so that a message reaches `max_hold_ms` before the queue's own limit, `max_receives`. At that
+    limit, SQS would dead-letter it without a reason.
     """
     growing = max(receives - int(max_receives * _FREE_SHARE), 0)
     # The sum of 1, 2, 3, ... n is about n * n / 2.
@@ -41,17 +41,18 @@ def least_wait_ms(receives: int, *, max_receives: int, max_hold_ms: int) -> int:
 class CircuitBreaker:
     """Opens when several different keys fail in a row, and closes at the first success.
 
-    A key that failed between two successes which were close to each other is bad: the downstream was there. From then
-    on it opens nothing, until it succeeds. While it is open, messages are given back untried, except:
+    A key that failed between two successes within `CLOSE_MS` is bad, because the downstream worked. It does not count
+    again until it succeeds. While the breaker is open, messages are returned without an attempt. There are two
+    exceptions:
 
-    - A key that was never tried passes. Its failure costs no attempt, and it is the best probe: after all bad files
-      were tried once, every such key is a good one. When a failure takes long, the next first attempt waits for as
-      long as that took, so that a downstream that hangs takes at most half of the worker's time.
-    - One other key is let through for each pause. A key that has failed since the breaker opened is not let through
-      again before the others. The pause doubles with each failure, up to a minute.
+    - A key that was never tried passes. Its failure counts no attempt, and it is the best probe: after all bad files
+      were tried once, every new key is a good one. After a slow failure, the next first attempt waits for the same
+      time, so that a downstream that hangs takes at most half of the worker's time.
+    - One other key passes for each pause. A key that has failed since the breaker opened passes again only after the
+      others. The pause doubles with each failure, up to a minute.
 
-    Each execution environment has a breaker. In trouble, and only then, they share one fact: when any of them last had
-    a success (`wants_news`, `heard`, `owes_news`). Times are in milliseconds, `jitter` gives a number from 0 to 1.
+    Each execution environment has a breaker. After failures they share the time at which any of them last had a success
+    (`wants_news`, `heard`, `owes_news`). Times are in milliseconds, `jitter` gives a number from 0 to 1.
     """
 
     def __init__(self, min_pause_ms: int, max_pause_ms: int, jitter: Callable[[], float]) -> None:
@@ -60,38 +61,38 @@ class CircuitBreaker:
         self._jitter = jitter
         self._lock = Lock()
         self._failed: set[str] = set()
-        """Since the last success."""
+        """Keys that failed since the last success, without bad ones."""
         self._bad: set[str] = set()
-        """Keys that failed although the downstream was there."""
+        """Keys that failed although the downstream worked."""
         self._succeeded_at: int | None = None
-        """Here, or in another environment."""
+        """The time of the last success, in this environment or another one."""
         self._failing: set[str] = set()
-        """Since a success was last told; bad keys too."""
+        """Keys that failed since the last success that was shared, with bad ones."""
         self._asked_at = self._told_at = 0
         self._owes_news = False
         self._pause_ms: int | None = None
-        """None: closed."""
+        """The current pause. None: the breaker is closed."""
         self._until = 0
-        """When the next key may be let through that is not a first attempt."""
+        """The time from which the next key may pass that is not a first attempt."""
         self._first_until = 0
-        """When the next first attempt may begin."""
+        """The time from which the next first attempt may pass."""
         self._passed: dict[str, int] = {}
-        """Keys that were let through and have not ended yet, with the time at which they were."""
+        """Keys that passed and whose attempts have not ended, with the time at which they passed."""
         self._probe: str | None = None
-        """The one among them that is not a first attempt."""
+        """The key among them that is not a first attempt."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the downstream is taken to be out."""
+        """True while the downstream seems to be out."""
         return self._pause_ms is not None
 
     @property
     def pause_ms(self) -> int:
-        """The current pause; 0 when it is closed."""
+        """The current pause. 0: the breaker is closed."""
         return self._pause_ms or 0
 
     def wait_ms(self, key: str, now: int, *, first: bool) -> int:
-        """0: the key may be claimed. Otherwise the time after which its message should be delivered again.
+        """The time after which the message of this key should be delivered again. 0: the key may be claimed now.
 
         `first`: the message was never received before, so that the key was never tried.
         """
@@ -117,7 +118,7 @@ class CircuitBreaker:
             return self._held_ms()
 
     def failed(self, key: str, now: int) -> bool:
-        """An attempt at the key has failed; True when that opens the breaker."""
+        """Record that an attempt at the key has failed. True: that opens the breaker."""
         with self._lock:
             if key not in self._bad:
                 self._failed.add(key)
@@ -140,7 +141,7 @@ class CircuitBreaker:
             return False
 
     def succeeded(self, key: str, now: int) -> bool:
-        """An attempt at the key has succeeded; True when that closes the breaker."""
+        """Record that an attempt at the key has succeeded. True: that closes the breaker."""
         with self._lock:
             was_open = self._close(now)
             self._bad.discard(key)
@@ -148,7 +149,7 @@ class CircuitBreaker:
             return was_open
 
     def wants_news(self, now: int) -> bool:
-        """Whether the others' last success should be looked up; at most once in five seconds, and only while open."""
+        """True if the last success of all environments should be read: once in `NEWS_MS`, and only while open."""
         with self._lock:
             wants = self._pause_ms is not None and now - self._asked_at >= NEWS_MS
             if wants:
@@ -156,12 +157,12 @@ class CircuitBreaker:
             return wants
 
     def heard(self, at: int, now: int) -> bool:
-        """Another environment had a success at this time; True when that closes the breaker."""
+        """Record that another environment had a success at this time. True: that closes the breaker."""
         with self._lock:
             return self._is_recent(at, now) and self._close(at)
 
     def owes_news(self, now: int) -> bool:
-        """Whether the success that was just had should be told to the others; at most once in five seconds."""
+        """True if this environment's success should be shared with the others: at most once in `NEWS_MS`."""
         with self._lock:
             owes = self._owes_news and now - self._told_at >= NEWS_MS
             if owes:
@@ -170,8 +171,9 @@ class CircuitBreaker:
             return owes
 
     def undecided(self, key: str) -> None:
-        """A key that was let through has shown nothing: a duplicate, a busy key, S3's trouble. The next takes its
-        place.
+        """Record that a key passed and no attempt followed: a duplicate, a busy key, an error of S3.
+
+        Another key may pass in its place.
         """
         with self._lock:
             self._passed.pop(key, None)

@@ -1,4 +1,4 @@
-"""Lambda's entry point, and the one consumer of an execution environment."""
+"""Lambda's entry point, and the consumer of an execution environment."""
 
 import os
 import random

@@ -7,12 +7,12 @@ from types import FrameType, TracebackType
 from typing import Any
 
 REPEAT_SECONDS = 0.5
-"""Between two interruptions: long enough for a processor to close what it has open, short enough to come several times
-before the function's own timeout."""
+"""The time between two interruptions. A processor can close its files and connections in it, and several interruptions
+come before the function's own timeout."""
 
 
 class Overrun(BaseException):
-    """The time is up. Not an Exception, because botocore's retries would swallow that and go on."""
+    """The processor's time is over. This is no Exception, because botocore's retries would swallow one and go on."""
 
 
 class deadline:  # noqa: N801 - read as a function: `with deadline(60):`
@@ -56,7 +56,7 @@ class deadline:  # noqa: N801 - read as a function: `with deadline(60):`
             raise Overrun
 
     def _is_in_block(self, frame: FrameType | None) -> bool:
-        """Whether the interrupted frame is the block's or was called by it, and does not enter or leave the block."""
+        """True if the block or a function that it calls was interrupted, and not its entry or exit."""
         while frame is not None and frame is not self._block:
             if frame.f_code in _OWN_CODE:
                 return False

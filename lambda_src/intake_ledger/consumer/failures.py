@@ -123,7 +123,7 @@ class Failures:
         return min(step, self._settings.max_backoff_seconds) * (0.5 + self._jitter() / 2)
 
     def is_given_up(self, message: Message) -> bool:
-        """Whether the message is older than `max_hold`. Its next attempt is the last one, even if it does not count."""
+        """True if the message is older than `max_hold`. Its next attempt is the last one, even if it does not count."""
         age_ms = 0 if message.sent_at is None else self._clock() - message.sent_at
         return age_ms >= self._settings.max_hold_seconds * 1000
 

@@ -9,7 +9,7 @@ from intake_ledger.table import BATCH_STATEMENTS
 from intake_ledger.telemetry import OutcomeKind
 
 HOLD_MS = 1_000
-"""After so many milliseconds a held commit is written before another processor starts."""
+"""A commit that was held for this time is written before another processor starts."""
 
 
 class GroupCommit:
@@ -23,9 +23,9 @@ class GroupCommit:
         self._failures = failures
 
     def may_wait(self, message: Message, batch: Batch) -> bool:
-        """Whether the processor of this message may start before the held commits are written.
+        """True if the processor of this message may start before the held commits are written.
 
-        A message that was received before may be the one that ends the worker. A slow processor gains nothing by it.
+        A message that was received before may have ended its worker. Slow processors gain nothing by held commits.
         """
         young = self._clock() - batch.held[0].since < HOLD_MS
         return young and len(batch.held) < BATCH_STATEMENTS and batch.is_claimed(message)

@@ -19,7 +19,7 @@ LATER_FORMAT_SECONDS, MAX_LATER_FORMAT_SECONDS = 900, 6 * 3600
 """A rollback ends when the later release is deployed again. The wait grows with each receive, so that the message does
 not reach maxReceiveCount. About 90 receives take fourteen days, the longest that SQS keeps a message."""
 _REJUDGE_GONE = 2
-"""How often a change whose version vanished is judged within one delivery of its message."""
+"""A change whose version vanished is judged at most this number of times within one delivery of its message."""
 
 
 def later_format_seconds(receives: int) -> float:
@@ -56,7 +56,7 @@ class MessageHandler:
             if refused and not delays:
                 # Send one copy, when the message comes for the last time.
                 self._telemetry.unparseable(self._failures.refuse(together(refused, message.body)), message.id)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
+        except Exception as error:  # noqa: BLE001 - no error may lose the message
             self._telemetry.troubled("the message could not be handled", message.id, error)
             return self._failures.backoff(message.receives)
         return min(delays) if delays else None

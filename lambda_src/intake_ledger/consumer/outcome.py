@@ -1,4 +1,4 @@
-"""How the attempt of a claim ended."""
+"""The outcome of an attempt."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from intake_ledger.telemetry import OutcomeKind
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the attempt of a claim ended, and when its message is delivered again."""
+    """The end of an attempt on a claim, and the time until its message is delivered again."""
 
     kind: OutcomeKind
     reason: str | None = None
@@ -17,7 +17,7 @@ class Outcome:
     judge_again: bool = False
     """The claimed version vanished. Judge the change again, by the state that S3 shows now."""
     healthy: bool | None = None
-    """Whether the downstream seems to work. None: the attempt does not show it."""
+    """True: the downstream works. False: it may be out. None: the attempt does not show it."""
     waited_too_long: bool = False
     """The change was rejected because something that it needs was missing for all of `max_wait`."""
     commit: Commit | None = None

@@ -1,4 +1,4 @@
-"""How long one record takes, to claim only as many records together as can be started in time."""
+"""Measure the time of a record, to claim only as many records together as can be started in time."""
 
 _WEIGHT = 0.2
 """The weight of the newest record in the moving average."""

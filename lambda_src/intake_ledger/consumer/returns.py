@@ -9,17 +9,17 @@ from intake_ledger.queues import Queues
 FULL = 10
 """SQS takes ten messages in one request."""
 ANSWER_MS = 1_000
-"""Kept of the function's time for the answer to Lambda. Messages that are not returned by then come back after the
-queue's own visibility timeout."""
+"""Time that is kept for the response to Lambda. Messages that are not returned before come back after the queue's own
+visibility timeout."""
 LATE_REQUESTS = 2
-"""Requests that are sent even then: most batches need one, and one more to delete."""
+"""Requests that are sent even in that time. Most batches need one, and another one to delete messages."""
 
 
 class Returns:
     """The messages of one batch that are to be delivered again later. Several threads may add to it.
 
-    `clock` gives epoch milliseconds, `time_left_ms` the rest of the function's time, and `report` is told of messages
-    that could not be returned.
+    `clock` gives epoch milliseconds, and `time_left_ms` the rest of the function's time. `report` is called with the
+    ids of messages that could not be returned.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Returns:
         self._report = report
         self._lock = Lock()
         self._waiting: list[tuple[Message, float]] = []
-        """With the time at which each is due, in epoch milliseconds."""
+        """Messages with the time at which each is delivered again, in epoch milliseconds."""
         self._late_requests = 0
 
     def in_time(self) -> bool:
-        """Whether SQS may be asked once more."""
+        """True if there is time for one more request to SQS."""
         if self._time_left_ms() > ANSWER_MS:
             return True
         self._late_requests += 1
@@ -50,7 +50,7 @@ class Returns:
         """Return the message after this time, with the next nine or at the next `flush`."""
         with self._lock:
             self._waiting.append((message, self._clock() + seconds * 1000))
-            # Taken under the same lock: an eleventh message of another thread would cost a request of its own.
+            # Taken under the same lock. Otherwise an eleventh message of another thread would need another request.
             waiting = self._take() if len(self._waiting) >= FULL else []
         self._send(waiting)
 

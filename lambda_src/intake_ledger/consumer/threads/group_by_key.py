@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 def group_by_key(keys: Sequence[Collection[str]]) -> list[list[int]]:
     """Group the positions of messages, given the keys of each message. No key is in two groups.
 
-    A message without a key is a group of its own. Groups come in the order of their first messages, and positions in
+    A message without a key is a group alone. Groups come in the order of their first messages, and positions in
     ascending order. The time is linear in the number of messages and keys (a union-find over the positions), because a
     batch may hold 10,000 messages.
     """
