@@ -34,8 +34,7 @@ from cdk_intake_ledger.testing.transaction_rules import check_transaction
 from intake_ledger.bucket import Bucket
 from intake_ledger.changes import Change
 from intake_ledger.completeness import CompletenessRecord
-from intake_ledger.consumer import Consumer, ProcessingTime, Services
-from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.errors import Fenced
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.processing import Commit, ObjectChange, Processor

@@ -6,7 +6,8 @@ only when the ledger shows that everything it reports is finished. `handler` is 
 
 from intake_ledger.consumer.composition import handler
 from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
 
-__all__ = ["Consumer", "ProcessingTime", "Services", "handler"]
+__all__ = ["Consumer", "Overrun", "ProcessingTime", "Services", "handler"]
