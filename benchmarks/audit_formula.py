@@ -5,16 +5,17 @@ its requests with these counts. `bill` adds prices and time. The check of the de
 for it.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import Any, cast
 
 from benchmarks import prices
 
 from intake_ledger.audit.function import AT_THE_SAME_TIME
-from intake_ledger.audit.in_parts import CHECKPOINT_MS, CHUNK, SLICE_ROWS
+from intake_ledger.audit.in_parts import CHECKPOINT_MS, CHUNK, SENDING_SECONDS, SLICE_ROWS
+from intake_ledger.audit.join import MOST_CANDIDATES
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS
 from intake_ledger.settings import AuditSettings
 from intake_ledger.table import BATCH_STATEMENTS
@@ -61,6 +62,10 @@ MARK = "batch_execute_statement"
 """The operation that marks rows."""
 RATE: int = {one.name: cast("Any", one.default) for one in fields(AuditSettings)}["resubmit_rate"]
 """Messages of a run in parts per second, the default."""
+TICK_SECONDS = 900
+"""The schedule begins the next run after this time at most."""
+LOOK_RATE = 50
+"""Messages of one function per second: `cdk_intake_ledger.audit_scale` has the same."""
 CALL_SECONDS = 900 - STOP_BEFORE_MS / 1_000
 """Time of an invocation."""
 
@@ -275,6 +280,26 @@ def look_seconds(run: Run, candidates: int) -> float:
     batch = ceil(sizes.look / AT_THE_SAME_TIME) * HEAD_SECONDS + dynamodb * DYNAMODB_SECONDS
     working = ceil(candidates / sizes.look) * (batch + ceil(sent / sizes.send) * SQS_SECONDS)
     return working if run.engine == ONE else max(working, candidates * share / (RATE / run.lookers))
+
+
+def backfill(objects: int, rate: int, rates: "Rates", *, shards: int, concurrency: int) -> "Bill":
+    """Time and dollars of a backfill in parts. The next run begins at a tick, and reads everything again."""
+    seconds, dollars, left = 0.0, defaultdict[str, float](float), objects
+    while left:
+        sent = min(left, MOST_CANDIDATES, rate * SENDING_SECONDS)
+        held = [(objects - left) // concurrency] * concurrency
+        looks = Run(
+            engine=DUCKDB, listed=[objects // shards] * shards, held=held, looks=2 * shards, candidates=sent, sent=sent
+        )
+        without = bill(replace(looks, candidates=0, sent=0), rates, concurrency=concurrency)
+        # Each function that looks waits until its share of the rate allows more.
+        seconds += without.seconds + max(sent / rate, look_seconds(looks, sent) / concurrency) + TICK_SECONDS
+        for service, price in bill(looks, rates, concurrency=concurrency).dollars.items():
+            dollars[service] += price
+        waited = min(concurrency, ceil(rate / LOOK_RATE)) * sent / rate
+        dollars["Lambda"] += waited * LAMBDA_GB * prices.LAMBDA_GB_SECOND
+        left -= sent
+    return Bill(seconds, dollars)
 
 
 Rates = Mapping[str, float]

@@ -12,7 +12,19 @@ from zlib import crc32
 import boto3
 import pytest
 from benchmarks import audit_scale, prices
-from benchmarks.audit_formula import ATHENA, DUCKDB, ONE, QUERIES, TRANSFER_BYTES, Run, Sizes, pieces, requests, uploads
+from benchmarks.audit_formula import (
+    ATHENA,
+    DUCKDB,
+    ONE,
+    QUERIES,
+    TRANSFER_BYTES,
+    Run,
+    Sizes,
+    backfill,
+    pieces,
+    requests,
+    uploads,
+)
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ClientError
@@ -35,7 +47,8 @@ from tests.unit.support import DAY
 if TYPE_CHECKING:
     from intake_ledger.states import State
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scale.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "scale.md").read_text()
 SIZES = Sizes(list_page=4, scan_page=3, slice_rows=7, chunk=10, look=5, send=2, names_page=1_000)
 SEGMENTS = 2
 """Segments and shards."""
@@ -335,3 +348,13 @@ def test_a_billion_objects_meet_the_goal() -> None:
     found = audit_scale.bill_of(10**9, 10**8, audit_scale.rates_of(PAGE))
     assert found.total < 15
     assert found.seconds < 2 * 3_600
+
+
+def test_f41_a_hundred_million_objects_are_sent_within_a_day() -> None:
+    """F41: at 2,000 messages in a second, by calculation; docs/audit.md says the hours and the price."""
+    rates = audit_scale.rates_of(PAGE)
+    found = backfill(10**8, 2_000, rates, shards=1_000, concurrency=100)
+    hours = round(found.seconds / 3_600)
+    assert hours < 24
+    page = " ".join((DOCS / "audit.md").read_text().split())
+    assert f"100 million objects at 2,000 in a second take {hours} hours and ${found.total:.0f}" in page

@@ -456,6 +456,19 @@ class TestRate:
         report = world.audit("second", everySeconds=86_400)
         assert (report.complete, sorted([*first, *world.sent()])) == (True, names(6))
 
+    def test_f41_a_slow_backfill_ends_before_its_state_machine_does(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """F41: an execution that is ended has no report, and keeps others away."""
+        monkeypatch.setattr(in_parts, "SENDING_SECONDS", 2)
+        world.settings = replace(world.settings, backfills=True, backfill_rate=2)
+        for key in names(6):
+            world.s3.put(key, age=400 * DAY)
+        report = world.audit("first", everySeconds=86_400)
+        assert (report.stopped, report.resubmitted, len(world.sqs.bodies)) == (Stopped.MORE, 4, 4)
+        assert "2 objects are left" in report.summary(world.clock())
+        assert world.plan("second", everySeconds=86_400)["parts"]
+
     def test_a_look_keeps_to_its_share_of_the_rate(self, world: World) -> None:
         """Two of them send one message in a second each."""
         world.settings = replace(world.settings, resubmit_rate=2)

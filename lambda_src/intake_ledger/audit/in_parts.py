@@ -57,6 +57,8 @@ QUEUE_WAIT_SECONDS = 60
 _LONGEST_WAIT_SECONDS = 10
 BURST_SECONDS = 900
 """A backfill sends none while the queue holds more messages than it sends in this time."""
+SENDING_SECONDS = 43_200
+"""The longest that a run sends: the state machine ends it after a day."""
 CANDIDATES, LOOKED = "candidates", "looked"
 PLAN, JOINED = "plan.json", "joined.json"
 """Names of a run's files."""
@@ -269,9 +271,13 @@ class AuditInParts:
             if not (look and look.get("done"))
         ]
         report.add_joined(joined["lines"], outside=joined["outside"], candidates=joined["candidates"])
+        if about["backfill"] and report.stopped is Stopped.BUDGET:
+            report.stopped = Stopped.MORE
         if joined["candidates"] > MOST_CANDIDATES:
             report.stopped = report.stopped or Stopped.MORE
-            left, rate = (report.lines + report.unlisted)[Line.NOT_LOOKED], self._rate(about)
+        if report.stopped is Stopped.MORE:
+            both, rate = report.lines + report.unlisted, self._rate(about)
+            left = both[Line.NOT_LOOKED] + both[Line.OVER_BUDGET]
             report.unfinished.append(f"{left:,} objects are left: {age(left * 1_000 // rate)} at {rate:,} a second")
 
     def _divide(self, event: Mapping[str, Any]) -> tuple[Manifest | None, list[dict[str, Any]]]:
@@ -303,7 +309,7 @@ class AuditInParts:
         """A backfill has no budget but its rate."""
         tools, settings = self._tools, self._settings
         candidates = self._scratch.get(JOINED)["candidates"]
-        most = candidates if about["backfill"] else settings.budget
+        most = min(candidates if about["backfill"] else settings.budget, self._rate(about) * SENDING_SECONDS)
         return SharedBudget(tools.dynamodb, settings, self._run, most, candidates, tools.clock)
 
     def _look(self, budget: Budget | None, *, backfill: bool) -> Look:
