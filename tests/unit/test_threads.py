@@ -313,7 +313,7 @@ class TestCrew:
         release.set()
         threads._pool.shutdown(wait=True)
 
-    def test_lanes_that_no_thread_has_taken_are_left_out(self, release: Event) -> None:
+    def test_groups_that_no_thread_has_taken_are_left_out(self, release: Event) -> None:
         """Every thread hangs."""
         threads = ProcessorThreads(1, PATIENT)
         done: list[str] = []
