@@ -97,8 +97,9 @@ docs: $(MKDOCS)/.ready $(MERMAID)/.ready ## the documentation site, in build/sit
 faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under fire, in full (some minutes); SHORT=1 for ten minutes, TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(SHORT),--ten-minutes) $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
 
-audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number)
+audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number), and of a million synthetic ones
 	@python -m tests.local.audit_run $(OBJECTS)
+	@python -m tests.local.audit_run.synthetic
 
 audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md, in 5,000 random worlds (some minutes)
 	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py tests/unit/test_audit_join.py

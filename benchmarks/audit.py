@@ -12,7 +12,7 @@ import json
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
@@ -44,6 +44,9 @@ SETTINGS = replace(AUDIT, budget=1)
 DATE = datetime.fromtimestamp((NOW - AGE_MS) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
+Item = dict[str, dict[str, Any]]
+
+
 class Source:
     """A bucket of so many objects, each committed, behind two boto3 clients."""
 
@@ -65,6 +68,22 @@ class Source:
         self.s3.meta.events.register("before-send.s3", self._counted(self._answer_s3))
         self.dynamodb.meta.events.register("before-send.dynamodb", self._counted(self._answer_dynamodb))
 
+    def listed(self, number: int) -> str:
+        """The entry of an object in a listing."""
+        return (
+            f"<Version><Key>{key_of(number)}</Key><VersionId>{number:032}</VersionId><IsLatest>true</IsLatest>"
+            f"<LastModified>{DATE}</LastModified><ETag>&quot;{number:032x}&quot;</ETag><Size>1</Size>"
+            "<StorageClass>STANDARD</StorageClass></Version>"
+        )
+
+    def scanned(self, number: int) -> Item | None:
+        """The row of an object when the table is scanned."""
+        return row_of(number)
+
+    def read(self, number: int) -> Item | None:
+        """The item of an object when it is read, later."""
+        return row_of(number)
+
     def _counted(self, answer: Callable[..., Any]) -> Callable[..., Any]:
         def counted(**arguments: Any) -> Any:
             began = time.thread_time()
@@ -79,28 +98,23 @@ class Source:
     def _answer_s3(self, request: Any, **_: Any) -> Any:
         if "versioning" in request.url.partition("?")[2].split("&"):
             body = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
-            return _response(body.encode(), "application/xml")
+            return response(body.encode(), "application/xml")
         self.requests["ListObjectVersions"] += 1
         self._wait(S3_LATENCY)
         # It may be any text: the place where a shard begins need not be a key.
         asked = parse_qs(urlsplit(request.url).query)
         marker = asked.get("key-marker", [""])[0]
-        first = bisect_right(range(self.objects), marker, key=_key)
+        first = bisect_right(range(self.objects), marker, key=key_of)
         last = min(first + int(asked.get("max-keys", [str(PAGE)])[0]), self.objects)
         more = last < self.objects
-        following = f"<NextKeyMarker>{_key(last - 1)}</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>"
+        following = f"<NextKeyMarker>{key_of(last - 1)}</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>"
         body = (
             '<?xml version="1.0" encoding="UTF-8"?><ListVersionsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
             f"<IsTruncated>{str(more).lower()}</IsTruncated>{following if more else ''}"
-            + "".join(
-                f"<Version><Key>{_key(n)}</Key><VersionId>{n:032}</VersionId><IsLatest>true</IsLatest>"
-                f"<LastModified>{DATE}</LastModified><ETag>&quot;{n:032x}&quot;</ETag><Size>1</Size>"
-                "<StorageClass>STANDARD</StorageClass></Version>"
-                for n in range(first, last)
-            )
+            + "".join(map(self.listed, range(first, last)))
             + "</ListVersionsResult>"
         )
-        return _response(body.encode(), "application/xml")
+        return response(body.encode(), "application/xml")
 
     def _answer_dynamodb(self, request: Any, **_: Any) -> Any:
         operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
@@ -111,14 +125,16 @@ class Source:
             start = asked.get("ExclusiveStartKey")
             segment, segments = asked.get("Segment", 0), asked.get("TotalSegments", 1)
             begin, end = (self.objects * n // segments for n in (segment, segment + 1))
-            first = int(start["pk"]["S"].rpartition("-")[2]) + 1 if start else begin
+            first = number_of(start["pk"]["S"]) + 1 if start else begin
             last = min(first + SCAN_PAGE, end)
-            answer: dict[str, Any] = {"Items": [_projected(n, asked) for n in range(first, last)]}
+            rows = filter(None, map(self.scanned, range(first, last)))
+            answer: dict[str, Any] = {"Items": [_projected(row, asked) for row in rows]}
             if last < end:
-                answer["LastEvaluatedKey"] = {name: _row(last - 1)[name] for name in ("pk", "sk")}
+                answer["LastEvaluatedKey"] = {name: row_of(last - 1)[name] for name in ("pk", "sk")}
         else:
             keys = asked["RequestItems"]["table"]["Keys"]
-            answer = {"Responses": {"table": [_row(int(k["pk"]["S"].rpartition("-")[2])) for k in keys]}}
+            items = (self.read(number_of(one["pk"]["S"])) for one in keys)
+            answer = {"Responses": {"table": [item for item in items if item]}}
         return json_response(answer)
 
     def _wait(self, seconds: float) -> None:
@@ -128,28 +144,36 @@ class Source:
 
 def json_response(answer: dict[str, Any]) -> Any:
     """As DynamoDB answers."""
-    return _response(json.dumps(answer).encode(), "application/x-amz-json-1.0")
+    return response(json.dumps(answer).encode(), "application/x-amz-json-1.0")
 
 
-def _response(body: bytes, kind: str) -> Any:
-    response: Any = AWSResponse("https://source", 200, HTTPHeaders.from_dict({"Content-Type": kind}), None)
-    response._content = body  # noqa: SLF001 - as botocore's own stubs set it
-    return response
+def response(body: bytes, kind: str, status: int = 200, more: Mapping[str, str] | None = None) -> Any:
+    """An answer; `more` has headers."""
+    headers = HTTPHeaders.from_dict({"Content-Type": kind, **(more or {})})
+    answer: Any = AWSResponse("https://source", status, headers, None)
+    answer._content = body  # noqa: SLF001 - as botocore's own stubs set it
+    return answer
 
 
-def _key(number: int) -> str:
+def key_of(number: int) -> str:
+    """Keys in the order of their numbers."""
     return f"in/2026/11/document-{number:010}"
 
 
-def _projected(number: int, asked: dict[str, Any]) -> dict[str, dict[str, str]]:
-    row = _row(number)
+def number_of(key: str) -> int:
+    """The number of a key, or of a row's partition key."""
+    return int(key.rpartition("-")[2])
+
+
+def _projected(row: Item, asked: dict[str, Any]) -> Item:
     return {name: row[name] for name in asked["ExpressionAttributeNames"].values() if name in row}
 
 
-def _row(number: int) -> dict[str, dict[str, str]]:
+def row_of(number: int) -> Item:
+    """A row that has committed what the listing shows."""
     version = f"{number:032}"
     return {
-        "pk": {"S": f"bucket/{_key(number)}"},
+        "pk": {"S": f"bucket/{key_of(number)}"},
         "sk": {"S": "p@latest"},
         "status": {"S": "PROCESSED"},
         "kind": {"S": "object"},

@@ -25,10 +25,11 @@ from intake_ledger.table import LedgerTable
 from tests.unit import test_audit_join as joined
 from tests.unit.audit_invocations import Gate, Gated
 from tests.unit.audit_oracle import build, random_world
+from tests.unit.audit_scratch import FolderScratch
 from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.support import START, execute_without_partiql
 from tests.unit.test_audit_in_parts import World, names
-from tests.unit.test_audit_join import ODD, FolderScratch, is_telling
+from tests.unit.test_audit_join import ODD, is_telling
 from tests.unit.test_audit_oracle import found
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,6 +37,7 @@ from intake_ledger.rows import FORMAT, Ordering, Row, Status
 from intake_ledger.states import State, StateKind
 from tests.unit.audit_invocations import Gate, Gated, Killed
 from tests.unit.audit_oracle import OracleWorld, build, random_world
+from tests.unit.audit_scratch import FolderScratch
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, START
 from tests.unit.test_audit_inventory import CSV_SCHEMA, ORC_SCHEMA, PARQUET_SCHEMA, as_csv, as_orc, as_parquet, manifest
@@ -51,34 +51,6 @@ ODD = [
     "a b", "c+d", "e%20f", 'g"h', "i'j", "k,l", "m\nn", "ö", "日本", "\U0001f600", "x/y//z", "v#1", "nul\x00",
     "\x01\x1f\x7f", "\\", "\\u0041", "'; DROP TABLE listed; --", "\u2028\ufeff", "NULL", "%_", "k" * 1_000,
 ]  # fmt: skip
-
-
-class FolderScratch(Scratch):
-    """The files of one run, in a folder that has the bucket's name."""
-
-    def put_text(self, name: str, content: str) -> None:
-        path = Path(self.bucket, name)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
-
-    def get(self, name: str) -> Any:
-        path = Path(self.bucket, name)
-        return json.loads(path.read_text()) if path.exists() else None
-
-    def upload(self, path: Path) -> None:
-        shutil.copy(path, self.bucket)
-
-    def end(self, name: str, length: int, etag: str) -> tuple[bytes, int]:
-        content = Path(self.bucket, name).read_bytes()
-        assert etag == self.etags()[name]
-        return content[-length:], len(content)
-
-    def etags(self) -> dict[str, str]:
-        return {path.name: str(path.stat().st_mtime_ns) for path in Path(self.bucket).iterdir()}
-
-    def download(self, suffix: str, folder: Path) -> None:
-        for path in Path(self.bucket).glob(f"*{suffix}"):
-            shutil.copy(path, folder)
 
 
 class FreeRuns:

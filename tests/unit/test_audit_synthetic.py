@@ -1,0 +1,19 @@
+"""The audit of synthetic objects: the short form of `python -m tests.local.audit_run.synthetic`."""
+
+from collections.abc import Callable
+
+import pytest
+
+from intake_ledger.audit.report import Report
+from tests.local.audit_run.synthetic import World, audit_in_one, audit_in_parts, findings, problems
+
+
+@pytest.mark.parametrize("audit", [audit_in_parts, audit_in_one])
+def test_f115_what_happened_to_thousands_of_objects_is_found_and_nothing_else(
+    audit: Callable[[World], Report],
+) -> None:
+    """F115: each finding with its kind, one message for each, and all other objects in their lines."""
+    world = World(20_000 if audit is audit_in_parts else 4_000)
+    with findings() as found:
+        report = audit(world)
+    assert problems(world, report, found) == []
