@@ -28,11 +28,11 @@ from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Finding, Line, Window
 from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, join_parts
-from intake_ledger.audit.lean import lean_listings, lean_scans
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
 from intake_ledger.bucket import Bucket
+from intake_ledger.lean import lean_listings, lean_scans
 from intake_ledger.rows import FORMAT, Status
 from intake_ledger.states import ABSENT, State, StateKind
 from intake_ledger.table import LedgerTable
@@ -80,7 +80,7 @@ def marker(number: int) -> State:
     return replace(version(number, 9), kind=StateKind.MARKER, etag=None, size=None)
 
 
-def changed(number: int, committed: str | None = None, **attributes: str | int) -> Item:
+def changed(number: int, committed: str = "", **attributes: str | int) -> Item:
     """The row with another committed state, or with other attributes."""
     typed = {
         name: {"N" if isinstance(value, int) else "S": str(value)}
@@ -89,9 +89,9 @@ def changed(number: int, committed: str | None = None, **attributes: str | int) 
     return row_of(number) | typed
 
 
-def half_done(number: int, status: Status, **attributes: int) -> Item:
+def half_done(number: int, status: Status, **attributes: str | int) -> Item:
     """The row of an attempt that has committed nothing."""
-    row = changed(number, status=status.value, **attributes)
+    row = changed(number, "", status=status.value, **attributes)
     return {name: value for name, value in row.items() if not name.startswith("commit")}
 
 
