@@ -59,6 +59,9 @@ class FreeRuns:
     def take(self, **_: Any) -> int:
         return 0
 
+    def backfill(self, _: Any) -> tuple[bool, list[str]]:
+        return False, []
+
     def finish(self, *_: Any, **__: Any) -> None: ...
 
 

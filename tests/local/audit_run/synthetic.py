@@ -43,7 +43,7 @@ from tests.unit.audit_support import FakeSQS
 HOUR, DAY = 3_600_000, 86_400_000
 WINDOW = Window(NOW - HOUR, NOW - 14 * DAY)
 PERIOD, GAP = 1_999, 100
-"""Of so many objects in a row, each story happens to one; so many lie between two of them."""
+"""Each story happens to one of `PERIOD` objects. Two stories are `GAP` objects apart."""
 SHARDS, SEGMENTS, LOOKS = 8, 4, 2
 INVOCATIONS = 4
 """Invocations in which a shard is listed, in a large bucket."""
@@ -51,11 +51,11 @@ INVOCATIONS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """What happened to one object, and what the audit has to make of it."""
+    """The history of one object, and the result that the audit must have."""
 
     listed: State | None = None
     head: State | None = None
-    """What S3 shows at the look; what it listed, if None."""
+    """State that S3 shows at the look. None: the state that it listed."""
     scanned: Item | None = None
     read: Item | None = None
     """The item at the look; the row that was scanned, if None."""
@@ -63,7 +63,7 @@ class Story:
     line: Line | None = None
     """Where the report counts it; None for a row that the query does not nominate."""
     dismissed: bool = False
-    """Whether the query nominates it, and the look finds no difference."""
+    """True: the query nominates it, and the look finds no difference."""
 
     @property
     def now(self) -> State:
@@ -153,7 +153,7 @@ def story_of(number: int) -> Story | None:
 
 
 class World(Source):
-    """The bucket and the ledger, and what the audit writes and sends."""
+    """The bucket, the ledger, and a record of all messages and marks."""
 
     def __init__(self, objects: int) -> None:
         super().__init__(objects, latency=False)
@@ -161,7 +161,7 @@ class World(Source):
         lean_scans(self.dynamodb)
         self.sqs = FakeSQS()
         self.marks: Counter[str] = Counter()
-        """How often the audit has marked a row, by partition key."""
+        """Marks of each row, by partition key."""
         self.settings = replace(AUDIT, budget=10**6)
 
     def stories(self) -> Iterator[tuple[str, Story]]:
@@ -271,7 +271,7 @@ def audit_in_parts(world: World) -> Report:
 
 
 def time_for(pages: int) -> Callable[[], int]:
-    """An invocation that has time for so many pages, or batches of candidates."""
+    """An invocation with time for a number of pages or batches."""
     left = iter([900_000] * (pages - 1))
     return lambda: next(left, 0)
 
