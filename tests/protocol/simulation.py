@@ -423,9 +423,12 @@ class _S3(MemoryS3):
         return self
 
     def paginate(self, **_: Any) -> Iterator[dict[str, Any]]:
-        for names in itertools.batched(sorted(self.keys), 1000):
-            # No run stops half-way here, so none has to know where the next page begins.
-            page: dict[str, Any] = {"Versions": [], "DeleteMarkers": [], "IsTruncated": False}
+        pages = list(itertools.batched(sorted(self.keys), 1000)) or [()]
+        for number, names in enumerate(pages, 1):
+            page: dict[str, Any] = {"Versions": [], "DeleteMarkers": [], "IsTruncated": number < len(pages)}
+            if page["IsTruncated"]:
+                # No run stops half-way here, so none begins at a key.
+                page["NextKeyMarker"] = names[-1]
             for name in names:
                 newest = self.keys[name][-1]
                 entry = {"Key": name, "VersionId": newest.version_id, "IsLatest": True, "LastModified": newest.modified}

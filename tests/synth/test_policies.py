@@ -26,7 +26,7 @@ AUDIT = {
     "s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions",
     "s3:GetObject", "s3:GetObjectVersion",
     "dynamodb:BatchGetItem", "dynamodb:DescribeContinuousBackups", "dynamodb:DescribeTimeToLive", "dynamodb:GetItem",
-    "dynamodb:PutItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem",
+    "dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem",
     "sqs:GetQueueAttributes", "sqs:SendMessage",
     "cloudwatch:GetMetricStatistics",
     "lambda:GetFunctionConcurrency", "lambda:GetFunctionConfiguration", "lambda:ListEventSourceMappings",
