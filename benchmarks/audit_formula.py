@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from benchmarks import prices
 
+from cdk_intake_ledger.audit_scale import LOOK_RATE
 from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.in_parts import CHECKPOINT_MS, CHUNK, SENDING_SECONDS, SLICE_ROWS
 from intake_ledger.audit.join import MOST_CANDIDATES
@@ -64,8 +65,6 @@ RATE: int = {one.name: cast("Any", one.default) for one in fields(AuditSettings)
 """Messages of a run in parts per second, the default."""
 TICK_SECONDS = 900
 """The schedule begins the next run after this time at most."""
-LOOK_RATE = 50
-"""Messages of one function per second: `cdk_intake_ledger.audit_scale` has the same."""
 CALL_SECONDS = 900 - STOP_BEFORE_MS / 1_000
 """Time of an invocation."""
 

@@ -14,11 +14,11 @@ from sqlglot import exp
 from intake_ledger.audit import athena_joining, footers
 from intake_ledger.audit.athena import Athena, AthenaResult
 from intake_ledger.audit.athena_joining import MOST_ATTEMPTS, AthenaJoin
-from intake_ledger.audit.athena_query import CANDIDATES, LINES, RESULT, statements
+from intake_ledger.audit.athena_query import CANDIDATES, LINES, statements
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.in_parts import join_parts
 from intake_ledger.audit.join import Join, Slice, write
-from intake_ledger.audit.relations import COLUMNS, QUERY, candidate
+from intake_ledger.audit.relations import CANDIDATE, COLUMNS, QUERY, candidate
 from intake_ledger.audit.report import Report
 from intake_ledger.states import State, StateKind
 from intake_ledger.table import LedgerTable
@@ -160,7 +160,7 @@ def test_a_result_is_read_as_trino_encodes_it() -> None:
 
     class S3:
         def get_object(self, **_: Any) -> dict[str, Any]:
-            header = ",".join(f'"{name}"' for name in RESULT)
+            header = ",".join(f'"{name}"' for name in CANDIDATE)
             return {
                 "Body": Lines(
                     [header, '"a+b%2Bc","latest","true","v%23x%0A","object","e","7","9"', '"k","p","false",,,,,']

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus, urlsplit
 
-from intake_ledger.audit.athena_query import CANDIDATES, LINES, RESULT
+from intake_ledger.audit.athena_query import CANDIDATES, LINES
+from intake_ledger.audit.relations import CANDIDATE
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -84,7 +85,7 @@ class AthenaResult:
     def candidates(self) -> Iterator[Sequence[Any]]:
         """The values of `CANDIDATE` for each; at most `MOST_CANDIDATES` and one more."""
         for row in self._rows(CANDIDATES):
-            yield [_value(row[name], kind) for name, kind in RESULT.items()]
+            yield [_value(row[name], kind) for name, kind in CANDIDATE.items()]
 
     def _rows(self, name: str) -> Iterator[dict[str, str]]:
         where = urlsplit(self.uris[name])

@@ -8,23 +8,12 @@ from collections.abc import Collection
 
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.join import MOST_CANDIDATES
-from intake_ledger.audit.relations import COLUMNS, QUERY, judged
+from intake_ledger.audit.relations import CANDIDATE, COLUMNS, QUERY, judged, no_entries
 
 LINES, CANDIDATES = "lines", "candidates"
 """The statements of a run."""
 MANIFEST = "symlink.txt"
 PARTITION = "run"
-RESULT = {
-    "key": str,
-    "place": str,
-    "shown": bool,
-    "state": str,
-    "kind": str,
-    "etag": str,
-    "size": int,
-    "created_at": int,
-}
-"""The columns of the candidates. Text is percent-encoded, so that a result is ASCII, with one row in each line."""
 # Athena holds the right side of a join in memory: the ledger's rows, which are fewer than the objects
 # (https://docs.aws.amazon.com/athena/latest/ug/performance-tuning.html).
 _ORDER = ("FROM held\nFULL JOIN listed", "FROM listed\nFULL JOIN held")
@@ -38,7 +27,8 @@ def statements(
     tables["judged"] = judged(window, deletes=deletes, all_listed=all_listed)
     tables["audited"] = QUERY.read_text().replace(*_ORDER)
     given = "WITH " + ",\n".join(f"{name} AS (\n{query}\n)" for name, query in tables.items())
-    columns = ", ".join(f"url_encode({name}) AS {name}" if kind is str else name for name, kind in RESULT.items())
+    # Text is percent-encoded, so that a result is ASCII, with one row in each line.
+    columns = ", ".join(f"url_encode({name}) AS {name}" if kind is str else name for name, kind in CANDIDATE.items())
     return {
         LINES: f"{given}\nSELECT line, count(*) AS number FROM audited WHERE shown GROUP BY line",
         CANDIDATES: f"{given}\nSELECT {columns} FROM audited WHERE line = 'candidate' LIMIT {MOST_CANDIDATES + 1}",
@@ -46,8 +36,7 @@ def statements(
 
 
 def _relation(database: str, run: str, relation: str, has_files: bool) -> str:
-    columns = COLUMNS[relation]
     if not has_files:
-        return f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in columns.items())} WHERE FALSE"
+        return no_entries(relation)
     name = run.replace("'", "''")
-    return f'SELECT {", ".join(columns)} FROM "{database}"."{relation}" WHERE {PARTITION} = \'{name}\''
+    return f'SELECT {", ".join(COLUMNS[relation])} FROM "{database}"."{relation}" WHERE {PARTITION} = \'{name}\''

@@ -101,19 +101,12 @@ class AuditFunction:
         lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
         since, now = self._runs.take(lease_ms=lease_ms, only_if_due=every_seconds is not None), _now()
         backfill, problems = self._runs.backfill(self._settings)
-        report, judged = Report(str(now), now, delivery=problems), self._judge(since, backfill)
-        most = self._settings.backfill_rate * BURST_SECONDS - judged.waiting if backfill else self._settings.budget
-        if most < 1:
-            self._runs.give_back()
-            raise NotNow(f"{judged.waiting:,} messages wait in the queue, and the backfill waits for them")
+        report = Report(str(now), now, delivery=problems)
         try:
-            budget = OwnBudget(most) if judged.resubmit else None
-            self._compare(report, judged, context, budget=budget, backfill=backfill)
+            self._compare_and_send(report, self._judge(since, backfill), context, backfill=backfill)
         except Exception:
             self._runs.give_back()
             raise
-        if backfill and report.stopped is Stopped.BUDGET:
-            report.stopped = Stopped.MORE
         self._runs.finish(report, every_seconds=every_seconds, backfill=backfill)
         return report
 
@@ -155,6 +148,13 @@ class AuditFunction:
     def publish(self, report: Report) -> str | None:
         """Write the report where the team wants it; None where nobody does."""
         return None if report.dry_run else publish(self._s3, self._settings, report, now=_now())
+
+    def _compare_and_send(self, report: Report, judged: Judgement, context: LambdaContext, *, backfill: bool) -> None:
+        most = self._settings.backfill_rate * BURST_SECONDS - judged.waiting if backfill else self._settings.budget
+        if most < 1:
+            raise NotNow(f"{judged.waiting:,} messages wait in the queue, and the backfill waits for them")
+        budget = OwnBudget(most) if judged.resubmit else None
+        self._compare(report, judged, context, budget=budget, backfill=backfill)
 
     def _compare(
         self,

@@ -271,8 +271,6 @@ class AuditInParts:
             if not (look and look.get("done"))
         ]
         report.add_joined(joined["lines"], outside=joined["outside"], candidates=joined["candidates"])
-        if about["backfill"] and report.stopped is Stopped.BUDGET:
-            report.stopped = Stopped.MORE
         if joined["candidates"] > MOST_CANDIDATES:
             report.stopped = report.stopped or Stopped.MORE
         if report.stopped is Stopped.MORE:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.relations import CANDIDATE, COLUMNS, QUERY, judged
+from intake_ledger.audit.relations import CANDIDATE_COLUMNS, COLUMNS, QUERY, judged, no_entries
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -111,8 +111,7 @@ class Join:
             for number in range(len(self.chain(part) or ()))
         ]
         if not files:
-            columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in COLUMNS[relation].items())
-            return f"SELECT {columns} WHERE FALSE"
+            return no_entries(relation)
         return f"SELECT {', '.join(COLUMNS[relation])} FROM read_parquet({_texts(files)})"
 
     def _read_slices(self) -> dict[str, Slice]:
@@ -140,7 +139,7 @@ class Audited:
 
     def candidates(self) -> Iterator[Sequence[Any]]:
         """The values of `CANDIDATE` for each; at most `MOST_CANDIDATES` and one more."""
-        query = f"SELECT {CANDIDATE} FROM audited WHERE line = 'candidate' LIMIT {MOST_CANDIDATES + 1}"
+        query = f"SELECT {CANDIDATE_COLUMNS} FROM audited WHERE line = 'candidate' LIMIT {MOST_CANDIDATES + 1}"
         found = self.duck.execute(query)
         while few := found.fetchmany(_FETCHED):
             yield from few

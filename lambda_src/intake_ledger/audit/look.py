@@ -114,7 +114,8 @@ class Look:
         for one in due[allowed:]:
             report.lines_of(shown=one.candidate.shown)[Line.OVER_BUDGET] += 1
         if allowed < len(due):
-            report.stopped = Stopped.BUDGET
+            # The rest of a backfill does not wait for the interval.
+            report.stopped = Stopped.MORE if self._backfill else Stopped.BUDGET
         for few in batched(due[:allowed], _SEND_BATCH):
             # Where SQS takes nothing, one request for each further batch is enough.
             taken = self._send(few, report, again=report.stopped is not Stopped.REFUSED)
@@ -132,8 +133,8 @@ class Look:
             self._ledger.mark_many(dict(map(self._mark, few)))
 
     def _mark(self, one: "_Due") -> tuple[RowKey, tuple[Mapping[str, Any], Condition | None]]:
-        """What keeps other runs from resubmitting the same state. If the row has changed, a worker has it, and no mark
-        is needed.
+        """The mark that keeps other runs from resubmitting the same state, and its condition. If the row has changed, a
+        worker has it, and no mark is needed.
         """
         now, row = self._clock(), one.row
         marks = {"audit_resubmitted_state": one.candidate.state.identity, "audit_resubmitted_at": now}

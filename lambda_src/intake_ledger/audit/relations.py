@@ -29,8 +29,18 @@ COLUMNS: dict[str, dict[str, str]] = {
     HELD: _STATE | {"committed": "VARCHAR", "updated_at": "BIGINT", "readable": "BOOLEAN", "may_be_gone": "BOOLEAN"},
 }
 """The columns of each relation."""
-CANDIDATE = "key, place, shown, state, kind, etag, size, created_at"
+CANDIDATE: dict[str, type] = {
+    "key": str,
+    "place": str,
+    "shown": bool,
+    "state": str,
+    "kind": str,
+    "etag": str,
+    "size": int,
+    "created_at": int,
+}
 """The columns of the query's result that make a candidate."""
+CANDIDATE_COLUMNS = ", ".join(CANDIDATE)
 _OF_VERSIONS = ("v#", "d#")
 
 
@@ -109,6 +119,13 @@ def candidate(content: Sequence[Any]) -> Candidate:
         version = identity[2:] if identity.startswith(_OF_VERSIONS) else None
         state = State(StateKind(kind), version, etag, size, created_at)
     return Candidate(key, place, bool(shown), state)
+
+
+def no_entries(relation: str) -> str:
+    """A relation without entries, as SQL."""
+    return (
+        f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in COLUMNS[relation].items())} WHERE FALSE"
+    )
 
 
 def judged(window: Window, *, deletes: bool, all_listed: bool) -> str:

@@ -10,6 +10,7 @@ The item's partition key is the bucket alone, which no object's row can have.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -36,17 +37,6 @@ _EARLY_SECONDS = 60
 _BACKFILL_SHARE = 0.9
 """Share of the ledger's retention that a backfill may take."""
 _OF_FORMER_RELEASES = ("checkpoint", "store_ms")
-_NAMES = (
-    "lease_until",
-    "lease_owner",
-    "first_run_at",
-    "next_run_at",
-    "repeats",
-    "last_report",
-    "backfill_begun_at",
-    "backfilled_at",
-    *_OF_FORMER_RELEASES,
-)
 
 
 def next_at(started_at: int, every_seconds: int) -> int:
@@ -112,7 +102,7 @@ class AuditRuns:
         return int(self._content["first_run_at"])
 
     def backfill(self, settings: AuditSettings) -> tuple[bool, list[str]]:
-        """Whether the run that was taken is a backfill, and what is wrong with that.
+        """Whether the run that was taken is a backfill, and problems of the backfill.
 
         The rows of the first objects expire after the retention. A backfill that took longer would process these again,
         so it is given up before.
@@ -173,10 +163,10 @@ class AuditRuns:
         self._update(f"{set_} REMOVE {gone}", {**values, ":own": self._owner}, condition="#lease_owner = :own")
 
     def _update(self, expression: str, values: Mapping[str, int | str], *, condition: str = "") -> dict[str, Any]:
-        text = f"{expression} {condition}"
+        names = re.findall(r"#(\w+)", f"{expression} {condition}")
         request: Any = {
             "UpdateExpression": expression,
-            "ExpressionAttributeNames": {f"#{name}": name for name in _NAMES if f"#{name}" in text},
+            "ExpressionAttributeNames": {f"#{name}": name for name in names},
             "ExpressionAttributeValues": {
                 name: {"N": str(value)} if isinstance(value, int) else {"S": value} for name, value in values.items()
             },

@@ -7,14 +7,14 @@ from typing import Any
 from zlib import crc32
 
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.relations import CANDIDATE, COLUMNS, LISTED, QUERY, Candidate, candidate, judged
+from intake_ledger.audit.relations import CANDIDATE_COLUMNS, COLUMNS, LISTED, QUERY, Candidate, candidate, judged
 
 
 class SqliteJoin:
-    """Takes the entries of both relations, and then runs the query. Without a folder it uses memory."""
+    """Takes the entries of both relations, and then runs the query. Its database is a file of the folder."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._db = sqlite3.connect(folder / "audit.sqlite" if folder else ":memory:", isolation_level=None)
+    def __init__(self, folder: Path) -> None:
+        self._db = sqlite3.connect(folder / "audit.sqlite", isolation_level=None)
         # A run that dies begins again: nothing has to survive it.
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.execute("PRAGMA synchronous = OFF")
@@ -40,7 +40,7 @@ class SqliteJoin:
         """Run the query over all that was added. Returns the number of listed states by line, with candidates."""
         self._db.execute(f"CREATE VIEW judged AS {judged(window, deletes=deletes, all_listed=True)}")
         self._db.execute(f"CREATE VIEW audited AS {QUERY.read_text()}")
-        nominated = f"SELECT {CANDIDATE} FROM audited WHERE line = 'candidate'"  # noqa: S608 - our own names
+        nominated = f"SELECT {CANDIDATE_COLUMNS} FROM audited WHERE line = 'candidate'"  # noqa: S608 - our own names
         self._db.execute(f"CREATE TABLE candidates AS {nominated}")
         return dict(self._db.execute("SELECT line, count(*) FROM audited WHERE shown GROUP BY line").fetchall())
 
