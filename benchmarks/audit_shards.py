@@ -31,8 +31,8 @@ from intake_ledger.audit.join import Join, Slice, connection, slice_name
 from intake_ledger.audit.look import BATCH, Look
 from intake_ledger.audit.relations import COLUMNS, Candidate, candidate
 from intake_ledger.audit.report import Report
-from intake_ledger.rows import Row, RowKey, Status, attributes
-from intake_ledger.states import ABSENT, State
+from intake_ledger.protocol.object_state import ABSENT, State
+from intake_ledger.protocol.row import Row, RowKey, Status, attributes
 
 SIZES = (
     (100_000, 100_000),

@@ -27,8 +27,8 @@ from benchmarks.cpu import environment
 from benchmarks.measure import side_by_side, table
 from benchmarks.stub import stub
 
-from cdk_intake_ledger.runtime_layer import archive
-from cdk_intake_ledger.testing.events import s3_notification, sqs_event
+from cdk_intake_ledger.functions.runtime_layer import archive
+from intake_ledger_testing.events import s3_notification, sqs_event
 
 FLOOR = "import boto3, clients of DynamoDB and S3"
 CLIENTS = "import boto3; table, bucket = boto3.client('dynamodb'), boto3.client('s3')"

@@ -17,16 +17,16 @@ from benchmarks import units
 from benchmarks.measure import table
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
-from cdk_intake_ledger.testing.local_pipeline import TABLE
-from cdk_intake_ledger.testing.memory_dynamodb import Item, Key, MemoryDynamoDB, inserted, updated
-from cdk_intake_ledger.testing.memory_s3 import MemoryS3
-from cdk_intake_ledger.testing.memory_sqs import MemorySQS
-from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.consumer import ProcessingTime
-from intake_ledger.errors import Unprocessable
-from intake_ledger.processing import Commit, ObjectChange, Processor
-from intake_ledger.rows import Ordering
-from intake_ledger.table import LedgerTable
+from intake_ledger.ledger.completeness import CompletenessRecord
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
+from intake_ledger.protocol.errors import Unprocessable
+from intake_ledger.protocol.row import Ordering
+from intake_ledger_testing.local_pipeline import TABLE
+from intake_ledger_testing.memory_dynamodb import Item, Key, MemoryDynamoDB, inserted, updated
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import MemorySQS
 
 INDEX = ("needs_review", "updated_at")
 """The keys of the ledger's index of what failed."""

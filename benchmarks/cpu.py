@@ -36,13 +36,13 @@ from benchmarks.measure import side_by_side, table
 from benchmarks.stub import stub
 from botocore.client import BaseClient
 
-from cdk_intake_ledger.testing.context import LambdaContext
-from cdk_intake_ledger.testing.events import s3_notification, sqs_event
-from intake_ledger.bucket import Bucket
-from intake_ledger.clients import ledger_client
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.clients import ledger_client
 from intake_ledger.consumer import Consumer, ProcessingTime, composition
-from intake_ledger.object_stream import ObjectStream
-from intake_ledger.processing import ObjectChange
+from intake_ledger.processor.object_change import ObjectChange
+from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger_testing.context import LambdaContext
+from intake_ledger_testing.events import s3_notification, sqs_event
 
 BUCKET, TABLE = "invoices-bucket-1a2b3c4d5e6f", "Invoices-Ledger-1A2B3C4D5E6F"
 FLOOR = "two bare calls"

@@ -17,11 +17,11 @@ from benchmarks import cpu
 from benchmarks.measure import Figure, peak_mb, table
 from benchmarks.stub import stub
 
-from cdk_intake_ledger.testing.context import LambdaContext
-from intake_ledger.bucket import Bucket
+from intake_ledger.aws.bucket import Bucket
 from intake_ledger.consumer import composition
-from intake_ledger.object_stream import Body, ObjectStream
-from intake_ledger.processing import ObjectChange
+from intake_ledger.processor.object_change import ObjectChange
+from intake_ledger.processor.object_stream import Body, ObjectStream
+from intake_ledger_testing.context import LambdaContext
 
 BATCHES = (1, 10, 100, 1_000, 10_000)
 """10,000 is the most that Lambda puts into a batch."""

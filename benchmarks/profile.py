@@ -29,7 +29,7 @@ ROWS = (
 BOTO = "boto: "
 PARTS: dict[str, tuple[str, ...]] = {
     "Powertools' metrics": ("/aws_lambda_powertools/metrics/",),
-    "log lines": ("/intake_ledger/telemetry.py",),
+    "log lines": ("/intake_ledger/observability/telemetry.py",),
     "boto: signing": ("/botocore/signers.py", "/botocore/auth.py"),
     "boto: sending, receiving": ("/botocore/httpsession.py", "/urllib3/"),
     "boto: reading the answer": ("/botocore/parsers.py",),
@@ -39,8 +39,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "boto: checking parameters": ("/botocore/validate.py",),
     "boto: the user agent": ("/botocore/useragent.py",),
     "boto: everything else": ("/botocore/",),
-    "reading messages": ("/intake_ledger/messages.py",),
-    "rows and statements": ("/intake_ledger/rows.py", "/intake_ledger/table.py"),
+    "reading messages": ("/intake_ledger/events/sqs_batch.py",),
+    "rows and statements": ("/intake_ledger/protocol/row.py", "/intake_ledger/ledger/dynamodb_table.py"),
     "the deadline": ("/intake_ledger/consumer/deadline.py",),
     "deciding, and the rest": ("/intake_ledger/",),
 }

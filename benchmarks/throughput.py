@@ -32,7 +32,7 @@ from examples.demo.stack import ROOT
 from tests.local.support import model
 
 from cdk_intake_ledger.testing import LocalAws
-from cdk_intake_ledger.testing.events import s3_notification, sqs_event
+from intake_ledger_testing.events import s3_notification, sqs_event
 
 FLOOR = "naive"
 BATCH = 10

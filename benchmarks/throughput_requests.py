@@ -21,7 +21,7 @@ from unittest import mock
 from benchmarks.cpu import silence
 from botocore.client import BaseClient
 
-from cdk_intake_ledger.testing.context import LambdaContext
+from intake_ledger_testing.context import LambdaContext
 
 SECONDS = 900
 """That Lambda would leave the handler."""

@@ -10,7 +10,7 @@ from typing import Any
 import griffe
 
 PACKAGES = ("cdk_intake_ledger", "intake_ledger", "cdk_intake_ledger.testing")
-MODULES = ("cdk_intake_ledger.testing.events",)
+MODULES = ("intake_ledger_testing.events",)
 """Modules that are public as a whole, in addition to the names of `__all__`."""
 _UNEXPLAINED = (griffe.ParameterKind.var_positional, griffe.ParameterKind.var_keyword)
 

@@ -35,7 +35,7 @@ def lowest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         return
     folder = tmp_path_factory.mktemp("lowest")
     directory, said = folder / "cdk.out", folder / "said"
-    roots = os.pathsep.join(str(ROOT / name) for name in ("constructs", "lambda_src", "."))
+    roots = os.pathsep.join(str(ROOT / name) for name in ("constructs", "lambda_src", "tools", "."))
     # What Python compiles there stays there: without it each import of that CDK takes half a minute.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with said.open("w") as log:
@@ -49,3 +49,9 @@ def lowest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     yield Lowest(process, directory, said)
     process.kill()
     process.wait()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let `-k f20` choose the tests that hold line F20 of docs/failure-modes.md."""
+    for marker in item.iter_markers("failure_mode"):
+        item.extra_keyword_matches.update(marker.args)

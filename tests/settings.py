@@ -1,7 +1,7 @@
 """Settings of one pipeline for tests and simulations. Change some of them with `dataclasses.replace`."""
 
-from intake_ledger.rows import Ordering
-from intake_ledger.settings import AuditSettings, ConsumerSettings
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import AuditSettings, ConsumerSettings
 
 _DAY = 86_400
 CONSUMER = ConsumerSettings(

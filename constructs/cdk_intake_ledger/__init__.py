@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from cdk_intake_ledger._lazy import lazily
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.audit_scale import AuditScale, Engine
     from cdk_intake_ledger.errors import IntakeConfigurationError
-    from cdk_intake_ledger.ledger import IntakeLedger
-    from cdk_intake_ledger.monitoring import IntakeMonitoring
-    from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, Ordering, Reasons, RetryOptions
+    from cdk_intake_ledger.functions.processor import Processor
+    from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
+    from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
+    from cdk_intake_ledger.options.options import AuditOptions, Delivery, Existing, Ordering, Reasons, RetryOptions
     from cdk_intake_ledger.pipeline import IntakePipeline
-    from cdk_intake_ledger.processor import Processor
-    from cdk_intake_ledger.queue import IntakeQueue
+    from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+    from cdk_intake_ledger.resources.queue import IntakeQueue
 
 __all__ = [
     "AuditOptions",
@@ -46,19 +46,19 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            "AuditOptions": "cdk_intake_ledger.options",
-            "AuditScale": "cdk_intake_ledger.audit_scale",
-            "Delivery": "cdk_intake_ledger.options",
-            "Engine": "cdk_intake_ledger.audit_scale",
-            "Existing": "cdk_intake_ledger.options",
+            "AuditOptions": "cdk_intake_ledger.options.options",
+            "AuditScale": "cdk_intake_ledger.options.audit_scale",
+            "Delivery": "cdk_intake_ledger.options.options",
+            "Engine": "cdk_intake_ledger.options.audit_scale",
+            "Existing": "cdk_intake_ledger.options.options",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
-            "IntakeLedger": "cdk_intake_ledger.ledger",
-            "IntakeMonitoring": "cdk_intake_ledger.monitoring",
+            "IntakeLedger": "cdk_intake_ledger.resources.ledger_table",
+            "IntakeMonitoring": "cdk_intake_ledger.monitoring.intake_monitoring",
             "IntakePipeline": "cdk_intake_ledger.pipeline",
-            "IntakeQueue": "cdk_intake_ledger.queue",
-            "Ordering": "cdk_intake_ledger.options",
-            "Processor": "cdk_intake_ledger.processor",
-            "Reasons": "cdk_intake_ledger.options",
-            "RetryOptions": "cdk_intake_ledger.options",
+            "IntakeQueue": "cdk_intake_ledger.resources.queue",
+            "Ordering": "cdk_intake_ledger.options.options",
+            "Processor": "cdk_intake_ledger.functions.processor",
+            "Reasons": "cdk_intake_ledger.options.options",
+            "RetryOptions": "cdk_intake_ledger.options.options",
         },
     )

@@ -17,24 +17,32 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from cdk_intake_ledger.accepted import Wildcards
-from cdk_intake_ledger.audit import IntakeAudit
-from cdk_intake_ledger.audit_reports import report_problems
-from cdk_intake_ledger.bucket import intake_bucket
-from cdk_intake_ledger.consumer import IntakeConsumer
-from cdk_intake_ledger.delivery import bucket_problems, deliver, delivery_problems, owned_resource, owner_of, way_from
+from cdk_intake_ledger.audit.intake_audit import IntakeAudit
+from cdk_intake_ledger.audit.reports import report_problems
+from cdk_intake_ledger.delivery.event_delivery import (
+    bucket_problems,
+    deliver,
+    delivery_problems,
+    owned_resource,
+    owner_of,
+    way_from,
+)
+from cdk_intake_ledger.delivery.key_filters import filter_problems, key_filters, looks_encoded
 from cdk_intake_ledger.errors import IntakeConfigurationError
-from cdk_intake_ledger.filters import filter_problems, key_filters, looks_encoded
-from cdk_intake_ledger.function import Placement, Wiring
-from cdk_intake_ledger.guard import BucketGuard
-from cdk_intake_ledger.identity import MAX_NAME, FixedIds, pipeline_name_problems, register, tag
-from cdk_intake_ledger.ledger import IntakeLedger
-from cdk_intake_ledger.metrics import IntakeMetrics
-from cdk_intake_ledger.monitoring import IntakeMonitoring
-from cdk_intake_ledger.options import AuditOptions, Delivery, Ordering, Reasons, RetryOptions
-from cdk_intake_ledger.processor import Processor
-from cdk_intake_ledger.queue import IntakeQueue
-from cdk_intake_ledger.rules import (
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.lambda_function import Placement, Wiring
+from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.functions.runtime_layer import runtime_layer
+from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
+from cdk_intake_ledger.monitoring.metrics import IntakeMetrics
+from cdk_intake_ledger.options.options import AuditOptions, Delivery, Ordering, Reasons, RetryOptions
+from cdk_intake_ledger.resources.bucket import intake_bucket
+from cdk_intake_ledger.resources.fixed_names import MAX_NAME, FixedIds, pipeline_name_problems, register, tag
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.validation.bucket_validation import BucketGuard
+from cdk_intake_ledger.validation.nag_suppressions import Wildcards
+from cdk_intake_ledger.validation.rules import (
     DAY,
     DEAD_LETTER_RETENTION_DAYS,
     LEDGER_RETENTION_DAYS,
@@ -43,8 +51,7 @@ from cdk_intake_ledger.rules import (
     Plan,
     problems,
 )
-from cdk_intake_ledger.runtime_layer import runtime_layer
-from cdk_intake_ledger.topics import TOPIC
+from cdk_intake_ledger.validation.warnings import TOPIC
 
 
 @jsii.implements(iam.IGrantable)

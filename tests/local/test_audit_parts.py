@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.support import TIMEOUT, Pipeline
 
@@ -55,7 +57,8 @@ class Parts(Pipeline):
         self.aws.wait_until(lambda: time.time() >= begun + 3, "what was written is settled")
 
 
-def test_f39_a_map_over_shards_finds_exactly_what_was_lost(aws: LocalAws, outputs: dict[str, dict[str, str]]) -> None:
+@pytest.mark.failure_mode("F39")
+def test_a_map_over_shards_finds_exactly_what_was_lost(aws: LocalAws, outputs: dict[str, dict[str, str]]) -> None:
     """F39: uploads, an overwrite, removals of both kinds while the notification is cut; then it finds nothing."""
     found = outputs["Parts"]
     names = ("Bucket", "Function", "EffectsTable", "Machine", "Files")

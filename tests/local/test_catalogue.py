@@ -3,6 +3,8 @@
 import json
 from collections import Counter
 
+import pytest
+
 from tests.local.support import TIMEOUT, Catalogue, model
 
 
@@ -25,7 +27,8 @@ def test_a_new_object_is_processed_by_lambda_after_the_notification_of_s3(catalo
     assert catalogue.aws.metrics(catalogue.function)["Committed"] >= 1
 
 
-def test_f09_the_ledger_expires_by_seconds_and_the_table_knows_it(catalogue: Catalogue) -> None:
+@pytest.mark.failure_mode("F09")
+def test_the_ledger_expires_by_seconds_and_the_table_knows_it(catalogue: Catalogue) -> None:
     """F09, F94: the row of an object has no expiry where removals are told. When the object is gone, `expires_at` is a
     number of seconds some weeks ahead, and TTL is switched on for that attribute.
     """
@@ -53,7 +56,8 @@ def test_an_overwritten_object_ends_at_its_newest_version(catalogue: Catalogue) 
     assert max(Counter(effect["version"] for effect in catalogue.effects(key)).values()) == 1
 
 
-def test_f49_a_deleted_object_goes_and_an_undeleted_one_comes_back(catalogue: Catalogue) -> None:
+@pytest.mark.failure_mode("F49")
+def test_a_deleted_object_goes_and_an_undeleted_one_comes_back(catalogue: Catalogue) -> None:
     """F49: a delete marker removes the row; taking the marker away is a removal event, and yet brings the row back."""
     key = "models/deleted/service-2.json.gz"
     version = catalogue.put(key, model("1"))
@@ -69,7 +73,8 @@ def test_f49_a_deleted_object_goes_and_an_undeleted_one_comes_back(catalogue: Ca
     assert [effect["kind"] for effect in catalogue.effects(key)].count("created") == 2
 
 
-def test_f51_deleting_the_newest_version_for_good_brings_the_one_before_back(catalogue: Catalogue) -> None:
+@pytest.mark.failure_mode("F51")
+def test_deleting_the_newest_version_for_good_brings_the_one_before_back(catalogue: Catalogue) -> None:
     """F51: no event says that the older version is current again; the row shows it all the same."""
     key = "models/rolled-back/service-2.json.gz"
     older = catalogue.put(key, model("old"))
@@ -85,7 +90,8 @@ def test_f51_deleting_the_newest_version_for_good_brings_the_one_before_back(cat
     assert kept["api_version"] == "old"
 
 
-def test_f50_deleting_an_old_version_for_good_changes_nothing(catalogue: Catalogue) -> None:
+@pytest.mark.failure_mode("F50")
+def test_deleting_an_old_version_for_good_changes_nothing(catalogue: Catalogue) -> None:
     """F50: the newer version stays, and is not processed again."""
     key = "models/trimmed/service-2.json.gz"
     older = catalogue.put(key, model("old"))
@@ -117,7 +123,8 @@ def test_a_message_that_comes_twice_has_no_second_effect(catalogue: Catalogue) -
     assert len(catalogue.effects(key)) == 1
 
 
-def test_f27_garbage_goes_to_the_dead_letters_with_its_reason_and_harms_no_neighbour(catalogue: Catalogue) -> None:
+@pytest.mark.failure_mode("F27")
+def test_garbage_goes_to_the_dead_letters_with_its_reason_and_harms_no_neighbour(catalogue: Catalogue) -> None:
     """F27: what is no S3 event is set aside at once; the messages around it are processed."""
     keys = [f"models/neighbour-{n}/service-2.json.gz" for n in range(4)]
     marker = "garbage-7f3a"
@@ -132,7 +139,8 @@ def test_f27_garbage_goes_to_the_dead_letters_with_its_reason_and_harms_no_neigh
         assert letter["MessageAttributes"]["reason"]["StringValue"]
 
 
-def test_f29_a_message_about_another_bucket_is_refused(catalogue: Catalogue) -> None:
+@pytest.mark.failure_mode("F29")
+def test_a_message_about_another_bucket_is_refused(catalogue: Catalogue) -> None:
     """F29: it is set aside with both buckets' names."""
     body = json.loads(catalogue.event("models/foreign/service-2.json.gz", "v"))
     body["Records"][0]["s3"]["bucket"]["name"] = "somebody-elses"
@@ -165,7 +173,8 @@ def test_a_poison_file_is_rejected_with_the_reason_of_the_processor(catalogue: C
     assert catalogue.effects(key) == []
 
 
-def test_f46_an_object_whose_message_was_never_sent_is_found_by_the_audit(catalogue: Catalogue) -> None:
+@pytest.mark.failure_mode("F46")
+def test_an_object_whose_message_was_never_sent_is_found_by_the_audit(catalogue: Catalogue) -> None:
     """F46: nothing arrives while the notification is off; a dry run tells, a real run repairs, the next is content."""
     s3 = catalogue.aws.client("s3")
     configuration = s3.get_bucket_notification_configuration(Bucket=catalogue.bucket)

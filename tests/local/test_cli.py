@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdk_intake_ledger.cli import commands
+from intake_ledger_cli import commands
 from tests.local.support import TIMEOUT, Catalogue, model
 
 Types = Callable[..., Any]
@@ -33,7 +33,8 @@ def types(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     return run
 
 
-def test_f63_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, types: Types) -> None:
+@pytest.mark.failure_mode("F63")
+def test_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, types: Types) -> None:
     """F63: what comes back from the dead-letter queue has another round, which the row counts."""
     key = "models/cli-poison/service-2.json.gz"
     version = catalogue.put(key, b"\x1f\x8bno gzip at all")
@@ -60,7 +61,8 @@ def test_f63_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, 
     catalogue.aws.wait_until(again, "the second round is rejected too", timeout=TIMEOUT)
 
 
-def test_f78_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types) -> None:
+@pytest.mark.failure_mode("F78")
+def test_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types) -> None:
     """F78: the same call with the same id changes nothing; a new one runs the processor again."""
     key = "models/cli-again/service-2.json.gz"
     version = catalogue.put(key, model("1"))
@@ -100,7 +102,7 @@ def test_an_audit_by_hand_leaves_the_report_that_is_shown(catalogue: Catalogue, 
 
 def test_a_person_at_a_shell_sees_how_it_stands(catalogue: Catalogue) -> None:
     """The command as it is installed, with nothing but the environment of every AWS tool."""
-    code = "import sys; from cdk_intake_ledger.cli import main; sys.argv[0] = 'intake-ledger'; main()"
+    code = "import sys; from intake_ledger_cli import main; sys.argv[0] = 'intake-ledger'; main()"
     ran = subprocess.run(
         [sys.executable, "-c", code, "status", *STACK],
         env=catalogue.aws.environment,

@@ -377,7 +377,8 @@ def ruled(aws: LocalAws, outputs: Outputs) -> Watched:
     return watched(aws, outputs, "Ruled")
 
 
-def test_f117_a_deployed_path_has_no_problems(keyed: Watched, ruled: Watched) -> None:
+@pytest.mark.failure_mode("F117")
+def test_a_deployed_path_has_no_problems(keyed: Watched, ruled: Watched) -> None:
     """F117: the audit was told the settings that the stack has, and the environment has room for them."""
     assert (keyed.tick(), ruled.tick()) == ([], [])
     for path in (keyed, ruled):
@@ -388,14 +389,16 @@ def test_f117_a_deployed_path_has_no_problems(keyed: Watched, ruled: Watched) ->
         assert sum(len(name) + len(value.encode()) for name, value in variables.items()) < 4_096
 
 
+@pytest.mark.failure_mode("F117", "F128")
 @pytest.mark.parametrize("name", BROKEN)
-def test_f117_f128_what_is_broken_is_reported_at_the_next_tick(keyed: Watched, name: str) -> None:
+def test_what_is_broken_is_reported_at_the_next_tick(keyed: Watched, name: str) -> None:
     """F117, F128: by S3's notifications, with a key; with the command that repairs it."""
     _breaks(keyed, *BROKEN[name])
 
 
+@pytest.mark.failure_mode("F117")
 @pytest.mark.parametrize("name", RULED)
-def test_f117_what_is_broken_about_the_rule_is_reported_at_the_next_tick(ruled: Watched, name: str) -> None:
+def test_what_is_broken_about_the_rule_is_reported_at_the_next_tick(ruled: Watched, name: str) -> None:
     """F117: by EventBridge; with the command that repairs it."""
     _breaks(ruled, *RULED[name])
 
@@ -407,7 +410,8 @@ def _breaks(path: Watched, breaking: Break, said: str, repair: str) -> None:
     assert all(said in one and repair in one for one in found), found
 
 
-def test_f117_what_was_deleted_is_reported_and_nothing_crashes(keyed: Watched, ruled: Watched) -> None:
+@pytest.mark.failure_mode("F117")
+def test_what_was_deleted_is_reported_and_nothing_crashes(keyed: Watched, ruled: Watched) -> None:
     """F117: mapping, function, dead-letter queue, queue, table and bucket, one after the other."""
     assert (keyed.tick(), ruled.tick()) == ([], []), "everything is restored"
     lambda_, s3 = ruled.client("lambda"), ruled.client("s3")

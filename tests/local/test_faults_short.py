@@ -9,10 +9,9 @@ from tests.local.faults.scenarios import LINES, SHORT, Outcome
 LIMIT = 2 * SHORT.timeout
 
 
+@pytest.mark.failure_mode("F16", "F18", "F19", "F20", "F23", "F63", "F64")
 @pytest.mark.parametrize("line", LINES)
-def test_f16_f18_f19_f20_f23_f63_f64_nothing_is_lost_and_no_innocent_is_dead_lettered(
-    faults: dict[str, Future[list[Outcome]]], line: str
-) -> None:
+def test_nothing_is_lost_and_no_innocent_is_dead_lettered(faults: dict[str, Future[list[Outcome]]], line: str) -> None:
     """Workers killed in mid-batch and while others were given the same message (Killed: F18, F19, F20); DynamoDB and S3
     failing, a hot key (Wired: F16); poison, and dead letters moved back (Plain: F63, F64); an outage (Outage: F23).
     """

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdk_intake_ledger.testing import LocalAws, LocalAwsError, local_aws
+from cdk_intake_ledger.testing import LocalAws, LocalAwsError
+from intake_ledger_testing import local_aws
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor
-from cdk_intake_ledger.cli import commands
 from cdk_intake_ledger.testing import LocalAws
+from intake_ledger_cli import commands
 from tests.local import release
 from tests.local.support import TIMEOUT
 from tests.local.test_upgrade import zipped
@@ -86,7 +86,8 @@ def deploy(aws: LocalAws, what: str, template: Json) -> dict[str, str]:
     return {one["OutputKey"].removesuffix("Output"): one["OutputValue"] for one in stack["Outputs"]}
 
 
-def test_f97_a_renamed_pipeline_adopts_what_is_left(
+@pytest.mark.failure_mode("F97")
+def test_a_renamed_pipeline_adopts_what_is_left(
     aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """F97: ten queued, one rejected: all eleven are processed once, the rejected one after its redrive."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from cdk_intake_ledger.testing import LocalAws
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.protocol.equivalence import TABLE, Step, empty, plans, same_answers
 
 if TYPE_CHECKING:

@@ -34,7 +34,8 @@ def versions(threads: Catalogue) -> dict[str, str]:
     return put
 
 
-def test_f20_the_process_ends_and_a_new_one_goes_on(threads: Catalogue, versions: dict[str, str]) -> None:
+@pytest.mark.failure_mode("F20")
+def test_the_process_ends_and_a_new_one_goes_on(threads: Catalogue, versions: dict[str, str]) -> None:
     """F20: a thread that hangs cannot be stopped in another way. The next attempt has the effect, once."""
     second = threads.effect(HUNG[0], versions[HUNG[0]])
     assert second["attempt"] == 2
@@ -48,7 +49,8 @@ def test_f20_the_process_ends_and_a_new_one_goes_on(threads: Catalogue, versions
     assert [one["attempt"] for one in threads.effects(HUNG[0])] == [2]
 
 
-def test_f44_one_that_hangs_at_every_attempt_is_rejected_with_its_reason(
+@pytest.mark.failure_mode("F44")
+def test_one_that_hangs_at_every_attempt_is_rejected_with_its_reason(
     threads: Catalogue, versions: dict[str, str]
 ) -> None:
     """F44: its row does not say PROCESSING for ever, and its copy is in the dead-letter queue."""
@@ -61,7 +63,8 @@ def test_f44_one_that_hangs_at_every_attempt_is_rejected_with_its_reason(
     assert threads.effects(HUNG[1]) == []
 
 
-def test_f20_the_neighbours_of_one_that_hangs_are_done_once(threads: Catalogue, versions: dict[str, str]) -> None:
+@pytest.mark.failure_mode("F20")
+def test_the_neighbours_of_one_that_hangs_are_done_once(threads: Catalogue, versions: dict[str, str]) -> None:
     """F20: the invocation fails, but what was done before is deleted: it does not even come back as a duplicate."""
     for key in NEIGHBOURS:
         assert threads.effect(key, versions[key])["attempt"] == 1

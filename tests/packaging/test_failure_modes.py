@@ -14,19 +14,17 @@ _MARKER = re.compile(r"failure_mode\(([^)]*)\)")
 _TEST = re.compile(r"((?:^ *@.*\n(?:^ +[^\s@].*\n|^ *\).*\n)*)*)^ *def (test_\w+)", re.MULTILINE)
 
 
-def numbers_of(name: str, decorators: str = "") -> set[int]:
-    """Numbers that a test carries in its name (`test_f07_f12_…`) or in a marker (`failure_mode("F07")`)."""
-    found = re.match(r"test((?:_[fF]\d+)+)_", name)
-    markers = " ".join(_MARKER.findall(decorators))
-    return {int(number) for number in re.findall(r"[fF](\d+)", f"{found[1] if found else ''} {markers}")}
+def numbers_of(decorators: str) -> set[int]:
+    """Numbers that the decorators of a test carry: `failure_mode("F07", "F12")`."""
+    return {int(number) for number in re.findall(r"F(\d+)", " ".join(_MARKER.findall(decorators)))}
 
 
 def carried() -> dict[int, set[str]]:
-    """By number, the tests that carry it, as `unit/test_rows.py#test_f07_…`."""
+    """By number, the tests that carry it, as `unit/test_rows.py#test_the_fence_grows`."""
     tests = defaultdict(set)
     for path in TESTS.glob("**/test_*.py"):
         for decorators, name in _TEST.findall(path.read_text()):
-            for number in numbers_of(name, decorators):
+            for number in numbers_of(decorators):
                 tests[number].add(f"{path.relative_to(TESTS)}#{name}")
     return tests
 
@@ -53,10 +51,9 @@ def test_no_test_carries_a_number_that_the_page_does_not_explain() -> None:
     assert set(chain(carried())) <= set(NUMBERS)
 
 
-def test_numbers_are_read_from_names_and_markers() -> None:
-    """Decorators may have several lines. Other digits of a name are no numbers."""
+def test_numbers_are_read_from_markers() -> None:
+    """Decorators may have several lines."""
     marker = "@pytest.mark.failure_mode('F20', 'F21')\n"
-    source = f"{marker}@pytest.mark.parametrize(\n    'a',\n    [1],\n)\ndef test_a() -> None:\n"
+    source = f"{marker}@pytest.mark.parametrize(\n    'a',\n    [1],\n)\ndef test_a_worker_of_f99_pauses() -> None:\n"
     (found,) = _TEST.findall(source)
-    assert numbers_of(found[1], found[0]) == {20, 21}
-    assert numbers_of("test_f07_f128_a_worker_of_f99_pauses") == {7, 128}
+    assert numbers_of(found[0]) == {20, 21}

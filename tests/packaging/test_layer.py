@@ -14,8 +14,8 @@ import jmespath  # type: ignore[import-untyped]
 import pytest
 from aws_cdk import App, Stack
 
-from cdk_intake_ledger import runtime_layer
-from cdk_intake_ledger.runtime_layer import archive
+from cdk_intake_ledger.functions import runtime_layer
+from cdk_intake_ledger.functions.runtime_layer import archive
 
 
 @pytest.fixture(autouse=True)

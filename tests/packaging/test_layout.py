@@ -57,9 +57,9 @@ def test_the_imports_keep_their_directions() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_both_packages_are_typed() -> None:
+def test_all_packages_are_typed() -> None:
     """Type checkers of those who install us look for this file."""
-    for name in ("cdk_intake_ledger", "intake_ledger"):
+    for name in ("cdk_intake_ledger", "intake_ledger", "intake_ledger_cli", "intake_ledger_testing"):
         spec = find_spec(name)
         assert spec
         assert spec.origin

@@ -36,12 +36,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_the_wheel_holds_both_packages_and_no_more(wheel: Path) -> None:
+def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
     """Neither tests nor examples, and no folder that would land in somebody else's package."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"cdk_intake_ledger", "intake_ledger"}
+    packages = {"cdk_intake_ledger", "intake_ledger", "intake_ledger_cli", "intake_ledger_testing"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == packages
     ours = ("cdk_intake_ledger/pipeline.py", "cdk_intake_ledger/py.typed", "intake_ledger/py.typed")
     for expected in (*ours, "intake_ledger/audit/audit.sql"):
         assert expected in names
@@ -53,14 +54,20 @@ def test_the_wheel_brings_the_command(wheel: Path) -> None:
     """`intake-ledger`; what it needs besides is the extra `cli`."""
     with zipfile.ZipFile(wheel) as archive:
         (about,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
-        assert "intake-ledger = cdk_intake_ledger.cli:main" in archive.read(about).decode()
+        assert "intake-ledger = intake_ledger_cli:main" in archive.read(about).decode()
 
 
 def test_every_module_of_the_sources_is_in_the_wheel(wheel: Path) -> None:
     """Nothing that works in a checkout is missing after an installation."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    for root, package in (("constructs", "cdk_intake_ledger"), ("lambda_src", "intake_ledger")):
+    sources = {
+        "cdk_intake_ledger": "constructs",
+        "intake_ledger": "lambda_src",
+        "intake_ledger_cli": "tools",
+        "intake_ledger_testing": "tools",
+    }
+    for package, root in sources.items():
         for path in (ROOT / root / package).rglob("*.py"):
             assert path.relative_to(ROOT / root).as_posix() in names
 
@@ -82,7 +89,7 @@ def test_checkout_and_wheel_give_the_same_assets(installed: Path, tmp_path: Path
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
     wheel = synthesise(installed)
-    checkout = synthesise(ROOT / "constructs", ROOT / "lambda_src")
+    checkout = synthesise(ROOT / "constructs", ROOT / "lambda_src", ROOT / "tools")
     assert all(Path(origin).is_relative_to(installed) for origin in wheel.pop("from"))
     assert all(Path(origin).is_relative_to(ROOT) for origin in checkout.pop("from"))
     assert wheel == checkout

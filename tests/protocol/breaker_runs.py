@@ -21,19 +21,19 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any, NamedTuple, cast
 
-from cdk_intake_ledger.testing.events import s3_notification
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from cdk_intake_ledger.testing.memory_s3 import MemoryS3, Version
-from intake_ledger.bucket import Bucket
-from intake_ledger.changes import Change
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.processing import ObjectChange
-from intake_ledger.queues import Queues
-from intake_ledger.rows import Ordering, Row
-from intake_ledger.table import LedgerTable
-from intake_ledger.telemetry import OutcomeKind, Telemetry
-from intake_ledger.verdicts import Policy
+from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.processor.object_change import ObjectChange
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.row import Ordering, Row
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger_testing.events import s3_notification
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_s3 import MemoryS3, Version
 from tests.settings import CONSUMER
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.rows import STORED_STATUSES, Ordering, Row, RowKey
-from intake_ledger.states import StateKind
-from intake_ledger.table import (
+from intake_ledger.ledger.dynamodb_table import (
     NO_ROW,
     Condition,
     ConditionFailed,
@@ -19,6 +17,8 @@ from intake_ledger.table import (
     not_overwritten,
     row_unchanged,
 )
+from intake_ledger.protocol.object_state import StateKind
+from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, RowKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

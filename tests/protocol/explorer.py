@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing.memory_dynamodb import Key, MemoryDynamoDB, inserted, updated
-from intake_ledger.changes import Origin, own_message
-from intake_ledger.states import State, StateKind
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB, inserted, updated
 from tests.protocol import program
 from tests.protocol.program import BUCKET, KEY, Config, Finished, Frozen, Message, Raised, Request, freeze, thaw
 from tests.protocol.reduction import Symmetry, mirrored_arguments, mirrored_label, pooled

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from cdk_intake_ledger.testing.memory_dynamodb import Item, Key
+from intake_ledger_testing.memory_dynamodb import Item, Key
 
 _Shape = tuple[tuple[str, str], ...]
 _MOST_SHARED = 10_000

@@ -17,26 +17,26 @@ from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing import memory_dynamodb
-from intake_ledger import ledger
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.bucket import Bucket
-from intake_ledger.changes import Change
-from intake_ledger.completeness import Completeness, CompletenessRecord
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, Services
-from intake_ledger.errors import NotYet, Unprocessable
-from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.processing import Commit, ObjectChange
-from intake_ledger.queues import Queues
-from intake_ledger.rows import Ordering, Row
-from intake_ledger.settings import AuditSettings, ConsumerSettings, KeyFilter
-from intake_ledger.table import LedgerTable
-from intake_ledger.telemetry import OutcomeKind, Telemetry
-from intake_ledger.verdicts import Policy
+from intake_ledger.ledger import claims as ledger
+from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.ledger.completeness import Completeness, CompletenessRecord
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.processor.object_change import Commit, ObjectChange
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import NotYet, Unprocessable
+from intake_ledger.protocol.row import Ordering, Row
+from intake_ledger.protocol.settings import AuditSettings, ConsumerSettings, KeyFilter
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger_testing import memory_dynamodb
 
 BUCKET, KEY, PIPELINE = "bucket", "key", "p"
 DAY = 86_400

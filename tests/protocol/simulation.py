@@ -20,25 +20,25 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
-from cdk_intake_ledger.testing.events import s3_notification
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from cdk_intake_ledger.testing.memory_s3 import MemoryS3, Version
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.bucket import Bucket
-from intake_ledger.changes import Change
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.errors import ObjectReadError
-from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.processing import ObjectChange
-from intake_ledger.queues import Queues
-from intake_ledger.rows import Ordering, Row
-from intake_ledger.table import LedgerTable
-from intake_ledger.telemetry import OutcomeKind, Telemetry
-from intake_ledger.verdicts import Policy
+from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.processor.object_change import ObjectChange
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import ObjectReadError
+from intake_ledger.protocol.row import Ordering, Row
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger_testing.events import s3_notification
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_s3 import MemoryS3, Version
 from tests.protocol.packed import PackedItems
 from tests.settings import AUDIT, CONSUMER
 

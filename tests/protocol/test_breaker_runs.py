@@ -12,8 +12,9 @@ SHORT = {
 }
 
 
+@pytest.mark.failure_mode("F99")
 @pytest.mark.parametrize("name", SHORT)
-def test_f99_bad_files_are_told_from_an_outage(name: str) -> None:
+def test_bad_files_are_told_from_an_outage(name: str) -> None:
     """F23, F99: good files do not wait for bad ones. Each bad file is dead-lettered with its reason, and no good one.
     After an outage all good files are committed within two minutes.
     """

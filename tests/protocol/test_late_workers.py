@@ -8,15 +8,17 @@ from tests.protocol.late_workers import OVERTAKEN, play
 SEEDS = range(16)
 
 
+@pytest.mark.failure_mode("F96")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_f96_whatever_was_written_late_the_last_copy_is_the_current_one(seed: int) -> None:
+def test_whatever_was_written_late_the_last_copy_is_the_current_one(seed: int) -> None:
     """F96: three attempts of a round write after their successor's commit, and learn of it."""
     played = play(seed)
     assert played.wrong == ()
     assert played.outcomes["Fenced"] == OVERTAKEN
 
 
-def test_f96_late_workers_that_die_before_they_learn_of_it_are_not_repaired() -> None:
+@pytest.mark.failure_mode("F96")
+def test_late_workers_that_die_before_they_learn_of_it_are_not_repaired() -> None:
     """F96, what is not promised: counted, at most one wrong key for each death."""
     played = [play(seed, Fault.OVERTAKEN_AND_KILLED) for seed in SEEDS]
     wrong = sum(len(one.wrong) for one in played)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from moto import mock_aws
 
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.protocol.equivalence import TABLE, Step, empty, plans, same_answers
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ def test_the_misfortune_was_real(run: Simulation) -> None:
     assert run.tally.verdicts["DUPLICATE"] >= 30
 
 
-def test_f23_an_hour_of_outage_dead_letters_nobody_and_costs_few_attempts(run: Simulation) -> None:
+@pytest.mark.failure_mode("F23")
+def test_an_hour_of_outage_dead_letters_nobody_and_costs_few_attempts(run: Simulation) -> None:
     """Each file of the outage is tried once. Beside that each worker learns for five attempts and probes about once a
     minute, however long the backlog is. Without the breaker 5,128 attempts failed, and each spent one of its file's.
     """

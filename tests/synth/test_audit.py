@@ -12,7 +12,7 @@ from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger import AuditOptions, Existing, IntakeConfigurationError, IntakePipeline, IntakeQueue
 from intake_ledger.delivery_check.deployed import Deployed
-from intake_ledger.settings import Delivery, Reports, audit_settings
+from intake_ledger.protocol.settings import Delivery, Reports, audit_settings
 from tests.synth.build import (
     actions,
     new_app,
@@ -26,7 +26,8 @@ from tests.synth.build import (
 )
 
 
-def test_f46_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
+@pytest.mark.failure_mode("F46")
+def test_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
     """F46: the audit looks at the rule there, and may; elsewhere at the bucket's notifications."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
@@ -39,7 +40,8 @@ def test_f46_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
     }  # fmt: skip
 
 
-def test_f46_the_audit_may_see_whether_the_queues_key_can_be_used() -> None:
+@pytest.mark.failure_mode("F46")
+def test_the_audit_may_see_whether_the_queues_key_can_be_used() -> None:
     """F46: its state, its policy, and S3's notifications."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", encryption_key=kms.Key(stack, "Key"))
@@ -86,11 +88,12 @@ class TestReports:
         assert audit_settings(variables(template, "OrdersAudit")).reports is None
         assert not [one for one in statements(template, "OrdersAuditRole") if "s3:PutObject" in actions(one)]
 
+    @pytest.mark.failure_mode("F71")
     @pytest.mark.parametrize(
         ("prefix", "wanted"),
         [("audit/", {"prefix": "in/"}), ("", {"suffix": ".csv"}), ("in/reports/", {"prefix": "in/", "suffix": ".csv"})],
     )
-    def test_f71_beside_the_intake_they_may_lie_in_its_bucket(self, prefix: str, wanted: dict[str, Any]) -> None:
+    def test_beside_the_intake_they_may_lie_in_its_bucket(self, prefix: str, wanted: dict[str, Any]) -> None:
         """F71: by prefix, or by suffix."""
         stack = new_stack()
         pipeline = IntakePipeline(
@@ -106,11 +109,12 @@ class TestReports:
         key = f"/{prefix}{pipeline.pipeline_name}/*"
         assert writing["Resource"] == {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, key]]}
 
+    @pytest.mark.failure_mode("F71")
     @pytest.mark.parametrize(
         ("prefix", "wanted"),
         [("audit/", None), ("in/reports/", {"prefix": "in/"}), ("", {"suffix": ".json"}), ("", {"prefix": "in/"})],
     )
-    def test_f71_inside_it_they_are_refused(self, prefix: str, wanted: dict[str, Any] | None) -> None:
+    def test_inside_it_they_are_refused(self, prefix: str, wanted: dict[str, Any] | None) -> None:
         """F71: each report would be processed."""
         with pytest.raises(IntakeConfigurationError, match=r"the audit's reports.*report_bucket of its own"):
             IntakePipeline(
@@ -121,7 +125,8 @@ class TestReports:
                 audit=AuditOptions(report_prefix=prefix),
             )
 
-    def test_f71_nor_under_another_name_of_the_same_bucket(self) -> None:
+    @pytest.mark.failure_mode("F71")
+    def test_nor_under_another_name_of_the_same_bucket(self) -> None:
         """F71: the bucket itself, or the same one imported once more."""
         stack = new_stack()
         theirs = s3.Bucket(stack, "Theirs", versioned=True)
@@ -141,7 +146,8 @@ class TestReports:
 class TestBackfill:
     """F41: what was in the bucket before, by choice."""
 
-    def test_f41_the_audits_runs_are_the_backfill(self) -> None:
+    @pytest.mark.failure_mode("F41")
+    def test_the_audits_runs_are_the_backfill(self) -> None:
         """F41: at the rate of the team."""
         stack = new_stack()
         options = AuditOptions(existing=Existing.BACKFILL, backfill_rate=2)
@@ -151,7 +157,8 @@ class TestBackfill:
         settings = audit_settings(variables(template_of(stack), "OrdersAudit"))
         assert (settings.backfills, settings.backfill_rate, settings.skips_existing) == (True, 2, True)
 
-    def test_f41_the_baseline_is_the_default(self) -> None:
+    @pytest.mark.failure_mode("F41")
+    def test_the_baseline_is_the_default(self) -> None:
         """F41: no flood that nobody has asked for."""
         stack = new_stack()
         IntakePipeline(stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True))
@@ -174,7 +181,8 @@ class TestDeployed:
         Deployed.read(content)
         return dict(json.loads(content))
 
-    def test_f117_they_are_the_templates(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_they_are_the_templates(self) -> None:
         """F117: of the pipeline's own resources, with what the team changed afterwards."""
         stack = new_stack()
         pipeline = IntakePipeline(
@@ -201,7 +209,8 @@ class TestDeployed:
         (source,) = resources(template, "AWS::Lambda::EventSourceMapping")
         assert told["mapping"] == source
 
-    def test_f117_of_imported_resources_only_what_the_team_says(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_of_imported_resources_only_what_the_team_says(self) -> None:
         """F117: and the repair names no stack for them."""
         stack = new_stack()
         queue = IntakeQueue(
@@ -222,7 +231,8 @@ class TestDeployed:
         assert "receives" not in told
         assert "dead_arn" not in told
 
-    def test_f117_a_resource_of_another_stack_is_repaired_there(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_a_resource_of_another_stack_is_repaired_there(self) -> None:
         """F117: the stack's path, also within a stage, and the outermost one of nested stacks."""
         app = new_app()
         stage = Stage(app, "Prod")

@@ -12,13 +12,13 @@ from aws_cdk import aws_s3 as s3
 from benchmarks.audit_formula import ATHENA, DUCKDB, Run
 
 from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakeConfigurationError, IntakePipeline
-from cdk_intake_ledger.audit_athena import PARTITION, TABLES
-from cdk_intake_ledger.audit_join import ORC
-from cdk_intake_ledger.requirements import parse_requirements
-from cdk_intake_ledger.wheels import install
+from cdk_intake_ledger.audit.athena import PARTITION, TABLES
+from cdk_intake_ledger.audit.join import ORC
+from cdk_intake_ledger.bundling.requirements import parse_requirements
+from cdk_intake_ledger.bundling.wheels import install
 from intake_ledger.audit import athena_query
 from intake_ledger.audit.relations import COLUMNS
-from intake_ledger.settings import audit_settings
+from intake_ledger.protocol.settings import audit_settings
 from tests.synth.build import (
     Json,
     actions,
@@ -92,7 +92,8 @@ def test_shards_and_segments_are_read_side_by_side_then_joined_then_looked_at(sh
         assert (caught["Next"], caught["ResultPath"]) == ("Sum up", None)
 
 
-def test_f41_a_backfill_in_parts_is_a_run_of_the_machine() -> None:
+@pytest.mark.failure_mode("F41")
+def test_a_backfill_in_parts_is_a_run_of_the_machine() -> None:
     """F41: at the rate of the team, with as many functions as it needs; the machine's own schedule begins it."""
     scale = AuditScale.shards(100, concurrency=30)
     options = AuditOptions(scale=scale, existing=Existing.BACKFILL, backfill_rate=2_000)

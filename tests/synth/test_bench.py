@@ -145,11 +145,14 @@ def test_the_parts_of_the_profile_are_there() -> None:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        (["intake_ledger/consumer/consumer.py", "intake_ledger/table.py"], "rows and statements"),
-        (["intake_ledger/table.py", "botocore/client.py", "botocore/signers.py", "hmac.py"], "boto: signing"),
+        (["intake_ledger/consumer/consumer.py", "intake_ledger/ledger/dynamodb_table.py"], "rows and statements"),
+        (
+            ["intake_ledger/ledger/dynamodb_table.py", "botocore/client.py", "botocore/signers.py", "hmac.py"],
+            "boto: signing",
+        ),
         (["botocore/validate.py", "botocore/serialize.py", "json/encoder.py"], "boto: writing the body"),
-        (["intake_ledger/telemetry.py", "json/encoder.py"], "log lines"),
-        (["intake_ledger/telemetry.py", "aws_lambda_powertools/metrics/base.py"], "Powertools' metrics"),
+        (["intake_ledger/observability/telemetry.py", "json/encoder.py"], "log lines"),
+        (["intake_ledger/observability/telemetry.py", "aws_lambda_powertools/metrics/base.py"], "Powertools' metrics"),
     ],
 )
 def test_a_part_has_what_it_calls_but_for_the_parts_above_it(files: list[str], expected: str) -> None:

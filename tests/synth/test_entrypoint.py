@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk_intake_ledger.entrypoint import entrypoint_problems
+from cdk_intake_ledger.functions.entrypoint import entrypoint_problems
 
 
 @pytest.fixture
@@ -103,6 +103,7 @@ def test_reading_the_source_does_not_run_it(source: Path) -> None:
     assert list(entrypoint_problems(source, "eager:process")) == []
 
 
+@pytest.mark.failure_mode("F101")
 @pytest.mark.parametrize(
     "returned",
     [
@@ -120,12 +121,13 @@ def test_reading_the_source_does_not_run_it(source: Path) -> None:
         "NoReturn",
     ],
 )
-def test_f101_an_annotation_that_may_be_a_commit_is_accepted(tmp_path: Path, returned: str) -> None:
+def test_an_annotation_that_may_be_a_commit_is_accepted(tmp_path: Path, returned: str) -> None:
     """F101: a name that is not known here may be one."""
     (tmp_path / "typed.py").write_text(f"def process(change) -> {returned}: ...\n")
     assert list(entrypoint_problems(tmp_path, "typed:process")) == []
 
 
+@pytest.mark.failure_mode("F101")
 @pytest.mark.parametrize(
     ("returned", "named"),
     [
@@ -139,14 +141,15 @@ def test_f101_an_annotation_that_may_be_a_commit_is_accepted(tmp_path: Path, ret
         ("Iterator[str]", "'Iterator'"),
     ],
 )
-def test_f101_an_annotation_that_is_no_commit_is_refused(tmp_path: Path, returned: str, named: str) -> None:
+def test_an_annotation_that_is_no_commit_is_refused(tmp_path: Path, returned: str, named: str) -> None:
     """F101: it would be rejected for each file, after its effect. The refusal names the type and the fix."""
     (tmp_path / "typed.py").write_text(f"def process(change) -> {returned}: ...\n")
     (problem,) = entrypoint_problems(tmp_path, "typed:process")
     assert f"since {named} is no commit, return a Commit, a text or None" in problem
 
 
-def test_f101_a_generator_is_refused(tmp_path: Path) -> None:
+@pytest.mark.failure_mode("F101")
+def test_a_generator_is_refused(tmp_path: Path) -> None:
     """F101: to call it does nothing. A `yield` in an inner function is another function's."""
     (tmp_path / "lazy.py").write_text(
         "def process(change):\n    for line in change.lines():\n        yield line\n\n"

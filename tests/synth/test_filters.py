@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.filters import KeyFilter, filter_problems, key_filters, looks_encoded, overlap
+from cdk_intake_ledger.delivery.key_filters import KeyFilter, filter_problems, key_filters, looks_encoded, overlap
 
 
 def test_no_filter_is_one_that_matches_every_key() -> None:
@@ -54,6 +54,7 @@ def test_an_asterisk_is_refused() -> None:
     assert "'in/*/' has an asterisk" in problem
 
 
+@pytest.mark.failure_mode("F47")
 @pytest.mark.parametrize(
     ("prefix", "spelt"),
     [
@@ -65,7 +66,7 @@ def test_an_asterisk_is_refused() -> None:
         ("it's!(1)/", "it's!(1)/"),
     ],
 )
-def test_f47_s3_gets_filters_encoded_as_it_encodes_keys(prefix: str, spelt: str) -> None:
+def test_s3_gets_filters_encoded_as_it_encodes_keys(prefix: str, spelt: str) -> None:
     """F47: S3 compares with the encoded key, the audit with the raw one."""
     assert KeyFilter(prefix).encoded() == KeyFilter(spelt)
 
@@ -102,10 +103,11 @@ def _event_bridge_matches(patterns: list[object], key: str) -> bool:
     return not patterns or any(alternatives())
 
 
+@pytest.mark.failure_mode("F47")
 @pytest.mark.parametrize(
     "ends", [("", ""), ("ab", ""), ("", "ba"), ("ab", "ba"), ("aba", "aba"), ("ab", "b"), ("a*", "b\\")]
 )
-def test_f47_event_bridge_passes_the_same_keys_as_s3(ends: tuple[str, str]) -> None:
+def test_event_bridge_passes_the_same_keys_as_s3(ends: tuple[str, str]) -> None:
     """F47: every short key passes both or neither, also where prefix and suffix overlap in it."""
     item = KeyFilter(*ends)
     for length in range(6):

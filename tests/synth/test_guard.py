@@ -75,6 +75,7 @@ def test_a_bucket_without_versions_is_pointed_out() -> None:
     assert "[ack: cdk-intake-ledger:bucketNotVersioned]" in text
 
 
+@pytest.mark.failure_mode("F71")
 @pytest.mark.parametrize(
     ("prefix", "suffix", "written", "outcome"),
     [
@@ -89,7 +90,7 @@ def test_a_bucket_without_versions_is_pointed_out() -> None:
         ("in/", "", "in/one", "refused"),
     ],
 )
-def test_f71_a_processor_that_writes_where_it_reads(prefix: str, suffix: str, written: str, outcome: str) -> None:
+def test_a_processor_that_writes_where_it_reads(prefix: str, suffix: str, written: str, outcome: str) -> None:
     """F71: refused where every write would call the processor again, pointed out where some may."""
     stack = new_stack()
     filters = [s3.NotificationKeyFilter(prefix=prefix or None, suffix=suffix or None)]
@@ -103,7 +104,8 @@ def test_f71_a_processor_that_writes_where_it_reads(prefix: str, suffix: str, wr
         assert bool([text for text in warnings(stack) if "calls it again" in text]) is (outcome == "pointed out")
 
 
-def test_f71_another_bucket_is_no_loop() -> None:
+@pytest.mark.failure_mode("F71")
+def test_another_bucket_is_no_loop() -> None:
     """F71: writing elsewhere is what a processor is for."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
@@ -112,7 +114,8 @@ def test_f71_another_bucket_is_no_loop() -> None:
     assert not [text for text in warnings(stack) if "calls it again" in text]
 
 
-def test_f71_a_bucket_known_by_name() -> None:
+@pytest.mark.failure_mode("F71")
+def test_a_bucket_known_by_name() -> None:
     """F71: an imported bucket's ARN is text, and compared as such."""
     stack = new_stack()
     bucket = s3.Bucket.from_bucket_name(stack, "Theirs", "partner-inbox")
@@ -151,8 +154,9 @@ class TestReaders:
             dead_letter_queue=sqs.Queue.from_queue_arn(stack, "Dead", f"{arn}-dead"),
         )
 
+    @pytest.mark.failure_mode("F128")
     @pytest.mark.parametrize("first", [True, False])
-    def test_f128_a_second_mapping_on_the_queue_is_refused(self, first: bool) -> None:
+    def test_a_second_mapping_on_the_queue_is_refused(self, first: bool) -> None:
         """F128: of any stack of the app, made before the pipeline or after it."""
         app = new_app()
         theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
@@ -165,7 +169,8 @@ class TestReaders:
         with pytest.raises(RuntimeError, match=r"Theirs/Other/Reads/Resource takes messages of Theirs/Queue/Messages"):
             template_of(ours)
 
-    def test_f128_an_imported_queue_is_known_by_its_arn(self) -> None:
+    @pytest.mark.failure_mode("F128")
+    def test_an_imported_queue_is_known_by_its_arn(self) -> None:
         """F128: however it was imported."""
         stack, arn = new_stack(), "arn:aws:sqs:eu-central-1:111122223333:messages"
         IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn))
@@ -173,8 +178,9 @@ class TestReaders:
         with pytest.raises(RuntimeError, match=r"Other/Reads/Resource takes messages of Stack/Messages too"):
             template_of(stack)
 
+    @pytest.mark.failure_mode("F128")
     @pytest.mark.parametrize(("read", "enabled"), [("others", True), ("messages", False)])
-    def test_f128_another_queue_or_a_disabled_mapping_is_no_problem(self, read: str, enabled: bool) -> None:
+    def test_another_queue_or_a_disabled_mapping_is_no_problem(self, read: str, enabled: bool) -> None:
         """F128: nothing is taken."""
         stack, arn = new_stack(), "arn:aws:sqs:eu-central-1:111122223333:{}"
         IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn.format("messages")))
@@ -201,9 +207,10 @@ class TestOverlaps:
             return s3.Bucket.from_bucket_name(stack, "Bucket", "inbox")
         return s3.Bucket(stack, "Bucket", versioned=True)
 
+    @pytest.mark.failure_mode("F127")
     @pytest.mark.parametrize("imported", [False, True])
     @pytest.mark.parametrize("event", [s3.EventType.OBJECT_CREATED, s3.EventType.OBJECT_CREATED_PUT])
-    def test_f127_the_same_keys_are_refused(self, imported: bool, event: s3.EventType) -> None:
+    def test_the_same_keys_are_refused(self, imported: bool, event: s3.EventType) -> None:
         """F127: of one event or all, with what to do about it."""
         stack = new_stack()
         bucket = self.bucket(stack, imported=imported)
@@ -212,12 +219,13 @@ class TestOverlaps:
         with pytest.raises(IntakeConfigurationError, match=r"Theirs\w+ about s3:ObjectCreated.*Delivery.EVENTBRIDGE"):
             IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=wanted)
 
+    @pytest.mark.failure_mode("F127")
     @pytest.mark.parametrize("imported", [False, True])
     @pytest.mark.parametrize(
         ("event", "filters"),
         [(s3.EventType.OBJECT_CREATED, {"prefix": "out/"}), (s3.EventType.OBJECT_TAGGING_PUT, {})],
     )
-    def test_f127_other_keys_or_events_are_no_problem(
+    def test_other_keys_or_events_are_no_problem(
         self, imported: bool, event: s3.EventType, filters: dict[str, str]
     ) -> None:
         """F127: S3 takes both."""
@@ -228,7 +236,8 @@ class TestOverlaps:
         IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=wanted)
         assert template_of(stack)
 
-    def test_f127_by_eventbridge_both_get_them(self) -> None:
+    @pytest.mark.failure_mode("F127")
+    def test_by_eventbridge_both_get_them(self) -> None:
         """F127: the choice that the refusal names."""
         stack = new_stack()
         bucket = self.bucket(stack, imported=False)
@@ -236,7 +245,8 @@ class TestOverlaps:
         IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, delivery=Delivery.EVENTBRIDGE)
         assert template_of(stack)
 
-    def test_f127_a_function_in_the_buckets_own_property_is_seen_too(self) -> None:
+    @pytest.mark.failure_mode("F127")
+    def test_a_function_in_the_buckets_own_property_is_seen_too(self) -> None:
         """F127: written into the bucket's resource, as a template has it."""
         stack = new_stack()
         bucket = s3.Bucket(stack, "Bucket", versioned=True)

@@ -7,7 +7,7 @@ import pytest
 from aws_cdk import App, Stack, Token
 
 from cdk_intake_ledger.testing import logical_ids
-from cdk_intake_ledger.topics import TOPIC
+from cdk_intake_ledger.validation.warnings import TOPIC
 from tests.synth import matrix as rows
 from tests.synth.build import Json, resources, template_of, warnings
 from tests.synth.conftest import Matrix

@@ -12,7 +12,8 @@ from aws_cdk import aws_lambda as lambda_
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 import cdk_intake_ledger
-from cdk_intake_ledger import IntakePipeline, accepted
+from cdk_intake_ledger import IntakePipeline
+from cdk_intake_ledger.validation import nag_suppressions as accepted
 from tests.synth import matrix as rows
 from tests.synth.build import new_app, new_stack, processor
 from tests.synth.conftest import Matrix

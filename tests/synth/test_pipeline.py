@@ -27,8 +27,8 @@ from cdk_intake_ledger import (
     RetryOptions,
 )
 from cdk_intake_ledger.testing import logical_ids, stable_template
-from intake_ledger import rows
-from intake_ledger.settings import audit_settings, consumer_settings
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.settings import audit_settings, consumer_settings
 from tests.synth.build import (
     Json,
     actions,
@@ -58,6 +58,7 @@ def template(stack: Stack) -> Json:
     return template_of(stack)
 
 
+@pytest.mark.failure_mode("F94")
 @pytest.mark.parametrize(
     ("deletes", "retention", "keeps_rows", "days"),
     [
@@ -67,7 +68,7 @@ def template(stack: Stack) -> Json:
         (True, {"retention": Duration.days(40)}, True, 40),
     ],
 )
-def test_f94_rows_live_as_long_as_their_objects(
+def test_rows_live_as_long_as_their_objects(
     deletes: bool, retention: dict[str, Duration | None], keeps_rows: bool, days: int
 ) -> None:
     """F94: where removals are told, and where the team wants it; removals themselves expire in any case."""
@@ -82,7 +83,8 @@ def test_f94_rows_live_as_long_as_their_objects(
         assert not settings.skips_existing
 
 
-def test_f94_without_a_retention_removals_stay_as_long_as_the_queue_needs() -> None:
+@pytest.mark.failure_mode("F94")
+def test_without_a_retention_removals_stay_as_long_as_the_queue_needs() -> None:
     """F94: nobody has to calculate that."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", retention=Duration.days(14))
@@ -138,7 +140,8 @@ def test_the_bucket_is_private_and_keeps_versions(template: Json) -> None:
     assert {"Bool": {"aws:SecureTransport": "false"}} in [one["Condition"] for one in denied]
 
 
-def test_f40_s3_tells_about_everything_that_ends_a_state(template: Json) -> None:
+@pytest.mark.failure_mode("F40")
+def test_s3_tells_about_everything_that_ends_a_state(template: Json) -> None:
     """F40: lifecycle deletions are not among ObjectRemoved:*."""
     entries = only(template, "AWS::S3::Bucket")["NotificationConfiguration"]["QueueConfigurations"]
     assert [one["Event"] for one in entries] == [
@@ -156,7 +159,8 @@ def test_s3_is_told_after_the_queue_lets_it_in(template: Json) -> None:
     assert bucket["DependsOn"] == [policy]
 
 
-def test_f29_the_queue_takes_messages_of_this_account_only(template: Json) -> None:
+@pytest.mark.failure_mode("F29")
+def test_the_queue_takes_messages_of_this_account_only(template: Json) -> None:
     """F29: S3 of another account cannot write to the queue, and the functions know whose bucket it must be."""
     allowed = [
         one for one in statements(template, "OrdersQueueMessages", "AWS::SQS::QueuePolicy") if one["Effect"] == "Allow"
@@ -174,13 +178,15 @@ def test_queues_are_encrypted_and_take_tls_only(template: Json) -> None:
         assert [one["Condition"] for one in denied] == [{"Bool": {"aws:SecureTransport": "false"}}]
 
 
-def test_f12_visibility_follows_from_the_processing_timeout(template: Json) -> None:
+@pytest.mark.failure_mode("F12")
+def test_visibility_follows_from_the_processing_timeout(template: Json) -> None:
     """F12, F126: half a minute more than the lease, which is the function's timeout and the clock skew."""
     assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"] == 130
     assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 130 + 120 + 30
 
 
-def test_f20_a_long_processing_timeout_takes_what_lambda_allows() -> None:
+@pytest.mark.failure_mode("F20")
+def test_a_long_processing_timeout_takes_what_lambda_allows() -> None:
     """F20: up to 890 seconds the function has ten more; the lease, and so the visibility, follow from that."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), processing_timeout=Duration.seconds(890))
@@ -189,7 +195,8 @@ def test_f20_a_long_processing_timeout_takes_what_lambda_allows() -> None:
     assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 900 + 120 + 30
 
 
-def test_f67_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> None:
+@pytest.mark.failure_mode("F67")
+def test_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> None:
     """F67: its clock starts when a message is first sent; receives are a backstop only."""
     queue = only(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     assert queue["MessageRetentionPeriod"] == 4 * 86_400
@@ -208,14 +215,16 @@ def test_commits_together_are_allowed_where_they_are_asked_for(together: bool) -
     assert variables(template, "OrdersConsumer")["INTAKE_COMMIT_TOGETHER"] == str(together).lower()
 
 
-def test_f21_partial_batch_responses_are_on(template: Json) -> None:
+@pytest.mark.failure_mode("F21")
+def test_partial_batch_responses_are_on(template: Json) -> None:
     """F21: without them Lambda takes any answer for success and deletes what failed."""
     source = only(template, "AWS::Lambda::EventSourceMapping")
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert source["BatchSize"] == 10
 
 
-def test_f08_f09_rows_expire_by_the_attribute_that_the_ledger_writes(template: Json) -> None:
+@pytest.mark.failure_mode("F08", "F09")
+def test_rows_expire_by_the_attribute_that_the_ledger_writes(template: Json) -> None:
     """F08, F09: time to live names the ledger's own attribute."""
     table = only(template, "AWS::DynamoDB::Table")
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
@@ -240,7 +249,8 @@ def test_the_attention_index_holds_what_it_is_asked_for(template: Json) -> None:
     assert index["Projection"] == {"ProjectionType": "ALL"}
 
 
-def test_f24_no_function_has_reserved_concurrency(template: Json) -> None:
+@pytest.mark.failure_mode("F24")
+def test_no_function_has_reserved_concurrency(template: Json) -> None:
     """F24: throttled receives would send good messages to the dead-letter queue; only the event source is capped."""
     for function in resources(template, "AWS::Lambda::Function").values():
         assert "ReservedConcurrentExecutions" not in function["Properties"]
@@ -263,7 +273,8 @@ def test_one_layer_for_any_python_and_machine(template: Json) -> None:
         assert len(function["Properties"]["Layers"]) == 1
 
 
-def test_f42_a_run_is_continued_long_before_the_next_is_due(template: Json) -> None:
+@pytest.mark.failure_mode("F42")
+def test_a_run_is_continued_long_before_the_next_is_due(template: Json) -> None:
     """F42: the schedule ticks more often than it asks for a run."""
     schedule = only(template, "AWS::Scheduler::Schedule")
     assert schedule["ScheduleExpression"] == "rate(15 minutes)"
@@ -279,8 +290,9 @@ def test_a_run_every_few_minutes_has_no_shorter_ticks() -> None:
     assert json.loads(schedule["Target"]["Input"]) == {"everySeconds": 60}
 
 
+@pytest.mark.failure_mode("F41")
 @pytest.mark.parametrize(("brought", "baseline"), [(True, True), (False, False)])
-def test_f41_what_was_in_a_bucket_before_is_no_loss(brought: bool, baseline: bool) -> None:
+def test_what_was_in_a_bucket_before_is_no_loss(brought: bool, baseline: bool) -> None:
     """F41: no flood from a bucket that was there; the pipeline's own was empty."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Bucket", versioned=True) if brought else None

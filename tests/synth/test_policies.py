@@ -59,6 +59,7 @@ def test_no_wildcards_but_the_objects_of_the_bucket(template: Json) -> None:
         assert unlimited or "*" not in str(statement["Resource"]), statement
 
 
+@pytest.mark.failure_mode("F105")
 @pytest.mark.parametrize(
     ("filters", "readable"),
     [
@@ -67,9 +68,7 @@ def test_no_wildcards_but_the_objects_of_the_bucket(template: Json) -> None:
         ([(f"{n}{'p' * 500}/", "") for n in range(20)], ["/*"]),
     ],
 )
-def test_f105_the_functions_read_what_the_filters_let_through(
-    filters: list[tuple[str, str]], readable: list[str]
-) -> None:
+def test_the_functions_read_what_the_filters_let_through(filters: list[tuple[str, str]], readable: list[str]) -> None:
     """F105: by prefix; all of the bucket where a filter has none, or where a policy has no room for so many."""
     stack = new_stack()
     given = [s3.NotificationKeyFilter(prefix=one or None, suffix=other or None) for one, other in filters]
@@ -86,7 +85,8 @@ def test_no_managed_policies(template: Json) -> None:
         assert "ManagedPolicyArns" not in role["Properties"]
 
 
-def test_f25_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json) -> None:
+@pytest.mark.failure_mode("F25")
+def test_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json) -> None:
     """F25: the audit sends to the queue, the consumer to both queues.
 
     To its own queue it sends one message for each overtaken worker: Lambda's recursion detection stops a chain of 16.
@@ -101,7 +101,8 @@ def test_f25_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json
     assert sends["OrdersAuditRole"] == [{"Fn::GetAtt": [queue, "Arn"]}]
 
 
-def test_f45_a_missing_object_is_not_a_forbidden_one(template: Json) -> None:
+@pytest.mark.failure_mode("F45")
+def test_a_missing_object_is_not_a_forbidden_one(template: Json) -> None:
     """F45: S3 answers 404 only to those who may list the bucket."""
     (bucket,) = resources(template, "AWS::S3::Bucket")
     for path in ("OrdersConsumer", "OrdersAuditRole"):
@@ -109,7 +110,8 @@ def test_f45_a_missing_object_is_not_a_forbidden_one(template: Json) -> None:
         assert [one["Resource"] for one in listing] == [{"Fn::GetAtt": [bucket, "Arn"]}]
 
 
-def test_f53_a_missing_version_is_not_a_forbidden_one(template: Json) -> None:
+@pytest.mark.failure_mode("F53")
+def test_a_missing_version_is_not_a_forbidden_one(template: Json) -> None:
     """F53, F45: S3 answers 404 for a version only to those who may list versions; 403 would be retried for ever."""
     (bucket,) = resources(template, "AWS::S3::Bucket")
     for path in ("OrdersConsumer", "OrdersAuditRole"):

@@ -173,7 +173,7 @@ def test_what_would_fail_in_lambda_is_refused(
 
 def test_more_than_lambda_unpacks_is_refused(folder: Path, index: WheelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lambda would say so after the upload."""
-    monkeypatch.setattr("cdk_intake_ledger.processor_folder.MOST_BYTES", 100)
+    monkeypatch.setattr("cdk_intake_ledger.bundling.processor_folder.MOST_BYTES", 100)
     (problem,) = processor(folder).problems
     assert "and Lambda takes 250 MB with all layers: pin less, or use Processor.from_image" in problem
 

@@ -96,8 +96,9 @@ def test_reading_an_object() -> None:
     given["test_a_cut_connection_is_tried_again"](file.getvalue())
 
 
+@pytest.mark.failure_mode("F72")
 @pytest.mark.parametrize("fault", [Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN])
-def test_f72_an_effect_that_happens_once(fault: Fault) -> None:
+def test_an_effect_that_happens_once(fault: Fault) -> None:
     """F72: each of the three ways, with a worker that dies after its effect, or wakes up behind its successor."""
     given: dict[str, Any] = {}
     exec(recipe("An effect that happens once"), given)

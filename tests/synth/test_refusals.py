@@ -103,7 +103,8 @@ def test_a_queue_that_hides_messages_too_shortly_is_refused() -> None:
     assert "visibility_timeout is 2 minutes" in str(refusal(stack=stack, queue=queue))
 
 
-def test_f67_a_dead_letter_queue_that_forgets_first_is_refused() -> None:
+@pytest.mark.failure_mode("F67")
+def test_a_dead_letter_queue_that_forgets_first_is_refused() -> None:
     """F67: a message would be gone before it could be looked at."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", retention=Duration.days(10), dead_letter_retention=Duration.days(9))
@@ -164,6 +165,7 @@ def test_refusals_are_written_alike() -> None:
         assert re.match(r"[a-z].*: .*[^.]$", problem), problem
 
 
-def test_f102_a_wait_that_the_queue_does_not_keep_is_refused() -> None:
+@pytest.mark.failure_mode("F102")
+def test_a_wait_that_the_queue_does_not_keep_is_refused() -> None:
     """F102: SQS would drop the message in the midst of it."""
     assert "give at most 3 days or a longer retention" in str(refusal(retry=RetryOptions(max_wait=Duration.days(4))))

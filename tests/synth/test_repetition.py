@@ -11,8 +11,8 @@ import pytest
 from cdk_intake_ledger import IntakePipeline
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
-from intake_ledger.processing import Commit
-from intake_ledger.telemetry import Telemetry
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.processor.object_change import Commit
 from tests.alarms import Alarm, Point, alarms_of, points_of
 from tests.synth.build import Json, new_stack, processor, template_of, variables
 
@@ -69,7 +69,7 @@ def _in_lambda(template: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables(template, "OrdersConsumer").items():
         if name.startswith("POWERTOOLS_"):
             monkeypatch.setenv(name, value)
-    monkeypatch.setattr("cdk_intake_ledger.testing.local_pipeline._Record", lambda _: Telemetry())
+    monkeypatch.setattr("intake_ledger_testing.local_pipeline._Record", lambda _: Telemetry())
 
 
 def repeated(template: Json, fault: Fault, capsys: pytest.CaptureFixture[str], *, batch_size: int) -> Repeating:
@@ -92,8 +92,9 @@ def ringing(template: Json, pipeline: Repeating) -> set[str]:
     return names - {"AuditMissing"}
 
 
+@pytest.mark.failure_mode("F111")
 @pytest.mark.parametrize("batch_size", [1, 10])
-def test_f111_workers_that_die_after_their_effect_raise_alarms(
+def test_workers_that_die_after_their_effect_raise_alarms(
     template: Json, capsys: pytest.CaptureFixture[str], batch_size: int
 ) -> None:
     """F111: the next worker tells of each before its own attempt, in which it may die too."""
@@ -102,7 +103,8 @@ def test_f111_workers_that_die_after_their_effect_raise_alarms(
     assert ringing(template, pipeline) >= {"LapsedLeases", "ConsumerFunctionErrors"}
 
 
-def test_f111_processors_that_time_out_after_their_effect_raise_an_alarm(
+@pytest.mark.failure_mode("F111")
+def test_processors_that_time_out_after_their_effect_raise_an_alarm(
     template: Json, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """F111: no worker dies, so that the function has no errors and no lease lapses."""
@@ -113,7 +115,8 @@ def test_f111_processors_that_time_out_after_their_effect_raise_an_alarm(
     assert ringing(template, pipeline) == {"Retries"}
 
 
-def test_f111_without_the_metrics_every_alarm_on_the_consumers_own_stays_silent(
+@pytest.mark.failure_mode("F111")
+def test_without_the_metrics_every_alarm_on_the_consumers_own_stays_silent(
     template: Json, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """F111: as in the published incident. Only Lambda's own count of errors is left."""

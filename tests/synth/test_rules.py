@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger import RetryOptions
-from cdk_intake_ledger.rules import (
+from cdk_intake_ledger.validation.rules import (
     DAY,
     HOUR,
     MINUTE,
@@ -123,16 +123,18 @@ def test_the_plan_has_the_defaults_of_retries() -> None:
     assert (retry.max_attempts, *waits) == (PLAN.max_attempts, PLAN.min_backoff, PLAN.max_backoff)
 
 
-def test_f23_the_default_attempts_outlast_an_hour_of_the_downstreams_absence() -> None:
+@pytest.mark.failure_mode("F23")
+def test_the_default_attempts_outlast_an_hour_of_the_downstreams_absence() -> None:
     """F23: even when jitter halves each wait; a change is not dead-lettered for an outage alone."""
     waits = [min(PLAN.min_backoff * 2**n, PLAN.max_backoff) for n in range(int(PLAN.max_attempts) - 1)]
     assert sum(waits) / 2 > HOUR
 
 
+@pytest.mark.failure_mode("F20")
 @pytest.mark.parametrize(
     ("processing", "function"), [(1, 12), (60, 130), (300, 610), (444, 898), (445, 900), (446, 900), (890, 900)]
 )
-def test_f20_a_batch_has_time_for_two_records_that_take_their_whole_time(processing: float, function: float) -> None:
+def test_a_batch_has_time_for_two_records_that_take_their_whole_time(processing: float, function: float) -> None:
     """F20: as far as Lambda lets it; with less, the rest of a slow batch would come back for nothing each time."""
     assert function_timeout(processing) == replace(PLAN, processing_timeout=processing).function_timeout == function
     assert function_timeout(processing) >= processing + 10
@@ -169,7 +171,8 @@ def test_problems_are_written_alike() -> None:
             assert ": " in problem
 
 
-def test_f12_the_lease_never_outlasts_the_visibility() -> None:
+@pytest.mark.failure_mode("F12")
+def test_the_lease_never_outlasts_the_visibility() -> None:
     """F12: a redelivery does not meet the lease of a dead worker, whatever timeout and skew were chosen."""
     for timeout in (1, 60, 890):
         for skew in (1, 120, HOUR):
@@ -177,7 +180,8 @@ def test_f12_the_lease_never_outlasts_the_visibility() -> None:
             assert plan.function_timeout < plan.lease <= plan.visibility
 
 
-def test_f126_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lease() -> None:
+@pytest.mark.failure_mode("F126")
+def test_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lease() -> None:
     """F126: whatever the timeout, since the queue hides it for no longer. A long batching window adds to it."""
     for timeout, before in ((60, 780), (300, 3_660), (890, 5_400)):
         plan = replace(PLAN, processing_timeout=timeout)
@@ -186,7 +190,8 @@ def test_f126_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lea
     assert replace(PLAN, max_batching_window=300).visibility == 130 + 300 + 30
 
 
-def test_f67_a_message_can_reach_the_dead_letter_queue_and_stay() -> None:
+@pytest.mark.failure_mode("F67")
+def test_a_message_can_reach_the_dead_letter_queue_and_stay() -> None:
     """F67: the dead-letter queue counts from the first sending, so it must keep longer than the queue."""
     assert any("dead-letter" in problem for problem in problems(replace(PLAN, dead_letter_retention=3 * DAY)))
 

@@ -31,9 +31,10 @@ from cdk_intake_ledger import (
     Processor,
     RetryOptions,
 )
-from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, events, logical_ids, stable_template
+from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, logical_ids, stable_template
 from intake_ledger import Commit, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
-from intake_ledger.rows import Row
+from intake_ledger.protocol.row import Row
+from intake_ledger_testing import events
 
 
 def process(change: ObjectChange) -> Commit:

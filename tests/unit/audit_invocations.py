@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.audit import function as audit
 from intake_ledger.audit import look
 from intake_ledger.audit.report import Report
 from intake_ledger.delivery_check.check import Looked
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.audit_support import AuditWorld, FakeSQS
 from tests.unit.support import DAY, MINUTE
 

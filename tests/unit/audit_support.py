@@ -8,17 +8,17 @@ from typing import Any, cast
 
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.bucket import Bucket
-from intake_ledger.rows import Ordering, Row, RowKey, Status, row_key
-from intake_ledger.settings import AuditSettings, KeyFilter
-from intake_ledger.states import ABSENT, State, StateKind, identity_of
-from intake_ledger.table import LedgerTable
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind, identity_of
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_key
+from intake_ledger.protocol.settings import AuditSettings, KeyFilter
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
 
 OLD = 2 * HOUR

@@ -10,12 +10,12 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.cli.deployed import Deployed
-from cdk_intake_ledger.cli.pace import Rate
-from intake_ledger.changes import Change
-from intake_ledger.rows import Ordering, Row, Status, attributes, review_partition, row_key, waiting_partition
-from intake_ledger.settings import KeyFilter
-from intake_ledger.states import identity_of
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.object_state import identity_of
+from intake_ledger.protocol.row import Ordering, Row, Status, attributes, review_partition, row_key, waiting_partition
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger_cli.deployed import Deployed
+from intake_ledger_cli.rate_limit import Rate
 from tests.unit.support import RETENTION, START, create_table, one_change
 
 STACK = "Intake"

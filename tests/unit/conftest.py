@@ -10,9 +10,9 @@ import pytest
 from hypothesis import settings
 from moto import mock_aws
 
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger.rows import Ordering
-from intake_ledger.table import LedgerTable
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import Ordering
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table
 
 if TYPE_CHECKING:

@@ -87,7 +87,8 @@ def audited(backlog: Backlog, world: AuditWorld) -> dict[str, int]:
     return dict(world.run(window=window, resubmit=not backlog.unknown).counts)
 
 
-def test_f31_a_queue_hours_behind() -> None:
+@pytest.mark.failure_mode("F31")
+def test_a_queue_hours_behind() -> None:
     """F31: what is younger than the oldest message is left to it; what is older is lost."""
     world = AuditWorld()
     world.s3.put("waiting", age=4 * HOUR)
@@ -96,7 +97,8 @@ def test_f31_a_queue_hours_behind() -> None:
     assert world.sent == ["lost"]
 
 
-def test_f31_a_key_that_is_gone_has_no_date() -> None:
+@pytest.mark.failure_mode("F31")
+def test_a_key_that_is_gone_has_no_date() -> None:
     """F31: its removal may wait in the queue."""
     world = AuditWorld()
     world.commit("gone", world.s3.put("gone", age=DAY), age=DAY)
@@ -105,7 +107,8 @@ def test_f31_a_key_that_is_gone_has_no_date() -> None:
     assert audited(Backlog(1_000, 60), world) == {"removed": 1}
 
 
-def test_f31_nothing_is_resubmitted_into_a_queue_of_unknown_age() -> None:
+@pytest.mark.failure_mode("F31")
+def test_nothing_is_resubmitted_into_a_queue_of_unknown_age() -> None:
     """F31: found, told, and left to the next run."""
     world = AuditWorld()
     world.s3.put("key", age=DAY)

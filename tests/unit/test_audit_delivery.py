@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from intake_ledger.delivery_check.check import DeliveryCheck, Looked
-from intake_ledger.settings import Delivery, KeyFilter
+from intake_ledger.protocol.settings import Delivery, KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET
 
@@ -221,7 +221,8 @@ def bridged(**more: Any) -> Aws:
     return aws
 
 
-def test_f46_what_is_as_it_should_be() -> None:
+@pytest.mark.failure_mode("F46")
+def test_what_is_as_it_should_be() -> None:
     """F46: no false alarm, by either way, whatever else the bucket notifies about."""
     assert Aws().problems() == []
     assert bridged().problems() == []
@@ -236,7 +237,8 @@ def test_f46_what_is_as_it_should_be() -> None:
     assert aws.problems() == []
 
 
-def test_f46_another_stack_wiped_the_notifications() -> None:
+@pytest.mark.failure_mode("F46")
+def test_another_stack_wiped_the_notifications() -> None:
     """F46: all three kinds of event are named."""
     aws = Aws(notifications={})
     assert aws.problems() == [
@@ -244,7 +246,8 @@ def test_f46_another_stack_wiped_the_notifications() -> None:
     ]
 
 
-def test_f46_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
+@pytest.mark.failure_mode("F46")
+def test_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
     """F46, F47: each filter needs each event, for our queue."""
     aws = Aws(filters=(KeyFilter("in/"), KeyFilter("b/", ".csv")))
     aws.notifications = {
@@ -261,6 +264,7 @@ def test_f46_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
     ]
 
 
+@pytest.mark.failure_mode("F46")
 @pytest.mark.parametrize(
     "policy",
     [
@@ -272,7 +276,7 @@ def test_f46_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
         denied(allowed("s3.amazonaws.com"), "SQS:Send*"),
     ],
 )
-def test_f46_the_queues_policy_was_edited(policy: str | None) -> None:
+def test_the_queues_policy_was_edited(policy: str | None) -> None:
     """F46: a Deny for everybody is the stack's own, for those without TLS."""
     aws = Aws()
     aws.queue = {name: text for name, text in (aws.queue | {"Policy": policy}).items() if text is not None}
@@ -290,7 +294,8 @@ def test_a_policy_of_the_teams_own_may_say_it_otherwise(principal: Any) -> None:
     assert aws.problems() == []
 
 
-def test_f46_the_key_is_disabled() -> None:
+@pytest.mark.failure_mode("F46")
+def test_the_key_is_disabled() -> None:
     """F46: S3 cannot encrypt what it sends."""
     aws = Aws(key_state="Disabled")
     assert aws.problems() == [
@@ -300,7 +305,8 @@ def test_f46_the_key_is_disabled() -> None:
     assert aws.problems() == []
 
 
-def test_f46_awss_own_key_is_not_for_s3() -> None:
+@pytest.mark.failure_mode("F46")
+def test_awss_own_key_is_not_for_s3() -> None:
     """F46: it is always there, and nobody can let S3 use it."""
     aws = Aws()
     aws.queue["KmsMasterKeyId"] = "alias/aws/sqs"
@@ -309,6 +315,7 @@ def test_f46_awss_own_key_is_not_for_s3() -> None:
     assert said == f"the queue's key alias/aws/sqs is AWS's own, which s3.amazonaws.com may not use: {fix}"
 
 
+@pytest.mark.failure_mode("F46")
 @pytest.mark.parametrize(
     ("policy", "lacking"),
     [
@@ -323,7 +330,7 @@ def test_f46_awss_own_key_is_not_for_s3() -> None:
         ),
     ],
 )
-def test_f46_the_keys_policy_was_edited(policy: str, lacking: str) -> None:
+def test_the_keys_policy_was_edited(policy: str, lacking: str) -> None:
     """F46: what an account may do with its key, S3 may not."""
     for said, action in zip(Aws(key_policy=policy).problems(), lacking.split(" and "), strict=True):
         assert said.startswith(f"the policy of the queue's key key does not let s3.amazonaws.com use {action}, ")
@@ -357,7 +364,8 @@ def test_rows_do_not_expire(ttl: dict[str, str]) -> None:
 class TestEventBridge:
     """The rule is tried out with an event for each filter, so that it may be written in any way."""
 
-    def test_f46_the_rule_is_gone(self) -> None:
+    @pytest.mark.failure_mode("F46")
+    def test_the_rule_is_gone(self) -> None:
         """F46: nothing sends."""
         aws = bridged()
         aws.rules = {}
@@ -367,7 +375,8 @@ class TestEventBridge:
             f"no EventBridge rule sends 'Object Restore Completed' for every key to the queue: {AGAIN}",
         ]
 
-    def test_f46_the_rule_is_disabled(self) -> None:
+    @pytest.mark.failure_mode("F46")
+    def test_the_rule_is_disabled(self) -> None:
         """F46: by name."""
         aws = bridged()
         aws.rules = {"Delivery": rule("Object Created", "Object Deleted", "Object Restore Completed", state="DISABLED")}
@@ -375,7 +384,8 @@ class TestEventBridge:
             "the EventBridge rule Delivery is disabled: run `aws events enable-rule --name Delivery`"
         ]
 
-    def test_f46_the_pattern_lets_less_through(self) -> None:
+    @pytest.mark.failure_mode("F46")
+    def test_the_pattern_lets_less_through(self) -> None:
         """F46, F47: a filter, or removals."""
         aws = bridged(filters=(KeyFilter("in/"), KeyFilter("b/", ".csv")))
         aws.rules = {
@@ -387,7 +397,8 @@ class TestEventBridge:
             f"no EventBridge rule sends {RESTORED!r} for prefix 'b/' and suffix '.csv' to the queue: {AGAIN}",
         ]
 
-    def test_f46_the_bucket_does_not_tell_eventbridge(self) -> None:
+    @pytest.mark.failure_mode("F46")
+    def test_the_bucket_does_not_tell_eventbridge(self) -> None:
         """F46: switched off in the bucket."""
         aws = bridged()
         aws.notifications = {}
@@ -420,6 +431,7 @@ SET = "run `aws sqs set-queue-attributes --queue-url https://sqs/queue --attribu
 class TestSettings:
     """F117: each deployed setting, with its repair."""
 
+    @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize(
         ("attributes", "said"),
         [
@@ -440,26 +452,29 @@ class TestSettings:
             ),
         ],
     )
-    def test_f117_the_queues_attributes(self, attributes: dict[str, str], said: str) -> None:
+    def test_the_queues_attributes(self, attributes: dict[str, str], said: str) -> None:
         """F117: retention of a minute, no redrive policy, too few receives."""
         aws = Aws()
         aws.queue |= attributes
         assert aws.look() == Looked([said])
 
-    def test_f117_an_imported_queue_is_repaired_by_hand(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_an_imported_queue_is_repaired_by_hand(self) -> None:
         """F117: no stack of the app makes it. A setting that nobody has said is not compared."""
         aws = Aws(deployed=DEPLOYED | {"stacks": {"queue": ""}, "retention": None, "receives": None})
         aws.queue |= {"VisibilityTimeout": "30", "MessageRetentionPeriod": "60", "RedrivePolicy": ""}
         (said,) = aws.problems()
         assert said.endswith(f"deployed as 220 s: {SET} VisibilityTimeout=220`")
 
-    def test_f117_the_dead_letter_queue(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_the_dead_letter_queue(self) -> None:
         """F117: its retention."""
         said = f"the dead-letter queue's retention is 60 s, deployed as 1,209,600 s: {AGAIN}"
         assert Aws(dead={"MessageRetentionPeriod": "60"}).problems() == [said]
 
+    @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize("state", ["Disabled", "Disabling", "Deleting"])
-    def test_f117_the_event_source_mapping_is_disabled(self, state: str) -> None:
+    def test_the_event_source_mapping_is_disabled(self, state: str) -> None:
         """F117: a deployment would not enable it, since the template does not declare it."""
         (said,) = Aws(mappings=[mapping(State=state)]).problems()
         expected = f"the queue's event source mapping is {state}, so that no message is processed: {UPDATE} --enabled`"
@@ -470,6 +485,7 @@ class TestSettings:
         """A deployment does that."""
         assert Aws(mappings=[mapping(State=state)]).problems() == []
 
+    @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize(
         ("change", "said"),
         [
@@ -492,16 +508,18 @@ class TestSettings:
             ),
         ],
     )
-    def test_f117_the_mappings_settings(self, change: dict[str, Any], said: str) -> None:
+    def test_the_mappings_settings(self, change: dict[str, Any], said: str) -> None:
         """F117: batch settings, and whatever would delete messages."""
         assert Aws(mappings=[mapping(**change)]).problems() == [said]
 
-    def test_f117_the_mapping_is_gone(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_the_mapping_is_gone(self) -> None:
         """F117: nothing takes the messages."""
         said = f"the queue's event source mapping to Consumer is gone: {AGAIN}"
         assert Aws(mappings=[]).problems() == [said]
 
-    def test_f128_another_function_takes_messages(self) -> None:
+    @pytest.mark.failure_mode("F128")
+    def test_another_function_takes_messages(self) -> None:
         """F128: one that was made elsewhere, named with its command; one that is disabled takes none."""
         arn = "arn:aws:lambda:eu-central-1:111122223333:function:Thief"
         aws = Aws(mappings=[mapping(), mapping(UUID="2", FunctionArn=arn)])
@@ -511,6 +529,7 @@ class TestSettings:
         aws.mappings[1]["State"] = "Disabled"
         assert aws.problems() == []
 
+    @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize(
         ("deployed", "found", "said"),
         [
@@ -522,11 +541,12 @@ class TestSettings:
             (None, 0, f"is 0, so that nothing is processed, deployed as none: {DELETE}"),
         ],
     )
-    def test_f117_the_functions_concurrency(self, deployed: int | None, found: int | None, said: str) -> None:
+    def test_the_functions_concurrency(self, deployed: int | None, found: int | None, said: str) -> None:
         """F117: 0 stops everything; a team may have reserved some by its own choice."""
         aws = Aws(deployed=DEPLOYED | {"reserved": deployed}, reserved=found)
         assert aws.problems() == [f"the reserved concurrency of Consumer {said}"]
 
+    @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize(
         ("change", "said"),
         [
@@ -541,31 +561,35 @@ class TestSettings:
             ({"Timeout": 900}, f"the timeout of Consumer is 900 s, deployed as 70 s: {AGAIN}"),
         ],
     )
-    def test_f117_the_functions_state(self, change: dict[str, Any], said: str) -> None:
+    def test_the_functions_state(self, change: dict[str, Any], said: str) -> None:
         """F117: with Lambda's reason."""
         aws = Aws()
         aws.function |= change
         assert aws.problems() == [said]
 
-    def test_f117_an_idle_function_is_no_problem(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_an_idle_function_is_no_problem(self) -> None:
         """Lambda makes a function in a VPC inactive when nobody calls it for weeks, and the next call active."""
         aws = Aws()
         aws.function |= {"State": "Inactive"}
         assert aws.problems() == []
 
-    def test_f117_the_tables_backups(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_the_tables_backups(self) -> None:
         """F117: point-in-time recovery; a table of the team's without it is its choice."""
         assert Aws(pitr="DISABLED").problems() == [f"table has no point-in-time recovery, deployed with it: {AGAIN}"]
         assert Aws(pitr="DISABLED", deployed=DEPLOYED | {"pitr": False}).problems() == []
 
-    def test_f117_a_key_that_will_be_deleted(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_a_key_that_will_be_deleted(self) -> None:
         """F117: both commands, in order."""
         (said,) = Aws(key_state="PendingDeletion").problems()
         cancel, enable = f"`aws kms cancel-key-deletion --key-id {KEY}`", f"`aws kms enable-key --key-id {KEY}`"
         assert said.endswith(f"run {cancel} and {enable}")
 
+    @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize("name", ["Input", "InputPath", "InputTransformer"])
-    def test_f117_a_rule_rewrites_the_event(self, name: str) -> None:
+    def test_a_rule_rewrites_the_event(self, name: str) -> None:
         """F117: the consumer could not read it."""
         aws = bridged()
         aws.target = {name: "$.detail"}
@@ -573,7 +597,8 @@ class TestSettings:
             f"the EventBridge rule Delivery rewrites the event ({name}), so that the consumer cannot read it: {AGAIN}"
         ]
 
-    def test_f117_the_policy_is_for_another_source(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_the_policy_is_for_another_source(self) -> None:
         """F117: another bucket's, or another account's; for a rule, another rule's."""
         aws = Aws()
         aws.queue["Policy"] = allowed(
@@ -588,7 +613,8 @@ class TestSettings:
         (said,) = other.problems()
         assert f"does not let events.amazonaws.com for {RULE} send, no statement allows it" in said
 
-    def test_f117_a_condition_that_cannot_be_evaluated_is_unknown(self) -> None:
+    @pytest.mark.failure_mode("F117")
+    def test_a_condition_that_cannot_be_evaluated_is_unknown(self) -> None:
         """F117: neither fine nor broken, with the condition in words."""
         aws = Aws()
         condition = {"StringEquals": {"aws:SourceOrgID": "o-1"}}
@@ -618,8 +644,9 @@ GONE = {
 LOOKS = [*GONE, "ListEventSourceMappings", "GetFunctionConcurrency", "GetKeyPolicy"]
 
 
+@pytest.mark.failure_mode("F117")
 @pytest.mark.parametrize("operation", GONE)
-def test_f117_a_deleted_resource_is_a_finding(operation: str) -> None:
+def test_a_deleted_resource_is_a_finding(operation: str) -> None:
     """F117: and no crash; everything else is still checked."""
     code, said = GONE[operation]
     looked = Aws(fails={operation: refusal(code, operation)}).look()
@@ -628,9 +655,10 @@ def test_f117_a_deleted_resource_is_a_finding(operation: str) -> None:
     assert looked.gone == needed, "without these no run can begin"
 
 
+@pytest.mark.failure_mode("F117")
 @pytest.mark.parametrize("operation", LOOKS)
 @pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException"])
-def test_f117_a_permission_that_is_missing_is_a_finding(operation: str, code: str) -> None:
+def test_a_permission_that_is_missing_is_a_finding(operation: str, code: str) -> None:
     """F117: and no crash. It sets the alarm off, since nobody looks there any more."""
     looked = Aws(fails={operation: refusal(code, operation.split(maxsplit=1)[0])}).look()
     (said,) = looked.problems
@@ -639,13 +667,14 @@ def test_f117_a_permission_that_is_missing_is_a_finding(operation: str, code: st
     assert looked.unknown == []
 
 
+@pytest.mark.failure_mode("F117")
 @pytest.mark.parametrize("operation", LOOKS)
 @pytest.mark.parametrize(
     "error",
     [refusal("ThrottlingException", "Any"), ConnectTimeoutError(endpoint_url="https://lambda")],
     ids=["throttled", "no way there"],
 )
-def test_f117_a_service_that_does_not_answer_is_unknown(operation: str, error: Exception) -> None:
+def test_a_service_that_does_not_answer_is_unknown(operation: str, error: Exception) -> None:
     """F117: the alarm would go off in a VPC without a way there."""
     looked = Aws(fails={operation: error}).look()
     (said,) = looked.unknown

@@ -14,10 +14,10 @@ from moto.core.utils import utcnow
 
 from intake_ledger.audit import function as audit
 from intake_ledger.audit.backlog import Backlog
-from intake_ledger.completeness import CompletenessRecord
 from intake_ledger.delivery_check.check import Looked
-from intake_ledger.settings import audit_settings
-from intake_ledger.table import LedgerTable
+from intake_ledger.ledger.completeness import CompletenessRecord
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.settings import audit_settings
 from tests.unit.support import create_table, execute_without_partiql
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def test_a_dry_run_leaves_no_trace(deployed: Deployed, capsys: pytest.CaptureFix
     assert boto3.client("dynamodb").scan(TableName=deployed.table)["Items"] == []
 
 
-def test_f46_broken_delivery_is_told_in_every_run(
+@pytest.mark.failure_mode("F46")
+def test_broken_delivery_is_told_in_every_run(
     deployed: Deployed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F46: in the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
@@ -158,7 +159,8 @@ class TestTick:
         monkeypatch.setattr(DELIVERY, lambda _: looked)
         return looked
 
-    def test_f117_a_tick_without_a_run_tells(
+    @pytest.mark.failure_mode("F117")
+    def test_a_tick_without_a_run_tells(
         self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """F117: in the answer, in the log, and as metrics for the alarm."""
@@ -176,7 +178,8 @@ class TestTick:
         deployed.audit(everySeconds=86_400)
         assert metrics(capsys.readouterr().out) == {"AuditDeliveryProblems": 0}
 
-    def test_f117_a_tick_of_an_audit_in_parts_tells(
+    @pytest.mark.failure_mode("F117")
+    def test_a_tick_of_an_audit_in_parts_tells(
         self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """F117: its state machine begins at each tick too, and ends where no run is due."""
@@ -188,7 +191,8 @@ class TestTick:
         assert ("skipped" in said, said["delivery"]) == (True, ["the rule is disabled"])
         assert metrics(capsys.readouterr().out) == {"AuditDeliveryProblems": 1}
 
-    def test_f117_a_deleted_resource_is_told_and_no_run_begins(
+    @pytest.mark.failure_mode("F117")
+    def test_a_deleted_resource_is_told_and_no_run_begins(
         self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """F117: a run would crash at it, at each tick."""
@@ -210,7 +214,8 @@ class TestFormerNames:
             item: Any = place | {"last_report": {"S": json.dumps({"startedAt": report})}} | more
             boto3.client("dynamodb").put_item(TableName=deployed.table, Item=item)
 
-    def test_f97_the_first_run_reports_them(self, deployed: Deployed) -> None:
+    @pytest.mark.failure_mode("F97")
+    def test_the_first_run_reports_them(self, deployed: Deployed) -> None:
         """With the command to type; in a dry run too."""
         for name in ("o", "p-b", "pb"):
             self.leave(deployed, name)
@@ -237,7 +242,8 @@ def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
     assert "skipped" in deployed.audit(everySeconds=86_400)
 
 
-def test_f42_out_of_time_the_next_tick_begins_anew(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.failure_mode("F42")
+def test_out_of_time_the_next_tick_begins_anew(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     """F42: whatever the interval; and what has not read all is no run."""
     deployed.upload("in/a")
     report = deployed.audit(remaining=10_000, everySeconds=86_400)
@@ -259,7 +265,8 @@ def test_the_rest_of_a_budget_waits_for_the_next_run(deployed: Deployed) -> None
     assert again["runId"] != report["runId"]
 
 
-def test_f31_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Deployed) -> None:
+@pytest.mark.failure_mode("F31")
+def test_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Deployed) -> None:
     """F31: moto's CloudWatch knows nothing of the queue, so its message may be minutes old."""
     deployed.upload("in/a")
     boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
@@ -270,7 +277,8 @@ def test_f31_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Dep
     assert deployed.audit(everySeconds=86_400)["resubmitted"] == 1
 
 
-def test_f31_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
+@pytest.mark.failure_mode("F31")
+def test_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F31: its messages may be of any age; found and told all the same."""
@@ -296,7 +304,8 @@ def _fails(*_: object, **__: object) -> None:
     raise RuntimeError("S3 is out")
 
 
-def test_f94_the_audit_of_a_complete_ledger_compares_all(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F94")
+def test_the_audit_of_a_complete_ledger_compares_all(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     """F94, F95: whatever the age of the object, once the consumer has recorded that it keeps the rows."""
     deployed.upload("in/old")
     real = audit._now
@@ -321,7 +330,8 @@ class TestBaseline:
         monkeypatch.setenv("INTAKE_SKIP_EXISTING", "true")
         return deployed
 
-    def test_f41_what_was_there_before_is_left_alone(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F41")
+    def test_what_was_there_before_is_left_alone(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
         """F41: for good; what came after the first run and was lost is found."""
         deployed.upload("in/old")
         real = audit._now
@@ -333,9 +343,8 @@ class TestBaseline:
         monkeypatch.setattr(audit, "_now", lambda: real() + 600_000)
         assert [one["key"] for one in deployed.audit()["findings"]] == ["in/new"]
 
-    def test_f41_f39_f74_a_row_tells_more_than_a_date(
-        self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @pytest.mark.failure_mode("F41", "F39", "F74")
+    def test_a_row_tells_more_than_a_date(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
         """F39, F74: a key of which the ledger knows is compared, however old its state."""
         deployed.upload("in/rolled-back")
         row = {
@@ -422,7 +431,8 @@ class TestBackfill:
         monkeypatch.setattr(audit, "_now", lambda: real() + 7_200_000)
         return deployed
 
-    def test_f41_a_backfill_goes_on_at_each_tick(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F41")
+    def test_a_backfill_goes_on_at_each_tick(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
         """F41: with the messages of a quarter of an hour, until nothing is left; then the interval counts."""
         monkeypatch.setattr(audit, "BURST_SECONDS", 2)
         deployed.upload("in/a", "in/b", "in/c")
@@ -437,7 +447,8 @@ class TestBackfill:
         deployed.upload("in/of before too")
         assert deployed.audit()["counts"]["missing"] == 0, "the backfill is over"
 
-    def test_f41_while_messages_wait_none_are_sent(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F41")
+    def test_while_messages_wait_none_are_sent(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
         """F41: the next tick looks again."""
         monkeypatch.setattr(audit, "BURST_SECONDS", 1)
         boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "waits"}}')

@@ -16,10 +16,10 @@ from intake_ledger.audit.look import BACKFILL_ID
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import AuditRuns, NotNow
 from intake_ledger.audit.scratch import Scratch
-from intake_ledger.rows import Ordering, Row, Status, row_key
-from intake_ledger.settings import AuditSettings, KeyFilter
-from intake_ledger.states import State, StateKind, identity_of
-from intake_ledger.table import LedgerTable
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.object_state import State, StateKind, identity_of
+from intake_ledger.protocol.row import Ordering, Row, Status, row_key
+from intake_ledger.protocol.settings import AuditSettings, KeyFilter
 from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, PagedS3
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table, execute_without_partiql
@@ -177,7 +177,8 @@ def test_few_shards_are_found_behind_a_long_common_beginning(world: World) -> No
     assert sorted(parts) == ["held-00000", "held-00001", "listed-00000", "listed-00001"]
 
 
-def test_f39_what_was_lost_is_found_exactly_wherever_it_is(world: World) -> None:
+@pytest.mark.failure_mode("F39")
+def test_what_was_lost_is_found_exactly_wherever_it_is(world: World) -> None:
     """F39: an upload, an overwrite, a marker and a row of a key that is gone, in different shards; once each."""
     keys = names()
     world.processed(*keys)
@@ -195,7 +196,8 @@ def test_f39_what_was_lost_is_found_exactly_wherever_it_is(world: World) -> None
     assert len(world.plan("another", dryRun=True)["parts"]) == SHARDS + SEGMENTS
 
 
-def test_f31_a_second_run_resubmits_nothing(world: World) -> None:
+@pytest.mark.failure_mode("F31")
+def test_a_second_run_resubmits_nothing(world: World) -> None:
     """F31: the marks are on the rows, whichever part comes to them."""
     world.put("lost")
     world.audit("first")
@@ -212,7 +214,8 @@ def test_no_head_for_what_another_shard_has_shown(world: World) -> None:
     assert (report.candidates, report.dismissed) == (0, 0)
 
 
-def test_f42_runs_do_not_overlap(world: World) -> None:
+@pytest.mark.failure_mode("F42")
+def test_runs_do_not_overlap(world: World) -> None:
     """F42: nor does a planner that is called again see its own run as another's."""
     world.put("lost")
     first = world.plan("first")
@@ -234,7 +237,8 @@ def test_the_next_run_is_due_after_the_interval(world: World) -> None:
     world.plan("third", everySeconds=86_400)
 
 
-def test_f42_f35_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F42", "F35")
+def test_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42, F35: from its last page on, in a file of its own. The keys have equal dates."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
@@ -248,8 +252,9 @@ def test_f42_f35_a_part_that_is_out_of_time_is_continued(world: World, monkeypat
     assert world.sent() == ["in/lost.csv"]
 
 
+@pytest.mark.failure_mode("F118")
 @pytest.mark.parametrize(("limit", "value"), [("SLICE_ROWS", 8), ("SLICE_TEXT", 8 * len("in/000.csv"))])
-def test_f118_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
+def test_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
     world: World, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     """F118: however much time is left, a file has no more than can be written within the margin, and on the disk."""
@@ -263,7 +268,8 @@ def test_f118_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
     ]
 
 
-def test_f42_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: World) -> None:
+@pytest.mark.failure_mode("F42")
+def test_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: World) -> None:
     """F42: the call's answer was lost. Its second call writes less of the same file, and what follows goes on there."""
     world.processed(*names())
     world.put("in/zzz-lost.csv")
@@ -278,7 +284,8 @@ def test_f42_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: Worl
     assert (again.complete, again.listed) == (True, 21)
 
 
-def test_f42_a_gap_between_slices_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F42")
+def test_a_gap_between_slices_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42: nothing is taken for complete because its last file is there."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
@@ -289,7 +296,8 @@ def test_f42_a_gap_between_slices_is_named(world: World, monkeypatch: pytest.Mon
     assert (report.complete, report.unfinished, report.counts) == (False, ["keys from the beginning to the end"], {})
 
 
-def test_f42_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F42")
+def test_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42: a call that was given up wrote the first file once more, and it ends before the second one begins."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
@@ -301,7 +309,8 @@ def test_f42_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest
     assert (report.complete, report.unfinished) == (False, ["keys from the beginning to the end"])
 
 
-def test_f42_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F42")
+def test_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42: the state machine calls again; what was sent before the death is not sent twice."""
     monkeypatch.setattr(in_parts, "BATCH", 3)
     for key in names(8):
@@ -324,7 +333,8 @@ def test_f42_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypa
     assert (report.candidates, report.dismissed) == (8, 0)
 
 
-def test_f119_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F119")
+def test_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F119: it costs neither the budget nor an interval, and the report says why."""
     monkeypatch.setattr("intake_ledger.audit.look.PAUSES", ())
     world.settings = replace(world.settings, budget=3)
@@ -422,7 +432,8 @@ def test_the_budget_is_the_runs_not_each_parts(world: World, monkeypatch: pytest
 class TestRate:
     """A large loss, or a bucket that was full before, reaches the queue at the rate that the team has chosen."""
 
-    def test_f41_a_backfill_sends_each_object_of_before_once(self, world: World) -> None:
+    @pytest.mark.failure_mode("F41")
+    def test_a_backfill_sends_each_object_of_before_once(self, world: World) -> None:
         """F41: as a person's request where it is too old for an event, and as the audit's where it may have one."""
         world.settings = replace(world.settings, backfills=True, skips_existing=True, backfill_rate=10)
         for key in ("old", "known"):
@@ -438,7 +449,8 @@ class TestRate:
         world.clock.advance(DAY)
         assert world.audit("second", everySeconds=86_400).counts == {}, "it is over"
 
-    def test_f41_a_backfill_that_was_cut_short_goes_on_at_the_next_tick(
+    @pytest.mark.failure_mode("F41")
+    def test_a_backfill_that_was_cut_short_goes_on_at_the_next_tick(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """F41: there is more than one run looks at. What it has sent is marked."""
@@ -456,7 +468,8 @@ class TestRate:
         report = world.audit("second", everySeconds=86_400)
         assert (report.complete, sorted([*first, *world.sent()])) == (True, names(6))
 
-    def test_f41_a_slow_backfill_ends_before_its_state_machine_does(
+    @pytest.mark.failure_mode("F41")
+    def test_a_slow_backfill_ends_before_its_state_machine_does(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """F41: an execution that is ended has no report, and keeps others away."""
@@ -528,7 +541,8 @@ def test_all_that_a_run_writes_down_expires_and_is_no_row(world: World) -> None:
     assert not [item for item in rest if "status" in item or int(item["expires_at"]["N"]) < world.clock() // 1000]
 
 
-def test_f47_only_what_passes_the_filters_is_divided(world: World) -> None:
+@pytest.mark.failure_mode("F47")
+def test_only_what_passes_the_filters_is_divided(world: World) -> None:
     """F47: each prefix for itself; rows beside them are nobody's business."""
     world.settings = replace(world.settings, filters=(KeyFilter("in/", ".csv"), KeyFilter("more/")))
     for key in [*names(8), "out/a.csv", "in/x.txt", "more/a"]:
@@ -579,7 +593,8 @@ def test_a_part_that_was_held_back_once_says_so(world: World) -> None:
     assert world.run("run").finish().held == "the queue is 2.0 hours behind"
 
 
-def test_f46_a_summing_up_that_is_called_again_tells_the_same(world: World) -> None:
+@pytest.mark.failure_mode("F46")
+def test_a_summing_up_that_is_called_again_tells_the_same(world: World) -> None:
     """F46: whoever died between giving the run back and the metrics has told nobody of its losses."""
     world.put("lost")
     first = world.audit()
@@ -670,7 +685,8 @@ class TestInventory:
         self.deliver(world, reports, [[self.reported(world, "fresh", world.put("fresh"), age=2 * HOUR)]])
         assert self.audit(world, reports).counts == {}
 
-    def test_f42_the_number_of_files_is_not_bounded_by_an_item(self, world: World, reports: str) -> None:
+    @pytest.mark.failure_mode("F42")
+    def test_the_number_of_files_is_not_bounded_by_an_item(self, world: World, reports: str) -> None:
         """F42: DynamoDB takes 400 KB, which the names of all files of a large bucket's report exceed."""
         files = [{"key": f"inv/data/{number:0980}.csv.gz"} for number in range(450)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(world.clock()), files=files)
@@ -679,7 +695,8 @@ class TestInventory:
         planned = world.run("run").plan(event | {"inventory": {"bucket": reports, "prefix": "inv/"}})
         assert len(planned["parts"]) == 450 + SEGMENTS
 
-    def test_f121_a_data_file_with_another_checksum_is_refused(self, world: World, reports: str) -> None:
+    @pytest.mark.failure_mode("F121")
+    def test_a_data_file_with_another_checksum_is_refused(self, world: World, reports: str) -> None:
         """F121: the report says why, and nothing is taken for gone because that file was not read."""
         world.processed("a", "b")
         files = [[self.reported(world, key, world.s3.keys[key][-1])] for key in ("a", "b")]
@@ -690,7 +707,8 @@ class TestInventory:
         assert report.unfinished[0].startswith("the inventory's file inv/data/1.csv.gz has the MD5")
         assert world.s3.heads == []
 
-    def test_f46_reports_that_come_no_more_are_told(self, world: World, reports: str) -> None:
+    @pytest.mark.failure_mode("F46")
+    def test_reports_that_come_no_more_are_told(self, world: World, reports: str) -> None:
         """F46: by the last one there ever was, nothing that came since would be found, and all would be green."""
         self.deliver(world, reports, [])
         assert self.audit(world, reports).delivery == ["the rule is disabled"]

@@ -19,7 +19,7 @@ from pyarrow import orc, parquet
 
 from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, manifest_of
 from intake_ledger.audit.listing import Page, Place
-from intake_ledger.states import State, StateKind
+from intake_ledger.protocol.object_state import State, StateKind
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -160,9 +160,10 @@ FORMATS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.failure_mode("F60")
 @FORMATS
 @pytest.mark.parametrize("every", [False, True])
-def test_f60_a_report_shows_what_a_listing_would(
+def test_a_report_shows_what_a_listing_would(
     s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any, every: bool
 ) -> None:
     """F60: keys of any characters, current versions alone or all of them, delete markers, no version id."""
@@ -202,8 +203,9 @@ def test_an_empty_file(s3: "S3Client", bucket: str, tmp_path: Path) -> None:
     assert list(pages) == [Page([], None)]
 
 
+@pytest.mark.failure_mode("F121")
 @FORMATS
-def test_f121_a_data_file_that_is_not_the_manifests_is_refused(
+def test_a_data_file_that_is_not_the_manifests_is_refused(
     s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any
 ) -> None:
     """F121: with the checksum that it has, the one that it should have, and the way out. Nothing of it is read."""
@@ -217,7 +219,8 @@ def test_f121_a_data_file_that_is_not_the_manifests_is_refused(
         next(inventory.pages(newest, newest.files[0], every=False, start=None, folder=tmp_path))
 
 
-def test_f121_a_manifest_with_another_checksum_is_refused(s3: "S3Client", bucket: str) -> None:
+@pytest.mark.failure_mode("F121")
+def test_a_manifest_with_another_checksum_is_refused(s3: "S3Client", bucket: str) -> None:
     """F121: its list of files may not be S3's."""
     inventory = report(s3, bucket, manifest())
     key = "inv/uploads/all/2026-11-20T01-00Z/manifest.json"
@@ -226,9 +229,10 @@ def test_f121_a_manifest_with_another_checksum_is_refused(s3: "S3Client", bucket
         inventory.newest(versioned=True)
 
 
+@pytest.mark.failure_mode("F121")
 @pytest.mark.parametrize("name", ["fileSchema", "fileFormat", "sourceBucket", "creationTimestamp"])
 @pytest.mark.parametrize("change", ["missing", "empty"])
-def test_f121_a_manifest_without_a_schema_is_refused(name: str, change: str) -> None:
+def test_a_manifest_without_a_schema_is_refused(name: str, change: str) -> None:
     """F121: which column is which would be a guess."""
     content = manifest(**{name: ""})
     if change == "missing":

@@ -16,7 +16,6 @@ import pytest
 import sqlglot
 from botocore.response import StreamingBody
 
-from intake_ledger import rows
 from intake_ledger.audit import in_parts
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Finding, Line, Window, judge
@@ -33,8 +32,9 @@ from intake_ledger.audit.report import Report
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.sqlite_join import SqliteJoin
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.rows import FORMAT, Ordering, Row, Status
-from intake_ledger.states import State, StateKind
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.row import FORMAT, Ordering, Row, Status
 from tests.unit.audit_invocations import Gate, Gated, Killed
 from tests.unit.audit_oracle import OracleWorld, build, random_world
 from tests.unit.audit_scratch import FolderScratch
@@ -186,8 +186,9 @@ def test_a_run_by_an_inventory_finds_what_the_page_promises(
         assert report.complete
 
 
+@pytest.mark.failure_mode("F42")
 @pytest.mark.parametrize("after", [False, True])
-def test_f42_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(
+def test_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """F42: at any of its requests, before S3, DynamoDB or SQS carries it out or after it. The short form kills at each
@@ -216,9 +217,8 @@ def is_telling(world: OracleWorld) -> bool:
     return len({finding for _, finding, _ in world.expected()}) == len(Finding) and len(world.stories) < 35
 
 
-def test_f115_a_run_through_the_join_finds_what_the_page_promises(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.failure_mode("F115")
+def test_a_run_through_the_join_finds_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F115: neither less nor more, with a message for each finding, and all states in the lines of the one function."""
     without_others(monkeypatch)
     for seed in range(JOINED_WORLDS):
@@ -299,10 +299,11 @@ def any_row(random: Random, state: State, other: State) -> Row:
     )
 
 
+@pytest.mark.failure_mode("F115")
 @pytest.mark.parametrize("ordering", list(Ordering))
 @pytest.mark.parametrize("undated", [False, True])
 @pytest.mark.parametrize("join", [by_duckdb, by_sqlite])
-def test_f115_the_query_nominates_every_finding_of_the_rule(
+def test_the_query_nominates_every_finding_of_the_rule(
     tmp_path: Path, ordering: Ordering, undated: bool, join: Joined
 ) -> None:
     """F115: keys and versions of every kind, rows of every status and of a later format, with every date."""

@@ -12,9 +12,9 @@ from intake_ledger.audit.diff import Line
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
 from intake_ledger.audit.runs import MOST_REPEATS, LostRun, NotNow
 from intake_ledger.delivery_check.check import Looked
-from intake_ledger.rows import Ordering, Status
-from intake_ledger.settings import KeyFilter
-from intake_ledger.states import State, StateKind
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
 from tests.unit.audit_invocations import Invocations, Killed
 from tests.unit.audit_support import AuditWorld
 
@@ -42,8 +42,9 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield made
 
 
+@pytest.mark.failure_mode("F119")
 @pytest.mark.parametrize("after", [False, True])
-def test_f119_a_run_killed_at_any_request_has_sent_everything_in_the_next_invocation(
+def test_a_run_killed_at_any_request_has_sent_everything_in_the_next_invocation(
     patch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """F119: with a budget that suffices exactly, and without a flood of repeated messages."""
@@ -74,7 +75,8 @@ def test_f119_a_run_killed_at_any_request_has_sent_everything_in_the_next_invoca
     assert kills > 20
 
 
-def test_f119_f42_an_invocation_that_outlives_its_lease_loses_and_hides_nothing(patch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F119", "F42")
+def test_an_invocation_that_outlives_its_lease_loses_and_hides_nothing(patch: pytest.MonkeyPatch) -> None:
     """F119, F42: a second one audits the same bucket meanwhile. A few messages are sent twice; the first one ends."""
     audit = Invocations(world(), patch)
     others: list[Report] = []
@@ -97,7 +99,8 @@ def test_f119_f42_an_invocation_that_outlives_its_lease_loses_and_hides_nothing(
 class TestRefusals:
     """F119: SQS takes a part of a batch."""
 
-    def test_f119_a_refused_message_is_sent_again_by_the_same_invocation(self, patch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F119")
+    def test_a_refused_message_is_sent_again_by_the_same_invocation(self, patch: pytest.MonkeyPatch) -> None:
         """F119: a moment later; nothing is sent twice."""
         audit = Invocations(world(), patch)
         refused = list[str]()
@@ -113,7 +116,8 @@ class TestRefusals:
         assert (report.complete, report.resubmitted) == (True, len(LOST))
         assert sorted(audit.world.sent) == sorted(LOST)
 
-    def test_f119_what_is_refused_all_the_time_is_sent_by_the_next_invocation(self, patch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F119")
+    def test_what_is_refused_all_the_time_is_sent_by_the_next_invocation(self, patch: pytest.MonkeyPatch) -> None:
         """F119: at the next tick and not an interval later; the budget counts what SQS took."""
         audit = Invocations(world(), patch)
         audit.sqs.refuses = lambda body: '"c"' in body
@@ -128,7 +132,8 @@ class TestRefusals:
         assert audit.world.sent == sorted(LOST)
         assert (report.lines + report.unlisted)[Line.MARKED] == 5, "by the invocation before"
 
-    def test_f119_a_message_that_sqs_never_takes_does_not_stop_the_audit(self, patch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F119")
+    def test_a_message_that_sqs_never_takes_does_not_stop_the_audit(self, patch: pytest.MonkeyPatch) -> None:
         """F119: all others are sent, wherever it comes; after some ticks the interval counts again."""
         patch.setattr(one_function, "BATCH", 1)
         for later in range(7):
@@ -149,7 +154,8 @@ class TestRefusals:
         with pytest.raises(NotNow):
             audit.tick()
 
-    def test_f119_a_queue_that_takes_nothing_stops_the_run(self, patch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F119")
+    def test_a_queue_that_takes_nothing_stops_the_run(self, patch: pytest.MonkeyPatch) -> None:
         """F119: each refused batch takes seconds. The next tick begins with all of them, and with all of the budget."""
         patch.setattr(one_function, "BATCH", 1)
         audit = Invocations(world(), patch)
@@ -163,7 +169,8 @@ class TestRefusals:
         audit.next_tick()
         assert audit.tick().resubmitted == len(LOST)
 
-    def test_f119_a_refusal_leaves_no_mark(self, patch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F119")
+    def test_a_refusal_leaves_no_mark(self, patch: pytest.MonkeyPatch) -> None:
         """F119: a mark would keep every run from sending it until it lapses."""
         audit = Invocations(world(), patch)
         audit.sqs.refuses = lambda _: True
@@ -190,7 +197,8 @@ class TestSize:
             )
         return Invocations(made, patch)
 
-    def test_f120_a_report_of_the_longest_keys_fits_into_its_item(
+    @pytest.mark.failure_mode("F120")
+    def test_a_report_of_the_longest_keys_fits_into_its_item(
         self, audit: Invocations, patch: pytest.MonkeyPatch
     ) -> None:
         """F120: a control character takes six bytes of JSON. All findings are counted, and some are named."""
@@ -204,6 +212,7 @@ class TestSize:
         assert last["counts"] == report.as_json(0)["counts"]
         assert (last["findings"][0]["key"], last["delivery"][0]) == (report.findings[0]["key"], problem)
 
-    def test_f120_the_answer_fits_into_a_state_machine(self, audit: Invocations) -> None:
+    @pytest.mark.failure_mode("F120")
+    def test_the_answer_fits_into_a_state_machine(self, audit: Invocations) -> None:
         """F120: Step Functions passes 256 KiB from one state to the next (Developer Guide, "Service quotas")."""
         assert len(json.dumps(audit.tick().as_json(0))) < 256 * 1024

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Line, Window
 from intake_ledger.audit.report import NAMED_PASSES, Pass, Report, Stopped, few_passes, report_of
-from intake_ledger.rows import FORMAT, Ordering, Status
-from intake_ledger.settings import KeyFilter
-from intake_ledger.states import State, StateKind
-from intake_ledger.table import NO_ROW
+from intake_ledger.ledger.dynamodb_table import NO_ROW
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.row import FORMAT, Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE
 
@@ -169,8 +169,9 @@ def by_name(lines: Counter[str]) -> Counter[str]:
     return +Counter({str(line): number for line, number in lines.items()})
 
 
+@pytest.mark.failure_mode("F116")
 @given(plans(), st.sampled_from([Line.RESUBMITTED, Line.DRY_RUN, Line.HELD_BACK]))
-def test_f116_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent: Line) -> None:
+def test_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent: Line) -> None:
     """F116: in the line that its situation belongs to; what was not judged is never said to agree."""
     world, listed, unlisted = plan.build()
     report = world.run(
@@ -186,8 +187,9 @@ def test_f116_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent:
     assert report.checked == (listed + unlisted).total() - waiting
 
 
+@pytest.mark.failure_mode("F116", "F42")
 @given(plans(), st.integers(0, 40))
-def test_f116_f42_the_lines_of_a_run_out_of_time_add_up_too(plan: Plan, requests: int) -> None:
+def test_the_lines_of_a_run_out_of_time_add_up_too(plan: Plan, requests: int) -> None:
     """F116, F42: nothing is compared before all was read; then each candidate that nobody has looked at has a line."""
     world, listed, unlisted = plan.build()
     left = iter([900_000] * requests)
@@ -201,8 +203,9 @@ def test_f116_f42_the_lines_of_a_run_out_of_time_add_up_too(plan: Plan, requests
             assert both[line] == expected[line.value]
 
 
+@pytest.mark.failure_mode("F116")
 @given(plans(), st.integers(0, 5))
-def test_f116_what_the_budget_leaves_over_has_a_line(plan: Plan, budget: int) -> None:
+def test_what_the_budget_leaves_over_has_a_line(plan: Plan, budget: int) -> None:
     """F116: a run that stops there counts as many states as it has listed."""
     world, _, _ = plan.build(budget=budget)
     report = world.run(window=window(world))
@@ -212,8 +215,9 @@ def test_f116_what_the_budget_leaves_over_has_a_line(plan: Plan, budget: int) ->
     assert (report.stopped is Stopped.BUDGET) == (both[Line.OVER_BUDGET] > 0)
 
 
+@pytest.mark.failure_mode("F116")
 @pytest.mark.parametrize("deletes", [True, False])
-def test_f116_delete_markers(deletes: bool) -> None:
+def test_delete_markers(deletes: bool) -> None:
     """F116: one of an unknown key is nothing to process in a pipeline that is not told of removals."""
     world = AuditWorld(deletes=deletes)
     world.s3.mark("unknown")
@@ -225,7 +229,8 @@ def test_f116_delete_markers(deletes: bool) -> None:
     assert report.lines == {Line.AGREES: 3 - found, Line.RESUBMITTED: found}
 
 
-def test_f116_the_summary_says_what_was_not_judged() -> None:
+@pytest.mark.failure_mode("F116")
+def test_the_summary_says_what_was_not_judged() -> None:
     """F116: nobody takes a bucket for compared of which nothing was."""
     world, _, _ = Plan(
         Ordering.LATEST, True, 10, [["committed"], ["old"], ["old"], ["fresh"], ["rejected"]], 1, []
@@ -236,7 +241,8 @@ def test_f116_the_summary_says_what_was_not_judged() -> None:
     )
 
 
-def test_f42_of_many_parts_the_first_ones_are_united() -> None:
+@pytest.mark.failure_mode("F42")
+def test_of_many_parts_the_first_ones_are_united() -> None:
     """F42: of more than a report names; no state is lost or counted twice."""
     passes = few_passes([Pass(number * HOUR, number * HOUR + MINUTE, 2) for number in range(NAMED_PASSES + 10)])
     assert len(passes) == NAMED_PASSES

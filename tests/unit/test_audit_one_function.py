@@ -5,9 +5,9 @@ import pytest
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.look import BATCH
 from intake_ledger.audit.report import Stopped
-from intake_ledger.rows import Ordering, Status
-from intake_ledger.settings import KeyFilter
-from intake_ledger.states import State, StateKind
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE
 
@@ -17,7 +17,8 @@ def world() -> AuditWorld:
     return AuditWorld()
 
 
-def test_f39_a_lost_removal_is_found_by_its_row(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F39")
+def test_a_lost_removal_is_found_by_its_row(world: AuditWorld) -> None:
     """F39: the ledger against the listing."""
     world.commit("gone", world.s3.put("gone"))
     world.commit("kept", world.s3.put("kept"))
@@ -28,7 +29,8 @@ def test_f39_a_lost_removal_is_found_by_its_row(world: AuditWorld) -> None:
     assert report.complete
 
 
-def test_f39_a_lost_delete_marker_is_found_in_the_listing(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F39")
+def test_a_lost_delete_marker_is_found_in_the_listing(world: AuditWorld) -> None:
     """F39: and its row is not asked about again."""
     world.commit("gone", world.s3.put("gone"))
     world.s3.mark("gone")
@@ -54,14 +56,16 @@ def test_a_removal_that_was_committed_is_not_asked_about(world: AuditWorld) -> N
     assert world.s3.heads == []
 
 
-def test_f74_version_1_processed_and_version_2s_event_lost(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F74")
+def test_version_1_processed_and_version_2s_event_lost(world: AuditWorld) -> None:
     """F74: the row is neither missing nor failed nor stuck: states are compared."""
     world.commit("key", world.s3.put("key"))
     second = world.s3.put("key")
     assert world.run().findings == [{"key": "key", "why": "overtaken", "state": second.identity}]
 
 
-def test_f75_a_noncurrent_version_deleted_after_the_row_expired(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F75")
+def test_a_noncurrent_version_deleted_after_the_row_expired(world: AuditWorld) -> None:
     """F75: the current version, older than the look-back, is not run again."""
     world.s3.put("key", age=60 * DAY)
     world.s3.put("key", age=50 * DAY)
@@ -69,7 +73,8 @@ def test_f75_a_noncurrent_version_deleted_after_the_row_expired(world: AuditWorl
     assert not world.run().counts
 
 
-def test_f70_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F70")
+def test_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> None:
     """F70: what was committed since then is sent again; the downstream's own commit identity is what shows it."""
     world.commit("before", world.s3.put("before", age=DAY), age=DAY)
     world.s3.put("since")
@@ -77,14 +82,16 @@ def test_f70_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> No
     assert world.sent == ["since"]
 
 
-def test_f40_lifecycle_deletions_are_found_like_any_other(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F40")
+def test_lifecycle_deletions_are_found_like_any_other(world: AuditWorld) -> None:
     """F40: whoever removed it: the listing shows a marker, or the key no more."""
     world.commit("expired", world.s3.put("expired", age=30 * DAY), age=30 * DAY)
     world.s3.mark("expired")
     assert world.run().counts == {"removed": 1}
 
 
-def test_f46_nothing_was_ever_delivered(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F46")
+def test_nothing_was_ever_delivered(world: AuditWorld) -> None:
     """F46: queue empty, everything green, and every object is found."""
     for key in ("a", "b"):
         world.s3.put(key)
@@ -105,7 +112,8 @@ def test_f46_nothing_was_ever_delivered(world: AuditWorld) -> None:
 class TestFilters:
     """F47: what the pipeline was never told of is no loss."""
 
-    def test_f47_keys_beside_the_filters(self) -> None:
+    @pytest.mark.failure_mode("F47")
+    def test_keys_beside_the_filters(self) -> None:
         """Neither objects nor rows."""
         world = AuditWorld(filters=(KeyFilter("in/", ".csv"), KeyFilter("in/more/", ".json")))
         for key in ("in/a.csv", "in/a.txt", "out/a.csv", "in/more/a.json"):
@@ -115,7 +123,8 @@ class TestFilters:
         assert world.sent == world.s3.heads == ["in/a.csv", "in/more/a.json"]
         assert [request["Prefix"] for request in world.s3.listed] == ["in/"], "the broader prefix covers the other"
 
-    def test_f47_another_pipelines_rows(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F47")
+    def test_another_pipelines_rows(self, world: AuditWorld) -> None:
         """Two pipelines share a table, or two buckets whose names begin alike."""
         world.commit("key", world.s3.put("key"))
         for (pk, sk), item in list(world.store.items.items()):
@@ -130,14 +139,16 @@ class TestFilters:
 class TestMarks:
     """F31: two runs do not resubmit the same twice."""
 
-    def test_f31_the_next_run_reports_but_does_not_resubmit(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F31")
+    def test_the_next_run_reports_but_does_not_resubmit(self, world: AuditWorld) -> None:
         """F31: the first run's message may still be in the queue."""
         world.s3.put("key")
         world.run()
         again = world.run()
         assert (again.counts, again.resubmitted, world.sent) == ({"missing": 1}, 0, ["key"])
 
-    def test_f91_a_message_that_is_lost_is_sent_again(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F91")
+    def test_a_message_that_is_lost_is_sent_again(self, world: AuditWorld) -> None:
         """F91: the mark lapses after the settle time."""
         world.s3.put("key")
         world.run()
@@ -160,7 +171,8 @@ class TestMarks:
         assert world.sent == ["key"]
         assert not any("audit_resubmitted_at" in item for item in world.store.items.values())
 
-    def test_f43_what_was_rejected_is_left_alone(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F43")
+    def test_what_was_rejected_is_left_alone(self, world: AuditWorld) -> None:
         """F43: every day anew, it would be a flood of known failures."""
         world.insert("key", world.s3.put("key"), Status.REJECTED)
         assert not world.run().counts
@@ -179,14 +191,16 @@ class TestEveryVersion:
         world.commit("key", second)
         assert world.run().findings == [{"key": "key", "why": "missing", "state": first.identity}]
 
+    @pytest.mark.failure_mode("F44")
     @pytest.mark.parametrize("status", [Status.PROCESSING, Status.FAILED])
-    def test_f44_a_version_that_vanished_half_done_gets_its_reason(self, world: AuditWorld, status: Status) -> None:
+    def test_a_version_that_vanished_half_done_gets_its_reason(self, world: AuditWorld, status: Status) -> None:
         """F44: its message died, no listing shows it: the consumer is asked to settle it, or it would stay for ever."""
         world.insert("key", State(StateKind.OBJECT, "1", "e", 5), status)
         assert world.run().findings == [{"key": "key", "why": "unsettled", "state": "v#1"}]
         assert [body["versionId"] for body in world.sqs.bodies] == ["1"]
 
-    def test_f44_a_version_half_done_that_is_still_there_is_found_once(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F44")
+    def test_a_version_half_done_that_is_still_there_is_found_once(self, world: AuditWorld) -> None:
         """F44: by the listing; not by its row once more."""
         world.insert("key", world.s3.put("key"), Status.FAILED)
         assert world.run().counts == {"unsettled": 1}
@@ -201,7 +215,8 @@ class TestEveryVersion:
 class TestUnversioned:
     """A bucket of the team's own without versions."""
 
-    def test_f37_new_bytes_are_found_by_their_etag(self) -> None:
+    @pytest.mark.failure_mode("F37")
+    def test_new_bytes_are_found_by_their_etag(self) -> None:
         """F37: the listing shows one state of each key."""
         world = AuditWorld(versioned=False)
         world.commit("key", world.s3.put("key", version="one"))
@@ -213,8 +228,9 @@ class TestUnversioned:
 class TestStopping:
     """F42: what a run does when time, budget or SQS ends it."""
 
+    @pytest.mark.failure_mode("F42")
     @pytest.mark.parametrize("pages", range(4))
-    def test_f42_a_run_without_time_to_read_all_compares_nothing(self, pages: int) -> None:
+    def test_a_run_without_time_to_read_all_compares_nothing(self, pages: int) -> None:
         """F42: without some rows most objects would seem lost, and without some of the listing most rows gone."""
         world = AuditWorld(page_size=2)
         for number in range(7):
@@ -224,7 +240,8 @@ class TestStopping:
         assert (report.complete, report.stopped, report.listed, world.sent) == (False, Stopped.READING, 0, [])
         assert "AuditScale.shards()" in report.summary(world.clock())
 
-    def test_f42_a_run_without_time_to_look_at_all_counts_the_rest(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F42")
+    def test_a_run_without_time_to_look_at_all_counts_the_rest(self, world: AuditWorld) -> None:
         """F42: listed and unlisted ones, each in its line."""
         for number in range(30):
             world.commit(f"gone-{number}", State(StateKind.OBJECT, "1", "1", 1))
@@ -277,19 +294,22 @@ class TestStopping:
         assert world.store.items == {}
 
 
-def test_f34_a_multipart_upload_begun_ten_days_ago(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F34")
+def test_a_multipart_upload_begun_ten_days_ago(world: AuditWorld) -> None:
     """F34: its date is its beginning."""
     world.s3.put("large", age=10 * DAY)
     assert world.run().counts == {"missing": 1}
 
 
-def test_f38_an_old_object_whose_row_has_expired(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F38")
+def test_an_old_object_whose_row_has_expired(world: AuditWorld) -> None:
     """F38: it was settled."""
     world.s3.put("old", age=40 * DAY)
     assert not world.run().counts
 
 
-def test_f31_a_fresh_object_is_left_to_its_message(world: AuditWorld) -> None:
+@pytest.mark.failure_mode("F31")
+def test_a_fresh_object_is_left_to_its_message(world: AuditWorld) -> None:
     """F31: the settle time."""
     world.s3.put("fresh", age=HOUR - MINUTE)
     assert not world.run().counts

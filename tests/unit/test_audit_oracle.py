@@ -10,7 +10,7 @@ import pytest
 from intake_ledger.audit import one_function
 from intake_ledger.audit.diff import NOT_SENT, Line, Window
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
-from intake_ledger.rows import Ordering
+from intake_ledger.protocol.row import Ordering
 from tests.unit.audit_oracle import LOOK_BACK, SETTLE, OracleWorld, build, random_world
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import START
@@ -81,7 +81,8 @@ def test_the_audit_finds_what_the_page_promises(
         assert made.sent == sorted(key for key, _, _ in expected)
 
 
-def test_f116_each_state_that_s3_shows_is_in_one_line() -> None:
+@pytest.mark.failure_mode("F116")
+def test_each_state_that_s3_shows_is_in_one_line() -> None:
     """F116: also in suspended buckets, whose keys may have a version without an id. Found is what the page promises."""
     found_lines = {Line.RESUBMITTED, *NOT_SENT}
     for seed in range(WORLDS):

@@ -3,7 +3,7 @@
 import pytest
 
 from intake_ledger.audit.diff import Line
-from intake_ledger.rows import STORED_STATUSES, Ordering, Status
+from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Status
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR
 
@@ -26,13 +26,15 @@ class TestRequests:
         assert (report.checked, report.complete, dict(report.counts)) == (300, True, {})
         assert set(world.store.requests) == {"Scan"}
 
-    def test_f38_nor_of_an_old_object_without_a_row(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F38")
+    def test_nor_of_an_old_object_without_a_row(self, world: AuditWorld) -> None:
         """F38: most of a large bucket is older than the retention."""
         world.s3.put("old", age=60 * DAY)
         world.run()
         assert set(world.store.requests) == {"Scan"}
 
-    def test_f31_nor_of_a_fresh_one(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F31")
+    def test_nor_of_a_fresh_one(self, world: AuditWorld) -> None:
         """F31: it is not judged anyway, whether it has a row or not."""
         world.s3.put("new", age=0)
         world.insert("begun", world.s3.put("begun", age=0), Status.FAILED)
@@ -75,7 +77,8 @@ class TestTruth:
         report = world.run()
         assert (dict(report.counts), report.candidates, report.dismissed) == ({}, 1, 1)
 
-    def test_f74_another_state_than_the_one_that_was_read_is_found(self, world: AuditWorld) -> None:
+    @pytest.mark.failure_mode("F74")
+    def test_another_state_than_the_one_that_was_read_is_found(self, world: AuditWorld) -> None:
         """F74: the key is known, and its state is not."""
         world.commit("key", world.s3.put("key"))
         done: list[str] = []

@@ -12,9 +12,9 @@ from intake_ledger.audit.diff import Finding
 from intake_ledger.audit.report import SOON, Report, Stopped
 from intake_ledger.audit.runs import KEPT_FINDINGS, MOST_REPEATS, AuditRuns, LostRun, NotNow
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.rows import STORED_STATUSES, Ordering, Row, RowKey, Status
-from intake_ledger.states import ABSENT, StateKind
-from intake_ledger.table import LedgerTable
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.object_state import ABSENT, StateKind
+from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, RowKey, Status
 from tests.settings import AUDIT
 from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, PIPELINE, START, Clock, create_table
 
@@ -61,14 +61,16 @@ def report(clock: Clock, **more: Any) -> Report:
 class TestLock:
     """F42: runs do not overlap."""
 
+    @pytest.mark.failure_mode("F42")
     @pytest.mark.parametrize("only_if_due", [True, False])
-    def test_f42_while_one_works_others_do_not(self, make: Make, only_if_due: bool) -> None:
+    def test_while_one_works_others_do_not(self, make: Make, only_if_due: bool) -> None:
         """F42: neither the schedule's tick nor a person's call."""
         take(make("a"))
         with pytest.raises(NotNow):
             take(make("b"), only_if_due=only_if_due)
 
-    def test_f42_the_lease_of_a_dead_invocation_runs_out(self, make: Make, clock: Clock) -> None:
+    @pytest.mark.failure_mode("F42")
+    def test_the_lease_of_a_dead_invocation_runs_out(self, make: Make, clock: Clock) -> None:
         """F42: and no sooner."""
         take(make("a"))
         clock.advance(LEASE - 1)
@@ -121,10 +123,9 @@ class TestDue:
         first.give_back()
         take(make("b"), only_if_due=True)
 
+    @pytest.mark.failure_mode("F119")
     @pytest.mark.parametrize("stopped", sorted(SOON))
-    def test_f119_a_run_that_was_stopped_is_repeated_a_few_times(
-        self, make: Make, clock: Clock, stopped: Stopped
-    ) -> None:
+    def test_a_run_that_was_stopped_is_repeated_a_few_times(self, make: Make, clock: Clock, stopped: Stopped) -> None:
         """F119: at the next ticks, and then after the interval: a message that SQS never takes costs four runs."""
         for number in range(MOST_REPEATS + 1):
             runs = make(f"{number}")
@@ -147,14 +148,16 @@ class TestDue:
         with pytest.raises(NotNow):
             take(make("b"), only_if_due=True)
 
-    def test_f31_a_run_that_was_held_back_is_repeated_until_it_is_not(self, make: Make, clock: Clock) -> None:
+    @pytest.mark.failure_mode("F31")
+    def test_a_run_that_was_held_back_is_repeated_until_it_is_not(self, make: Make, clock: Clock) -> None:
         """F31: what was left to a backlog is looked at again as soon as that may be gone."""
         for number in range(2 * MOST_REPEATS):
             runs = make(f"{number}")
             take(runs, only_if_due=True)
             runs.finish(report(clock, held="the queue is 2.0 hours behind"), every_seconds=DAY // 1000)
 
-    def test_f41_the_first_run_is_remembered(self, make: Make, clock: Clock) -> None:
+    @pytest.mark.failure_mode("F41")
+    def test_the_first_run_is_remembered(self, make: Make, clock: Clock) -> None:
         """F41: the baseline is the time of the first run for good; a dry run does not set it."""
         assert make("look").since() == START
         clock.advance(HOUR)
@@ -165,8 +168,9 @@ class TestDue:
         assert take(make("b")) == START + HOUR
         assert make("look").since() == START + HOUR
 
+    @pytest.mark.failure_mode("F41")
     @pytest.mark.parametrize("keeps_rows", [True, False])
-    def test_f41_a_backfill_never_outlasts_its_first_rows(self, make: Make, clock: Clock, keeps_rows: bool) -> None:
+    def test_a_backfill_never_outlasts_its_first_rows(self, make: Make, clock: Clock, keeps_rows: bool) -> None:
         """F41: objects whose rows have expired would be processed again. A complete ledger keeps its rows."""
         told = replace(AUDIT, backfills=True, keeps_rows=keeps_rows, retention_seconds=10 * DAY // 1000)
         for days, due in ((0, True), (9 * DAY - 1, True), (9 * DAY, keeps_rows)):

@@ -19,8 +19,8 @@ from intake_ledger.consumer.circuit_breaker import (
     CircuitBreaker,
     least_wait_ms,
 )
-from intake_ledger.errors import Unprocessable
-from intake_ledger.rows import Status
+from intake_ledger.protocol.errors import Unprocessable
+from intake_ledger.protocol.row import Status
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, World, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, message, put, raising, raising_now
 
@@ -61,7 +61,8 @@ class TestAlone:
             assert not any(one.failed(key, n * HOUR) for key in run)
             assert not one.succeeded("good", n * HOUR)
 
-    def test_f99_keys_that_failed_between_two_successes_open_nothing_any_more(self) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_keys_that_failed_between_two_successes_open_nothing_any_more(self) -> None:
         """F99: the downstream was there, so they are bad. A thousand of them fail in a row, and it stays closed."""
         one, bad = breaker(), [f"bad {n}" for n in range(1_000)]
         one.succeeded("good", 0)
@@ -89,14 +90,16 @@ class TestAlone:
         one.succeeded("good", CLOSE_MS + 1)
         assert any(one.failed(key, 2 * CLOSE_MS) for key in failing)
 
-    def test_f99_a_downstream_that_did_something_seconds_ago_is_not_out(self) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_a_downstream_that_did_something_seconds_ago_is_not_out(self) -> None:
         """F99: a burst of new bad files between two good ones opens nothing."""
         one = breaker()
         one.succeeded("good", 0)
         assert not any(one.failed(f"bad {n}", RECENT_MS - 1) for n in range(1_000))
         assert one.failed("one more", RECENT_MS)
 
-    def test_f99_another_environments_success_closes_it(self) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_another_environments_success_closes_it(self) -> None:
         """F99: asked for at most once in five seconds, and only while it is open; an old success says nothing."""
         one = breaker()
         assert not one.wants_news(HOUR)
@@ -139,7 +142,8 @@ class TestAlone:
         wait = opened(jitter=jitter).wait_ms("old", after, first=False)
         assert MIN <= wait <= MIN + MIN // 2
 
-    def test_f99_first_attempts_pass_while_it_is_open(self) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_first_attempts_pass_while_it_is_open(self) -> None:
         """F99: a good file does not wait for bad ones."""
         one = opened()
         assert one.wait_ms("new", 1, first=True) == 0
@@ -160,7 +164,8 @@ class TestAlone:
         assert one.wait_ms("other", MIN, first=False) > 0
         assert one.wait_ms("probe", MIN, first=False) == 0
 
-    def test_f99_a_key_that_failed_is_not_probed_again_before_the_others(self) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_a_key_that_failed_is_not_probed_again_before_the_others(self) -> None:
         """F99: it waits for a second pause. Then it is better than nothing."""
         one = opened()
         assert one.wait_ms("0", MIN, first=False) > 0
@@ -202,8 +207,9 @@ class TestAlone:
         one.failed("straggler", 1)
         assert one.pause_ms == MIN
 
+    @pytest.mark.failure_mode("F23")
     @given(st.floats(0, 1), st.integers(1, 14), st.sampled_from([30, 300, 1_000]))
-    def test_f23_no_outage_that_a_message_survives_uses_its_receives_up(
+    def test_no_outage_that_a_message_survives_uses_its_receives_up(
         self, jitter: float, days: int, max_receives: int
     ) -> None:
         """F23: the queue's own limit would dead-letter it without a reason. Worst case: each receive meets a breaker
@@ -215,7 +221,8 @@ class TestAlone:
             now += max(round(jitter * LONGEST), least_wait_ms(receives, max_receives=max_receives, max_hold_ms=hold))
         assert receives < max_receives
 
-    def test_f99_eight_hours_cost_no_long_waits(self) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_eight_hours_cost_no_long_waits(self) -> None:
         """F99: with the queue that the pipeline makes, a held message comes back about once a minute for that long."""
         now, receives = 0, 0
         while now < 8 * HOUR:
@@ -257,7 +264,8 @@ def downstream(world: World) -> Downstream:
 
 
 class TestInFront:
-    def test_f23_an_outage_spends_five_attempts_and_gives_the_rest_back_unclaimed(self, downstream: Downstream) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_an_outage_spends_five_attempts_and_gives_the_rest_back_unclaimed(self, downstream: Downstream) -> None:
         """F23: their rows are not there, so their budget is whole; they wait for the pause."""
         bodies = downstream.uploads(THRESHOLD + 3)
         given_back = [*downstream.handle(*bodies[:THRESHOLD]), *downstream.handle(*bodies[THRESHOLD:], receives=2)]
@@ -269,7 +277,8 @@ class TestInFront:
         assert bench.telemetry.said == ["out", *["held back"] * 3]
         assert {bench.queues.delays[f"handle-m{n}"] for n in range(3)} == {15}
 
-    def test_f23_the_wait_grows_with_the_pause_and_with_the_receives(self, downstream: Downstream) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_the_wait_grows_with_the_pause_and_with_the_receives(self, downstream: Downstream) -> None:
         """F23: the longer of the two."""
         downstream.handle(*downstream.uploads(THRESHOLD))
         settings = downstream.bench.settings()
@@ -278,7 +287,8 @@ class TestInFront:
             downstream.handle(*downstream.uploads(1, "new"), receives=receives)
             assert downstream.bench.queues.delays["handle-m0"] == pytest.approx(seconds, abs=1)
 
-    def test_f23_one_probe_after_the_pause_and_everything_after_its_success(self, downstream: Downstream) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_one_probe_after_the_pause_and_everything_after_its_success(self, downstream: Downstream) -> None:
         """F23: the downstream is back. A probe that failed has spent no attempt, and the others were never tried."""
         bench = downstream.bench
         bodies = downstream.uploads(THRESHOLD + 4)
@@ -306,7 +316,8 @@ class TestInFront:
         downstream.handle(*downstream.uploads(1, "last"))
         assert bench.telemetry.said == ["out"]
 
-    def test_f99_failures_while_it_is_open_spend_no_attempt_and_come_back_soon(self, downstream: Downstream) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_failures_while_it_is_open_spend_no_attempt_and_come_back_soon(self, downstream: Downstream) -> None:
         """F99: new keys are tried once. They wait for a minute and a half at most, however long the outage has been."""
         bench = downstream.bench
         downstream.handle(*downstream.uploads(THRESHOLD))
@@ -320,9 +331,8 @@ class TestInFront:
         assert len(bench.seen) == THRESHOLD + 20
         assert bench.queues.copies == []
 
-    def test_f99_a_message_that_waited_for_too_long_is_rejected_with_its_last_reason(
-        self, downstream: Downstream
-    ) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_a_message_that_waited_for_too_long_is_rejected_with_its_last_reason(self, downstream: Downstream) -> None:
         """F99: SQS would drop it without one. It is not held back any more, and its failure decides."""
         bench = downstream.bench
         bodies = downstream.uploads(THRESHOLD + 2, "held")
@@ -333,7 +343,8 @@ class TestInFront:
         row = bench.world.known(created(bench.world.s3.look(f"held{THRESHOLD}"), key=f"held{THRESHOLD}"))
         assert row.status is Status.REJECTED
 
-    def test_f99_another_environments_success_closes_it(self, downstream: Downstream) -> None:
+    @pytest.mark.failure_mode("F99")
+    def test_another_environments_success_closes_it(self, downstream: Downstream) -> None:
         """F99: it is in the ledger's table; where that does not answer, nothing changes."""
         bench = downstream.bench
         downstream.handle(*downstream.uploads(THRESHOLD))
@@ -342,8 +353,9 @@ class TestInFront:
         assert downstream.handle(*downstream.uploads(2, "more"), receives=2) == []
         assert bench.telemetry.said == ["out", "back"]
 
+    @pytest.mark.failure_mode("F100")
     @pytest.mark.parametrize("kind", ["unprocessable", "no bytes", "refused by S3"])
-    def test_f100_what_is_not_the_downstreams_fault_does_not_open_it(self, downstream: Downstream, kind: str) -> None:
+    def test_what_is_not_the_downstreams_fault_does_not_open_it(self, downstream: Downstream, kind: str) -> None:
         """F100: a verdict on the object, S3's own trouble, and an object that S3 does not hand out."""
         bench = downstream.bench
         if kind == "unprocessable":
@@ -355,7 +367,8 @@ class TestInFront:
         downstream.handle(*downstream.uploads(10))
         assert bench.telemetry.said == []
 
-    def test_f90_a_duplicate_is_no_probe(self, downstream: Downstream) -> None:
+    @pytest.mark.failure_mode("F90")
+    def test_a_duplicate_is_no_probe(self, downstream: Downstream) -> None:
         """What is let through after the pause and turns out to be done leaves its place to the next."""
         bench = downstream.bench
         [done] = downstream.uploads(1, "done")

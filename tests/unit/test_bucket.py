@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.bucket import Bucket
-from intake_ledger.errors import ObjectGone
-from intake_ledger.states import ABSENT, State, StateKind
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.protocol.errors import ObjectGone
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
 from tests.unit.support import BUCKET, KEY
 
 MODIFIED = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
@@ -70,8 +70,9 @@ def stream() -> dict[str, Any]:
 class TestLook:
     """HEAD of a key: S3 itself says which state is current."""
 
+    @pytest.mark.failure_mode("F36")
     @pytest.mark.parametrize(("given", "version_id"), [("v1", "v1"), ("null", None), (None, None)])
-    def test_f36_an_object(self, given: str | None, version_id: str | None) -> None:
+    def test_an_object(self, given: str | None, version_id: str | None) -> None:
         """F36: its version, if there are any, its bare ETag, and its date in milliseconds."""
         answer = {"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED}
         client = FakeClient(answer | ({"VersionId": given} if given else {}))
@@ -92,20 +93,23 @@ class TestLook:
         """A plain 404."""
         assert bucket(FakeClient(refusal(404, "404"))).look(KEY) == ABSENT
 
+    @pytest.mark.failure_mode("F45")
     @pytest.mark.parametrize(("status", "code"), [(403, "403"), (503, "SlowDown"), (400, "400"), (301, "301")])
-    def test_f45_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
+    def test_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
         """F45: without s3:ListBucket a missing object is 403: that must never be taken for a removal."""
         with pytest.raises(ClientError):
             bucket(FakeClient(refusal(status, code))).look(KEY)
 
+    @pytest.mark.failure_mode("F45")
     @pytest.mark.parametrize(("status", "asks"), [(400, True), (403, True), (301, False), (500, False), (503, False)])
-    def test_f45_only_a_refusal_is_a_reason_to_list(self, status: int, asks: bool) -> None:
+    def test_only_a_refusal_is_a_reason_to_list(self, status: int, asks: bool) -> None:
         """F45: and if S3 refuses that too, its word is the error."""
         client = FakeClient(refusal(status, str(status)))
         with pytest.raises(ClientError):
             bucket(client).look(KEY)
         assert client.listed == ([{"Bucket": BUCKET, "Prefix": KEY, "MaxKeys": 1}] if asks else [])
 
+    @pytest.mark.failure_mode("F45")
     @pytest.mark.parametrize(
         ("listing", "state"),
         [
@@ -125,13 +129,14 @@ class TestLook:
             ({}, ABSENT),
         ],
     )
-    def test_f45_what_s3_refuses_to_show_is_in_its_listing(self, listing: Mapping[str, Any], state: State) -> None:
+    def test_what_s3_refuses_to_show_is_in_its_listing(self, listing: Mapping[str, Any], state: State) -> None:
         """F45: an object under a customer's own key (400), or one that a policy withholds by its tags (403), stays
         what it is; another key with the same beginning is another's.
         """
         assert bucket(FakeClient(refusal(403, "403"), listing=listing)).look(KEY) == state
 
-    def test_f29_the_expected_owner_goes_with_every_call(self) -> None:
+    @pytest.mark.failure_mode("F29")
+    def test_the_expected_owner_goes_with_every_call(self) -> None:
         """F29: a bucket of that name that somebody else owns by now is refused by S3."""
         client = FakeClient({"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED} | stream())
         mine = bucket(client, OWNER)
@@ -160,7 +165,8 @@ class TestCreatedAt:
         """An answer without a date."""
         assert bucket(FakeClient(refusal(405, "405"))).created_at(KEY, State(StateKind.MARKER, "m1")) is None
 
-    def test_f94_a_marker_that_went_meanwhile_has_no_age(self) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_a_marker_that_went_meanwhile_has_no_age(self) -> None:
         """F94: taken for young, its removal would be told a second time; the key has to be looked at again."""
         with pytest.raises(ObjectGone):
             bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER, "m1"))
@@ -171,8 +177,9 @@ class TestCreatedAt:
         assert bucket(client).created_at(KEY, State(StateKind.MARKER)) == MODIFIED_MS
         assert client.asked["VersionId"] == "null"
 
+    @pytest.mark.failure_mode("F45")
     @pytest.mark.parametrize(("status", "code"), [(403, "403"), (503, "SlowDown"), (400, "400")])
-    def test_f45_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
+    def test_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
         """F45: taken for an unknown age, it would have a forgotten marker reported as a removal again."""
         with pytest.raises(ClientError):
             bucket(FakeClient(refusal(status, code))).created_at(KEY, State(StateKind.MARKER, "m1"))
@@ -181,23 +188,26 @@ class TestCreatedAt:
 class TestOpen:
     """Exactly the claimed bytes."""
 
-    def test_f52_by_version(self) -> None:
+    @pytest.mark.failure_mode("F52")
+    def test_by_version(self) -> None:
         """F52: never the key alone."""
         client = FakeClient(stream())
         assert bucket(client).open(KEY, State(StateKind.OBJECT, "v1", "e1")).read() == b"bytes"
         assert client.asked == {"Bucket": BUCKET, "Key": KEY, "VersionId": "v1", "ChecksumMode": "ENABLED"}
 
-    def test_f52_by_etag_without_versions(self) -> None:
+    @pytest.mark.failure_mode("F52")
+    def test_by_etag_without_versions(self) -> None:
         """F52: overwritten bytes are refused by S3."""
         client = FakeClient(stream())
         bucket(client).open(KEY, State(StateKind.OBJECT, None, "e1"))
         assert client.asked == {"Bucket": BUCKET, "Key": KEY, "IfMatch": '"e1"', "ChecksumMode": "ENABLED"}
 
+    @pytest.mark.failure_mode("F53")
     @pytest.mark.parametrize(
         ("status", "code"),
         [(404, "NoSuchKey"), (404, "NoSuchVersion"), (405, "MethodNotAllowed"), (412, "PreconditionFailed")],
     )
-    def test_f53_what_is_gone(self, status: int, code: str) -> None:
+    def test_what_is_gone(self, status: int, code: str) -> None:
         """F53: deleted for good, or overwritten."""
         with pytest.raises(ObjectGone, match="no longer holds v#v1"):
             bucket(FakeClient(refusal(status, code))).open(KEY, State(StateKind.OBJECT, "v1", "e1"))
@@ -235,6 +245,7 @@ def test_the_client_is_made_when_it_is_first_needed_and_once() -> None:
 class TestShowsRemoval:
     """Whether a version is the marker that it is said to be, or deleted for good."""
 
+    @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize(
         ("answer", "found"),
         [
@@ -245,7 +256,7 @@ class TestShowsRemoval:
         ],
     )
     @pytest.mark.parametrize("said", [StateKind.MARKER, StateKind.DELETED])
-    def test_f104_only_what_s3_shows_is_true(
+    def test_only_what_s3_shows_is_true(
         self, answer: Mapping[str, Any] | ClientError, found: StateKind, said: StateKind
     ) -> None:
         """F104: the very version is asked for."""
@@ -253,12 +264,14 @@ class TestShowsRemoval:
         assert bucket(client, OWNER).shows_removal(KEY, State(said, "v1")) is (found is said)
         assert client.asked == {"Bucket": BUCKET, "ExpectedBucketOwner": OWNER, "Key": KEY, "VersionId": "v1"}
 
-    def test_f104_the_marker_of_a_bucket_without_versions(self) -> None:
+    @pytest.mark.failure_mode("F104")
+    def test_the_marker_of_a_bucket_without_versions(self) -> None:
         """F104: its id is `null`."""
         client = FakeClient(refusal(405, "405"))
         assert bucket(client).shows_removal(KEY, State(StateKind.MARKER))
         assert client.asked["VersionId"] == "null"
 
+    @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize("status", [400, 403])
     @pytest.mark.parametrize(
         ("page", "found"),
@@ -268,7 +281,7 @@ class TestShowsRemoval:
             ({"Versions": [{"Key": f"{KEY}2", "VersionId": "v1"}], "NextKeyMarker": f"{KEY}2"}, StateKind.DELETED),
         ],
     )
-    def test_f104_where_s3_refuses_the_head_the_listing_says_it(
+    def test_where_s3_refuses_the_head_the_listing_says_it(
         self, status: int, page: Mapping[str, Any], found: StateKind
     ) -> None:
         """F104: a policy may withhold the object."""
@@ -276,7 +289,8 @@ class TestShowsRemoval:
         for said in (StateKind.MARKER, StateKind.DELETED):
             assert bucket(client).shows_removal(KEY, State(said, "v1")) is (found is said)
 
-    def test_f104_the_listing_may_have_several_pages(self) -> None:
+    @pytest.mark.failure_mode("F104")
+    def test_the_listing_may_have_several_pages(self) -> None:
         """F104: S3 lists a thousand versions at a time."""
         client = FakeClient(refusal(403, "403"), listing={"NextKeyMarker": KEY})
         assert not bucket(client).shows_removal(KEY, State(StateKind.DELETED, "second page"))

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intake_ledger.changes import Change, Ignored, Origin, Parsed, Unparseable, own_message, parse_message
-from intake_ledger.states import ABSENT, State, StateKind
+from intake_ledger.events.parser import Ignored, Parsed, Unparseable, own_message, parse_message
+from intake_ledger.protocol.change import Change, Origin
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
 from tests.unit.support import (
     BUCKET,
     KEY,
@@ -103,7 +104,8 @@ class TestS3:
         """Some clients keep the `s3:` of the subscription."""
         assert one_change(notification(record(KEY, OBJECT, "s3:ObjectCreated:Put"))).event_name == "ObjectCreated:Put"
 
-    def test_f36_without_a_version_the_etag_is_the_identity(self) -> None:
+    @pytest.mark.failure_mode("F36")
+    def test_without_a_version_the_etag_is_the_identity(self) -> None:
         """F36, F37: absent, empty and `null` are one thing."""
         for spelling in (None, "", "null"):
             change = created(replace(OBJECT, version_id=spelling))
@@ -125,7 +127,8 @@ class TestS3:
         change = marked(State(StateKind.MARKER))
         assert (change.identity, change.reported_as_new) == ("absent", False)
 
-    def test_f49_a_permanent_deletion_is_not_vouched_for(self) -> None:
+    @pytest.mark.failure_mode("F49")
+    def test_a_permanent_deletion_is_not_vouched_for(self) -> None:
         """F49, F50: it may be a version's or a marker's: it only wakes, and names its own change for EVERY_VERSION."""
         change = deleted(OBJECT)
         assert change.state == State(StateKind.DELETED, OBJECT.version_id, created_at=START)
@@ -135,14 +138,16 @@ class TestS3:
         """A bucket without versions: the key is gone, or has come back since."""
         assert deleted(PLAIN).state is None
 
+    @pytest.mark.failure_mode("F40")
     @pytest.mark.parametrize("kind", ["Delete", "DeleteMarkerCreated"])
-    def test_f40_lifecycle_deletions(self, kind: str) -> None:
+    def test_lifecycle_deletions(self, kind: str) -> None:
         """F40, F57: they have a name of their own and no sequencer, come late, and are not reported_as_new for."""
         change = one_change(notification(record(KEY, MARKER, f"LifecycleExpiration:{kind}", sequencer=None)))
         assert change.state is not None
         assert change.state.removed
         assert (change.sequencer, change.reported_as_new) == (None, False)
 
+    @pytest.mark.failure_mode("F57")
     @pytest.mark.parametrize(
         "name",
         [
@@ -156,28 +161,32 @@ class TestS3:
             "Replication:OperationFailedReplication",
         ],
     )
-    def test_f57_what_changes_no_content_is_ignored(self, name: str) -> None:
+    def test_what_changes_no_content_is_ignored(self, name: str) -> None:
         """F57: events without a sequencer that have nothing to bring about."""
         assert name in ignored(notification(record(KEY, OBJECT, name, sequencer=None)))
 
+    @pytest.mark.failure_mode("F57")
     @pytest.mark.parametrize("sequencer", [None, "", "xyz", "0x1F", "\uff11", "A" * 129, 7, ["A"], {"a": 1}])
-    def test_f57_a_sequencer_that_is_none(self, sequencer: object) -> None:
+    def test_a_sequencer_that_is_none(self, sequencer: object) -> None:
         """F57: missing or odd: the change counts all the same."""
         one = record(KEY, OBJECT, sequencer=None)
         one["s3"]["object"]["sequencer"] = sequencer
         change = one_change(notification(one))
         assert (change.sequencer, change.state) == (None, OBJECT)
 
+    @pytest.mark.failure_mode("F61")
     @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.9", "2.10", "2"])
-    def test_f61_every_minor_version_is_understood(self, version: str) -> None:
+    def test_every_minor_version_is_understood(self, version: str) -> None:
         """F61: equal major, any minor."""
         assert one_change(notification(record(KEY, OBJECT, version=version))).state == OBJECT
 
+    @pytest.mark.failure_mode("F61")
     @pytest.mark.parametrize("version", ["3.0", "1.0", "", "x", "20.1", "22"])
-    def test_f61_another_major_version_is_refused_with_a_reason(self, version: str) -> None:
+    def test_another_major_version_is_refused_with_a_reason(self, version: str) -> None:
         """F61: it may mean something else."""
         assert repr(version) in unparseable(notification(record(KEY, OBJECT, version=version)))
 
+    @pytest.mark.failure_mode("F62")
     @pytest.mark.parametrize(
         ("written", "milliseconds"),
         [
@@ -187,12 +196,13 @@ class TestS3:
             ("2026-11-21T18:00:00.5+01:00", 500),
         ],
     )
-    def test_f62_times_with_and_without_milliseconds(self, written: str, milliseconds: int) -> None:
+    def test_times_with_and_without_milliseconds(self, written: str, milliseconds: int) -> None:
         """F62: both are understood; they are used for a message's age alone."""
         one = record(KEY, OBJECT) | {"eventTime": written}
         assert one_change(notification(one)).event_time == 1_795_280_400_000 + milliseconds
 
-    def test_f60_keys_over_the_form_encoding(self) -> None:
+    @pytest.mark.failure_mode("F60")
+    def test_keys_over_the_form_encoding(self) -> None:
         """F60: as S3 writes them, byte for byte."""
         for written, key in (
             ("a%2Bb.csv", "a+b.csv"),
@@ -212,7 +222,8 @@ class TestS3:
         one["s3"]["object"]["key"] = "%FF%FE"
         assert "form-encoded" in unparseable(notification(one))
 
-    def test_f14_a_key_has_1_to_1024_bytes(self) -> None:
+    @pytest.mark.failure_mode("F14")
+    def test_a_key_has_1_to_1024_bytes(self) -> None:
         """F14: bytes, not characters."""
         assert created(OBJECT, key="€" * 341 + "k").key == "€" * 341 + "k"
         assert "1,024" in unparseable(notification(record("€" * 341 + "kk", OBJECT)))
@@ -222,13 +233,15 @@ class TestS3:
         """Acknowledged."""
         assert ignored('{"Records": []}')
 
-    def test_f28_the_test_event(self) -> None:
+    @pytest.mark.failure_mode("F28")
+    def test_the_test_event(self) -> None:
         """F28: sent on every change of the configuration."""
         body = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": "2026-11-21T17:00:00Z", "Bucket": BUCKET}
         assert "test event" in ignored(json.dumps(body))
         assert "test event" in ignored(sns(json.dumps(body)))
 
-    def test_f30_request_ids_are_no_part_of_the_change(self) -> None:
+    @pytest.mark.failure_mode("F30")
+    def test_request_ids_are_no_part_of_the_change(self) -> None:
         """F30: one DeleteObjects call shares them over 1,000 keys, and a retry has others."""
         one, other = record(KEY, OBJECT), record(KEY, OBJECT)
         other["responseElements"] = {"x-amz-request-id": "OTHER", "x-amz-id-2": "OTHER"}
@@ -236,8 +249,9 @@ class TestS3:
         del other["responseElements"]
         assert one_change(notification(other)).state == OBJECT
 
+    @pytest.mark.failure_mode("F60")
     @given(KEYS)
-    def test_f60_every_key_survives_the_encoding(self, key: str) -> None:
+    def test_every_key_survives_the_encoding(self, key: str) -> None:
         """F60: whatever a key is made of."""
         assert created(OBJECT, key=key).key == key
 
@@ -245,9 +259,10 @@ class TestS3:
 class TestSeveralRecords:
     """One body may hold several; each becomes a body of its own."""
 
+    @pytest.mark.failure_mode("F26")
     @settings(max_examples=25)
     @given(st.lists(KEYS, min_size=1, max_size=5))
-    def test_f26_each_record_can_be_sent_again_alone(self, keys: list[str]) -> None:
+    def test_each_record_can_be_sent_again_alone(self, keys: list[str]) -> None:
         """F26: a part's body says the same as the whole said of it."""
         parts = parse_message(notification(*(record(key, OBJECT) for key in keys)))
         assert [part.key for part in parts if isinstance(part, Change)] == keys
@@ -255,7 +270,8 @@ class TestSeveralRecords:
             assert isinstance(part, Change)
             assert replace(one_change(part.body), body=part.body) == part
 
-    def test_f26_f27_one_bad_record_does_not_spoil_the_others(self) -> None:
+    @pytest.mark.failure_mode("F26", "F27")
+    def test_one_bad_record_does_not_spoil_the_others(self) -> None:
         """F26, F27: nor do those that ask for nothing."""
         found = parse_message(
             notification(
@@ -289,13 +305,15 @@ class TestEventBridge:
             True,
         )
 
-    def test_f60_keys_are_raw(self) -> None:
+    @pytest.mark.failure_mode("F60")
+    def test_keys_are_raw(self) -> None:
         """F60: a plus is a plus."""
         for key in TRICKY:
             assert one_change(eventbridge(key, OBJECT)).key == key
 
+    @pytest.mark.failure_mode("F59", "F60")
     @given(KEYS)
-    def test_f59_f60_both_channels_name_the_same_change(self, key: str) -> None:
+    def test_both_channels_name_the_same_change(self, key: str) -> None:
         """F59: one change in two shapes is one change."""
         one, other = created(OBJECT, key=key), one_change(eventbridge(key, OBJECT))
         assert (one.bucket, one.key, one.identity, one.sequencer) == (
@@ -305,6 +323,7 @@ class TestEventBridge:
             other.sequencer,
         )
 
+    @pytest.mark.failure_mode("F40")
     @pytest.mark.parametrize(
         ("deletion_type", "reason", "name", "kind"),
         [
@@ -319,7 +338,7 @@ class TestEventBridge:
             ("Permanently Deleted", "Lifecycle Expiration", "LifecycleExpiration:Delete", StateKind.DELETED),
         ],
     )
-    def test_f40_deletions(self, deletion_type: str, reason: str, name: str, kind: StateKind) -> None:
+    def test_deletions(self, deletion_type: str, reason: str, name: str, kind: StateKind) -> None:
         """F40: by the names that S3's notifications give them."""
         body = json.loads(eventbridge(KEY, MARKER))
         body["detail-type"] = "Object Deleted"
@@ -340,7 +359,8 @@ class TestEventBridge:
         body = json.loads(eventbridge(KEY, OBJECT)) | {"detail-type": "Object Tags Added"}
         assert "Object Tags Added" in ignored(json.dumps(body))
 
-    def test_f30_the_event_id_is_no_part_of_the_change(self) -> None:
+    @pytest.mark.failure_mode("F30")
+    def test_the_event_id_is_no_part_of_the_change(self) -> None:
         """F30: EventBridge may deliver one event under the same id twice, and a replay under another."""
         body = json.loads(eventbridge(KEY, OBJECT))
         other = json.dumps(body | {"id": "another"})
@@ -389,13 +409,15 @@ class TestOwnMessages:
         """Only a person's messages open rounds."""
         assert not audited(OBJECT).asked_for
 
-    def test_f63_the_mark_of_a_copy_from_the_dead_letter_queue(self) -> None:
+    @pytest.mark.failure_mode("F63")
+    def test_the_mark_of_a_copy_from_the_dead_letter_queue(self) -> None:
         """F63: it goes with every shape of change."""
         for body in (notification(record(KEY, OBJECT)), eventbridge(KEY, OBJECT), audited(OBJECT).body):
             change = one_change(body, rejected_fence=7)
             assert (change.rejected_fence, change.asked_for) == (7, True)
         assert redriven(created(OBJECT), 8).rejected_fence == 8
 
+    @pytest.mark.failure_mode("F27")
     @pytest.mark.parametrize(
         "content",
         [
@@ -420,7 +442,7 @@ class TestOwnMessages:
             {"kind": "reprocess", "bucket": "b", "key": "k", "reprocessId": "0" * 3_073},
         ],
     )
-    def test_f27_malformed_ones_are_refused(self, content: object) -> None:
+    def test_malformed_ones_are_refused(self, content: object) -> None:
         """F27: ours are judged like everybody's."""
         assert unparseable(json.dumps({"intakeLedger": content}))
 
@@ -428,6 +450,7 @@ class TestOwnMessages:
 class TestGarbage:
     """F27: what is none of these comes back with a reason, and never as an exception."""
 
+    @pytest.mark.failure_mode("F27")
     @pytest.mark.parametrize(
         ("body", "why"),
         [
@@ -450,10 +473,11 @@ class TestGarbage:
             ('{"Records": [{"eventSource": 1}]}', "eventSource is int, expected str"),
         ],
     )
-    def test_f27_the_reason_says_what_was_found(self, body: str, why: str) -> None:
+    def test_the_reason_says_what_was_found(self, body: str, why: str) -> None:
         """F27: an operator reads it in the dead-letter queue."""
         assert why in unparseable(body)
 
+    @pytest.mark.failure_mode("F27")
     @pytest.mark.parametrize(
         ("path", "value", "why"),
         [
@@ -482,9 +506,7 @@ class TestGarbage:
             (("s3", "object", "key"), "k" * 3_073, "key has 3073 bytes"),
         ],
     )
-    def test_f27_fields_that_are_missing_or_of_the_wrong_type(
-        self, path: tuple[str, ...], value: Any, why: str
-    ) -> None:
+    def test_fields_that_are_missing_or_of_the_wrong_type(self, path: tuple[str, ...], value: Any, why: str) -> None:
         """F27: each by its name."""
         one: Any = record(KEY, OBJECT)
         part = one
@@ -496,13 +518,15 @@ class TestGarbage:
             part[path[-1]] = value
         assert why in unparseable(notification(one))
 
-    def test_f14_the_longest_key_that_s3_allows_is_within_the_bounds(self) -> None:
+    @pytest.mark.failure_mode("F14")
+    def test_the_longest_key_that_s3_allows_is_within_the_bounds(self) -> None:
         """F14: 1,024 bytes, each of them form-encoded as three; and the longest version id."""
         state = State(StateKind.OBJECT, "v" * 1_024, "e" * 32, 1)
         change = created(state, key="€" * 341 + "k")
         assert (len(change.key.encode()), change.state and change.state.version_id) == (1_024, "v" * 1_024)
 
-    def test_f27_eventbridge_fields_of_the_wrong_type(self) -> None:
+    @pytest.mark.failure_mode("F27")
+    def test_eventbridge_fields_of_the_wrong_type(self) -> None:
         """F27: the other shape."""
         for change, why in (
             ({"time": "soon"}, "ISO 8601"),
@@ -536,22 +560,25 @@ def _says(found: list[Parsed], body: str) -> None:
             assert json.loads(one.body)
 
 
+@pytest.mark.failure_mode("F27")
 @given(st.text())
-def test_f27_any_text_is_answered(body: str) -> None:
+def test_any_text_is_answered(body: str) -> None:
     """F27: never an exception."""
     _says(parse_message(body), body)
 
 
+@pytest.mark.failure_mode("F27")
 @given(JSON | SHAPED)
-def test_f27_any_json_is_answered(content: object) -> None:
+def test_any_json_is_answered(content: object) -> None:
     """F27: nor for JSON, in an envelope or without."""
     body = json.dumps(content)
     _says(parse_message(body), body)
     _says(parse_message(sns(body)), body)
 
 
+@pytest.mark.failure_mode("F27")
 @given(st.sampled_from(["top", "s3", "bucket", "object"]), st.data())
-def test_f27_any_damage_to_a_record_is_answered(where: str, data: st.DataObject) -> None:
+def test_any_damage_to_a_record_is_answered(where: str, data: st.DataObject) -> None:
     """F27: one field of a real record replaced by anything, or left out."""
     one = record(KEY, OBJECT)
     part = {"top": one, "s3": one["s3"], "bucket": one["s3"]["bucket"], "object": one["s3"]["object"]}[where]
@@ -564,6 +591,7 @@ def test_f27_any_damage_to_a_record_is_answered(where: str, data: st.DataObject)
     _says(parse_message(body), body)
 
 
+@pytest.mark.failure_mode("F27")
 @given(
     st.sampled_from([Origin.AUDIT, Origin.REPROCESS]),
     st.dictionaries(
@@ -571,7 +599,7 @@ def test_f27_any_damage_to_a_record_is_answered(where: str, data: st.DataObject)
         VALUE,
     ),
 )
-def test_f27_any_damage_to_our_own_message_is_answered(origin: Origin, damage: dict[str, Any]) -> None:
+def test_any_damage_to_our_own_message_is_answered(origin: Origin, damage: dict[str, Any]) -> None:
     """F27: somebody may send such a thing by hand."""
     content = json.loads(own_message(origin, BUCKET, KEY, OBJECT, reprocess_id=ULID))
     content["intakeLedger"] |= damage

@@ -12,19 +12,28 @@ import boto3
 import pytest
 from moto.backends import get_backend
 
-from cdk_intake_ledger.cli import commands, drain
-from cdk_intake_ledger.cli.aws import Aws
 from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer import composition
-from intake_ledger.rows import Ordering, Row, RowKey, Status, attributes, from_attributes, review_partition, row_key
-from intake_ledger.settings import PIPELINE_TAG
-from intake_ledger.states import State, StateKind
-from intake_ledger.table import plain
+from intake_ledger.ledger.dynamodb_table import plain
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.row import (
+    Ordering,
+    Row,
+    RowKey,
+    Status,
+    attributes,
+    from_attributes,
+    review_partition,
+    row_key,
+)
+from intake_ledger.protocol.settings import PIPELINE_TAG
+from intake_ledger_cli import commands, drain
+from intake_ledger_cli.aws import Aws
 from tests.unit.cli_support import STACK, FakeCloudFormation, FakeLambda, Site, client, make_site
 from tests.unit.support import notification, record
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.cli.deployed import Deployed
+    from intake_ledger_cli.deployed import Deployed
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 NEW = "Intake-Billing-Invoices-4E5F6071"
@@ -208,8 +217,9 @@ def rename(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 TEN = [f"in/{number}.csv" for number in range(10)]
 
 
+@pytest.mark.failure_mode("F97")
 @pytest.mark.parametrize(("shared_table", "shared_queues"), [(False, False), (True, False), (True, True)])
-def test_f97_ten_queued_and_one_rejected_end_as_they_would_have(
+def test_ten_queued_and_one_rejected_end_as_they_would_have(
     rename: Callable[..., Renamed], shared_table: bool, shared_queues: bool
 ) -> None:
     """F97: the ten are processed once, the rejected one can be redriven, the committed one is a duplicate."""
@@ -275,7 +285,8 @@ class Mortal:
         return call
 
 
-def test_f97_a_call_that_is_killed_anywhere_is_repeated(rename: Callable[..., Renamed]) -> None:
+@pytest.mark.failure_mode("F97")
+def test_a_call_that_is_killed_anywhere_is_repeated(rename: Callable[..., Renamed]) -> None:
     """F97: after each of its requests; the next call ends as if nothing had happened."""
     for dies_at in count():
         renamed = rename()
@@ -394,7 +405,8 @@ class TestRows:
         assert renamed.adopt()["rows"]["moved"] == 1
         assert renamed.rows(renamed.new, NEW)["in/a"].status is Status.PROCESSED
 
-    def test_f113_what_a_later_release_wrote_stays(self, rename: Callable[..., Renamed]) -> None:
+    @pytest.mark.failure_mode("F113")
+    def test_what_a_later_release_wrote_stays(self, rename: Callable[..., Renamed]) -> None:
         """F113: this release does not understand the row."""
         renamed = rename()
         renamed.write(renamed.old, "in/a", Row(Status.FAILED, 9, version_id="v", format=99))

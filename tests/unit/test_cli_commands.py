@@ -19,15 +19,15 @@ import pytest
 from botocore.client import BaseClient
 from typer.main import get_command
 
-from cdk_intake_ledger.cli import commands, drain, reading, redrive
-from cdk_intake_ledger.cli.aws import Aws
-from cdk_intake_ledger.cli.sending import send
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.rows import Row, Status
-from intake_ledger.settings import KeyFilter, Reports
-from intake_ledger.states import State, StateKind
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.settings import KeyFilter, Reports
+from intake_ledger_cli import commands, drain, reading, redrive
+from intake_ledger_cli.aws import Aws
+from intake_ledger_cli.sending import send
 from tests.cli_actions import NEEDED, action_of
 from tests.unit.cli_support import (
     NAME,
@@ -257,7 +257,8 @@ class TestLooking:
         person.types("list", "--status", "PROCESSED", ends=1)
         assert "the index holds FAILED and REJECTED rows" in person.complaint
 
-    def test_f102_waiting_rows_have_a_list_of_their_own(self, person: Person) -> None:
+    @pytest.mark.failure_mode("F102")
+    def test_waiting_rows_have_a_list_of_their_own(self, person: Person) -> None:
         """F102: with the reason, and for how long each has waited."""
         person.site.row("in/failed", Row(Status.FAILED, 1, updated_at=START))
         waiting = Row(
@@ -360,7 +361,8 @@ class TestActing:
         assert "10 moved back to the queue" in person.types("redrive", ends=130)
         assert person.site.visible(person.site.deployed.dead_letter_url) == 1
 
-    def test_f106_reprocess_prints_its_id_and_takes_it_again(self, person: Person) -> None:
+    @pytest.mark.failure_mode("F106")
+    def test_reprocess_prints_its_id_and_takes_it_again(self, person: Person) -> None:
         """F106: the same id, the same request. What the consumer would refuse is refused here, and nothing is sent."""
         person.site.put("in/a")
         said = person.reads("reprocess", "in/a", "in/a")
@@ -539,7 +541,7 @@ def test_the_page_shows_commands_that_there_are() -> None:
 
 def test_it_needs_no_cdk_to_start() -> None:
     """The CDK takes seconds, and a Node.js process."""
-    code = "import sys, cdk_intake_ledger.cli.commands as c; print({'jsii', 'aws_cdk'} & set(sys.modules))"
+    code = "import sys, intake_ledger_cli.commands as c; print({'jsii', 'aws_cdk'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
 
@@ -547,7 +549,7 @@ def test_it_needs_no_cdk_to_start() -> None:
 @pytest.mark.parametrize("missing", ["typer", "rich", "boto3"])
 def test_without_its_extra_it_says_which_one_to_install(missing: str) -> None:
     """One line, no traceback."""
-    code = f"import sys; sys.modules['{missing}'] = None\nfrom cdk_intake_ledger.cli import main; main()"
+    code = f"import sys; sys.modules['{missing}'] = None\nfrom intake_ledger_cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()

@@ -8,10 +8,12 @@ import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
 
-from cdk_intake_ledger.cli import counting, documents, screen
-from cdk_intake_ledger.cli.counting import MOST, Count, Counts, count_rows
-from intake_ledger import rows
-from intake_ledger.rows import Status
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.row import Status
+from intake_ledger_cli import counting
+from intake_ledger_cli import json_output as documents
+from intake_ledger_cli import tables as screen
+from intake_ledger_cli.counting import MOST, Count, Counts, count_rows
 from tests.unit.test_cli_words import DEPLOYED
 
 PARTITIONS = rows.review_partitions(DEPLOYED.name)
@@ -59,7 +61,8 @@ def shown(number: Count) -> str:
     return capture.get().strip()
 
 
-def test_f112_all_partitions_are_counted_by_status() -> None:
+@pytest.mark.failure_mode("F112")
+def test_all_partitions_are_counted_by_status() -> None:
     """F112: and rows of a later release, and those that wait."""
     content = {name: [("FAILED", 2), ("REJECTED", 1)] for name in PARTITIONS}
     content[PARTITIONS[3]].append(("TOMORROW", 5))
@@ -70,7 +73,8 @@ def test_f112_all_partitions_are_counted_by_status() -> None:
     assert documents._count(found.failed) == 2 * number
 
 
-def test_f112_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> None:
+@pytest.mark.failure_mode("F112")
+def test_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> None:
     """F112: no rows are read, and zero is a number of a moment ago."""
     index = Index({})
     assert count(index) == Counts(*[Count(0)] * 4)
@@ -79,8 +83,9 @@ def test_f112_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> N
     assert documents._count(Count(0)) == 0
 
 
+@pytest.mark.failure_mode("F112")
 @pytest.mark.parametrize(("number", "said"), [(MOST, "10,000  wait"), (MOST + 1, "more than 10,000  wait")])
-def test_f112_more_than_ten_thousand_is_said(number: int, said: str) -> None:
+def test_more_than_ten_thousand_is_said(number: int, said: str) -> None:
     """F112: exact up to the bound, and counting ends there."""
     index = Index({PARTITIONS[0]: [("REJECTED", number)], PARTITIONS[1]: [("REJECTED", 0)]})
     found = count(index)
@@ -90,7 +95,8 @@ def test_f112_more_than_ten_thousand_is_said(number: int, said: str) -> None:
     assert documents._count(found.rejected) == more
 
 
-def test_f112_a_million_rows_are_not_read() -> None:
+@pytest.mark.failure_mode("F112")
+def test_a_million_rows_are_not_read() -> None:
     """F112: a status that is behind all of them is unknown, not zero."""
     index = Index({name: [("FAILED", 125_000)] for name in PARTITIONS}, page_size=5_000)
     index.content[PARTITIONS[-1]].append(("REJECTED", 3))
@@ -101,14 +107,16 @@ def test_f112_a_million_rows_are_not_read() -> None:
     assert index.reads <= 2 * 15_000 + 200_000
 
 
-def test_f112_pages_without_a_match_are_not_the_end() -> None:
+@pytest.mark.failure_mode("F112")
+def test_pages_without_a_match_are_not_the_end() -> None:
     """F112: DynamoDB filters what a page has read, so that a page may be empty before others that are not."""
     found = count(Index({PARTITIONS[0]: [("FAILED", 4_000), ("REJECTED", 2)]}))
     assert found.rejected == Count(2)
 
 
+@pytest.mark.failure_mode("F112")
 @pytest.mark.parametrize("page", [1, 2, 9])
-def test_f112_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
+def test_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
     """F112: whichever request it is."""
     index = Index({name: [("FAILED", 1), ("REJECTED", 1)] for name in PARTITIONS}, errors={page + 1: THROTTLED})
     found = count(index)
@@ -119,14 +127,16 @@ def test_f112_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
     assert documents._count(throttled.failed) == {"unknown": "DynamoDB answered ProvisionedThroughputExceededException"}
 
 
-def test_f112_what_was_counted_before_a_throttle_is_a_least_number() -> None:
+@pytest.mark.failure_mode("F112")
+def test_what_was_counted_before_a_throttle_is_a_least_number() -> None:
     """F112: the rest of the partitions was not read."""
     found = counting._count(cast("Any", Index({"a": [("FAILED", 3)]}, errors={2: THROTTLED})), DEPLOYED, ["a", "b"])
     assert shown(found) == "at least 3  wait; DynamoDB answered ProvisionedThroughputExceededException"
     assert documents._count(found) == {"atLeast": 3, "why": found.why}
 
 
-def test_f112_a_refusal_is_left_to_the_caller() -> None:
+@pytest.mark.failure_mode("F112")
+def test_a_refusal_is_left_to_the_caller() -> None:
     """F112: `status` says which permission is missing."""
     with pytest.raises(ClientError, match="AccessDenied"):
         count(Index({}, errors={1: DENIED}))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.cli import drain
-from cdk_intake_ledger.cli.letters import NO_REASON, Wanted
-from cdk_intake_ledger.cli.redrive import Redrive, Redriven
-from intake_ledger.changes import parse_message
-from intake_ledger.states import State, StateKind
+from intake_ledger.events.parser import parse_message
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger_cli import drain
+from intake_ledger_cli.dead_letters import NO_REASON, Wanted
+from intake_ledger_cli.redrive import Redrive, Redriven
 from tests.unit.cli_support import UNLIMITED, Site, client, denied, make_site
 from tests.unit.support import KEY, notification, record
 
@@ -62,7 +62,8 @@ def rejected(site: Site, key: str, reason: str = "no invoice in it", fence: int 
     site.dead_letter(event(key), reason=reason, key=key.replace(" ", "%20"), attempts=3, rejected_fence=fence)
 
 
-def test_f63_a_message_comes_back_with_its_mark(site: Site) -> None:
+@pytest.mark.failure_mode("F63")
+def test_a_message_comes_back_with_its_mark(site: Site) -> None:
     """F63: body and attributes stay as they were, so that the ledger opens another round."""
     rejected(site, KEY)
     assert redrive(site).moved == 1

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cdk_intake_ledger.cli import reprocess
-from cdk_intake_ledger.cli.errors import CliError
-from cdk_intake_ledger.cli.reprocess import Asked, Target, ask, by_keys, by_prefix, by_rejection
-from intake_ledger.rows import Ordering, Row, Status
-from intake_ledger.settings import KeyFilter
-from intake_ledger.states import State, StateKind
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger_cli import reprocess
+from intake_ledger_cli.errors import CliError
+from intake_ledger_cli.reprocess import Asked, Target, ask, by_keys, by_prefix, by_rejection
 from tests.unit.cli_support import UNLIMITED, Site, client, make_site
 from tests.unit.support import START
 

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from cdk_intake_ledger.cli import reading
-from cdk_intake_ledger.cli.deployed import Deployed
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger.completeness import CompletenessRecord, record_key
-from intake_ledger.rows import Ordering, Retention, Row, Status, exhausted
-from intake_ledger.settings import KeyFilter, Settings
-from intake_ledger.states import StateKind
-from intake_ledger.table import LedgerTable
-from intake_ledger.verdicts import Verdict
+from intake_ledger.ledger.completeness import CompletenessRecord, record_key
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.object_state import StateKind
+from intake_ledger.protocol.row import Ordering, Retention, Row, Status, exhausted
+from intake_ledger.protocol.settings import KeyFilter, Settings
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger_cli import reading
+from intake_ledger_cli.deployed import Deployed
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,
@@ -84,41 +84,48 @@ def deployments() -> Deployments:
 class TestRecord:
     """It is written by each environment before its first row, and read once."""
 
-    def test_f94_a_ledger_that_keeps_rows_from_its_first_day_is_complete(self, deployments: Deployments) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_a_ledger_that_keeps_rows_from_its_first_day_is_complete(self, deployments: Deployments) -> None:
         """F94: in a bucket of its own, which was empty then, about everything."""
         assert [deployments.start() for _ in range(3)] == [0, 0, 0]
 
-    def test_f94_in_a_bucket_that_was_there_before_it_knows_what_came_since(self, deployments: Deployments) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_in_a_bucket_that_was_there_before_it_knows_what_came_since(self, deployments: Deployments) -> None:
         """F94, F41: what is older was never its business."""
         settings = replace(KEEPING, skips_existing=True)
         assert [deployments.start(settings) for _ in range(2)] == [START + DAY] * 2
 
-    def test_f94_rows_that_ever_expired_are_never_forgotten(self, deployments: Deployments) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_rows_that_ever_expired_are_never_forgotten(self, deployments: Deployments) -> None:
         """F94: nor by a ledger that kept them at first, and does so again later."""
         assert deployments.start(EXPIRING) is None
         assert deployments.start() is None
         other = Deployments()
         assert [other.start(one) for one in (KEEPING, EXPIRING, KEEPING)] == [0, None, None]
 
-    def test_f94_two_environments_may_be_first(self, deployments: Deployments) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_two_environments_may_be_first(self, deployments: Deployments) -> None:
         """F94: whichever order their writes come in."""
         both = [deployments.record(one) for one in (KEEPING, EXPIRING, EXPIRING)]
         for one in both:
             one.begin()
         assert deployments.start() is None
 
-    def test_f98_a_table_of_another_name_was_restored(self, deployments: Deployments) -> None:
+    @pytest.mark.failure_mode("F98")
+    def test_a_table_of_another_name_was_restored(self, deployments: Deployments) -> None:
         """F98: what was processed after the backup has no row there, and that does not change any more."""
         assert deployments.start() == 0
         assert [deployments.start(replace(KEEPING, table="restored")) for _ in range(2)] == [None, None]
         assert deployments.start() is None
 
-    def test_f94_another_ordering_has_rows_of_its_own(self, deployments: Deployments) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_another_ordering_has_rows_of_its_own(self, deployments: Deployments) -> None:
         """F94: the rows of one are none of the other's."""
         every = replace(KEEPING, ordering=Ordering.EVERY_VERSION)
         assert [deployments.start(one) for one in (KEEPING, every, KEEPING)] == [0, None, None]
 
-    def test_f94_new_filters_begin_anew(self, deployments: Deployments) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_new_filters_begin_anew(self, deployments: Deployments) -> None:
         """F94: what they let through now was left alone until now."""
         wider = replace(KEEPING, filters=(KeyFilter("in/"), KeyFilter("more/")))
         deployments.start(replace(KEEPING, filters=(KeyFilter("in/"),)))
@@ -159,7 +166,8 @@ class TestExpiry:
         assert expires_at == (None if kind is StateKind.OBJECT else START // 1000 + 2 * 86_400)
         assert Retention(86_400).expires_at(kind, START) == START // 1000 + 2 * 86_400
 
-    def test_f94_a_row_has_an_expiry_only_while_its_object_is_gone(self, world: World) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_a_row_has_an_expiry_only_while_its_object_is_gone(self, world: World) -> None:
         """F94: uploaded, deleted, uploaded again."""
         world.keeps_rows = True
         one = created(world.s3.put(KEY, "1"))
@@ -170,7 +178,8 @@ class TestExpiry:
         world.process(created(world.s3.put(KEY, "2")))
         assert world.known(one).expires_at is None
 
-    def test_f94_every_version_keeps_the_row_until_the_version_is_deleted(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_every_version_keeps_the_row_until_the_version_is_deleted(self, make_world: MakeWorld) -> None:
         """F94: nothing else would ever let it expire."""
         every = make_world(Ordering.EVERY_VERSION)
         every.keeps_rows = True
@@ -198,8 +207,9 @@ class TestExpiry:
 class TestForged:
     """F104: nobody is told of a removal that S3 does not show."""
 
+    @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize("complete", [None, Complete()])
-    def test_f104_latest(self, world: World, complete: Complete | None) -> None:
+    def test_latest(self, world: World, complete: Complete | None) -> None:
         """F104: the object is there, whatever a message says of it, and nothing is known of it."""
         world.completeness = complete
         one = world.s3.put(KEY, "1")
@@ -207,8 +217,9 @@ class TestForged:
         claim = world.accept(marked(marker))
         assert (claim.state.kind, claim.state.version_id) == (StateKind.OBJECT, one.version_id)
 
+    @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize("deletes", [True, False])
-    def test_f104_every_version(self, make_world: MakeWorld, deletes: bool) -> None:
+    def test_every_version(self, make_world: MakeWorld, deletes: bool) -> None:
         """F104: a marker that is an object, one that is gone, and a deletion of what is there. The version itself is
         processed after all of them.
         """
@@ -221,7 +232,8 @@ class TestForged:
             assert every.row(change) is None
         assert every.verdict(created(one)) is Verdict.ACCEPTED
 
-    def test_f104_a_removal_that_was_seen_once_is_carried_to_its_end(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F104")
+    def test_a_removal_that_was_seen_once_is_carried_to_its_end(self, make_world: MakeWorld) -> None:
         """F104: its marker may be gone when the second attempt comes, and the processor was told of it."""
         every = make_world(Ordering.EVERY_VERSION)
         marker = every.s3.mark_deleted(KEY)
@@ -233,7 +245,8 @@ class TestForged:
 class TestForgotten:
     """What is decided without a row."""
 
-    def test_f94_a_removal_of_a_forgotten_object_is_told_once(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_a_removal_of_a_forgotten_object_is_told_once(self, make_world: MakeWorld) -> None:
         """F94: uploaded, processed, its row expired; then it is deleted, and the event comes twice and much later."""
         world = make_world(versioned=False)
         one = created(world.s3.put(KEY, "1"))
@@ -248,7 +261,8 @@ class TestForgotten:
         world.expire(removal)
         assert world.verdict(removal) is Verdict.STALE
 
-    def test_f95_a_late_event_of_a_replica(self, world: World) -> None:
+    @pytest.mark.failure_mode("F95")
+    def test_a_late_event_of_a_replica(self, world: World) -> None:
         """F95: its date is a year old, its event half a day; the event, not the date, says that it is new."""
         world.clock.now -= 365 * DAY
         one = world.s3.put(KEY, "1")
@@ -261,7 +275,8 @@ class TestForgotten:
         world.clock.advance(RETENTION)
         assert world.verdict(event) is Verdict.STALE
 
-    def test_f98_the_fence_of_a_row_from_a_backup(self, world: World) -> None:
+    @pytest.mark.failure_mode("F98")
+    def test_the_fence_of_a_row_from_a_backup(self, world: World) -> None:
         """F98: it was given out before, and more since."""
         one = created(world.s3.put(KEY, "1"))
         world.process(one)
@@ -273,7 +288,8 @@ class TestForgotten:
         world.clock.advance(1)
         assert world.accept(reprocess(ULID)).row.fence > last.row.fence
 
-    def test_f98_exhausted_rows_count_too(self) -> None:
+    @pytest.mark.failure_mode("F98")
+    def test_exhausted_rows_count_too(self) -> None:
         """F98: the mark on their copy in the dead-letter queue is a fence."""
         seen = Row(Status.PROCESSING, 7, lease_until=1)
         assert exhausted(seen, review_partition="p#0", now=START).rejected_fence == START

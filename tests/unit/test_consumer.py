@@ -15,21 +15,22 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.bucket import Bucket
-from intake_ledger.changes import Change, Origin, own_message
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import NotDone, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
-from intake_ledger.errors import ObjectGone
-from intake_ledger.ledger import Answer, Claim
-from intake_ledger.messages import PATIENCE
-from intake_ledger.queues import NotDone, Queues
-from intake_ledger.rows import Ordering, Row, Status
-from intake_ledger.settings import ConsumerSettings, KeyFilter, Reasons
-from intake_ledger.states import State
-from intake_ledger.telemetry import OutcomeKind, Telemetry
-from intake_ledger.ulids import ulid
-from intake_ledger.verdicts import Verdict
+from intake_ledger.events.parser import own_message
+from intake_ledger.events.sqs_batch import PATIENCE
+from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.protocol.change import Change, Origin
+from intake_ledger.protocol.errors import ObjectGone
+from intake_ledger.protocol.object_state import State
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, Reasons
+from intake_ledger.protocol.ulid import ulid
+from intake_ledger.protocol.verdict import Verdict
 from tests.unit.support import (
     BUCKET,
     DAY,
@@ -312,13 +313,15 @@ def reading_twice(bench: Bench, between: Callable[[], object]) -> Act:
 class TestAnswer:
     """What Lambda is told decides what SQS deletes."""
 
-    def test_f21_success_is_an_empty_list(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F21")
+    def test_success_is_an_empty_list(self, bench: Bench) -> None:
         """F21: exactly `batchItemFailures`, never None and never a misspelling."""
         _, body = put(bench)
         assert bench.handle(message(body)) == []
         assert bench.telemetry.flushed == 1
 
-    def test_f21_failures_are_named_by_message_id(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F21")
+    def test_failures_are_named_by_message_id(self, bench: Bench) -> None:
         """F21: and only those that failed."""
         bench.acts = [raising(ValueError("no"))]
         _, one = put(bench, key="a")
@@ -341,7 +344,8 @@ class TestAnswer:
         )
         assert [change.key for change in bench.seen] == ["b", "d", "a", "c", "e"]
 
-    def test_f20_what_came_often_enough_waits_no_longer_behind_fresh_ones(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_what_came_often_enough_waits_no_longer_behind_fresh_ones(self, bench: Bench) -> None:
         """F20: it may be healthy, and only ever have found no time left; then it keeps its place in the batch."""
         bodies = {key: put(bench, key=key)[1] for key in "abc"}
         bench.handle(
@@ -351,14 +355,16 @@ class TestAnswer:
         )
         assert [change.key for change in bench.seen] == ["b", "c", "a"]
 
-    def test_f20_what_came_often_enough_does_not_wait_behind_a_slow_fresh_one(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_what_came_often_enough_does_not_wait_behind_a_slow_fresh_one(self, bench: Bench) -> None:
         """F20: wherever it stands in the batch."""
         _, old = put(bench, key="old")
         _, fresh = put(bench, key="fresh")
         bench.handle(message(fresh, "fresh"), message(old, "old", receives=PATIENCE + 1))
         assert [change.key for change in bench.seen] == ["old", "fresh"]
 
-    def test_f20_what_was_given_back_unclaimed_does_not_starve(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_what_was_given_back_unclaimed_does_not_starve(self, bench: Bench) -> None:
         """F20: one slow record fills each batch, and a fresh one arrives with every delivery: an innocent that always
         waited behind them would be dead-lettered by SQS at its hundredth receive.
         """
@@ -396,7 +402,8 @@ class TestProcessor:
         assert change.fence == bench.row(state).committed_fence
         assert change.remaining_seconds == TIMEOUT
 
-    def test_f52_it_reads_the_claimed_version_when_another_came_meanwhile(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F52")
+    def test_it_reads_the_claimed_version_when_another_came_meanwhile(self, bench: Bench) -> None:
         """F52: a read without a version id would be version 2 under version 1's name."""
         content: list[bytes] = []
 
@@ -409,7 +416,8 @@ class TestProcessor:
         bench.handle(message(body))
         assert content == [b"1"]
 
-    def test_f60_the_key_is_the_same_over_both_channels(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F60")
+    def test_the_key_is_the_same_over_both_channels(self, bench: Bench) -> None:
         """F60: form-encoded in S3's notification, raw in EventBridge's event."""
         keys = ["a+b.csv", "a%2Bb.csv", "a b.csv", "ä.csv"]
         for n, key in enumerate(keys):
@@ -425,11 +433,12 @@ class TestProcessor:
         assert bench.handle(message(body)) == []
         assert bench.row(state).commit_id == kept
 
+    @pytest.mark.failure_mode("F101")
     @pytest.mark.parametrize(
         ("returned", "named"),
         [(42, "42 (int)"), ({"statusCode": 200}, "dict"), (Commit(7), "a Commit whose identity is 7 (int)")],  # type: ignore[arg-type]
     )
-    def test_f101_a_wrong_return_value_is_rejected_at_once(self, bench: Bench, returned: object, named: str) -> None:
+    def test_a_wrong_return_value_is_rejected_at_once(self, bench: Bench, returned: object, named: str) -> None:
         """F101: the effect has happened, so it happens once. The reason says what was returned and what is expected."""
         bench.acts = [lambda _: returned] * 12
         state, body = put(bench)
@@ -453,9 +462,10 @@ class TestProcessor:
         assert bench.handle(message(body, receives=2)) == []
         assert bench.row(state).settled
 
+    @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("trouble", [KeyError("detail"), SystemExit(1)])
     @pytest.mark.parametrize("kind", [ValueError, Unprocessable])
-    def test_f20_an_error_that_cannot_be_told_is_one_of_its_kind(
+    def test_an_error_that_cannot_be_told_is_one_of_its_kind(
         self, bench: Bench, kind: type[Exception], trouble: BaseException
     ) -> None:
         """F20: the row has a reason, and need not wait for the end of its lease."""
@@ -471,7 +481,8 @@ class TestProcessor:
         assert row.status is (Status.REJECTED if kind is Unprocessable else Status.FAILED)
         assert "Odd, which cannot tell what it is about" in str(row.reason)
 
-    def test_f114_messages_of_exceptions_are_kept_only_where_they_are_wanted(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F114")
+    def test_messages_of_exceptions_are_kept_only_where_they_are_wanted(self, bench: Bench) -> None:
         """F114: the type and the position are always there, and `redrive --reason` looks for them."""
         for reasons in Reasons:
             bench.reasons, bench.acts = reasons, [raising(ValueError("card 4111111111111111"))]
@@ -482,8 +493,9 @@ class TestProcessor:
             assert f" at {__name__}:" in said
             assert ("4111111111111111" in said) is (reasons is Reasons.FULL)
 
+    @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("exits", EXITS)
-    def test_f20_what_is_no_exception_costs_neither_neighbours_nor_the_worker(
+    def test_what_is_no_exception_costs_neither_neighbours_nor_the_worker(
         self, bench: Bench, exits: BaseException
     ) -> None:
         """F20: the neighbours are done, and the sick one is rejected when its budget is used up."""
@@ -500,7 +512,8 @@ class TestProcessor:
         assert [rows[key].settled for key in "bc"] == [True, True]
         assert [attributes["key"] for _, attributes in bench.queues.copies] == ["sick"]
 
-    def test_f20_a_cancelled_task_of_asyncio_is_a_failed_attempt(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_a_cancelled_task_of_asyncio_is_a_failed_attempt(self, bench: Bench) -> None:
         """F20: a library that cancels what the processor awaits must not end the function."""
 
         async def work() -> None:
@@ -513,7 +526,8 @@ class TestProcessor:
         assert bench.handle(message(body)) == ["m1"]
         assert (bench.row(state).status, bench.row(state).attempts) == (Status.FAILED, 1)
 
-    def test_f20_an_overrun_inside_a_task_group_is_told_as_one(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_an_overrun_inside_a_task_group_is_told_as_one(self, bench: Bench) -> None:
         """F20: asyncio wraps what is raised in a task."""
 
         async def work() -> None:
@@ -541,7 +555,8 @@ class TestProcessor:
                 bench.wait()
         assert delays == [8, 15, 15, 30]
 
-    def test_f72_a_death_between_effect_and_commit_repeats_the_idempotency_key_with_a_higher_fence(
+    @pytest.mark.failure_mode("F72")
+    def test_a_death_between_effect_and_commit_repeats_the_idempotency_key_with_a_higher_fence(
         self, bench: Bench
     ) -> None:
         """F72: documented, and all that a downstream needs to notice."""
@@ -565,7 +580,8 @@ class TestProcessor:
         assert [change.kind for change in bench.seen] == ["created", "removed"]
         assert bench.seen[1].version_id == marker.version_id
 
-    def test_f81_a_permanent_deletion_is_told_as_such_in_every_version(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F81")
+    def test_a_permanent_deletion_is_told_as_such_in_every_version(self, make_world: MakeWorld) -> None:
         """F81: `deleted` is about one version, `removed` about the key."""
         bench = Bench(make_world(Ordering.EVERY_VERSION))
         state, body = put(bench)
@@ -597,7 +613,8 @@ class TestProcessor:
 class TestBusy:
     """Somebody else holds the key."""
 
-    def test_f18_busy_is_never_acknowledged(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F18")
+    def test_busy_is_never_acknowledged(self, bench: Bench) -> None:
         """F18: the second copy goes back for the rest of the lease and some jitter; it may be the only one left."""
         state, body = put(bench)
         bench.world.accept(created(state), lease=MINUTE)
@@ -607,7 +624,8 @@ class TestBusy:
         assert bench.queues.delays == {"handle-m1": 40 + 2.5}
         assert bench.telemetry.verdicts == [Verdict.BUSY]
 
-    def test_f19_busy_copies_use_up_nothing(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F19")
+    def test_busy_copies_use_up_nothing(self, bench: Bench) -> None:
         """F19: fifty redeliveries of a long job, and it still succeeds at its first attempt."""
         state, body = put(bench)
         claim = bench.world.accept(created(state))
@@ -619,14 +637,16 @@ class TestBusy:
         assert bench.row(state).attempts == 1
         assert bench.seen == []
 
-    def test_f22_the_same_message_twice_in_one_batch(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F22")
+    def test_the_same_message_twice_in_one_batch(self, bench: Bench) -> None:
         """F22: no deadlock, one effect."""
         _, body = put(bench)
         assert bench.handle(message(body, "m1"), message(body, "m2")) == []
         assert len(bench.seen) == 1
         assert bench.telemetry.verdicts == [Verdict.ACCEPTED, Verdict.DUPLICATE]
 
-    def test_f22_two_changes_of_one_key_in_one_batch(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F22")
+    def test_two_changes_of_one_key_in_one_batch(self, bench: Bench) -> None:
         """F22: whatever their order in the batch, the newest state is the last that the downstream was given."""
         _, one = put(bench, "1")
         two, body = put(bench, "2")
@@ -638,7 +658,8 @@ class TestBusy:
         assert bench.handle(message(fourth, "m4"), message(later, "m3")) == []
         assert three.version_id not in [change.version_id for change in bench.seen]
 
-    def test_f16_a_key_that_is_overwritten_while_it_is_processed(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F16")
+    def test_a_key_that_is_overwritten_while_it_is_processed(self, bench: Bench) -> None:
         """F16: one write for each notification that finds the key busy, and they come back after the lease, not before;
         afterwards the newest state is processed, once, and the rest is put to rest.
         """
@@ -661,7 +682,8 @@ class TestBusy:
 class TestTime:
     """A processor gets its whole time or none."""
 
-    def test_f20_without_time_for_another_the_rest_goes_back_unclaimed(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_without_time_for_another_the_rest_goes_back_unclaimed(self, bench: Bench) -> None:
         """F20: at once, with no attempt spent, and nothing was written for them."""
         bench.acts = [lambda _: bench.world.clock.advance(30 * SECOND)]
         bodies = [put(bench, key=f"k{n}") for n in range(3)]
@@ -672,7 +694,8 @@ class TestTime:
         for n, (state, _) in enumerate(bodies):
             assert (bench.world.row(created(state, key=f"k{n}")) is None) == (n > 0)
 
-    def test_f20_what_was_done_before_a_crash_is_a_duplicate_afterwards(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_what_was_done_before_a_crash_is_a_duplicate_afterwards(self, bench: Bench) -> None:
         """F20: record 3 kills the function; records 1 and 2 come back, and no innocent is dead-lettered."""
         bodies = [put(bench, key=f"k{n}")[1] for n in range(3)]
         batch = [message(body, f"m{n}") for n, body in enumerate(bodies)]
@@ -684,7 +707,8 @@ class TestTime:
         assert [change.key for change in bench.seen] == ["k0", "k1", "k2", "k2"]
         assert bench.queues.copies == []
 
-    def test_f92_a_crash_spends_the_attempt_of_its_own_record_alone(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F92")
+    def test_a_crash_spends_the_attempt_of_its_own_record_alone(self, bench: Bench) -> None:
         """F92: each record is claimed just before it is processed, none in a group: those behind it are untouched."""
         bodies = [put(bench, key=f"k{n}") for n in range(3)]
         bench.acts = [raising(KeyboardInterrupt())]
@@ -693,15 +717,17 @@ class TestTime:
         rows = [bench.world.row(created(state, key=f"k{n}")) for n, (state, _) in enumerate(bodies)]
         assert [row and row.attempts for row in rows] == [1, None, None]
 
+    @pytest.mark.failure_mode("F11")
     @pytest.mark.parametrize("remaining", [0, 1, TIMEOUT * SECOND])
-    def test_f11_no_time_left_is_no_endless_lease(self, bench: Bench, remaining: int) -> None:
+    def test_no_time_left_is_no_endless_lease(self, bench: Bench, remaining: int) -> None:
         """F11: nothing is claimed at all."""
         state, body = put(bench)
         assert bench.handle(message(body), remaining=remaining) == ["m1"]
         assert bench.world.row(created(state)) is None
         assert bench.world.wire.requests.count("put_item") == 0
 
-    def test_f12_f13_the_lease_is_the_remaining_time_and_the_margin_for_clocks(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F12", "F13")
+    def test_the_lease_is_the_remaining_time_and_the_margin_for_clocks(self, bench: Bench) -> None:
         """F13: a worker that is killed at its timeout, and a clock that is ahead, stay within it."""
         leases: list[int | None] = []
         state, body = put(bench)
@@ -710,7 +736,8 @@ class TestTime:
         bench.handle(message(body))
         assert leases == [start + FULL_TIME + SKEW * SECOND]
 
-    def test_f20_a_claim_that_took_too_long_is_given_back_unstarted(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_a_claim_that_took_too_long_is_given_back_unstarted(self, bench: Bench) -> None:
         """F20: retries of a slow table have eaten the time: the attempt does not count."""
         state, _ = put(bench, "1")
         bench.world.process(created(state))
@@ -772,7 +799,8 @@ class TestRejection:
         bench.handle(message(body))
         assert bench.row(state).reason == "the processor gave no reason"
 
-    def test_f85_the_copy_is_sent_before_the_row_says_rejected(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F85")
+    def test_the_copy_is_sent_before_the_row_says_rejected(self, bench: Bench) -> None:
         """F85: a death in between leaves a copy, and the message comes again: two copies, never none."""
         statuses: list[Status] = []
         state, body = put(bench)
@@ -781,7 +809,8 @@ class TestRejection:
         bench.handle(message(body))
         assert statuses == [Status.PROCESSING]
 
-    def test_f85_when_the_copy_cannot_be_sent_nothing_is_rejected(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F85")
+    def test_when_the_copy_cannot_be_sent_nothing_is_rejected(self, bench: Bench) -> None:
         """F85: and nothing is acknowledged."""
         bench.queues.broken = OUTAGE
         bench.acts = [raising(Unprocessable("no"))]
@@ -789,7 +818,8 @@ class TestRejection:
         assert bench.handle(message(body)) == ["m1"]
         assert bench.row(state).status is Status.PROCESSING
 
-    def test_f85_when_the_row_cannot_be_written_the_message_comes_again(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F85")
+    def test_when_the_row_cannot_be_written_the_message_comes_again(self, bench: Bench) -> None:
         """F85: the copy is there, the row still says PROCESSING, and a second copy follows."""
         state, body = put(bench)
 
@@ -819,7 +849,8 @@ class TestRejection:
         [(_, attributes)] = bench.queues.copies
         assert (attributes["attempts"], attributes["rejected_fence"]) == (MAX_ATTEMPTS, row.rejected_fence)
 
-    def test_f44_attempts_that_never_came_back_are_rejected_in_their_place(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F44")
+    def test_attempts_that_never_came_back_are_rejected_in_their_place(self, bench: Bench) -> None:
         """F44: EXHAUSTED: the copy first, then the row; its fence is the one that the copy names."""
         state, body = put(bench)
         for _ in range(MAX_ATTEMPTS):
@@ -846,7 +877,8 @@ class TestRejection:
         assert bench.queues.delays == {"handle-m1": 0}
         assert bench.row(state).status is Status.PROCESSING
 
-    def test_f63_a_copy_moved_back_opens_a_round_and_its_duplicate_does_not(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F63")
+    def test_a_copy_moved_back_opens_a_round_and_its_duplicate_does_not(self, bench: Bench) -> None:
         """F63, F76: by the attribute that the copy carries."""
         bench.acts = [raising(Unprocessable("no"))]
         state, body = put(bench)
@@ -859,7 +891,8 @@ class TestRejection:
         assert bench.row(state).settled
         assert bench.seen[0].idempotency_key == bench.seen[1].idempotency_key
 
-    def test_f76_a_reprocess_that_was_rejected_is_not_run_again_by_its_own_second_delivery(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F76")
+    def test_a_reprocess_that_was_rejected_is_not_run_again_by_its_own_second_delivery(self, bench: Bench) -> None:
         """F76, F78: each request has one round; the copy that its rejection sent opens another, once."""
         state, body = put(bench)
         bench.handle(message(body))
@@ -879,7 +912,8 @@ class TestRejection:
         assert bench.handle(message(later)) == []
         assert len(bench.seen) == 4
 
-    def test_f89_deletes_off_settles_a_removal_whose_attempts_are_exhausted(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F89")
+    def test_deletes_off_settles_a_removal_whose_attempts_are_exhausted(self, make_world: MakeWorld) -> None:
         """F89: the processor did not manage it while it was told of removals; now nobody is told."""
         bench = Bench(make_world())
         _, body = put(bench)
@@ -901,7 +935,8 @@ class TestRejection:
         assert bench.handle(message(body, rejected_fence=attribute)) == []
         assert len(bench.seen) == 1
 
-    def test_f17_a_long_reason_is_cut(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F17")
+    def test_a_long_reason_is_cut(self, bench: Bench) -> None:
         """F17: in the row and beside the copy."""
         bench.acts = [raising(Unprocessable("x" * 300_000))]
         state, body = put(bench)
@@ -909,7 +944,8 @@ class TestRejection:
         assert len(str(bench.row(state).reason).encode()) <= 256
         assert len(bench.queues.copies[0][1]["reason"]) <= 1024
 
-    def test_f64_poison_and_an_outage_come_back_together(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F64")
+    def test_poison_and_an_outage_come_back_together(self, bench: Bench) -> None:
         """F64: the poison is rejected again with its round counted, the other succeeds."""
         bench.acts = [raising(Unprocessable("poison")), *[raising(OSError("out"))] * MAX_ATTEMPTS]
         poison, bad = put(bench, key="poison")
@@ -970,7 +1006,8 @@ class TestVanishedBefore:
         assert bench.handle(message(notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated")))) == []
         assert bench.seen[-1].kind == "removed"
 
-    def test_f90_a_committed_state_does_not_run_again_when_its_successor_vanished(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F90")
+    def test_a_committed_state_does_not_run_again_when_its_successor_vanished(self, bench: Bench) -> None:
         """F90: version 2 was looked at, claimed, and was gone: version 1 stays committed and is not run again."""
         one, first = put(bench, "1")
         bench.handle(message(first))
@@ -983,7 +1020,8 @@ class TestVanishedBefore:
         assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED, OutcomeKind.GONE]
         assert bench.telemetry.verdicts[-1] is Verdict.STALE
 
-    def test_f90_a_key_that_was_never_processed_is_not_reported_as_removed(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F90")
+    def test_a_key_that_was_never_processed_is_not_reported_as_removed(self, bench: Bench) -> None:
         """F90: uploaded and deleted for good before its event was read: the processor hears nothing, no row stays."""
         state, body = put(bench)
         bench.world.s3.delete_version(KEY, state)
@@ -993,7 +1031,8 @@ class TestVanishedBefore:
         assert bench.telemetry.verdicts == [Verdict.ACCEPTED, Verdict.STALE]
         assert bench.queues.copies == []
 
-    def test_f53_the_message_of_a_vanished_version_is_a_mere_wake_afterwards(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_the_message_of_a_vanished_version_is_a_mere_wake_afterwards(self, bench: Bench) -> None:
         """F53: its version is not claimed once more without a look; the state that S3 shows is processed at once."""
         one, body = put(bench, "1")
         two, _ = put(bench, "2")
@@ -1003,7 +1042,8 @@ class TestVanishedBefore:
         assert bench.seen[0].attempt == 1
         assert bench.row(two).committed_state == two.identity
 
-    def test_f53_overwritten_without_versions(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_overwritten_without_versions(self, make_world: MakeWorld) -> None:
         """F53: the bytes are gone, the new ones are processed, and only they."""
         bench = Bench(make_world(versioned=False))
         content: list[bytes] = []
@@ -1028,7 +1068,8 @@ class TestVanishedBefore:
         assert "InvalidObjectState" in str(row.reason)
         assert len(bench.queues.copies) == 1
 
-    def test_f44_what_s3_does_not_even_show_ends_with_its_reason(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F44")
+    def test_what_s3_does_not_even_show_ends_with_its_reason(self, bench: Bench) -> None:
         """F44: a policy withholds the object (a scanner has tagged it, say): its GET is refused, and so is the HEAD
         before each further attempt.
         """
@@ -1078,7 +1119,8 @@ class TestVanishedBefore:
         assert bench.handle(message(body)) == []
         del opened[0].close
 
-    def test_f77_a_rejection_stays_when_its_successor_vanished(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F77")
+    def test_a_rejection_stays_when_its_successor_vanished(self, bench: Bench) -> None:
         """F77: nobody asked for another round of version 1, and its reason is still there."""
         bench.acts = [raising(Unprocessable("not a CSV"))]
         one, body = put(bench, "1")
@@ -1091,7 +1133,8 @@ class TestVanishedBefore:
         assert bench.row(one) == replace(before, fence=bench.row(one).fence)
         assert bench.telemetry.verdicts[-1] is Verdict.REJECTED
 
-    def test_f53_a_key_that_keeps_vanishing_takes_its_turn_in_the_queue(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_a_key_that_keeps_vanishing_takes_its_turn_in_the_queue(self, make_world: MakeWorld) -> None:
         """F53: no endless loop within one delivery, and no attempt spent."""
         bench = Bench(make_world(versioned=False))
         bench.world.s3.before_open.extend([partial(bench.world.s3.put, KEY, str(n)) for n in range(9)])
@@ -1131,7 +1174,8 @@ class TestVanishedBefore:
         assert len(bench.telemetry.troubles) == 18
         assert bench.queues.copies == []
 
-    def test_f23_s3_not_answering_for_a_new_key_leaves_no_row(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_s3_not_answering_for_a_new_key_leaves_no_row(self, bench: Bench) -> None:
         """F23: nothing was begun, so the next delivery is the first attempt."""
         state, body = put(bench)
         bench.world.s3.before_open.append(partial(throw, OUTAGE))
@@ -1140,7 +1184,8 @@ class TestVanishedBefore:
         assert bench.handle(message(body, receives=2)) == []
         assert [change.attempt for change in bench.seen] == [1]
 
-    def test_f04_a_release_past_the_lease_is_fenced(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F04")
+    def test_a_release_past_the_lease_is_fenced(self, bench: Bench) -> None:
         """F04: S3 took so long that somebody else has the row: it stays theirs."""
         state, body = put(bench)
         successors: list[Claim] = []
@@ -1159,7 +1204,8 @@ class TestVanishedBefore:
 class TestVanishedInside:
     """The version goes while the processor works on it: only the processor knows what it had done by then."""
 
-    def test_f53_what_is_there_now_is_processed_in_the_same_delivery(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_what_is_there_now_is_processed_in_the_same_delivery(self, bench: Bench) -> None:
         """F53: no poison, no wait; the row is unsettled, so that the committed version 0 is brought about."""
         zero, first = put(bench, "0")
         bench.handle(message(first))
@@ -1170,7 +1216,8 @@ class TestVanishedInside:
         assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED, OutcomeKind.GONE, OutcomeKind.COMMITTED]
         assert bench.row(zero).committed_state == zero.identity
 
-    def test_f53_a_processor_that_raises_it_itself_is_judged_again(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_a_processor_that_raises_it_itself_is_judged_again(self, bench: Bench) -> None:
         """F53: as one that reads with a client of its own may."""
         one, body = put(bench, "1")
 
@@ -1190,7 +1237,8 @@ class TestVanishedInside:
         assert statuses == [(Status.FAILED, f"S3 no longer holds {one.identity}", None)], "no wait"
         assert [change.kind for change in bench.seen] == ["created", "removed"]
 
-    def test_f53_one_that_never_succeeds_uses_its_budget_up(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_one_that_never_succeeds_uses_its_budget_up(self, bench: Bench) -> None:
         """F53: a processor that says so of a version that is there is not called for ever."""
         state, body = put(bench)
         bench.acts = [raising(ObjectGone("it is not"))] * 9
@@ -1209,7 +1257,8 @@ class TestVanishedEveryVersion:
     def every(self, make_world: MakeWorld) -> Bench:
         return Bench(make_world(Ordering.EVERY_VERSION))
 
-    def test_f53_a_new_version_that_is_gone_leaves_nothing_behind(self, every: Bench) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_a_new_version_that_is_gone_leaves_nothing_behind(self, every: Bench) -> None:
         """F53: acknowledged, and the processor never heard of it."""
         state, body = put(every)
         every.world.s3.delete_version(KEY, state)
@@ -1218,7 +1267,8 @@ class TestVanishedEveryVersion:
         assert every.telemetry.outcomes == [OutcomeKind.GONE]
         assert every.world.row(created(state)) is None
 
-    def test_f78_a_reprocess_of_a_version_that_is_gone_keeps_what_was_committed(self, every: Bench) -> None:
+    @pytest.mark.failure_mode("F78")
+    def test_a_reprocess_of_a_version_that_is_gone_keeps_what_was_committed(self, every: Bench) -> None:
         """F78: the row is put back: settled, with the downstream's name for the effect."""
         state, body = put(every)
         every.acts = [lambda _: "invoice-17"]
@@ -1230,7 +1280,8 @@ class TestVanishedEveryVersion:
         assert len(every.seen) == 1
         assert every.row(state) == replace(before, fence=every.row(state).fence)
 
-    def test_f77_a_rejected_version_that_is_gone_keeps_its_reason(self, every: Bench) -> None:
+    @pytest.mark.failure_mode("F77")
+    def test_a_rejected_version_that_is_gone_keeps_its_reason(self, every: Bench) -> None:
         """F77: also when its copy is moved back."""
         every.acts = [raising(Unprocessable("not a CSV"))]
         state, body = put(every)
@@ -1242,7 +1293,8 @@ class TestVanishedEveryVersion:
         assert len(every.seen) == 1
         assert every.row(state) == replace(before, fence=every.row(state).fence)
 
-    def test_f53_a_version_that_goes_inside_the_processor_is_put_to_rest(self, every: Bench) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_a_version_that_goes_inside_the_processor_is_put_to_rest(self, every: Bench) -> None:
         """F53: it never comes back: acknowledged, settled, nothing committed, and the row says why."""
         state, body = put(every)
         every.acts = [reading_twice(every, lambda: every.world.s3.delete_version(KEY, state))]
@@ -1254,8 +1306,9 @@ class TestVanishedEveryVersion:
         assert row.expires_at is not None
         assert every.telemetry.outcomes == [OutcomeKind.GONE]
 
+    @pytest.mark.failure_mode("F53")
     @pytest.mark.parametrize("earlier", ["fail", "die"])
-    def test_f53_a_version_half_done_that_is_gone_is_put_to_rest(self, every: Bench, earlier: str) -> None:
+    def test_a_version_half_done_that_is_gone_is_put_to_rest(self, every: Bench, earlier: str) -> None:
         """F53: an unsettled row would call for retries of what nobody can read any more."""
         state, body = put(every)
         getattr(every.world, earlier)(created(state))
@@ -1266,7 +1319,8 @@ class TestVanishedEveryVersion:
         assert "no longer holds" in str(row.reason)
         assert every.seen == []
 
-    def test_f81_the_same_bytes_may_come_again_without_versions(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F81")
+    def test_the_same_bytes_may_come_again_without_versions(self, make_world: MakeWorld) -> None:
         """F81: A was overwritten by B before it was read; when A is uploaded again, it is processed."""
         bench = Bench(make_world(Ordering.EVERY_VERSION, versioned=False))
         content: list[bytes] = []
@@ -1300,7 +1354,8 @@ class TestVanishedEveryVersion:
 class TestRetryAt:
     """A state that failed waits, and every message for it waits with it."""
 
-    def test_f23_the_delay_is_whole_seconds_and_the_rows_time(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_the_delay_is_whole_seconds_and_the_rows_time(self, bench: Bench) -> None:
         """F23: so that the message itself never comes before its time."""
         bench.jitter, bench.acts = 0.3, [raising(ValueError("no"))]
         state, body = put(bench)
@@ -1308,7 +1363,8 @@ class TestRetryAt:
         assert bench.queues.delays == {"handle-m1": 10}, "9.75 seconds, rounded up"
         assert bench.row(state).retry_at == bench.world.clock() + 10 * SECOND
 
-    def test_f23_a_duplicate_does_not_use_the_budget_up(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_a_duplicate_does_not_use_the_budget_up(self, bench: Bench) -> None:
         """F23, F19: before its time it is BUSY, and given back until then; it is never acknowledged."""
         bench.acts = [raising(ValueError("no"))] * 9
         state, body = put(bench)
@@ -1326,7 +1382,8 @@ class TestRetryAt:
         assert bench.handle(message(body)) == ["m1"]
         assert bench.row(state).attempts == 2
 
-    def test_f78_a_person_does_not_wait(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F78")
+    def test_a_person_does_not_wait(self, bench: Bench) -> None:
         """F78: a request is served at once."""
         bench.acts = [raising(ValueError("no"))]
         state, body = put(bench)
@@ -1336,7 +1393,8 @@ class TestRetryAt:
         assert bench.row(state).settled
         assert bench.row(state).retry_at is None
 
-    def test_f05_a_newer_state_does_not_wait(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F05")
+    def test_a_newer_state_does_not_wait(self, bench: Bench) -> None:
         """F05: the time belongs to the state that failed."""
         bench.acts = [raising(ValueError("no"))]
         _, body = put(bench, "1")
@@ -1345,7 +1403,8 @@ class TestRetryAt:
         assert bench.handle(message(body, "m2")) == []
         assert bench.seen[-1].version_id == two.version_id
 
-    def test_f23_an_outage_of_the_downstream_is_outlasted(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_an_outage_of_the_downstream_is_outlasted(self, bench: Bench) -> None:
         """F23: messages that fail come back when they are due, and are processed; nothing is dead-lettered."""
         bench.acts = [raising(OSError("out"))] * 10
         batch = [message(put(bench, key=f"k{n}")[1], f"m{n}") for n in range(5)]
@@ -1362,8 +1421,9 @@ class TestRetryAt:
 class TestFenced:
     """Somebody took over while the processor ran."""
 
+    @pytest.mark.failure_mode("F03", "F04")
     @pytest.mark.parametrize("act", [lambda _: None, raising(ValueError("no")), raising(Unprocessable("no"))])
-    def test_f03_f04_a_worker_past_its_lease_acknowledges_nothing(self, bench: Bench, act: Act) -> None:
+    def test_a_worker_past_its_lease_acknowledges_nothing(self, bench: Bench, act: Act) -> None:
         """F03, F04: its commit, failure or rejection is refused; the message is given back."""
         state, body = put(bench)
         successors: list[Claim] = []
@@ -1400,8 +1460,9 @@ class TestBadMessages:
         '{"a": ' + "9" * 5_000 + "}",
     )
 
+    @pytest.mark.failure_mode("F27")
     @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-    def test_f27_garbage_beside_good(self, bench: Bench, garbage: str) -> None:
+    def test_garbage_beside_good(self, bench: Bench, garbage: str) -> None:
         """F27: to the dead-letter queue with a reason, at once; the good ones before and behind it are processed."""
         bodies = [put(bench, key=key)[1] for key in "ab"]
         assert bench.handle(message(bodies[0], "a"), message(garbage, "g"), message(bodies[1], "b")) == []
@@ -1412,12 +1473,14 @@ class TestBadMessages:
         assert attributes["reason"]
         assert len(bench.telemetry.unparsed) == 1
 
-    def test_f27_when_the_dead_letter_queue_is_down_garbage_is_not_acknowledged(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F27")
+    def test_when_the_dead_letter_queue_is_down_garbage_is_not_acknowledged(self, bench: Bench) -> None:
         """F27: never a silent drop."""
         bench.queues.broken = OUTAGE
         assert bench.handle(message("garbage")) == ["m1"]
 
-    def test_f28_the_test_event_is_acknowledged(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F28")
+    def test_the_test_event_is_acknowledged(self, bench: Bench) -> None:
         """F28: no copy, no alarm, no processor."""
         body = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BUCKET, "RequestId": "x"})
         assert bench.handle(message(body)) == []
@@ -1425,8 +1488,9 @@ class TestBadMessages:
         assert len(bench.telemetry.ignored_) == 1
         assert bench.telemetry.unparsed == []
 
+    @pytest.mark.failure_mode("F29")
     @pytest.mark.parametrize("shape", ["s3", "eventbridge", "own", "sns"])
-    def test_f29_another_bucket_is_refused(self, bench: Bench, shape: str) -> None:
+    def test_another_bucket_is_refused(self, bench: Bench, shape: str) -> None:
         """F29: in every shape, with both names; the ledger is not asked."""
         state = bench.world.s3.put(KEY, "1")
         theirs = notification(record(KEY, state, bucket="theirs"))
@@ -1442,7 +1506,8 @@ class TestBadMessages:
         assert f"'{BUCKET}'" in attributes["reason"]
         assert bench.world.wire.requests == []
 
-    def test_f26_two_records_in_one_body_the_second_fails(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F26")
+    def test_two_records_in_one_body_the_second_fails(self, bench: Bench) -> None:
         """F26: the message comes back; the first is not processed twice, the second not lost."""
         states = {key: bench.world.s3.put(key, key) for key in "ab"}
         body = notification(*(record(key, state) for key, state in states.items()))
@@ -1452,7 +1517,8 @@ class TestBadMessages:
         assert bench.handle(message(body, receives=2)) == []
         assert [change.key for change in bench.seen] == ["a", "b", "b"]
 
-    def test_f26_the_first_fails_and_the_second_is_processed(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F26")
+    def test_the_first_fails_and_the_second_is_processed(self, bench: Bench) -> None:
         """F26: one record does not hold up the next; the message waits no longer than the sooner of the two."""
         states = {key: bench.world.s3.put(key, key) for key in "abc"}
         bench.world.accept(created(states["c"], key="c"))
@@ -1462,7 +1528,8 @@ class TestBadMessages:
         assert [change.key for change in bench.seen] == ["a", "b"]
         assert bench.queues.delays == {"handle-m1": 8}
 
-    def test_f26_a_rejected_record_is_copied_alone(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F26")
+    def test_a_rejected_record_is_copied_alone(self, bench: Bench) -> None:
         """F26: so that moving the copy back does not repeat the others."""
         states = {key: bench.world.s3.put(key, key) for key in "ab"}
         body = notification(*(record(key, state) for key, state in states.items()))
@@ -1471,7 +1538,8 @@ class TestBadMessages:
         [(copy, _)] = bench.queues.copies
         assert json.loads(copy) == {"Records": [record("b", states["b"])]}
 
-    def test_f27_a_bad_record_beside_a_good_one_in_one_body(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F27")
+    def test_a_bad_record_beside_a_good_one_in_one_body(self, bench: Bench) -> None:
         """F27: the bad one alone is copied."""
         state = bench.world.s3.put(KEY, "1")
         bad = record(KEY, state, version="3.0")
@@ -1481,9 +1549,10 @@ class TestBadMessages:
         assert json.loads(copy) == {"Records": [bad]}
         assert "'3.0'" in attributes["reason"]
 
+    @pytest.mark.failure_mode("F26", "F27")
     @pytest.mark.parametrize("place", [0, 1])
     @pytest.mark.parametrize("bad", ["version 3.0", "another bucket"])
-    def test_f26_f27_a_bad_record_is_copied_once_however_often_its_neighbour_comes_back(
+    def test_a_bad_record_is_copied_once_however_often_its_neighbour_comes_back(
         self, bench: Bench, bad: str, place: int
     ) -> None:
         """F26, F27: when all else that the message says is done, wherever in it the bad one stands."""
@@ -1504,10 +1573,9 @@ class TestBadMessages:
         assert json.loads(copy) == {"Records": [wrong]}
         assert len(bench.telemetry.unparsed) == 1
 
+    @pytest.mark.failure_mode("F26", "F85")
     @pytest.mark.parametrize("death", ["processor", "before the copy", "after the copy"])
-    def test_f26_f85_a_death_costs_a_second_copy_of_a_bad_record_and_never_the_only_one(
-        self, bench: Bench, death: str
-    ) -> None:
+    def test_a_death_costs_a_second_copy_of_a_bad_record_and_never_the_only_one(self, bench: Bench, death: str) -> None:
         """F26, F85: wherever the worker dies, the message comes back whole."""
         state = bench.world.s3.put(KEY, "1")
         body = notification(record(KEY, state, version="3.0"), record(KEY, state))
@@ -1525,7 +1593,8 @@ class TestBadMessages:
         assert bench.row(state).settled
         assert len(bench.queues.copies) == (2 if death == "after the copy" else 1)
 
-    def test_f26_a_bad_record_whose_copy_fails_brings_back_the_message_alone(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F26")
+    def test_a_bad_record_whose_copy_fails_brings_back_the_message_alone(self, bench: Bench) -> None:
         """F26: the good one is not processed twice, and the bad one not lost."""
         state = bench.world.s3.put(KEY, "1")
         body = notification(record(KEY, state, version="3.0"), record(KEY, state))
@@ -1535,6 +1604,7 @@ class TestBadMessages:
         assert bench.handle(message(body, receives=2)) == []
         assert (len(bench.seen), len(bench.queues.copies)) == (1, 1)
 
+    @pytest.mark.failure_mode("F27")
     @pytest.mark.parametrize(
         ("field", "value", "why"),
         [
@@ -1544,7 +1614,7 @@ class TestBadMessages:
             ("eTag", "e" * 100_000, "eTag has 100000 bytes"),
         ],
     )
-    def test_f27_values_that_dynamodb_would_refuse(self, bench: Bench, field: str, value: object, why: str) -> None:
+    def test_values_that_dynamodb_would_refuse(self, bench: Bench, field: str, value: object, why: str) -> None:
         """F27: to the dead-letter queue with a reason, or the message would come back a hundred times without one."""
         bad = record(KEY, bench.world.s3.put(KEY, "1"))
         bad["s3"]["object"][field] = value
@@ -1554,7 +1624,8 @@ class TestBadMessages:
         assert why in attributes["reason"]
         assert bench.seen == []
 
-    def test_f81_in_every_version_a_request_that_names_no_version_is_refused(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F81")
+    def test_in_every_version_a_request_that_names_no_version_is_refused(self, make_world: MakeWorld) -> None:
         """F81: acknowledged as stale it would be a request that nobody serves; the reason says what to do."""
         bench = Bench(make_world(Ordering.EVERY_VERSION))
         state, body = put(bench)
@@ -1569,7 +1640,8 @@ class TestBadMessages:
         assert bench.handle(message(named)) == []
         assert len(bench.seen) == 2
 
-    def test_f78_in_latest_a_request_need_not_name_a_version(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F78")
+    def test_in_latest_a_request_need_not_name_a_version(self, bench: Bench) -> None:
         """F78: S3 says which one is current."""
         _, body = put(bench)
         bench.handle(message(body))
@@ -1577,8 +1649,9 @@ class TestBadMessages:
         assert len(bench.seen) == 2
         assert bench.queues.copies == []
 
+    @pytest.mark.failure_mode("F105")
     @pytest.mark.parametrize("ordering", Ordering)
-    def test_f105_a_key_outside_of_the_filters_is_dropped_whoever_sent_it(
+    def test_a_key_outside_of_the_filters_is_dropped_whoever_sent_it(
         self, make_world: MakeWorld, ordering: Ordering
     ) -> None:
         """F105: acknowledged and counted, with no row, no copy and no call of the processor."""
@@ -1604,7 +1677,8 @@ class TestBadMessages:
         assert bench.handle(message(inside)) == []
         assert [change.key for change in bench.seen] == ["docs/a.txt"]
 
-    def test_f105_the_records_beside_it_are_processed(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F105")
+    def test_the_records_beside_it_are_processed(self, bench: Bench) -> None:
         """F105: a message may report several keys."""
         bench.filters = (KeyFilter("in/"),)
         records = [record(key, bench.world.s3.put(key, "1")) for key in ("in/a", "out/b", "in/c")]
@@ -1612,8 +1686,9 @@ class TestBadMessages:
         assert [change.key for change in bench.seen] == ["in/a", "in/c"]
         assert bench.telemetry.filtered == ["out/b"]
 
+    @pytest.mark.failure_mode("F106")
     @pytest.mark.parametrize("bad", ["~~~", "9" * 26, "01ka" + "0" * 22, "01KA" + "0" * 21 + "L", "01KA"])
-    def test_f106_a_reprocess_id_that_is_no_ulid_is_refused(self, bench: Bench, bad: str) -> None:
+    def test_a_reprocess_id_that_is_no_ulid_is_refused(self, bench: Bench, bad: str) -> None:
         """F106: as text it would be greater than every later request's, which would all count as served."""
         state, body = put(bench)
         bench.handle(message(body))
@@ -1625,7 +1700,8 @@ class TestBadMessages:
         assert bench.handle(message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ULID))) == []
         assert (len(bench.seen), bench.row(state).served_reprocess_id) == (2, ULID)
 
-    def test_f106_a_reprocess_id_from_the_future_is_refused(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F106")
+    def test_a_reprocess_id_from_the_future_is_refused(self, bench: Bench) -> None:
         """F106: clocks may differ by so much and no more; later requests are served."""
         state, body = put(bench)
         bench.handle(message(body))
@@ -1660,7 +1736,8 @@ class TestOutage:
         assert bench.queues.copies == []
         assert bench.telemetry.troubles == [error, error]
 
-    def test_f72_dynamodb_down_at_the_commit(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F72")
+    def test_dynamodb_down_at_the_commit(self, bench: Bench) -> None:
         """F72: the effect is done and cannot be recorded: the message comes back and waits for the lease."""
 
         def cut_the_line(_change: ObjectChange) -> None:
@@ -1689,7 +1766,8 @@ class TestOutage:
         bench.world.s3.after_look.append(fail)
         assert bench.handle(message(body)) == ["m1"]
 
-    def test_f23_after_an_outage_everything_is_processed_and_nothing_dead_lettered(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_after_an_outage_everything_is_processed_and_nothing_dead_lettered(self, bench: Bench) -> None:
         """F23: the ledger's outage costs no attempt; the downstream's costs attempts that are spread by backoff."""
         bodies = [put(bench, key=f"k{n}")[1] for n in range(5)]
         bench.world.wire.down = OUTAGE
@@ -1718,7 +1796,8 @@ class TestEveryVersion:
 class TestReplay:
     """What comes back later."""
 
-    def test_f30_identity_is_not_in_message_or_request_ids(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F30")
+    def test_identity_is_not_in_message_or_request_ids(self, bench: Bench) -> None:
         """F30: one request id over many keys, other message ids for one change."""
         bodies = [put(bench, key=key)[1] for key in "abc"]  # all with the same x-amz-request-id
         assert bench.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
@@ -1726,7 +1805,8 @@ class TestReplay:
         assert bench.handle(*(message(body, f"new-{n}") for n, body in enumerate(bodies))) == []
         assert len(bench.seen) == 3
 
-    def test_f10_f65_a_message_13_days_late_is_not_applied_over_newer_ones(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F10", "F65")
+    def test_a_message_13_days_late_is_not_applied_over_newer_ones(self, bench: Bench) -> None:
         """F65: and it is acknowledged."""
         _, one = put(bench, "1")
         _, two = put(bench, "2")
@@ -1852,25 +1932,28 @@ class TestQueues:
         entry = {"Id": "0", "ReceiptHandle": "handle", "VisibilityTimeout": asked}
         assert sqs.calls == [("visibility", {"QueueUrl": "q", "Entries": [entry]})]
 
+    @pytest.mark.failure_mode("F109", "F124")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
     @pytest.mark.parametrize("number", [1, 10, 11, 25])
-    def test_f109_f124_messages_go_in_tens(self, name: str, number: int) -> None:
+    def test_messages_go_in_tens(self, name: str, number: int) -> None:
         """F109, F124: SQS refuses a request with more than ten."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(number)]
         self._ask(sqs, name, handles)
         assert sqs.handles() == [handles[n : n + 10] for n in range(0, number, 10)]
         assert {asked for asked, _ in sqs.calls} == {name}
 
+    @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
-    def test_f109_what_sqs_itself_fails_is_asked_once_more(self, name: str) -> None:
+    def test_what_sqs_itself_fails_is_asked_once_more(self, name: str) -> None:
         """F109: a batch request may fail in part. What can pass is repeated, with these messages alone."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(12)]
         sqs.failing = {"handle 3": ["InternalError", ""], "handle 5": ["InternalError", ""]}
         self._ask(sqs, name, handles)
         assert sqs.handles() == [handles[:10], ["handle 3", "handle 5"], handles[10:]]
 
+    @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
-    def test_f109_what_fails_is_counted_and_costs_the_others_nothing(self, name: str) -> None:
+    def test_what_fails_is_counted_and_costs_the_others_nothing(self, name: str) -> None:
         """F109: a handle that SQS does not know, one that fails twice, one that is missing, ten that got no answer."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(25)]
         sqs.failing = {"handle 3": ["ReceiptHandleIsInvalid"], "handle 15": ["InternalError", "InternalError"]}
@@ -1884,8 +1967,9 @@ class TestQueues:
             self._ask(sqs, name, handles)
         assert sqs.handles() == [handles[:10], handles[10:20], handles[20:]]
 
+    @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
-    def test_f109_sqs_is_asked_as_long_as_there_is_time(self, name: str) -> None:
+    def test_sqs_is_asked_as_long_as_there_is_time(self, name: str) -> None:
         """F109: the answer to Lambda must not wait for that."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(10_000)]
         with pytest.raises(NotDone, match="failed for 9930 of 10000 messages, first: no time was left"):
@@ -1912,7 +1996,8 @@ class TestQueues:
             "attempts": {"DataType": "Number", "StringValue": "0"},
         }
 
-    def test_f27_a_body_that_leaves_no_room_for_attributes_goes_without(self) -> None:
+    @pytest.mark.failure_mode("F27")
+    def test_a_body_that_leaves_no_room_for_attributes_goes_without(self) -> None:
         """F27: 256 KB of garbage are kept as they are; the log has the reason."""
         sqs = self._Sqs()
         sqs.refuse = ["InvalidParameterValue"]

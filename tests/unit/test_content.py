@@ -17,11 +17,11 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.errors import ObjectGone
-from intake_ledger.remote import remote_processor
-from intake_ledger.rows import Status
-from intake_ledger.settings import Reasons
-from intake_ledger.telemetry import Telemetry
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.processor.lambda_processor import remote_processor
+from intake_ledger.protocol.errors import ObjectGone
+from intake_ledger.protocol.row import Status
+from intake_ledger.protocol.settings import Reasons
 from tests.unit.support import KEY, MAX_ATTEMPTS, PIPELINE, World, created, notification, record
 from tests.unit.test_consumer import Bench, FakeTelemetry, message
 
@@ -176,15 +176,17 @@ def kept(bench: Bench, process: Process, content: bytes, output: Callable[[], st
     return "\n".join([*found, *(str(attributes) for _, attributes in bench.queues.copies), output()])
 
 
+@pytest.mark.failure_mode("F114")
 @pytest.mark.parametrize("name", QUOTING)
-def test_f114_content_stays_where_it_is(name: str, bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_content_stays_where_it_is(name: str, bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """F114: nothing that is kept or written has the card number, whatever quotes it."""
     left = kept(bench, QUOTING[name], CONTENT.encode(), lambda: "".join(capsys.readouterr()))
     assert '"verdict":"ACCEPTED"' in left, "the logs are among it"
     assert CARD not in left
 
 
-def test_f114_a_damaged_archive_is_not_quoted(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.failure_mode("F114")
+def test_a_damaged_archive_is_not_quoted(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """F114: Python quotes the first bytes after a gzip member."""
     content = gzip.compress(b"1\n") + b"41 not a member"
     left = kept(bench, _csv, content, lambda: "".join(capsys.readouterr()))
@@ -192,14 +194,16 @@ def test_f114_a_damaged_archive_is_not_quoted(bench: Bench, capsys: pytest.Captu
     assert "the gzip stream is damaged" in left
 
 
-def test_f114_messages_are_kept_where_the_team_wants_them(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.failure_mode("F114")
+def test_messages_are_kept_where_the_team_wants_them(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """F114: with `Reasons.FULL` the row, the dead-letter message and the log have them."""
     bench.reasons = Reasons.FULL
     left = kept(bench, _chained, CONTENT.encode(), lambda: "".join(capsys.readouterr()))
     assert left.count(CARD) >= 3
 
 
-def test_f114_the_teams_own_verdict_is_kept(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.failure_mode("F114")
+def test_the_teams_own_verdict_is_kept(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """F114: `Unprocessable` is the reason that the team wrote. Its cause is not kept."""
 
     def process(change: ObjectChange) -> None:
@@ -213,9 +217,8 @@ def test_f114_the_teams_own_verdict_is_kept(bench: Bench, capsys: pytest.Capture
     assert CARD not in left
 
 
-def test_f114_trouble_of_the_consumers_own_is_logged_by_position(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.failure_mode("F114")
+def test_trouble_of_the_consumers_own_is_logged_by_position(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """F114: S3, SQS or DynamoDB may quote a value that they refuse."""
     refusal = ClientError({"Error": {"Code": "ValidationException", "Message": f"bad value {CARD}"}}, "PutItem")
     bench.telemetry = cast("FakeTelemetry", Telemetry())
@@ -225,5 +228,5 @@ def test_f114_trouble_of_the_consumers_own_is_logged_by_position(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     [said] = [line for line in lines if line.get("level") == "ERROR"]
     assert said["reason"].startswith("ClientError ValidationException")
-    assert "intake_ledger.table:" in said["stack"][0]
+    assert "intake_ledger.ledger.dynamodb_table:" in said["stack"][0]
     assert CARD not in json.dumps(lines)

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 import pytest
 from benchmarks import counted, units
 
-from cdk_intake_ledger.testing.events import s3_notification
-from intake_ledger import rows
-from intake_ledger.changes import Change, parse_message
-from intake_ledger.rows import Ordering, Retention, Row
-from intake_ledger.table import _item
+from intake_ledger.events.parser import parse_message
+from intake_ledger.ledger.dynamodb_table import _item
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.row import Ordering, Retention, Row
+from intake_ledger_testing.events import s3_notification
 
 KB = 1024
 

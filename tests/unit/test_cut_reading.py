@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange, ObjectReadError, ObjectStream, Unprocessable
-from intake_ledger.processing import Processor
+from intake_ledger.processor.object_change import Processor
 
 ROWS = "".join(f"{number},row\n" for number in range(40_000)).encode()
 
@@ -87,11 +87,12 @@ def by_arrow(change: ObjectChange) -> str:
         return str(sum(batch.num_rows for batch in reader))
 
 
+@pytest.mark.failure_mode("F93")
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
 @pytest.mark.parametrize(
     "process", [plainly, swallowing, judging, replacing, reading_on, by_rows, by_bytes, by_download, by_arrow]
 )
-def test_f93_half_an_object_is_never_committed(process: Processor, together: bool) -> None:
+def test_half_an_object_is_never_committed(process: Processor, together: bool) -> None:
     """F93: the attempt fails. The next attempt reads the complete object and commits."""
     pipeline = LocalPipeline(process, commit_together=together)
     pipeline.put("a", ROWS)
@@ -105,7 +106,8 @@ def test_f93_half_an_object_is_never_committed(process: Processor, together: boo
     assert not pipeline.dead_letters
 
 
-def test_f93_half_a_gzip_is_not_rejected() -> None:
+@pytest.mark.failure_mode("F93")
+def test_half_a_gzip_is_not_rejected() -> None:
     """F93: it looks like a damaged gzip, which would be rejected."""
     pipeline = LocalPipeline(by_rows)
     pipeline.put("a", gzip.compress(ROWS))
@@ -130,7 +132,8 @@ def test_a_processor_may_try_again_by_itself() -> None:
     assert (pipeline.outcomes, len(pipeline.calls)) == ({"Committed": 1}, 1)
 
 
-def test_f93_a_second_stream_that_is_not_read_to_its_end_makes_up_for_nothing() -> None:
+@pytest.mark.failure_mode("F93")
+def test_a_second_stream_that_is_not_read_to_its_end_makes_up_for_nothing() -> None:
     """F93: its last bytes were not checked."""
 
     def process(change: ObjectChange) -> str:
@@ -184,7 +187,8 @@ class TestRead:
         pipeline.run()
         assert seen == [b"12345", b""]
 
-    def test_f103_what_does_not_is_refused_with_the_way_out(self) -> None:
+    @pytest.mark.failure_mode("F103")
+    def test_what_does_not_is_refused_with_the_way_out(self) -> None:
         """F103: the object is rejected without being read, and the neighbour is processed."""
         pipeline = LocalPipeline(lambda change: str(len(change.read(max_bytes=1_000))))
         pipeline.put("large", ROWS)
@@ -266,6 +270,7 @@ class TestDownload:
         pipeline.run()
         assert [file.closed for file in files] == [True, True]
 
+    @pytest.mark.failure_mode("F103")
     @pytest.mark.parametrize(
         ("total", "free", "outcomes", "reason"),
         [
@@ -274,7 +279,7 @@ class TestDownload:
         ],
         ids=["no space left", "a disk that is too small"],
     )
-    def test_f103_the_space_is_checked_first(
+    def test_the_space_is_checked_first(
         self, monkeypatch: pytest.MonkeyPatch, total: int, free: int, outcomes: dict[str, int], reason: str
     ) -> None:
         """F103: free space may come back, so that is retried. The neighbour is processed."""

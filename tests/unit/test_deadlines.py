@@ -93,7 +93,8 @@ def test_the_next_block_has_its_whole_time() -> None:
         busy(5)
 
 
-def test_f110_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F110")
+def test_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """F110: `except:` around each piece of work catches it once for each piece; the last one ends the loop."""
     monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.02)
     swallowed = []
@@ -113,6 +114,7 @@ def test_f110_a_processor_that_swallows_the_interruption_is_interrupted_again(mo
     assert len(swallowed) == 4
 
 
+@pytest.mark.failure_mode("F110")
 @pytest.mark.parametrize(
     ("instead", "expected"),
     [
@@ -124,7 +126,7 @@ def test_f110_a_processor_that_swallows_the_interruption_is_interrupted_again(mo
     ],
     ids=repr,
 )
-def test_f110_a_block_that_swallowed_the_interruption_has_overrun(
+def test_a_block_that_swallowed_the_interruption_has_overrun(
     instead: BaseException | None, expected: type[BaseException]
 ) -> None:
     """F110: its work may be half done, so that it must not be committed, and not be rejected for good. Only somebody
@@ -157,8 +159,9 @@ def block(log: list[str], error: Exception | None) -> None:
     log.append("after it")
 
 
+@pytest.mark.failure_mode("F110")
 @pytest.mark.parametrize("error", [None, ValueError("no")], ids=repr)
-def test_f110_a_signal_at_any_moment_hits_the_block_or_nothing(error: Exception | None) -> None:
+def test_a_signal_at_any_moment_hits_the_block_or_nothing(error: Exception | None) -> None:
     """F110: at each bytecode instruction that enters or leaves the block, and at each line in it and around it.
 
     The line of `with` itself is left out: Python looks for signals when it calls and when it jumps, not there.
@@ -204,8 +207,9 @@ def test_f110_a_signal_at_any_moment_hits_the_block_or_nothing(error: Exception 
     assert ends == {"interrupted", "in the block" if error is None else "raised"}
 
 
+@pytest.mark.failure_mode("F110")
 @pytest.mark.parametrize("seed", range(3))
-def test_f110_interruptions_never_hit_what_comes_after(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interruptions_never_hit_what_comes_after(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """F110: thousands of blocks that end about when their time is up, with a signal five times in a millisecond."""
     monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.0002)
     chance = random.Random(seed)

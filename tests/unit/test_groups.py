@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
 from intake_ledger.consumer.group_commit import HOLD_MS
-from intake_ledger.rows import Ordering, Status
-from intake_ledger.settings import KeyFilter
-from intake_ledger.table import BATCH_STATEMENTS, NO_ROW, LedgerTable
-from intake_ledger.telemetry import OutcomeKind
-from intake_ledger.verdicts import Verdict
+from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, NO_ROW, LedgerTable
+from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import (
     BUCKET,
     LATE_AFTER,
@@ -90,7 +90,8 @@ class TestLedger:
         assert [answer.verdict for answer in answers if answer] == [Verdict.ACCEPTED, Verdict.DUPLICATE]
         assert world.wire.requests == ["batch_execute_statement", "batch_get_item"]
 
-    def test_f22_a_key_is_claimed_once_in_a_group(self, world: World) -> None:
+    @pytest.mark.failure_mode("F22")
+    def test_a_key_is_claimed_once_in_a_group(self, world: World) -> None:
         """The second change of the same key waits for its own turn."""
         first, second = (created(world.s3.put("same", str(n)), key="same") for n in range(2))
         other = created(world.s3.put("other", "1"), key="other")
@@ -113,7 +114,8 @@ class TestLedger:
         assert [answer is not None for answer in answers] == [False, True]
         assert world.verdict(changes[0]) is Verdict.ACCEPTED
 
-    def test_f02_a_group_whose_answer_was_lost_finds_its_own_claims(self, world: World) -> None:
+    @pytest.mark.failure_mode("F02")
+    def test_a_group_whose_answer_was_lost_finds_its_own_claims(self, world: World) -> None:
         """The SDK sends the INSERTs again, and each is refused by its own row."""
         changes = [created(world.s3.put(key, "1"), key=key) for key in ("a", "b")]
         insert = world.wire.client.batch_execute_statement
@@ -176,7 +178,8 @@ class TestConsumer:
         handle(bench, ProcessingTime(), *(message(body, f"m{n}") for n, body in enumerate(bodies)))
         assert "batch_execute_statement" not in world.wire.requests
 
-    def test_f105_a_key_outside_of_the_filters_is_not_claimed_with_the_others(self, world: World) -> None:
+    @pytest.mark.failure_mode("F105")
+    def test_a_key_outside_of_the_filters_is_not_claimed_with_the_others(self, world: World) -> None:
         """F105: it would be acknowledged, and its row stay claimed."""
         bench = Bench(world, filters=(KeyFilter("in/"),))
         bodies = uploads(world, "in/a", "out/b", "in/c")
@@ -184,7 +187,8 @@ class TestConsumer:
         assert world.row(created(world.s3.look("out/b"), key="out/b")) is None
         assert ([change.key for change in bench.seen], bench.telemetry.filtered) == (["in/a", "in/c"], ["out/b"])
 
-    def test_f92_what_came_before_is_claimed_alone(self, world: World) -> None:
+    @pytest.mark.failure_mode("F92")
+    def test_what_came_before_is_claimed_alone(self, world: World) -> None:
         """A batch that its neighbour brings down again and again must not use an innocent's attempts up."""
         bench = Bench(world)
         bodies = uploads(world, "a", "b")
@@ -202,7 +206,8 @@ class TestConsumer:
         following = created(world.s3.look("next"), key="next")
         assert world.row(following) is None
 
-    def test_f92_a_death_before_the_start_costs_one_attempt_of_two(self, world: World) -> None:
+    @pytest.mark.failure_mode("F92")
+    def test_a_death_before_the_start_costs_one_attempt_of_two(self, world: World) -> None:
         """The worker dies in the first of a group: the second is processed when it comes again."""
         bench = Bench(world)
         bodies = uploads(world, "fatal", "innocent")
@@ -218,7 +223,8 @@ class TestConsumer:
         row = world.known(created(world.s3.look("innocent"), key="innocent"))
         assert (row.status, row.attempts) == (Status.PROCESSED, 2)
 
-    def test_f22_a_message_that_came_twice_in_one_batch_is_done_once(self, world: World) -> None:
+    @pytest.mark.failure_mode("F22")
+    def test_a_message_that_came_twice_in_one_batch_is_done_once(self, world: World) -> None:
         """F22: both copies have the message's id; what was claimed together was claimed for the first of them."""
         bench = Bench(world)
         twice, other = uploads(world, "twice", "other")
@@ -226,7 +232,8 @@ class TestConsumer:
         assert handle(bench, ProcessingTime(10), *messages) == []
         assert [change.key for change in bench.seen] == ["twice", "other"]
 
-    def test_f22_a_message_of_which_one_copy_is_open_is_named_once(self, world: World) -> None:
+    @pytest.mark.failure_mode("F22")
+    def test_a_message_of_which_one_copy_is_open_is_named_once(self, world: World) -> None:
         """F22: the copies end differently; Lambda is told of an id that goes back, and only once."""
         bench = Bench(world)
         bench.acts = [raising(ConnectionError("out"))]
@@ -235,7 +242,8 @@ class TestConsumer:
         assert handle(bench, ProcessingTime(10), *messages) == ["m0"]
         assert [change.key for change in bench.seen] == ["twice", "other"]
 
-    def test_f123_a_foreign_buckets_message_makes_no_row_in_a_group(self, world: World) -> None:
+    @pytest.mark.failure_mode("F123")
+    def test_a_foreign_buckets_message_makes_no_row_in_a_group(self, world: World) -> None:
         """F123: it goes to the dead-letter queue, and its neighbours are claimed together and processed."""
         bench = Bench(world)
         a, b = uploads(world, "a", "b")
@@ -263,7 +271,8 @@ class TestConsumer:
 
 
 class TestBreaker:
-    def test_f23_a_group_claim_that_was_not_begun_is_released_uncounted(self, world: World) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_a_group_claim_that_was_not_begun_is_released_uncounted(self, world: World) -> None:
         """F23: all were claimed together, then the downstream went out."""
         bench = Bench(world)
         bodies = uploads(world, *"abcdefgh")
@@ -274,7 +283,8 @@ class TestBreaker:
         assert len(bench.seen) == THRESHOLD + 1
         assert [world.row(created(world.s3.look(key), key=key)) for key in "gh"] == [None] * 2
 
-    def test_f23_nothing_is_claimed_in_advance_while_it_is_open(self, world: World) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_nothing_is_claimed_in_advance_while_it_is_open(self, world: World) -> None:
         """F23: each of those claims would have to be given back."""
         bench, breaker = Bench(world), CircuitBreaker(MINUTE, MINUTE, lambda: 0.0)
         for n in range(THRESHOLD):
@@ -328,7 +338,8 @@ class TestCommitTogether:
         assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert statuses == [Status.PROCESSING, Status.PROCESSED]
 
-    def test_f92_nothing_is_held_while_something_that_came_before_is_tried(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F92")
+    def test_nothing_is_held_while_something_that_came_before_is_tried(self, bench: Bench) -> None:
         """F92: it may be what brings the worker down; what was done before it is committed by then."""
         innocent, twin, suspect = uploads(bench.world, "innocent", "twin", "suspect")
 
@@ -342,7 +353,8 @@ class TestCommitTogether:
         for key in ("innocent", "twin"):
             assert bench.world.known(created(bench.world.s3.look(key), key=key)).status is Status.PROCESSED
 
-    def test_f92_a_death_costs_each_one_attempt_and_then_it_is_alone(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F92")
+    def test_a_death_costs_each_one_attempt_and_then_it_is_alone(self, bench: Bench) -> None:
         """F92: what was held is run again, with the same idempotency key; the next death is somebody else's."""
 
         def die(_: object) -> None:
@@ -361,7 +373,8 @@ class TestCommitTogether:
         first, _, second, _ = bench.seen
         assert first.idempotency_key == second.idempotency_key
 
-    def test_f03_a_commit_that_was_overtaken_is_fenced_and_the_others_are_not(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F03")
+    def test_a_commit_that_was_overtaken_is_fenced_and_the_others_are_not(self, bench: Bench) -> None:
         """F03: the second of them took so long that somebody else has the first one's row."""
         slow, other = uploads(bench.world, "overtaken", "other")
         state = created(bench.world.s3.look("overtaken"), key="overtaken")
@@ -379,7 +392,8 @@ class TestCommitTogether:
         assert len(bench.queues.woken) == 1, "F96: its effect may have come after its successor's"
         assert bench.queues.delays["handle-m0"] > 0
 
-    def test_f82_grouped_commits_whose_answer_was_lost_are_no_failures(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F82")
+    def test_grouped_commits_whose_answer_was_lost_are_no_failures(self, bench: Bench) -> None:
         """F82: the SDK sends them again, each is refused by its own commit, and the row shows that."""
         real = bench.world.wire.client.batch_execute_statement
 
@@ -407,7 +421,8 @@ class TestCommitTogether:
         assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.world.wire.requests[-2:] == ["update_item"] * 2
 
-    def test_f22_a_message_that_came_twice_in_one_batch_is_done_once(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F22")
+    def test_a_message_that_came_twice_in_one_batch_is_done_once(self, bench: Bench) -> None:
         """F22: both copies have the message's id; what was claimed together was claimed for the first of them."""
         twice, other = uploads(bench.world, "twice", "other")
         messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
@@ -428,7 +443,8 @@ class TestCommitTogether:
         assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED] * 2
 
-    def test_f72_a_commit_that_cannot_be_written_is_not_acknowledged(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F72")
+    def test_a_commit_that_cannot_be_written_is_not_acknowledged(self, bench: Bench) -> None:
         """F72: DynamoDB is out from the commits on: both come again."""
 
         def break_down(_: object) -> None:
@@ -457,7 +473,8 @@ class TestCommitTogether:
 
 
 class TestFenced:
-    def test_f04_an_unstarted_claim_that_somebody_took_is_fenced(self, world: World) -> None:
+    @pytest.mark.failure_mode("F04")
+    def test_an_unstarted_claim_that_somebody_took_is_fenced(self, world: World) -> None:
         """F04: the first of a group outlived the lease of the second, whose release is refused."""
         bench = Bench(world)
         bodies = uploads(world, "slow", "next")

@@ -14,12 +14,13 @@ from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intake_ledger import changes
-from intake_ledger.changes import Change, Ignored, Origin, Unparseable, own_message, parse_message
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, handler
-from intake_ledger.messages import Message, read_batch
-from intake_ledger.queues import Queues
-from intake_ledger.states import State, StateKind
+from intake_ledger.events import parser as changes
+from intake_ledger.events.parser import Ignored, Unparseable, own_message, parse_message
+from intake_ledger.events.sqs_batch import Message, read_batch
+from intake_ledger.protocol.change import Change, Origin
+from intake_ledger.protocol.object_state import State, StateKind
 from tests.unit.support import (
     BUCKET,
     SECOND,
@@ -33,7 +34,7 @@ from tests.unit.test_consumer import Bench, Context, message, put, raising
 from tests.unit.test_groups import new_world
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
+    from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 
 MIB = 1024 * 1024
 STATE = State(StateKind.OBJECT, "v1", "e1", 1)
@@ -100,7 +101,8 @@ def unreadable(number: int) -> list[dict[str, Any]]:
 class TestOneDeadLetter:
     """F107: one copy for a message, however much is wrong with it."""
 
-    def test_f107_a_thousand_unreadable_records_are_one(self) -> None:
+    @pytest.mark.failure_mode("F107")
+    def test_a_thousand_unreadable_records_are_one(self) -> None:
         """F107: as they came, with their number and the first reason."""
         bench, sqs = Bench(new_world()), Sqs()
         body = notification(*unreadable(1_000))
@@ -111,7 +113,8 @@ class TestOneDeadLetter:
         assert attributes["reason"].startswith("1000 records cannot be handled, the first one: eventVersion is '9.0'")
         assert len(bench.telemetry.unparsed) == 1
 
-    def test_f107_unreadable_records_beside_readable_ones_are_one(self) -> None:
+    @pytest.mark.failure_mode("F107")
+    def test_unreadable_records_beside_readable_ones_are_one(self) -> None:
         """F107: the readable ones are processed, the others are one message of their own."""
         bench, sqs = Bench(new_world()), Sqs()
         state = bench.world.s3.put("good", "1")
@@ -124,7 +127,8 @@ class TestOneDeadLetter:
         assert json.loads(copy)["Records"] == [*foreign, *bad]
         assert attributes["unreadable_records"] == "6"
 
-    def test_f107_a_copy_that_is_moved_back_does_no_harm(self) -> None:
+    @pytest.mark.failure_mode("F107")
+    def test_a_copy_that_is_moved_back_does_no_harm(self) -> None:
         """F107: it is one more copy, and what was processed stays as it is."""
         bench, sqs = Bench(new_world()), Sqs()
         state = bench.world.s3.put("good", "1")
@@ -134,7 +138,8 @@ class TestOneDeadLetter:
         assert len(bench.seen) == 1
         assert sqs.copies[1] == sqs.copies[0]
 
-    def test_f107_nothing_is_copied_while_a_neighbour_is_open(self) -> None:
+    @pytest.mark.failure_mode("F107")
+    def test_nothing_is_copied_while_a_neighbour_is_open(self) -> None:
         """F107: the message comes back with all of it."""
         bench, sqs = Bench(new_world()), Sqs()
         bench.acts = [raising(ValueError("no"))]
@@ -146,6 +151,7 @@ class TestOneDeadLetter:
         assert handle(bench, sqs, message(body, receives=2)) == []
         assert len(sqs.copies) == 1
 
+    @pytest.mark.failure_mode("F107")
     @pytest.mark.parametrize(
         "body",
         [
@@ -158,7 +164,7 @@ class TestOneDeadLetter:
         ],
         ids=["text", "brackets", "nested", "empty records", "one number", "not ASCII"],
     )
-    def test_f107_a_megabyte_of_garbage_is_one_copy_in_bounded_memory(self, body: str) -> None:
+    def test_a_megabyte_of_garbage_is_one_copy_in_bounded_memory(self, body: str) -> None:
         """F107: as it came; the reason has no room, and the log has it. Its neighbour is processed."""
         bench, sqs = Bench(new_world()), Sqs()
         state, good = put(bench, key="good")
@@ -172,7 +178,8 @@ class TestOneDeadLetter:
         assert bench.row(state, "good").settled
         assert peak < 64 * MIB
 
-    def test_f107_each_record_is_written_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.failure_mode("F107")
+    def test_each_record_is_written_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """F107: the work grows as the message, in counted characters: 300,000 records of garbage take a second."""
         state = new_world().s3.put("good", "1")
         body = notification(*unreadable(500), *[record("good", state)] * 500)
@@ -191,7 +198,8 @@ class TestOneDeadLetter:
         assert len(parse_message(body)) == 501
         assert sum(written) < 3 * len(body)
 
-    def test_f107_a_dead_letter_queue_with_a_lower_limit_gets_a_part_and_the_reason(self) -> None:
+    @pytest.mark.failure_mode("F107")
+    def test_a_dead_letter_queue_with_a_lower_limit_gets_a_part_and_the_reason(self) -> None:
         """F107: a queue of the team may take 256 KiB, as all of them did until 2025."""
         bench, sqs = Bench(new_world()), Sqs(limit=256 * 1024)
         body = "ä" * (MIB // 2)
@@ -201,7 +209,8 @@ class TestOneDeadLetter:
         assert attributes["body_bytes"] == str(MIB)
         assert attributes["reason"].startswith("not JSON")
 
-    def test_f107_a_part_is_never_longer_than_the_message(self) -> None:
+    @pytest.mark.failure_mode("F107")
+    def test_a_part_is_never_longer_than_the_message(self) -> None:
         """F107: in ASCII a record may take three times its bytes; then the whole message is the copy."""
         state = new_world().s3.put("good", "1")
         bad = unreadable(1)[0] | {"more": "ä" * 1_000}
@@ -210,7 +219,8 @@ class TestOneDeadLetter:
         assert isinstance(change, Change)
         assert refused == Unparseable("eventVersion is '9.0', this release understands 2.x", body)
 
-    def test_f107_what_sqs_does_not_take_stays_in_its_envelope(self) -> None:
+    @pytest.mark.failure_mode("F107")
+    def test_what_sqs_does_not_take_stays_in_its_envelope(self) -> None:
         """F107: the text inside an SNS envelope may have any character."""
         bench, sqs = Bench(new_world()), Sqs()
         body = sns(json.dumps({"Records": [unreadable(1)[0] | {"more": "\uffff\x01"}]}, ensure_ascii=False))
@@ -301,11 +311,10 @@ def hostile_records(draw: st.DrawFn) -> dict[str, Any]:
     return one
 
 
+@pytest.mark.failure_mode("F27", "F107")
 @settings(max_examples=80, deadline=None)
 @given(st.lists(hostile_records(), min_size=1, max_size=3), st.permutations(range(6)), st.sampled_from((1, 1, 1, 3)))
-def test_f27_f107_a_hostile_batch_harms_nobody(
-    hostile: list[dict[str, Any]], order: list[int], concurrency: int
-) -> None:
+def test_a_hostile_batch_harms_nobody(hostile: list[dict[str, Any]], order: list[int], concurrency: int) -> None:
     """F27, F107: the healthy ones are all processed; what is acknowledged is done, asked for nothing, or is in the
     dead-letter queue, with one copy for each message.
     """
@@ -334,9 +343,10 @@ def _is_refused(parsed: object) -> bool:
     return isinstance(parsed, Unparseable) or (isinstance(parsed, Change) and parsed.bucket != BUCKET)
 
 
+@pytest.mark.failure_mode("F27")
 @settings(max_examples=120, deadline=None)
 @given(bodies)
-def test_f27_parsing_never_raises_and_leaves_nothing_out(body: str) -> None:
+def test_parsing_never_raises_and_leaves_nothing_out(body: str) -> None:
     """F27: each record of a message is in exactly one of its parts."""
     parsed = parse_message(body)
     assert parsed
@@ -365,8 +375,9 @@ def test_a_message_without_an_id_fails_as_a_whole_batch_or_not_at_all() -> None:
     assert bench.world.known(created(state)).settled
 
 
+@pytest.mark.failure_mode("F107")
 @pytest.mark.parametrize("digits", [19, 39, 4_000])
-def test_f107_a_number_that_dynamodb_cannot_store_is_unreadable(digits: int) -> None:
+def test_a_number_that_dynamodb_cannot_store_is_unreadable(digits: int) -> None:
     """F107: its claim would fail at every delivery, and with it the claims of its group."""
     bench, sqs = Bench(new_world()), Sqs()
     body = notification(record("a", bench.world.s3.put("a", "1"))).replace('"size": 1,', f'"size": {"9" * digits},')
@@ -375,7 +386,8 @@ def test_f107_a_number_that_dynamodb_cannot_store_is_unreadable(digits: int) -> 
     assert attributes["reason"] == "size has more digits than any number of S3"
 
 
-def test_f107_a_record_that_cannot_be_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_mode("F107")
+def test_a_record_that_cannot_be_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """F107: Python may read more levels of nesting than it writes; then the whole message is the copy."""
     bench, sqs = Bench(new_world()), Sqs()
     bodies = [

@@ -9,18 +9,19 @@ import pytest
 
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.changes import Origin, own_message
 from intake_ledger.consumer import ProcessingTime
 from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
-from intake_ledger.errors import Fenced, ObjectGone, Overwritten
-from intake_ledger.ledger import Claim
-from intake_ledger.messages import Message
-from intake_ledger.rows import Ordering, Row, RowKey, Status
-from intake_ledger.telemetry import OutcomeKind, Telemetry
-from intake_ledger.verdicts import Verdict
+from intake_ledger.events.parser import own_message
+from intake_ledger.events.sqs_batch import Message
+from intake_ledger.ledger.claims import Claim
+from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.errors import Fenced, ObjectGone, Overwritten
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status
+from intake_ledger.protocol.verdict import Verdict
 from tests.unit.support import (
     BUCKET,
     KEY,
@@ -71,7 +72,8 @@ def row_of(world: World) -> Row:
 class TestLedger:
     """What the row says, and what follows from it."""
 
-    def test_f96_the_current_state_is_processed_once_more_under_a_new_key(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_the_current_state_is_processed_once_more_under_a_new_key(self, world: World) -> None:
         """F96: the whole way: a late write, a claim that repairs it, and rest."""
         first = late(world)
         current = created(world.s3.put(KEY, "2"))
@@ -92,7 +94,8 @@ class TestLedger:
         assert row_of(world).settled
         assert world.verdict(current) is Verdict.DUPLICATE
 
-    def test_f96_the_same_state_written_late_changes_nothing(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_the_same_state_written_late_changes_nothing(self, world: World) -> None:
         """F96: a successor on the same state commits, whether the report comes before or after."""
         first = late(world)
         change = created(first.state)
@@ -103,7 +106,8 @@ class TestLedger:
         assert not report(world, first), "what it wrote is what is committed"
         assert world.verdict(change) is Verdict.DUPLICATE
 
-    def test_f96_a_commit_is_refused_after_a_late_write_of_another_state(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_commit_is_refused_after_a_late_write_of_another_state(self, world: World) -> None:
         """F96: the successor's own effect may be older: its claim holds, and nothing is committed."""
         first = late(world)
         second = world.accept(created(world.s3.put(KEY, "2")))
@@ -119,7 +123,8 @@ class TestLedger:
         world.ledger.commit(third)
         assert row_of(world).settled
 
-    def test_f96_a_claim_keeps_what_it_has_not_read(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_claim_keeps_what_it_has_not_read(self, world: World) -> None:
         """F96: a report between the judgement and the claim: the claim keeps it, and its commit is refused."""
         first = late(world)
         second = world.fail(created(world.s3.put(KEY, "2")))
@@ -130,7 +135,8 @@ class TestLedger:
         with pytest.raises(Overwritten):
             world.ledger.commit(claim)
 
-    def test_f96_a_b_a_b(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_b_a_b(self, make_world: MakeWorld) -> None:
         """F96: the late worker's state is in flight and is given back: the row says B, the downstream has A."""
         world = make_world(versioned=False)
         first = late(world, "A")
@@ -143,7 +149,8 @@ class TestLedger:
         assert not row_of(world).settled
         assert world.verdict(back) is Verdict.ACCEPTED
 
-    def test_f96_a_release_puts_back_what_its_claim_read_and_keeps_what_came(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_release_puts_back_what_its_claim_read_and_keeps_what_came(self, world: World) -> None:
         """F96: two late workers: one reported before the claim, one during it."""
         one = late(world)
         two = world.die(created(world.s3.put(KEY, "2")))
@@ -156,7 +163,8 @@ class TestLedger:
         assert row.late_writes == {one.state.identity, two.state.identity}
         assert (row.status, row.expires_at) == (Status.PROCESSED, None)
 
-    def test_f96_a_row_that_is_put_back_does_not_expire_after_a_report(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_row_that_is_put_back_does_not_expire_after_a_report(self, world: World) -> None:
         """F96: the claim read a row that would have expired; the report came during it."""
         first = late(world)
         world.process(marked(world.s3.mark_deleted(KEY)))
@@ -175,7 +183,8 @@ class TestLedger:
         assert settled.expires_at is not None
         assert row_of(world).late_writes == {first.state.identity}
 
-    def test_f96_a_row_that_is_put_back_expires_as_before(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_row_that_is_put_back_expires_as_before(self, world: World) -> None:
         """Without a late write the row is what it was, its expiry too, also when the answer is lost."""
         world.process(marked(world.s3.mark_deleted(KEY)))
         before = row_of(world)
@@ -184,7 +193,8 @@ class TestLedger:
         world.ledger.release(claim)
         assert row_of(world) == replace(before, fence=claim.row.fence)
 
-    def test_f96_a_transaction_is_carried_out_once(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_transaction_is_carried_out_once(self, world: World) -> None:
         """F96: late writes before it are removed with it, those after it are not recorded: it cannot be repeated."""
         world.wire.client.create_table(
             TableName="effects",
@@ -207,7 +217,8 @@ class TestLedger:
         world.process(audited(third.state))
         assert row_of(world).transactional is None
 
-    def test_f96_nothing_is_recorded_without_a_later_claim(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_nothing_is_recorded_without_a_later_claim(self, world: World) -> None:
         """A key without a row, and a row of the same claim."""
         claim = late(world)
         assert not world.ledger.report_late_write(claim)
@@ -217,14 +228,16 @@ class TestLedger:
         assert not world.ledger.report_late_write(claim)
         assert not world.item(created(claim.state)), "no row comes into being"
 
-    def test_f96_every_version_is_left_alone(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_every_version_is_left_alone(self, make_world: MakeWorld) -> None:
         """The row is one state's only: written twice, it is the same."""
         world = make_world(Ordering.EVERY_VERSION)
         claim = late(world)
         world.process(created(claim.state))
         assert not report(world, claim)
 
-    def test_f96_a_removal_that_is_not_told_ends_it(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_removal_that_is_not_told_ends_it(self, make_world: MakeWorld) -> None:
         """With `deletes` off nothing has to be repaired after a removal."""
         world = make_world(deletes=False)
         first = late(world)
@@ -233,7 +246,8 @@ class TestLedger:
         assert world.verdict(marked(world.s3.mark_deleted(KEY))) is Verdict.SETTLED
         assert row_of(world).settled
 
-    def test_f96_the_audit_finds_what_nobody_was_woken_for(self, world: World) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_the_audit_finds_what_nobody_was_woken_for(self, world: World) -> None:
         """The audit's projection of the rows goes by the same rule."""
         first = late(world)
         second = world.process(created(world.s3.put(KEY, "2")))
@@ -264,8 +278,9 @@ class TestConsumer:
         [change] = bench.seen
         return change
 
+    @pytest.mark.failure_mode("F96")
     @pytest.mark.parametrize("act", [lambda _: Commit("1"), raising(ValueError("no")), raising(ObjectGone("gone"))])
-    def test_f96_a_late_worker_wakes_its_key(self, bench: Bench, act: Any) -> None:
+    def test_a_late_worker_wakes_its_key(self, bench: Bench, act: Any) -> None:
         """F96: commit, failure, vanished version: each is refused, and each may have written."""
         change = self.overtaken(bench, act)
         assert bench.telemetry.outcomes == [OutcomeKind.FENCED]
@@ -277,7 +292,8 @@ class TestConsumer:
         assert [one.version_id for one in bench.seen[1:]] == [bench.world.s3.look(KEY).version_id]
         assert row_of(bench.world).settled
 
-    def test_f96_a_late_write_is_a_metric_and_a_line(
+    @pytest.mark.failure_mode("F96")
+    def test_a_late_write_is_a_metric_and_a_line(
         self, bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """`LateWrites` is counted when the row says it."""
@@ -291,7 +307,8 @@ class TestConsumer:
         [said] = [line for line in lines if line.get("message") == "late write"]
         assert (said["key"], said["version_id"]) == (KEY, bench.seen[0].version_id)
 
-    def test_f96_a_key_that_cannot_be_woken_is_the_audits(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_key_that_cannot_be_woken_is_the_audits(self, bench: Bench) -> None:
         """F96: SQS refuses the message: the row says it all the same, and the batch goes on."""
         bench.queues.broken = ConnectionError("SQS")
         self.overtaken(bench)
@@ -299,7 +316,8 @@ class TestConsumer:
         assert bench.telemetry.troubles
         assert not row_of(bench.world).settled
 
-    def test_f96_what_was_not_begun_was_not_written(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_what_was_not_begun_was_not_written(self, bench: Bench) -> None:
         """The version has vanished before the processor starts, and the claim is another's."""
         state, body = put(bench)
 
@@ -314,7 +332,8 @@ class TestConsumer:
         assert not bench.queues.woken
         assert row_of(bench.world).settled
 
-    def test_f96_a_commit_after_a_late_write_is_repeated_at_once(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_commit_after_a_late_write_is_repeated_at_once(self, bench: Bench) -> None:
         """F96: the successor's message comes back without delay, and no attempt is spent."""
         first = late(bench.world)
         _, body = put(bench, "2")
@@ -326,7 +345,8 @@ class TestConsumer:
         assert [one.attempt for one in bench.seen] == [1, 1]
         assert len({one.idempotency_key for one in bench.seen}) == 2
 
-    def test_f96_a_commit_of_a_group_is_written_alone_after_a_late_write(self) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_a_commit_of_a_group_is_written_alone_after_a_late_write(self) -> None:
         """F96: the group's statement is refused; alone it tells why."""
         bench = Bench(new_world(), commit_together=True)
         first = late(bench.world)
@@ -339,7 +359,8 @@ class TestConsumer:
         assert sorted(bench.telemetry.outcomes) == [OutcomeKind.COMMITTED, OutcomeKind.FAILED]
         assert row_of(bench.world).late_writes == {first.state.identity}
 
-    def test_f96_an_overrun_in_a_thread_is_reported_too(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F96")
+    def test_an_overrun_in_a_thread_is_reported_too(self, bench: Bench) -> None:
         """F96: the process ends after that, so a message is all that is left."""
         first = late(bench.world)
         bench.world.process(created(put(bench, "2")[0]))

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger import rows
-from intake_ledger.changes import Change
-from intake_ledger.errors import Fenced
-from intake_ledger.ledger import Claim
-from intake_ledger.rows import Ordering, Row, RowKey, Status
-from intake_ledger.states import ABSENT, State, StateKind
-from intake_ledger.table import ConditionFailed, lease_owned, row_unchanged
-from intake_ledger.verdicts import Verdict
+from intake_ledger.ledger.claims import Claim
+from intake_ledger.ledger.dynamodb_table import ConditionFailed, lease_owned, row_unchanged
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status
+from intake_ledger.protocol.verdict import Verdict
 from tests.unit.support import (
     DAY,
     HOUR,
@@ -88,7 +88,8 @@ class TestInsert:
         assert world.wire.requests == ["put_item"]
         assert world.s3.looks == []
 
-    def test_f18_a_second_copy_while_the_first_runs_is_busy(self, world: World) -> None:
+    @pytest.mark.failure_mode("F18")
+    def test_a_second_copy_while_the_first_runs_is_busy(self, world: World) -> None:
         """F18, F19: a live claim is BUSY for everybody else, and costs no attempt."""
         change = created(world.s3.put(KEY, "1"))
         claim = world.accept(change)
@@ -134,7 +135,8 @@ class TestInsert:
 class TestLostAnswers:
     """The SDK repeats a write whose answer did not come, and its own first write refuses it."""
 
-    def test_f02_an_insert_whose_answer_was_lost_is_accepted(self, world: World) -> None:
+    @pytest.mark.failure_mode("F02")
+    def test_an_insert_whose_answer_was_lost_is_accepted(self, world: World) -> None:
         """F02: the owner in the old item shows whose claim it is."""
         world.wire.lose = 1
         change = created(world.s3.put(KEY, "1"))
@@ -145,7 +147,8 @@ class TestLostAnswers:
         world.ledger.commit(claim)
         assert world.known(change).settled
 
-    def test_f02_a_swap_whose_answer_was_lost_is_accepted(self, world: World) -> None:
+    @pytest.mark.failure_mode("F02")
+    def test_a_swap_whose_answer_was_lost_is_accepted(self, world: World) -> None:
         """F02: also for a swap, and the row that was judged before is still known, to be put back."""
         world.process(created(world.s3.put(KEY, "1")))
         before = world.known(created(world.s3.put(KEY, "2")))
@@ -158,7 +161,8 @@ class TestLostAnswers:
         world.ledger.release(claim)
         assert world.known(change) == replace(before, fence=claim.row.fence)
 
-    def test_f82_a_commit_whose_answer_was_lost_is_success(self, world: World) -> None:
+    @pytest.mark.failure_mode("F82")
+    def test_a_commit_whose_answer_was_lost_is_success(self, world: World) -> None:
         """F82: not fenced, and not written twice."""
         change = created(world.s3.put(KEY, "1"))
         claim = world.accept(change)
@@ -166,7 +170,8 @@ class TestLostAnswers:
         world.ledger.commit(claim, "once")
         assert world.known(change).commit_id == "once"
 
-    def test_f82_a_lost_commit_is_recognised_although_a_successor_has_claimed(self, world: World) -> None:
+    @pytest.mark.failure_mode("F82")
+    def test_a_lost_commit_is_recognised_although_a_successor_has_claimed(self, world: World) -> None:
         """F82: `committed_fence` stays through the next claim."""
         claim = world.process(created(world.s3.put(KEY, "1")))
         world.accept(created(world.s3.put(KEY, "2")))
@@ -212,17 +217,19 @@ class TestFence:
             {"fails": world.ledger.fail, "rejects": world.ledger.reject}[ending](successor, "no")
         return zombie, world.known(change)
 
+    @pytest.mark.failure_mode("F03")
     @pytest.mark.parametrize("ending", ["works", "fails", "rejects"])
-    def test_f03_a_commit_past_the_lease_is_refused(self, world: World, ending: str) -> None:
+    def test_a_commit_past_the_lease_is_refused(self, world: World, ending: str) -> None:
         """F03: even when the successor has failed since."""
         zombie, row = self._zombie(world, ending)
         with pytest.raises(Fenced, match="overtaken"):
             world.ledger.commit(zombie, "late")
         assert world.known(zombie.change) == row
 
+    @pytest.mark.failure_mode("F04")
     @pytest.mark.parametrize("ending", ["works", "fails", "rejects"])
     @pytest.mark.parametrize("report", ["fail", "reject"])
-    def test_f04_a_failure_past_the_lease_does_not_free_the_successors_claim(
+    def test_a_failure_past_the_lease_does_not_free_the_successors_claim(
         self, world: World, ending: str, report: str
     ) -> None:
         """F04: nor does it reject in its place."""
@@ -255,7 +262,8 @@ class TestFence:
         world.ledger.commit(late)
         assert world.known(late.change).settled
 
-    def test_f07_every_claim_has_a_higher_fence(self, world: World) -> None:
+    @pytest.mark.failure_mode("F07")
+    def test_every_claim_has_a_higher_fence(self, world: World) -> None:
         """F07: retries, overwrites, removals, reprocesses: a write downstream that is conditional on it stays safe."""
         change = created(world.s3.put(KEY, "1"))
         fences = [world.fail(change).row.fence, world.die(change).row.fence, world.process(change).row.fence]
@@ -265,7 +273,8 @@ class TestFence:
         fences.append(world.reject(created(world.s3.put(KEY, "3"))).row.fence)
         assert fences == sorted(set(fences))
 
-    def test_f72_a_death_between_effect_and_commit_keeps_the_change_and_raises_the_fence(self, world: World) -> None:
+    @pytest.mark.failure_mode("F72")
+    def test_a_death_between_effect_and_commit_keeps_the_change_and_raises_the_fence(self, world: World) -> None:
         """F72: the next attempt is the same change (`first_claimed_at`) with a higher fence."""
         first = world.die(created(world.s3.put(KEY, "1")))
         second = world.accept(first.change)
@@ -273,7 +282,8 @@ class TestFence:
         assert second.row.fence > first.row.fence
         assert second.row.attempts == 2
 
-    def test_f13_a_clock_ahead_by_less_than_the_margin_steals_no_live_lease(self, world: World) -> None:
+    @pytest.mark.failure_mode("F13")
+    def test_a_clock_ahead_by_less_than_the_margin_steals_no_live_lease(self, world: World) -> None:
         """F13: the lease is compared with the clock at the moment of the claim, not one millisecond earlier."""
         change = created(world.s3.put(KEY, "1"))
         world.accept(change, lease=MINUTE + 2 * MINUTE)  # a minute's work, two of margin
@@ -292,7 +302,8 @@ class TestFence:
                 claim.key, claim.row, replace(claim.row, lease_owner="thief"), row_unchanged(claim.row, world.clock())
             )
 
-    def test_f79_the_fence_does_not_start_again_when_a_row_has_expired(self, world: World) -> None:
+    @pytest.mark.failure_mode("F79")
+    def test_the_fence_does_not_start_again_when_a_row_has_expired(self, world: World) -> None:
         """F79: it starts from the clock."""
         old = world.process(created(world.s3.put(KEY, "1")))
         world.clock.advance(RETENTION + 2 * DAY)
@@ -304,7 +315,8 @@ class TestFence:
 class TestRaces:
     """Two workers, one row."""
 
-    def test_f83_of_two_that_judged_the_same_row_one_swaps(self, world: World) -> None:
+    @pytest.mark.failure_mode("F83")
+    def test_of_two_that_judged_the_same_row_one_swaps(self, world: World) -> None:
         """F83: the other's swap is refused, and it judges again."""
         world.process(created(world.s3.put(KEY, "1")))
         change = created(world.s3.put(KEY, "2"))
@@ -313,7 +325,8 @@ class TestRaces:
         assert world.verdict(change) is Verdict.BUSY
         assert world.known(change) == won[0].row
 
-    def test_f83_the_one_that_lost_brings_about_what_s3_shows_by_then(self, world: World) -> None:
+    @pytest.mark.failure_mode("F83")
+    def test_the_one_that_lost_brings_about_what_s3_shows_by_then(self, world: World) -> None:
         """F83: S3 changes between its look and its swap."""
         world.process(created(world.s3.put(KEY, "1")))
         two = world.s3.put(KEY, "2")
@@ -325,7 +338,8 @@ class TestRaces:
         assert world.verdict(created(two)) is Verdict.STALE
         assert world.known(created(two)).committed_state == world.s3.look(KEY).identity
 
-    def test_f01_a_write_checks_more_than_that_nobody_is_processing(self, world: World) -> None:
+    @pytest.mark.failure_mode("F01")
+    def test_a_write_checks_more_than_that_nobody_is_processing(self, world: World) -> None:
         """F01: B claims, works and frees a newer change between A's read and A's write."""
         world.process(created(world.s3.put(KEY, "1")))
         change = created(world.s3.put(KEY, "2"))
@@ -333,7 +347,8 @@ class TestRaces:
         assert world.verdict(change) is Verdict.DUPLICATE
         assert world.known(change).attempts == 1
 
-    def test_f01_a_release_in_between_is_noticed(self, world: World) -> None:
+    @pytest.mark.failure_mode("F01")
+    def test_a_release_in_between_is_noticed(self, world: World) -> None:
         """F01: the row looks as before and still is another: a release keeps its own fence."""
         world.process(created(world.s3.put(KEY, "1")))
         change = created(world.s3.put(KEY, "2"))
@@ -374,6 +389,7 @@ def over_eventbridge(state: State) -> Change:
 class TestOrder:
     """What S3 shows is brought about, whatever order the events have."""
 
+    @pytest.mark.failure_mode("F32", "F33", "F50", "F59", "F65", "F66")
     @pytest.mark.parametrize(
         ("done", "late", "version", "verdict"),
         [
@@ -386,7 +402,7 @@ class TestOrder:
             pytest.param(over_eventbridge, over_eventbridge, 1, Verdict.STALE, id="F66 the same, an older version"),
         ],
     )
-    def test_f32_f33_f50_f59_f65_f66_nothing_runs_after_the_commit_of_the_newest_state(
+    def test_nothing_runs_after_the_commit_of_the_newest_state(
         self, world: World, done: Callable[..., Change], late: Callable[..., Change], version: int, verdict: Verdict
     ) -> None:
         """At once, and as long as the row is there."""
@@ -399,7 +415,8 @@ class TestOrder:
             assert world.verdict(late(states[version - 1])) is verdict
         assert world.known(created(states[1])).committed_state == states[1].identity
 
-    def test_f05_a_late_older_event_brings_about_the_newer_state(self, world: World) -> None:
+    @pytest.mark.failure_mode("F05")
+    def test_a_late_older_event_brings_about_the_newer_state(self, world: World) -> None:
         """F05: version 2's worker died for good; version 1's event wakes us, and version 2 is what is claimed."""
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         world.die(created(two))
@@ -409,7 +426,8 @@ class TestOrder:
         assert claim.row.committed_state is None
         assert claim.row.sequencer is None  # the message's belongs to version 1
 
-    def test_f06_a_failure_does_not_move_the_marks_back(self, world: World) -> None:
+    @pytest.mark.failure_mode("F06")
+    def test_a_failure_does_not_move_the_marks_back(self, world: World) -> None:
         """F06: what was committed stays what was committed, through claims and failures of other states."""
         one = world.process(created(world.s3.put(KEY, "1")), "first")
         two = world.fail(created(world.s3.put(KEY, "2")))
@@ -421,12 +439,14 @@ class TestOrder:
         )
         assert row.version_id == two.state.version_id
 
-    def test_f48_the_same_bytes_again_are_a_new_version(self, world: World) -> None:
+    @pytest.mark.failure_mode("F48")
+    def test_the_same_bytes_again_are_a_new_version(self, world: World) -> None:
         """F48: in a versioned bucket the version id is the identity."""
         world.process(created(world.s3.put(KEY, "same")))
         assert world.verdict(created(world.s3.put(KEY, "same"))) is Verdict.ACCEPTED
 
-    def test_f49_a_removed_delete_marker_brings_the_object_back(self, world: World) -> None:
+    @pytest.mark.failure_mode("F49")
+    def test_a_removed_delete_marker_brings_the_object_back(self, world: World) -> None:
         """F49: reported as `ObjectRemoved:Delete` with the newest sequencer; the current version is processed."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
@@ -437,7 +457,8 @@ class TestOrder:
         assert claim.state.identity == one.identity
         assert not claim.state.removed
 
-    def test_f51_a_rollback_by_permanent_deletion_is_processed(self, world: World) -> None:
+    @pytest.mark.failure_mode("F51")
+    def test_a_rollback_by_permanent_deletion_is_processed(self, world: World) -> None:
         """F51: version 1 is current again, and no event says created."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
@@ -449,7 +470,8 @@ class TestOrder:
         assert claim.row.attempts == 1
         assert claim.row.first_claimed_at > before.row.first_claimed_at, "another idempotency key"
 
-    def test_f51_the_last_version_deleted_for_good_is_a_removal(self, world: World) -> None:
+    @pytest.mark.failure_mode("F51")
+    def test_the_last_version_deleted_for_good_is_a_removal(self, world: World) -> None:
         """F51: nothing is left; the processor hears of it once."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
@@ -457,7 +479,8 @@ class TestOrder:
         assert world.process(deleted(one)).state == ABSENT
         assert world.verdict(deleted(one)) is Verdict.STALE
 
-    def test_f52_the_claimed_state_is_the_one_that_s3_shows(self, world: World) -> None:
+    @pytest.mark.failure_mode("F52")
+    def test_the_claimed_state_is_the_one_that_s3_shows(self, world: World) -> None:
         """F52: version, ETag and size are bound together, and the row holds the same."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
@@ -467,7 +490,8 @@ class TestOrder:
         assert (claim.state.version_id, claim.state.etag, claim.state.size) == (two.version_id, two.etag, 2)
         assert (row.version_id, row.etag, row.size) == (two.version_id, two.etag, 2)
 
-    def test_f53_a_version_that_is_gone_before_the_retry_is_no_poison(self, world: World) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_a_version_that_is_gone_before_the_retry_is_no_poison(self, world: World) -> None:
         """F53: judged again by what S3 shows now."""
         world.s3.put(KEY, "0")
         one = world.s3.put(KEY, "1")
@@ -477,7 +501,8 @@ class TestOrder:
         assert claim.state.identity == world.s3.look(KEY).identity
         assert claim.row.attempts == 1
 
-    def test_f55_a_create_after_its_delete_finds_the_tombstone(self, world: World) -> None:
+    @pytest.mark.failure_mode("F55")
+    def test_a_create_after_its_delete_finds_the_tombstone(self, world: World) -> None:
         """F55: the marker's row outlives the latest possible create."""
         one = world.s3.put(KEY, "1")
         marker = marked(world.s3.mark_deleted(KEY))
@@ -488,7 +513,8 @@ class TestOrder:
         world.clock.advance(14 * DAY)
         assert world.verdict(created(one)) is Verdict.STALE
 
-    def test_f58_an_equal_sequencer_does_not_make_two_changes_one(self, world: World) -> None:
+    @pytest.mark.failure_mode("F58")
+    def test_an_equal_sequencer_does_not_make_two_changes_one(self, world: World) -> None:
         """F58: different versions both count, and so does another operation."""
         world.process(created(world.s3.put(KEY, "1"), sequencer="AA"))
         two = world.s3.put(KEY, "2")
@@ -497,7 +523,8 @@ class TestOrder:
         world.process(created(two, sequencer="AA"))
         assert world.verdict(marked(world.s3.mark_deleted(KEY))) is Verdict.ACCEPTED
 
-    def test_f73_a_state_that_comes_back_over_an_unsettled_row_runs_again(self, world: World) -> None:
+    @pytest.mark.failure_mode("F73")
+    def test_a_state_that_comes_back_over_an_unsettled_row_runs_again(self, world: World) -> None:
         """F73: version 1 committed, version 2's worker died after its effect, version 2 is deleted for good."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
@@ -509,7 +536,8 @@ class TestOrder:
             assert claim.state.identity == one.identity
             world.ledger.release(claim)
 
-    def test_f80_unversioned_a_b_a(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F80")
+    def test_unversioned_a_b_a(self, make_world: MakeWorld) -> None:
         """F80: B's worker died before its commit, so that A's bytes have to be processed again."""
         world = make_world(versioned=False)
         a = created(world.s3.put(KEY, "A"))
@@ -518,7 +546,8 @@ class TestOrder:
         again = world.s3.put(KEY, "A")
         assert world.accept(created(again)).state.identity == a.identity
 
-    def test_f37_unversioned_new_bytes_are_a_new_change(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F37")
+    def test_unversioned_new_bytes_are_a_new_change(self, make_world: MakeWorld) -> None:
         """F37: also where versioning is suspended and the id is `null`."""
         world = make_world(versioned=False)
         world.process(created(replace(world.s3.put(KEY, "A"), version_id="null")))
@@ -552,7 +581,8 @@ class TestRelease:
         assert world.item(change) == {}
         assert world.accept(change).row.attempts == 1
 
-    def test_f10_with_an_earlier_row_only_the_fence_moves(self, world: World) -> None:
+    @pytest.mark.failure_mode("F10")
+    def test_with_an_earlier_row_only_the_fence_moves(self, world: World) -> None:
         """F10: attempts, rounds, reason and time of the failed attempts before are still there."""
         change = created(world.s3.put(KEY, "1"))
         world.fail(change, "one", retry_in=8_000)
@@ -562,7 +592,8 @@ class TestRelease:
         world.ledger.release(claim)
         assert world.item(change) == before | {"fence": {"N": str(claim.row.fence)}}
 
-    def test_f90_a_committed_row_is_put_back_settled(self, world: World) -> None:
+    @pytest.mark.failure_mode("F90")
+    def test_a_committed_row_is_put_back_settled(self, world: World) -> None:
         """F90: version 2 vanished before the processor was called; version 1 does not run again for nothing."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
@@ -573,7 +604,8 @@ class TestRelease:
         assert world.known(claim.change).expires_at is not None
         assert world.verdict(deleted(two)) is Verdict.STALE
 
-    def test_f90_a_key_that_was_never_processed_is_not_reported_as_removed(self, world: World) -> None:
+    @pytest.mark.failure_mode("F90")
+    def test_a_key_that_was_never_processed_is_not_reported_as_removed(self, world: World) -> None:
         """F90: its row went with the release."""
         world.completeness = Complete()
         one = world.s3.put(KEY, "1")
@@ -590,7 +622,8 @@ class TestRelease:
             world.ledger.commit(zombie)
         assert world.accept(zombie.change).row.attempts == 2
 
-    def test_f77_a_rejection_is_put_back(self, world: World) -> None:
+    @pytest.mark.failure_mode("F77")
+    def test_a_rejection_is_put_back(self, world: World) -> None:
         """F77: with its reason and its place in the index."""
         rejected = world.reject(created(world.s3.put(KEY, "1")), "not a CSV")
         before = world.known(rejected.change)
@@ -605,7 +638,8 @@ class TestRelease:
 class TestAbandon:
     """A version that is gone, and only it mattered."""
 
-    def test_f53_what_was_committed_stays_what_it_was(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_what_was_committed_stays_what_it_was(self, make_world: MakeWorld) -> None:
         """F53: the row is settled and may expire, its reason says what happened."""
         every = make_world(Ordering.EVERY_VERSION)
         state = every.s3.put(KEY, "1")
@@ -618,14 +652,16 @@ class TestAbandon:
         assert "N" in every.item(done.change)["expires_at"]
         assert every.verdict(created(state)) is Verdict.DUPLICATE
 
-    def test_f81_the_same_bytes_may_come_again(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F81")
+    def test_the_same_bytes_may_come_again(self, make_world: MakeWorld) -> None:
         """F81: without versions an ETag is no promise that it never comes back."""
         every = make_world(Ordering.EVERY_VERSION, versioned=False)
         change = created(every.s3.put(KEY, "A"))
         every.ledger.abandon(every.accept(change), "gone")
         assert every.accept(change).row.attempts == 1
 
-    def test_f03_an_abandonment_past_the_lease_is_refused(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F03")
+    def test_an_abandonment_past_the_lease_is_refused(self, make_world: MakeWorld) -> None:
         """F03: the successor's claim stays."""
         every = make_world(Ordering.EVERY_VERSION)
         zombie = every.die(created(every.s3.put(KEY, "1")))
@@ -634,7 +670,8 @@ class TestAbandon:
             every.ledger.abandon(zombie, "gone")
         assert every.known(zombie.change) == successor.row
 
-    def test_f82_an_abandonment_whose_answer_was_lost_is_success(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F82")
+    def test_an_abandonment_whose_answer_was_lost_is_success(self, make_world: MakeWorld) -> None:
         """F82: neither fenced nor repeated."""
         every = make_world(Ordering.EVERY_VERSION)
         claim = every.accept(created(every.s3.put(KEY, "1")))
@@ -646,7 +683,8 @@ class TestAbandon:
 class TestRetryAt:
     """When the next attempt at a failed state is due."""
 
-    def test_f23_every_message_for_the_state_waits(self, world: World) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_every_message_for_the_state_waits(self, world: World) -> None:
         """F23: S3's duplicate, the other channel's, the audit's, another version's: none of them claims."""
         old, state = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         failed = world.fail(created(state), retry_in=8_000)
@@ -663,7 +701,8 @@ class TestRetryAt:
         claim = world.accept(created(state))
         assert (claim.row.attempts, claim.row.retry_at) == (2, None)
 
-    def test_f78_a_person_does_not_wait(self, world: World) -> None:
+    @pytest.mark.failure_mode("F78")
+    def test_a_person_does_not_wait(self, world: World) -> None:
         """F63, F78: neither a reprocess nor a copy that was moved back."""
         change = created(world.s3.put(KEY, "1"))
         world.fail(change, retry_in=8_000)
@@ -672,7 +711,8 @@ class TestRetryAt:
         world.ledger.fail(again, "no", retry_at=world.clock() + 8_000)
         assert world.accept(redriven(change, 7)).row.attempts == 3
 
-    def test_f73_a_newer_state_does_not_wait(self, world: World) -> None:
+    @pytest.mark.failure_mode("F73")
+    def test_a_newer_state_does_not_wait(self, world: World) -> None:
         """F73: and the older one, when it comes back over it, has not to either: its time was another claim's."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
@@ -701,7 +741,8 @@ class TestBudget:
         world.clock.advance(LEASE)
         assert world.accept(created(world.s3.put(KEY, "2"))).row.attempts == 1
 
-    def test_f44_deaths_exhaust_it_and_the_row_gets_a_terminal_reason(self, world: World) -> None:
+    @pytest.mark.failure_mode("F44")
+    def test_deaths_exhaust_it_and_the_row_gets_a_terminal_reason(self, world: World) -> None:
         """F44: not PROCESSING for ever; the last known error is the reason."""
         first = world.fail(created(world.s3.put(KEY, "1")), "ValueError: 7")
         after = exhaust(world, first)
@@ -712,7 +753,8 @@ class TestBudget:
         assert row.rejected_fence == row.fence
         assert world.verdict(first.change) is Verdict.REJECTED
 
-    def test_f44_without_any_known_error_the_reason_says_that_the_worker_died(self, world: World) -> None:
+    @pytest.mark.failure_mode("F44")
+    def test_without_any_known_error_the_reason_says_that_the_worker_died(self, world: World) -> None:
         """F44: crashes leave no error behind."""
         after = exhaust(world, world.die(created(world.s3.put(KEY, "1"))))
         assert after.reason == "the worker died or timed out at every attempt"
@@ -728,7 +770,8 @@ class TestBudget:
         assert world.ledger.exhaust(one.key, one.row, world.ledger.exhausted_row(one.key, one.row))
         assert not world.ledger.exhaust(other.key, other.row, world.ledger.exhausted_row(other.key, other.row))
 
-    def test_f84_a_reprocess_of_a_state_committed_at_its_last_attempt_runs(self, world: World) -> None:
+    @pytest.mark.failure_mode("F84")
+    def test_a_reprocess_of_a_state_committed_at_its_last_attempt_runs(self, world: World) -> None:
         """F84: it is not exhausted."""
         change = created(world.s3.put(KEY, "1"))
         for _ in range(MAX_ATTEMPTS - 1):
@@ -740,7 +783,8 @@ class TestBudget:
 class TestRejection:
     """Rejected for good, until a person asks."""
 
-    def test_f76_a_late_duplicate_or_an_audit_opens_no_round(self, world: World) -> None:
+    @pytest.mark.failure_mode("F76")
+    def test_a_late_duplicate_or_an_audit_opens_no_round(self, world: World) -> None:
         """F76: only the copy of this very rejection does."""
         state = world.s3.put(KEY, "1")
         claim = world.reject(created(state))
@@ -749,7 +793,8 @@ class TestRejection:
         assert world.verdict(one_change(eventbridge(KEY, state))) is Verdict.REJECTED
         assert world.verdict(redriven(claim.change, claim.row.fence - 1)) is Verdict.REJECTED
 
-    def test_f63_the_copy_from_the_dead_letter_queue_is_processed(self, world: World) -> None:
+    @pytest.mark.failure_mode("F63")
+    def test_the_copy_from_the_dead_letter_queue_is_processed(self, world: World) -> None:
         """F63: not acknowledged as already failed; the round counts, the attempts start again, the reason stays."""
         claim = world.reject(created(world.s3.put(KEY, "1")), "not a CSV")
         again = world.accept(redriven(claim.change, claim.row.fence))
@@ -760,7 +805,8 @@ class TestRejection:
         row = world.known(claim.change)
         assert (row.reason, row.rejected_fence) == (None, None)
 
-    def test_f64_rounds_and_reasons_are_kept_and_each_copy_works_once(self, world: World) -> None:
+    @pytest.mark.failure_mode("F64")
+    def test_rounds_and_reasons_are_kept_and_each_copy_works_once(self, world: World) -> None:
         """F64: permanent failures come back bounded: the first copy opens nothing after the second rejection."""
         first = world.reject(created(world.s3.put(KEY, "1")), "one")
         copy = redriven(first.change, first.row.fence)
@@ -774,7 +820,8 @@ class TestRejection:
         assert world.known(copy).redrive_count == 2
         assert world.accept(copy).row.redrive_count == 2
 
-    def test_f64_a_redriven_copy_still_has_a_budget(self, world: World) -> None:
+    @pytest.mark.failure_mode("F64")
+    def test_a_redriven_copy_still_has_a_budget(self, world: World) -> None:
         """F64: transient failures come back too; the round has as many attempts as the first."""
         claim = world.reject(created(world.s3.put(KEY, "1")))
         copy = redriven(claim.change, claim.row.fence)
@@ -782,7 +829,8 @@ class TestRejection:
             assert world.fail(copy).row.attempts == attempt
         assert world.verdict(copy) is Verdict.EXHAUSTED
 
-    def test_f10_a_copy_that_comes_back_after_13_days_finds_its_row(self, world: World) -> None:
+    @pytest.mark.failure_mode("F10")
+    def test_a_copy_that_comes_back_after_13_days_finds_its_row(self, world: World) -> None:
         """F10: rows that need attention do not expire."""
         claim = world.reject(created(world.s3.put(KEY, "1")), "not a CSV")
         world.clock.advance(13 * DAY)
@@ -790,7 +838,8 @@ class TestRejection:
         assert (row.attempts, row.reason, row.expires_at) == (1, "not a CSV", None)
         assert world.verdict(redriven(claim.change, claim.row.fence)) is Verdict.ACCEPTED
 
-    def test_f77_a_dead_versions_message_does_not_erase_the_rejection(self, world: World) -> None:
+    @pytest.mark.failure_mode("F77")
+    def test_a_dead_versions_message_does_not_erase_the_rejection(self, world: World) -> None:
         """F77: S3 shows the rejected version, so its row and its reason stay."""
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         claim = world.reject(created(two), "not a CSV")
@@ -806,7 +855,8 @@ class TestRejection:
         row = world.process(created(world.s3.put(KEY, "2"))).row
         assert (row.redrive_count, row.reason, row.rejected_fence) == (0, None, None)
 
-    def test_f86_unsettled_rows_never_expire(self, world: World) -> None:
+    @pytest.mark.failure_mode("F86")
+    def test_unsettled_rows_never_expire(self, world: World) -> None:
         """F86: half done, failed or rejected: no TTL is set, and a claim removes a settled row's."""
         claim = world.accept(created(world.s3.put(KEY, "1")))
         assert "expires_at" not in world.item(claim.change)
@@ -837,7 +887,8 @@ class TestRejection:
 class TestReprocess:
     """A person asks for a committed state again."""
 
-    def test_f78_a_b_a_each_request_runs_once(self, world: World) -> None:
+    @pytest.mark.failure_mode("F78")
+    def test_a_b_a_each_request_runs_once(self, world: World) -> None:
         """F78: in order, repeated, and out of order."""
         world.process(created(world.s3.put(KEY, "1")))
         world.process(reprocess(ULID_1))
@@ -846,7 +897,8 @@ class TestReprocess:
         assert world.verdict(reprocess(ULID_2)) is Verdict.DUPLICATE
         world.process(reprocess(ULID_3))
 
-    def test_f78_a_request_that_failed_is_not_swallowed_by_an_audit_in_between(self, world: World) -> None:
+    @pytest.mark.failure_mode("F78")
+    def test_a_request_that_failed_is_not_swallowed_by_an_audit_in_between(self, world: World) -> None:
         """F78, F88: it stays with the state through retries, whoever makes them, and is served once."""
         state = world.s3.put(KEY, "1")
         world.process(created(state))
@@ -856,7 +908,8 @@ class TestReprocess:
         assert world.known(claim.change).served_reprocess_id == ULID_1
         assert world.verdict(reprocess(ULID_1)) is Verdict.DUPLICATE
 
-    def test_f88_a_request_that_failed_comes_back_first(self, world: World) -> None:
+    @pytest.mark.failure_mode("F88")
+    def test_a_request_that_failed_comes_back_first(self, world: World) -> None:
         """F88: the other way round: the request runs, the audit's message finds it done."""
         state = world.s3.put(KEY, "1")
         world.process(created(state))
@@ -864,7 +917,8 @@ class TestReprocess:
         world.process(reprocess(ULID_1))
         assert world.verdict(audited(state)) is Verdict.DUPLICATE
 
-    def test_f87_a_reprocess_of_an_object_whose_row_has_expired_runs(self, world: World) -> None:
+    @pytest.mark.failure_mode("F87")
+    def test_a_reprocess_of_an_object_whose_row_has_expired_runs(self, world: World) -> None:
         """F87: however old the object is."""
         change = created(world.s3.put(KEY, "1"))
         world.process(change)
@@ -873,7 +927,8 @@ class TestReprocess:
         world.process(reprocess(ULID_1))
         assert world.verdict(reprocess(ULID_1)) is Verdict.DUPLICATE
 
-    def test_f76_a_request_opens_one_round_however_often_it_is_delivered(self, world: World) -> None:
+    @pytest.mark.failure_mode("F76")
+    def test_a_request_opens_one_round_however_often_it_is_delivered(self, world: World) -> None:
         """F76: its copy from the dead-letter queue opens another, and so does a newer request."""
         state = world.s3.put(KEY, "1")
         world.process(created(state))
@@ -909,7 +964,8 @@ class TestLateAndForgotten:
         assert world.wire.requests == ["get_item", "put_item"]
         assert world.s3.looks == [KEY]
 
-    def test_f65_an_old_event_after_the_row_has_expired(self, world: World) -> None:
+    @pytest.mark.failure_mode("F65")
+    def test_an_old_event_after_the_row_has_expired(self, world: World) -> None:
         """F65: the current state is older than the retention, so its row was settled; nothing is applied."""
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         world.process(created(two))
@@ -921,7 +977,8 @@ class TestLateAndForgotten:
             assert "retention" in answer.why
             assert world.row(change) is None
 
-    def test_f75_a_noncurrent_version_deleted_after_the_row_expired(self, world: World) -> None:
+    @pytest.mark.failure_mode("F75")
+    def test_a_noncurrent_version_deleted_after_the_row_expired(self, world: World) -> None:
         """F75: the current version does not run again."""
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         world.process(created(two))
@@ -930,7 +987,8 @@ class TestLateAndForgotten:
         world.s3.delete_version(KEY, one)
         assert world.verdict(deleted(one, at=world.clock())) is Verdict.STALE
 
-    def test_f75_a_forgotten_delete_marker_is_not_reported_again(self, world: World) -> None:
+    @pytest.mark.failure_mode("F75")
+    def test_a_forgotten_delete_marker_is_not_reported_again(self, world: World) -> None:
         """F75: a marker's age is asked for, since HEAD does not tell it."""
         one = world.s3.put(KEY, "1")
         world.process(marked(world.s3.mark_deleted(KEY)))
@@ -939,7 +997,8 @@ class TestLateAndForgotten:
         world.s3.delete_version(KEY, one)
         assert world.verdict(deleted(one, at=world.clock())) is Verdict.STALE
 
-    def test_f08_a_row_past_its_expiry_still_counts(self, world: World) -> None:
+    @pytest.mark.failure_mode("F08")
+    def test_a_row_past_its_expiry_still_counts(self, world: World) -> None:
         """F08: sweeps come days late; expiry decides nothing."""
         change = created(world.s3.put(KEY, "1"))
         world.process(change)
@@ -950,14 +1009,16 @@ class TestLateAndForgotten:
         assert world.verdict(change) is Verdict.DUPLICATE
         assert world.verdict(created(world.s3.put(KEY, "2"), at=world.clock())) is Verdict.ACCEPTED
 
-    def test_f08_a_failed_row_as_old_as_the_retention_keeps_its_budget(self, world: World) -> None:
+    @pytest.mark.failure_mode("F08")
+    def test_a_failed_row_as_old_as_the_retention_keeps_its_budget(self, world: World) -> None:
         """F08: nor does its age start it anew."""
         change = created(world.s3.put(KEY, "1"))
         world.fail(change)
         world.clock.advance(RETENTION + 10 * DAY)
         assert world.accept(change).row.attempts == 2
 
-    def test_f09_the_expiry_is_a_number_of_seconds_after_the_retention(self, world: World) -> None:
+    @pytest.mark.failure_mode("F09")
+    def test_the_expiry_is_a_number_of_seconds_after_the_retention(self, world: World) -> None:
         """F09: by the stored type and magnitude, not by our own reading of it."""
         change = created(world.s3.put(KEY, "1"))
         world.process(change)
@@ -992,7 +1053,8 @@ class TestDeletesOff:
         assert deaf.verdict(marked(deaf.s3.mark_deleted(KEY))) is Verdict.SETTLED
         assert deaf.verdict(created(one)) is Verdict.STALE
 
-    def test_f89_marker_undelete_marker_with_a_stale_swap_in_between(self, deaf: World) -> None:
+    @pytest.mark.failure_mode("F89")
+    def test_marker_undelete_marker_with_a_stale_swap_in_between(self, deaf: World) -> None:
         """F89: who judged before the un-delete must not settle after it: the fence has moved on."""
         one = deaf.s3.put(KEY, "1")
         deaf.process(created(one))
@@ -1009,7 +1071,8 @@ class TestDeletesOff:
         again = deaf.s3.mark_deleted(KEY)
         assert deaf.verdict(marked(again)) is Verdict.SETTLED
 
-    def test_f89_an_undelete_is_processed_although_its_version_was_committed_before(self, deaf: World) -> None:
+    @pytest.mark.failure_mode("F89")
+    def test_an_undelete_is_processed_although_its_version_was_committed_before(self, deaf: World) -> None:
         """F89: the removal in between was committed, so that the state has come back."""
         one = deaf.s3.put(KEY, "1")
         deaf.process(created(one))
@@ -1018,7 +1081,8 @@ class TestDeletesOff:
         deaf.s3.delete_version(KEY, marker)
         assert deaf.accept(deleted(marker)).state.identity == one.identity
 
-    def test_f89_a_removal_at_the_end_of_its_budget_is_settled(self, world: World) -> None:
+    @pytest.mark.failure_mode("F89")
+    def test_a_removal_at_the_end_of_its_budget_is_settled(self, world: World) -> None:
         """F89: three workers died over it while removals were told; switched off, there is nothing to reject."""
         world.process(created(world.s3.put(KEY, "1")))
         marker = world.s3.mark_deleted(KEY)
@@ -1053,7 +1117,8 @@ class TestEveryVersion:
             assert every.verdict(created(state)) is Verdict.DUPLICATE
         assert every.s3.looks == []
 
-    def test_f54_two_versions_of_one_key_may_run_at_once(self, every: World) -> None:
+    @pytest.mark.failure_mode("F54")
+    def test_two_versions_of_one_key_may_run_at_once(self, every: World) -> None:
         """F54: documented: a processor that writes one name for both has the fence to order them."""
         one = every.accept(created(every.s3.put(KEY, "1")))
         every.clock.advance(1)
@@ -1061,7 +1126,8 @@ class TestEveryVersion:
         assert one.key != two.key
         assert two.row.fence > one.row.fence
 
-    def test_f81_a_permanent_deletion_is_a_change_of_its_own(self, every: World) -> None:
+    @pytest.mark.failure_mode("F81")
+    def test_a_permanent_deletion_is_a_change_of_its_own(self, every: World) -> None:
         """F81: not the duplicate of its version's creation."""
         one = every.s3.put(KEY, "1")
         every.process(created(one))
@@ -1072,7 +1138,8 @@ class TestEveryVersion:
         assert every.verdict(deleted(one)) is Verdict.DUPLICATE
         assert every.verdict(created(one)) is Verdict.DUPLICATE
 
-    def test_f81_overwritten_null_versions_are_separate_changes(self, make_world: MakeWorld) -> None:
+    @pytest.mark.failure_mode("F81")
+    def test_overwritten_null_versions_are_separate_changes(self, make_world: MakeWorld) -> None:
         """F81: by their ETags."""
         every = make_world(Ordering.EVERY_VERSION, versioned=False)
         a, b = every.s3.put(KEY, "A"), every.s3.put(KEY, "B")
@@ -1110,7 +1177,8 @@ class TestEveryVersion:
         every.s3.delete_version(KEY, one)
         assert every.verdict(deleted(one)) is Verdict.SETTLED
 
-    def test_f65_an_event_older_than_the_retention_is_forgotten(self, every: World) -> None:
+    @pytest.mark.failure_mode("F65")
+    def test_an_event_older_than_the_retention_is_forgotten(self, every: World) -> None:
         """F65: its row was settled and has expired."""
         change = created(every.s3.put(KEY, "1"))
         every.process(change)
@@ -1123,7 +1191,8 @@ class TestEveryVersion:
         every = make_world(Ordering.EVERY_VERSION, versioned=False)
         assert every.verdict(deleted(State(StateKind.ABSENT))) is Verdict.STALE
 
-    def test_f14_a_version_id_of_1024_bytes(self, every: World) -> None:
+    @pytest.mark.failure_mode("F14")
+    def test_a_version_id_of_1024_bytes(self, every: World) -> None:
         """F14: with the longest key that there is: no ValidationException, and duplicates are still found."""
         key = "€" * 341 + "k"
         assert len(key.encode()) == 1024
@@ -1132,7 +1201,8 @@ class TestEveryVersion:
         assert every.verdict(change) is Verdict.DUPLICATE
 
 
-def test_f69_attributes_of_a_newer_release_stay(world: World) -> None:
+@pytest.mark.failure_mode("F69")
+def test_attributes_of_a_newer_release_stay(world: World) -> None:
     """F69: an update writes what it knows, and leaves alone what it does not."""
     change = created(world.s3.put(KEY, "1"))
     world.process(change)
@@ -1148,7 +1218,8 @@ def test_f69_attributes_of_a_newer_release_stay(world: World) -> None:
     assert world.item(change)["digests"] == {"SS": ["x"]}
 
 
-def test_f15_keys_that_look_like_separators_do_not_meet(world: World) -> None:
+@pytest.mark.failure_mode("F15")
+def test_keys_that_look_like_separators_do_not_meet(world: World) -> None:
     """F15: each has a row of its own, in one table, for two orderings."""
     keys = [
         "a#b",

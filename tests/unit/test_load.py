@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from intake_ledger import ObjectChange
-from intake_ledger.changes import Origin, own_message
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer import Consumer
 from intake_ledger.consumer.returns import ANSWER_MS, FULL, LATE_REQUESTS, Returns
-from intake_ledger.messages import Message
-from intake_ledger.queues import Queues
+from intake_ledger.events.parser import own_message
+from intake_ledger.events.sqs_batch import Message
+from intake_ledger.protocol.change import Origin
 from tests.unit.support import BUCKET, SECOND, Clock
 from tests.unit.test_consumer import OUTAGE, TIMEOUT, Bench, Context, message, put
 from tests.unit.test_groups import new_world
@@ -69,8 +70,9 @@ def wakes(number: int) -> list[dict[str, Any]]:
     return [message(own_message(Origin.AUDIT, BUCKET, f"key {n}"), f"m{n}") for n in range(number)]
 
 
+@pytest.mark.failure_mode("F109")
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_f109_ten_thousand_messages_are_given_back_in_tens(concurrency: int) -> None:
+def test_ten_thousand_messages_are_given_back_in_tens(concurrency: int) -> None:
     """F109: no time is left for any of them. SQS gets a thousand requests, and the answer names all of them."""
     bench = Bench(new_world(), concurrency=concurrency)
     clock = bench.world.clock
@@ -84,7 +86,8 @@ def test_f109_ten_thousand_messages_are_given_back_in_tens(concurrency: int) -> 
     assert bench.telemetry.troubles == []
 
 
-def test_f109_the_answer_does_not_wait_for_what_sqs_takes_too_long_for() -> None:
+@pytest.mark.failure_mode("F109")
+def test_the_answer_does_not_wait_for_what_sqs_takes_too_long_for() -> None:
     """F109: what was not given back comes after the queue's own visibility; it is named all the same."""
     bench = Bench(new_world())
     clock = bench.world.clock
@@ -97,7 +100,8 @@ def test_f109_the_answer_does_not_wait_for_what_sqs_takes_too_long_for() -> None
     assert bench.telemetry.troubles
 
 
-def test_f109_a_failure_is_given_back_before_the_next_processor_begins() -> None:
+@pytest.mark.failure_mode("F109")
+def test_a_failure_is_given_back_before_the_next_processor_begins() -> None:
     """F109: that one may run for minutes, and a retry must not wait for it."""
     bench = Bench(new_world())
     clock = bench.world.clock
@@ -109,7 +113,8 @@ def test_f109_a_failure_is_given_back_before_the_next_processor_begins() -> None
     assert seen == [{"handle-a": 8}]
 
 
-def test_f109_threads_give_back_while_the_last_one_works() -> None:
+@pytest.mark.failure_mode("F109")
+def test_threads_give_back_while_the_last_one_works() -> None:
     """F109: what failed does not wait for a neighbour that runs for minutes."""
     returned, ended = Event(), []
 

@@ -1,17 +1,21 @@
 """F102: the processor needs something that is not there yet. It says so, and no attempt is spent."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger import NotYet, ObjectChange, rows
+from intake_ledger import NotYet, ObjectChange
 from intake_ledger.audit.diff import Window, find
-from intake_ledger.changes import Origin, own_message
-from intake_ledger.errors import MAX_RETRY_IN
-from intake_ledger.rows import Status
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.errors import MAX_RETRY_IN
+from intake_ledger.protocol.row import Status
 from tests.unit.support import BUCKET, DAY, HOUR, KEY, MINUTE, SECOND, World, created
 from tests.unit.test_consumer import Bench, bench, message, put, raising  # noqa: F401 - a fixture
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol import row as rows
 
 WHY = "the customer file is missing"
 
@@ -35,8 +39,9 @@ class Waiting:
 
 
 class TestWhatComesLate:
+    @pytest.mark.failure_mode("F102")
     @pytest.mark.parametrize("retry_in", [None, 1, 600, MAX_RETRY_IN])
-    def test_f102_thirty_hours_late_loses_nothing(self, retry_in: float | None) -> None:
+    def test_thirty_hours_late_loses_nothing(self, retry_in: float | None) -> None:
         """F102: no attempt is spent, the budget is whole, and few receives are used."""
         waiting = Waiting(30, retry_in=retry_in, max_attempts=2)
         waiting.pipeline.put("order.csv", "1")
@@ -50,7 +55,8 @@ class TestWhatComesLate:
         assert waiting.tries[-1] < 45 * HOUR
         assert len(waiting.tries) < 200, "the queue's own limit of receives is far"
 
-    def test_f102_it_never_comes(self) -> None:
+    @pytest.mark.failure_mode("F102")
+    def test_it_never_comes(self) -> None:
         """F102: after `max_wait` the change is rejected with its reason; the last try is when the time is over."""
         waiting = Waiting(None, max_wait=30 * 3600)
         waiting.pipeline.put("order.csv", "1")
@@ -62,7 +68,8 @@ class TestWhatComesLate:
         assert (row.status, row.waiting_since) == (Status.REJECTED, None)
         assert waiting.tries[-1] == pytest.approx(30 * HOUR, abs=MINUTE)
 
-    def test_f102_a_redrive_waits_again(self) -> None:
+    @pytest.mark.failure_mode("F102")
+    def test_a_redrive_waits_again(self) -> None:
         """F102: for the whole of `max_wait`."""
         waiting = Waiting(50, max_wait=30 * 3600)
         waiting.pipeline.put("order.csv", "1")
@@ -71,7 +78,8 @@ class TestWhatComesLate:
         waiting.pipeline.run()
         assert len(waiting.done) == 1
 
-    def test_f102_a_newer_version_does_not_wait(self) -> None:
+    @pytest.mark.failure_mode("F102")
+    def test_a_newer_version_does_not_wait(self) -> None:
         """F102: the wait is the state's, not the key's."""
         seen: list[str | None] = []
 
@@ -91,7 +99,8 @@ class TestWhatComesLate:
         assert row.status is Status.PROCESSED
         assert row.updated_at < began + HOUR
 
-    def test_f102_failures_while_it_waits_are_counted(self) -> None:
+    @pytest.mark.failure_mode("F102")
+    def test_failures_while_it_waits_are_counted(self) -> None:
         """F102: only the waits are free."""
         tries: list[int] = []
 
@@ -106,7 +115,8 @@ class TestWhatComesLate:
         [letter] = pipeline.dead_letters
         assert letter.reason.startswith("ValueError")
 
-    def test_f102_chaos(self) -> None:
+    @pytest.mark.failure_mode("F102")
+    def test_chaos(self) -> None:
         """F102: duplicates, deaths and late workers beside it."""
         for seed in range(5):
             waiting = Waiting(5, max_attempts=50)
@@ -118,7 +128,8 @@ class TestWhatComesLate:
 
 
 class TestRow:
-    def test_f102_the_row_waits_in_a_partition_of_its_own(self, bench: Bench) -> None:  # noqa: F811
+    @pytest.mark.failure_mode("F102")
+    def test_the_row_waits_in_a_partition_of_its_own(self, bench: Bench) -> None:  # noqa: F811
         """F102: with its reason, since when, and until when; the failures' partitions do not have it."""
         bench.acts = [raising(NotYet(WHY, retry_in=600))]
         state, body = put(bench)
@@ -131,7 +142,8 @@ class TestRow:
         assert bench.queues.delays["handle-m1"] == 600
         assert bench.telemetry.said == [], "neutral to the breaker"
 
-    def test_f102_a_duplicate_does_not_try_early(self, bench: Bench) -> None:  # noqa: F811
+    @pytest.mark.failure_mode("F102")
+    def test_a_duplicate_does_not_try_early(self, bench: Bench) -> None:  # noqa: F811
         """F102: it is BUSY until the wait is over."""
         bench.acts = [raising(NotYet(WHY, retry_in=600))]
         _, body = put(bench)
@@ -140,7 +152,8 @@ class TestRow:
         assert bench.queues.delays["handle-m2"] == 600
         assert len(bench.seen) == 1
 
-    def test_f102_a_reprocess_passes(self, bench: Bench) -> None:  # noqa: F811
+    @pytest.mark.failure_mode("F102")
+    def test_a_reprocess_passes(self, bench: Bench) -> None:  # noqa: F811
         """F102: a person need not wait."""
         bench.acts = [raising(NotYet(WHY, retry_in=600))]
         state, body = put(bench)
@@ -149,7 +162,8 @@ class TestRow:
         assert bench.handle(message(asked, "m2")) == []
         assert bench.row(state).status is Status.PROCESSED
 
-    def test_f102_the_wait_keeps_its_beginning(self, bench: Bench) -> None:  # noqa: F811
+    @pytest.mark.failure_mode("F102")
+    def test_the_wait_keeps_its_beginning(self, bench: Bench) -> None:  # noqa: F811
         """F102: over a failure too; a commit and another state end it."""
         bench.acts = [raising(NotYet(WHY)), raising(ValueError("no")), raising(NotYet(WHY))]
         state, body = put(bench)
@@ -162,7 +176,8 @@ class TestRow:
         assert bench.row(state).waiting_since is None
         assert bench.row(state).needs_review is None
 
-    def test_f102_many_waiting_keys_are_no_outage(self, bench: Bench) -> None:  # noqa: F811
+    @pytest.mark.failure_mode("F102")
+    def test_many_waiting_keys_are_no_outage(self, bench: Bench) -> None:  # noqa: F811
         """F102: nothing was wrong downstream."""
         bench.acts = [raising(NotYet(WHY)) for _ in range(20)]
         bodies = [put(bench, key=f"k{n}")[1] for n in range(20)]
@@ -170,7 +185,8 @@ class TestRow:
         assert len(bench.seen) == 20
         assert bench.telemetry.said == []
 
-    def test_f102_the_audit_leaves_alone_what_is_due_later(self, world: World) -> None:
+    @pytest.mark.failure_mode("F102")
+    def test_the_audit_leaves_alone_what_is_due_later(self, world: World) -> None:
         """F102: its message waits in the queue. When nothing came of it for long, the audit sends another one."""
         state = world.s3.put(KEY, "a")
         claim = world.ledger.claim(created(state), lease_ms=MINUTE).claim

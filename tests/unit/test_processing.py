@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import intake_ledger
-from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable, rows
-from intake_ledger.changes import Change
-from intake_ledger.errors import Fenced, SettingsError
-from intake_ledger.object_stream import ObjectStream
-from intake_ledger.processing import as_commit, load_processor, object_change
-from intake_ledger.rows import Retention, Row
-from intake_ledger.states import ABSENT, State, StateKind
+from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable
+from intake_ledger.processor.object_change import as_commit, load_processor, object_change
+from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import Fenced, SettingsError
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.row import Retention, Row
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, redriven, reprocess
 
 ONE = State(StateKind.OBJECT, "1", "e1", 5, START)
@@ -70,7 +71,8 @@ class TestChange:
 class TestIdempotencyKey:
     """Stable over the attempts at one change, and different for every other change."""
 
-    def test_f72_retries_keep_it_and_raise_the_fence(self) -> None:
+    @pytest.mark.failure_mode("F72")
+    def test_retries_keep_it_and_raise_the_fence(self) -> None:
         """F72: after a death, a failure, or a rejection that a person sent back; whoever's message leads to it."""
         first = claimed(None, created(ONE))
         later = START + 1_000

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger import ObjectChange, ObjectReadError, Unprocessable, rows
-from intake_ledger.object_stream import ObjectStream
-from intake_ledger.processing import object_change
-from intake_ledger.reading import MAX_LINE, csv_rows, json_lines, lines
-from intake_ledger.states import State, StateKind
+from intake_ledger import ObjectChange, ObjectReadError, Unprocessable
+from intake_ledger.processor.object_change import object_change
+from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.processor.text import MAX_LINE, csv_rows, json_lines, lines
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.object_state import State, StateKind
 from tests.unit.support import LEASE, PIPELINE, START, created
 
 
@@ -132,7 +133,8 @@ class TestGzip:
         """It is refused at the first line, not handed on as text."""
         assert why(lines(stream(bz2.compress(b"a" * 1000)))).startswith("line 1 is not utf-8")
 
-    def test_f93_a_broken_connection_is_not_the_objects_fault(self) -> None:
+    @pytest.mark.failure_mode("F93")
+    def test_a_broken_connection_is_not_the_objects_fault(self) -> None:
         """F93: half of a gzip looks like a truncated one: the stream's own error comes first, and is retried."""
         packed = gzip.compress(bytes(range(256)) * 100)
         for sent in (0, 2, len(packed) // 2, len(packed) - 1):
@@ -181,21 +183,24 @@ class TestCsv:
         assert "line 2 is not CSV: field larger than" in why(csv_rows(cast("BinaryIO", endless)))
         assert endless.given < 4 * csv.field_size_limit()
 
-    def test_f103_a_row_that_never_ends(self) -> None:
+    @pytest.mark.failure_mode("F103")
+    def test_a_row_that_never_ends(self) -> None:
         """F103: a field for each line, none of them long: the row as a whole is bounded, and its first line named."""
         endless = Generated([b'a,b\n1,2\n1,"', *(b'text\n","' for _ in range(10**6))])
         read = csv_rows(cast("BinaryIO", endless), max_line=5_000)
         assert why(read) == "the row at line 3 is longer than 5000 characters"
         assert endless.given < 200_000
 
-    def test_f103_the_limit_is_the_rows(self) -> None:
+    @pytest.mark.failure_mode("F103")
+    def test_the_limit_is_the_rows(self) -> None:
         """F103: in characters over all of its lines, without its own end; the next row starts anew."""
         fits, longer = b'1,"x\ny"\r\n', b'1,"x\nyz"\n'
         assert len(list(csv_rows(stream(fits * 9), max_line=7, fieldnames="ab"))) == 9
         read = csv_rows(stream(fits + longer), max_line=7, fieldnames="ab")
         assert why(read) == "the row at line 3 is longer than 7 characters"
 
-    def test_f103_a_row_that_never_ends_is_rejected_beside_its_neighbours(self) -> None:
+    @pytest.mark.failure_mode("F103")
+    def test_a_row_that_never_ends_is_rejected_beside_its_neighbours(self) -> None:
         """F103: at once, with the line in the dead letter's reason."""
         pipeline = LocalPipeline(lambda change: str(len(list(change.csv_rows(max_line=5_000)))))
         pipeline.put("bad.csv", b"a\n1\n" + b'"' + b"x\n" * 10_000)
@@ -257,12 +262,13 @@ class TestMemory:
         assert len(packed) < 200_000
         assert self.peak(lines(stream(packed)), 64_000) < self.MOST
 
+    @pytest.mark.failure_mode("F103")
     @pytest.mark.parametrize(
         ("read", "start", "piece"),
         [(lines, b"", b"x"), (csv_rows, b"", b"ab,"), (csv_rows, b'a,b\n1,"', b'\n","'), (json_lines, b"[", b"[],")],
         ids=["a line", "fields", "lines of a row", "values"],
     )
-    def test_f103_a_gzip_bomb(self, read: Any, start: bytes, piece: bytes) -> None:
+    def test_a_gzip_bomb(self, read: Any, start: bytes, piece: bytes) -> None:
         """F103: 64 MB that are a single line, row or value, out of some hundred kB."""
         packed = gzip.compress(start + piece * (64_000_000 // len(piece)), compresslevel=1)
         assert len(packed) < 400_000
@@ -273,7 +279,8 @@ class TestMemory:
         finally:
             tracemalloc.stop()
 
-    def test_f103_a_line_of_small_values(self) -> None:
+    @pytest.mark.failure_mode("F103")
+    def test_a_line_of_small_values(self) -> None:
         """F103: what takes most memory for its length, at the limit itself."""
         worst = b"[" + b"{}," * ((MAX_LINE - 3) // 3) + b"0]\n"
         assert self.peak(json_lines(stream(worst)), 1) < 32 * 1024 * 1024

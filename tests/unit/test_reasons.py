@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.errors import NotBegun, TransactionRefused
-from intake_ledger.reasons import MAX_CAUSES, describe, stack_of
-from intake_ledger.settings import Reasons
+from intake_ledger.protocol.errors import NotBegun, TransactionRefused
+from intake_ledger.protocol.reasons import MAX_CAUSES, describe, stack_of
+from intake_ledger.protocol.settings import Reasons
 
 CARD = "4111111111111111"
 TEAM = """

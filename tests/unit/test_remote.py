@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from intake_ledger import ObjectChange, Unprocessable, rows
+from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer.composition import make_processor
-from intake_ledger.errors import NotYet, WrongReturnError
-from intake_ledger.processing import object_change
-from intake_ledger.remote import RemoteError, remote_processor, told
-from intake_ledger.states import State, StateKind
+from intake_ledger.processor.lambda_processor import RemoteError, remote_processor, told
+from intake_ledger.processor.object_change import object_change
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.errors import NotYet, WrongReturnError
+from intake_ledger.protocol.object_state import State, StateKind
 from tests.unit.support import BUCKET, DAY, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, START, World, created
 from tests.unit.test_consumer import Bench, message, put
 
@@ -106,13 +107,15 @@ class TestAnswer:
         with pytest.raises(Unprocessable, match=r"^no invoice in it$"):
             call({"unprocessable": "no invoice in it"})
 
+    @pytest.mark.failure_mode("F102")
     @pytest.mark.parametrize(("answer", "seconds"), [({}, None), ({"retryInSeconds": 600}, 600)])
-    def test_f102_not_yet(self, answer: dict[str, Any], seconds: float | None) -> None:
+    def test_not_yet(self, answer: dict[str, Any], seconds: float | None) -> None:
         """F102: with the time of the next try, or without."""
         with pytest.raises(NotYet, match=r"^the customer file is missing$") as missing:
             call({"notYet": "the customer file is missing"} | answer)
         assert missing.value.retry_in == seconds
 
+    @pytest.mark.failure_mode("F101")
     @pytest.mark.parametrize(
         ("payload", "said"),
         [
@@ -135,7 +138,7 @@ class TestAnswer:
             (b"\xff", "answer is not JSON"),
         ],
     )
-    def test_f101_anything_else_is_a_wrong_answer(self, payload: Any, said: str) -> None:
+    def test_anything_else_is_a_wrong_answer(self, payload: Any, said: str) -> None:
         """F101: rejected at once, since it may have done its work. A function that forgot to wait answers null."""
         with pytest.raises(WrongReturnError) as failed:
             call(payload)
@@ -152,6 +155,7 @@ class TestFailure:
         with pytest.raises(RemoteError, match=r"^the function failed with Unprocessable: boom$"):
             call({"errorType": "Unprocessable", "errorMessage": "boom", "trace": []}, error=True)
 
+    @pytest.mark.failure_mode("F114")
     @pytest.mark.parametrize(
         ("said", "why"),
         [
@@ -187,7 +191,7 @@ class TestFailure:
             ({"errorType": "Sandbox.Timedout", "errorMessage": "4111 Task timed out"}, "ran into its own timeout"),
         ],
     )
-    def test_f114_the_reason_is_its_type_and_position(self, said: dict[str, Any], why: str) -> None:
+    def test_the_reason_is_its_type_and_position(self, said: dict[str, Any], why: str) -> None:
         """F114: the message of an error may quote the object, and so may the names in an answer."""
         with pytest.raises(RemoteError) as failed:
             call({"errorMessage": "card 4111111111111111", **said}, error=True)
@@ -266,7 +270,8 @@ class TestConsumer:
         assert second["fence"] > first["fence"]
         assert second["idempotencyKey"] == first["idempotencyKey"]
 
-    def test_f24_a_function_that_is_throttled_spends_no_attempts(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F24")
+    def test_a_function_that_is_throttled_spends_no_attempts(self, bench: Bench) -> None:
         """F24: however often: it was not run, and nothing is wrong with the object."""
         throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
         state, body = put(self.bench(bench, FakeLambda([throttled] * 2 * MAX_ATTEMPTS + [b'{"commit": "id"}'])))
@@ -278,7 +283,8 @@ class TestConsumer:
         assert bench.handle(message(body)) == []
         assert bench.row(state).commit_id == "id"
 
-    def test_f24_no_throttling_that_a_message_survives_uses_its_receives_up(self, bench: Bench) -> None:
+    @pytest.mark.failure_mode("F24")
+    def test_no_throttling_that_a_message_survives_uses_its_receives_up(self, bench: Bench) -> None:
         """F24: fourteen days are the longest that SQS keeps a message. A queue of one's own may allow 300 receives."""
         bench.max_hold_seconds = 14 * DAY // 1000
         throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")

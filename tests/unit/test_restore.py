@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline
-from cdk_intake_ledger.testing.events import eventbridge_event, s3_notification
-from cdk_intake_ledger.testing.local_pipeline import BUCKET as LOCAL
 from intake_ledger import ObjectChange, Unprocessable
-from intake_ledger.changes import Change
-from intake_ledger.rows import Ordering, Status
-from intake_ledger.states import State, StateKind
-from intake_ledger.verdicts import Verdict
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger_testing.events import eventbridge_event, s3_notification
+from intake_ledger_testing.local_pipeline import BUCKET as LOCAL
 from tests.unit.support import BUCKET, DAY, KEY, MAX_ATTEMPTS, RETENTION, START, MakeWorld, World, created, one_change
 from tests.unit.test_consumer import Bench, message, put, raising, raising_now
 
@@ -58,9 +58,10 @@ def reject_archived(bench: Bench) -> tuple[State, str]:
     return state, body
 
 
+@pytest.mark.failure_mode("F108")
 @pytest.mark.parametrize("ordering", Ordering)
 @TELLS
-def test_f108_a_rejected_object_is_processed_when_it_is_restored(
+def test_a_rejected_object_is_processed_when_it_is_restored(
     make_world: MakeWorld, ordering: Ordering, tell: Callable[..., str]
 ) -> None:
     """F108: in a round of its own, once: neither a duplicate of the restore nor one of the upload, nor the copy that
@@ -79,7 +80,8 @@ def test_f108_a_rejected_object_is_processed_when_it_is_restored(
     assert len(bench.seen) == 1
 
 
-def test_f108_a_restore_that_fails_otherwise_is_not_repeated_by_its_duplicate(world: World) -> None:
+@pytest.mark.failure_mode("F108")
+def test_a_restore_that_fails_otherwise_is_not_repeated_by_its_duplicate(world: World) -> None:
     """F108, F76: the duplicate finds a reason that a restore does not change."""
     bench = Bench(world)
     state, _ = reject_archived(bench)
@@ -91,7 +93,8 @@ def test_f108_a_restore_that_fails_otherwise_is_not_repeated_by_its_duplicate(wo
     assert len(bench.seen) == 1
 
 
-def test_f108_a_failed_object_is_tried_at_its_time(world: World) -> None:
+@pytest.mark.failure_mode("F108")
+def test_a_failed_object_is_tried_at_its_time(world: World) -> None:
     """F108: it has attempts left, and its own message or the restore's is the one that finds it readable."""
     bench = Bench(world)
     state, body = put(bench)
@@ -104,14 +107,16 @@ def test_f108_a_failed_object_is_tried_at_its_time(world: World) -> None:
     assert bench.row(state).settled
 
 
-def test_f108_a_rejection_for_another_reason_stays(world: World) -> None:
+@pytest.mark.failure_mode("F108")
+def test_a_rejection_for_another_reason_stays(world: World) -> None:
     """F108: nobody archived this one."""
     change = created(world.s3.put(KEY, "1"))
     world.reject(change)
     assert world.verdict(restore(world.s3.look(KEY))) is Verdict.REJECTED
 
 
-def test_f108_the_restore_of_an_older_version_says_nothing_about_the_current_one(world: World) -> None:
+@pytest.mark.failure_mode("F108")
+def test_the_restore_of_an_older_version_says_nothing_about_the_current_one(world: World) -> None:
     """F108: only the very state that was refused is taken up again."""
     old, state = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
     claim = world.accept(created(state))
@@ -120,7 +125,8 @@ def test_f108_the_restore_of_an_older_version_says_nothing_about_the_current_one
     assert world.verdict(restore(state)) is Verdict.ACCEPTED
 
 
-def test_f108_a_worker_that_dies_in_the_round_spends_its_attempts(world: World) -> None:
+@pytest.mark.failure_mode("F108")
+def test_a_worker_that_dies_in_the_round_spends_its_attempts(world: World) -> None:
     """F108, F76: the round ends as any other."""
     state = world.s3.put(KEY, "1")
     world.ledger.reject(world.accept(created(state)), "archived", s3_error="InvalidObjectState")
@@ -129,7 +135,8 @@ def test_f108_a_worker_that_dies_in_the_round_spends_its_attempts(world: World) 
     assert world.verdict(restore(state)) is Verdict.EXHAUSTED
 
 
-def test_f108_without_a_row_the_age_decides(make_world: MakeWorld) -> None:
+@pytest.mark.failure_mode("F108")
+def test_without_a_row_the_age_decides(make_world: MakeWorld) -> None:
     """F108: an archive is old; what was settled long ago must not be processed again because somebody restores it."""
     world = make_world()
     young = world.s3.put(KEY, "1")
@@ -143,8 +150,9 @@ def test_f108_without_a_row_the_age_decides(make_world: MakeWorld) -> None:
     assert every.verdict(restore(every.s3.put(KEY, "1"))) is Verdict.STALE
 
 
+@pytest.mark.failure_mode("F108")
 @TELLS
-def test_f108_the_event_only_wakes(tell: Callable[..., str]) -> None:
+def test_the_event_only_wakes(tell: Callable[..., str]) -> None:
     """F108: it names a state, of an age that it does not know, and vouches for nothing."""
     change = one_change(restored(SHOWN, tell))
     assert change.restored
@@ -156,10 +164,11 @@ def test_f108_the_event_only_wakes(tell: Callable[..., str]) -> None:
     assert one_change(json.dumps(nameless)).state is None
 
 
+@pytest.mark.failure_mode("F108")
 @given(
     st.lists(st.sampled_from(("run", "archive", "restore", "restore event", "upload event")), max_size=25),
 )
-def test_f108_whatever_is_archived_and_restored_in_between_it_is_processed_once(steps: list[str]) -> None:
+def test_whatever_is_archived_and_restored_in_between_it_is_processed_once(steps: list[str]) -> None:
     """F108, G3, G4: after the last restore the object is processed, and never twice."""
     seen: list[ObjectChange] = []
 

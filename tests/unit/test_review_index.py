@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk_intake_ledger.cli import reading
-from intake_ledger.rows import (
+from intake_ledger.protocol.row import (
     Ordering,
     Row,
     RowKey,
@@ -20,6 +20,7 @@ from intake_ledger.rows import (
     review_partitions,
     row_key,
 )
+from intake_ledger_cli import reading
 from tests.unit.support import BUCKET, PIPELINE, START, created
 from tests.unit.test_cli_words import DEPLOYED
 from tests.unit.test_groups import new_world
@@ -29,7 +30,8 @@ WRITES_PER_PARTITION = 1_000
 FAILURES_PER_SECOND = 10_000
 
 
-def test_f122_ten_thousand_failures_a_second_heat_no_partition() -> None:
+@pytest.mark.failure_mode("F122")
+def test_ten_thousand_failures_a_second_heat_no_partition() -> None:
     """F122: each is one write into the index and one out of it with the next claim, of keys with a common prefix."""
     keys = [row_key(PIPELINE, Ordering.LATEST, BUCKET, f"in/2026/11/{n:08}.csv", None) for n in range(10_000)]
     used = Counter(review_partition(PIPELINE, key) for key in keys)
@@ -39,13 +41,15 @@ def test_f122_ten_thousand_failures_a_second_heat_no_partition() -> None:
     assert 2 * FAILURES_PER_SECOND * hottest < 1.2 * WRITES_PER_PARTITION
 
 
-def test_f122_the_versions_of_one_key_are_spread_too() -> None:
+@pytest.mark.failure_mode("F122")
+def test_the_versions_of_one_key_are_spread_too() -> None:
     """F122: in EVERY_VERSION each has a row of its own."""
     keys = [row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, "one", f"v#{n}") for n in range(1_000)]
     assert len({review_partition(PIPELINE, key) for key in keys}) == len(review_partitions(PIPELINE))
 
 
-def test_f122_a_row_goes_into_its_partition_and_out_again() -> None:
+@pytest.mark.failure_mode("F122")
+def test_a_row_goes_into_its_partition_and_out_again() -> None:
     """F122: as FAILED, as REJECTED, and not as anything else."""
     world = new_world()
     state = world.s3.put("a", "1")
@@ -95,11 +99,12 @@ def _item(key: str, updated_at: int) -> dict[str, Any]:
     return {"pk": {"S": place.pk}, "sk": {"S": place.sk}, **typed}
 
 
+@pytest.mark.failure_mode("F122")
 @given(
     st.dictionaries(st.integers(0, 10_000).map(lambda n: f"k{n}"), st.integers(START, START + 5), max_size=40),
     st.integers(1, 7),
 )
-def test_f122_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int], limit: int) -> None:
+def test_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int], limit: int) -> None:
     """F122: `list` and `redrive` see each row once, the oldest first, over all partitions and over all their pages."""
     index = cast("Any", Index([_item(key, at) for key, at in times.items()]))
     found: list[tuple[int, str]] = []

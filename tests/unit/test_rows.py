@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger import rows
-from intake_ledger.changes import Change
-from intake_ledger.rows import STORED_STATUSES, Ordering, Retention, Row, RowKey, Status, row_key
-from intake_ledger.states import ABSENT, State, StateKind
-from intake_ledger.verdicts import Policy, Verdict, judge_state
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Retention, Row, RowKey, Status, row_key
+from intake_ledger.protocol.verdict import Policy, Verdict, judge_state
 from tests.unit.support import BUCKET, DAY, KEY, LEASE, PIPELINE, START, created, deleted, marked, redriven, reprocess
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class TestKeys:
         """F81: a permanent deletion is a state of its own."""
         assert row_key("P", Ordering.EVERY_VERSION, "b", "k", identity) == RowKey("b/k", f"P@{identity}")
 
-    def test_f14_what_passes_1024_bytes_is_hashed(self) -> None:
+    @pytest.mark.failure_mode("F14")
+    def test_what_passes_1024_bytes_is_hashed(self) -> None:
         """F14: a version id may have 1,024 bytes itself; the longest that fits is kept readable."""
         room = 1024 - len(f"{PIPELINE}@v#")
         fits = row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "v#" + "x" * room)
@@ -73,12 +74,14 @@ class TestKeys:
         assert hashed != row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "v#" + "x" * room + "y")
         assert hashed != row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "d#" + "x" * (room + 1))
 
-    def test_f14_bytes_count_and_not_characters(self) -> None:
+    @pytest.mark.failure_mode("F14")
+    def test_bytes_count_and_not_characters(self) -> None:
         """F14: multi-byte characters."""
         key = row_key("P" * 64, Ordering.EVERY_VERSION, "b" * 63, "€" * 341, "v#" + "€" * 341)
         assert len(key.sk.encode()) <= 1024
         assert len(key.pk.encode()) <= 1088
 
+    @pytest.mark.failure_mode("F15")
     @given(
         st.text("abPQ-", min_size=1),
         st.text("abPQ-", min_size=1),
@@ -86,7 +89,7 @@ class TestKeys:
         st.text(max_size=20),
         st.sampled_from(Ordering),
     )
-    def test_f15_no_two_changes_share_a_row(
+    def test_no_two_changes_share_a_row(
         self, pipeline: str, other_pipeline: str, key: str, other_key: str, ordering: Ordering
     ) -> None:
         """F15: separators, `@latest` and `v#1` in keys are just characters."""
@@ -94,7 +97,8 @@ class TestKeys:
         other = row_key(other_pipeline, ordering, "b", other_key, "v#1")
         assert (one == other) is ((pipeline, key) == (other_pipeline, other_key))
 
-    def test_f15_a_bucket_and_its_keys_are_told_apart(self) -> None:
+    @pytest.mark.failure_mode("F15")
+    def test_a_bucket_and_its_keys_are_told_apart(self) -> None:
         """F15: a bucket's name has no slash, so the first one separates."""
         assert row_key("P", Ordering.LATEST, "a", "b/c", None) != row_key("P", Ordering.LATEST, "ab", "/c", None)
         assert row_key("P", Ordering.LATEST, "a", "/b", None).pk == "a//b"
@@ -129,8 +133,9 @@ class TestTransitions:
         assert row.committed_fence == row.fence
         assert row.expires_at == (START // 1000) + RETENTION_SECONDS + 86_400
 
+    @pytest.mark.failure_mode("F86")
     @pytest.mark.parametrize("end", [failed, rejected])
-    def test_f86_only_settled_rows_expire(self, end: "Callable[[Row], Row]") -> None:
+    def test_only_settled_rows_expire(self, end: "Callable[[Row], Row]") -> None:
         """F86: every other step removes the expiry."""
         settled = committed(claimed(None, created(ONE)))
         assert settled.expires_at is not None
@@ -138,7 +143,8 @@ class TestTransitions:
         assert claim.expires_at is None
         assert end(claim).expires_at is None
 
-    def test_f23_a_failure_says_when_its_next_attempt_is_due(self) -> None:
+    @pytest.mark.failure_mode("F23")
+    def test_a_failure_says_when_its_next_attempt_is_due(self) -> None:
         """F23: and no other row does, whatever becomes of it."""
         claim = claimed(None, created(ONE))
         out = rows.failed(claim, "no", review_partition=PIPELINE, now=START, retry_at=START + 8_000)
@@ -158,7 +164,8 @@ class TestTransitions:
             assert row.retry_at is None
         assert rows.released(again, out).retry_at == out.retry_at, "as if it had never been claimed"
 
-    def test_f53_an_abandoned_row_is_settled_with_what_was_committed_before(self) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_an_abandoned_row_is_settled_with_what_was_committed_before(self) -> None:
         """F53: the version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
         done = committed(claimed(None, created(ONE)), "invoice-17")
         claim = claimed(done, reprocess(ULID_1), now=START + 1)
@@ -170,7 +177,8 @@ class TestTransitions:
         assert row.expires_at == (START + 2) // 1000 + RETENTION_SECONDS + 86_400
         assert row.served_reprocess_id == ULID_1, "the request was served, as far as anybody can"
 
-    def test_f53_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
+    @pytest.mark.failure_mode("F53")
+    def test_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
         """F53: so that the same bytes may come again in a bucket without versions."""
         row = rows.abandoned(claimed(None, created(ONE)), "gone", now=START, retention=Retention(1))
         assert row.settled
@@ -194,7 +202,8 @@ class TestTransitions:
             other = claimed(row, created(TWO), TWO)
             assert (other.attempts, other.redrive_count, other.reason, other.rejected_fence) == (1, 0, None, None)
 
-    def test_f64_the_round_and_the_reason_stay_through_retries(self) -> None:
+    @pytest.mark.failure_mode("F64")
+    def test_the_round_and_the_reason_stay_through_retries(self) -> None:
         """F64: bounded, and the reasons are kept."""
         row = rejected(claimed(None, created(ONE)), "one")
         for reason in ("two", "three"):
@@ -204,7 +213,8 @@ class TestTransitions:
         assert (row.attempts, row.redrive_count, row.reason) == (2, 1, "three")
         assert row.rejected_fence == START
 
-    def test_f72_first_claimed_at_is_kept_by_retries_alone(self) -> None:
+    @pytest.mark.failure_mode("F72")
+    def test_first_claimed_at_is_kept_by_retries_alone(self) -> None:
         """F72: it is what makes an idempotency key stable, and different for a state that comes back."""
         later = START + DAY
         first = claimed(None, created(ONE))
@@ -213,7 +223,8 @@ class TestTransitions:
         assert claimed(committed(first), created(ONE), now=later).first_claimed_at == later
         assert claimed(first, created(TWO), TWO, now=later).first_claimed_at == later
 
-    def test_f06_what_was_committed_stays_through_claims_and_failures(self) -> None:
+    @pytest.mark.failure_mode("F06")
+    def test_what_was_committed_stays_through_claims_and_failures(self) -> None:
         """F06: marks never move back."""
         done = committed(claimed(None, created(ONE)), "first")
         for row in (
@@ -282,7 +293,8 @@ class TestTransitions:
             claim = claimed(seen, created(TWO), TWO)
             assert rows.released(claim, seen) == replace(seen, fence=claim.fence, lease_until=None)
 
-    def test_f78_reprocess_ids_stay_with_their_state(self) -> None:
+    @pytest.mark.failure_mode("F78")
+    def test_reprocess_ids_stay_with_their_state(self) -> None:
         """F78, F88: through retries and other messages, the greatest wins, and the commit records it."""
         done = committed(claimed(None, created(ONE)))
         asked = failed(claimed(done, reprocess(ULID_2)))
@@ -294,8 +306,9 @@ class TestTransitions:
         assert committed(claimed(served, created(TWO), TWO)).served_reprocess_id == ULID_2
         assert committed(claimed(served, reprocess(ULID_1))).served_reprocess_id == ULID_2
 
+    @pytest.mark.failure_mode("F07")
     @given(st.lists(st.sampled_from(["claim", "other", "commit", "fail", "reject", "settle", "exhaust"]), max_size=12))
-    def test_f07_the_fence_never_goes_back(self, steps: list[str]) -> None:
+    def test_the_fence_never_goes_back(self, steps: list[str]) -> None:
         """F07: whatever happens to a row, and every claim is higher than the one before."""
         row = claimed(None, created(ONE))
         for step in steps:
@@ -322,7 +335,8 @@ class TestTransitions:
 class TestLease:
     """Who holds a row."""
 
-    def test_f13_a_lease_holds_up_to_its_last_millisecond(self) -> None:
+    @pytest.mark.failure_mode("F13")
+    def test_a_lease_holds_up_to_its_last_millisecond(self) -> None:
         """F13: margin and lease are one number; the comparison adds nothing."""
         row = claimed(None, created(ONE))
         assert row.is_live(START + LEASE - 1)
@@ -360,13 +374,15 @@ class TestFormat:
         assert None not in stored.values()
         assert rows.from_attributes(stored) == row
 
-    def test_f69_a_row_of_an_older_release(self) -> None:
+    @pytest.mark.failure_mode("F69")
+    def test_a_row_of_an_older_release(self) -> None:
         """F69: it lacks attributes; the rest has defaults."""
         row = rows.from_attributes({"status": "PROCESSED", "fence": 7, "committed_state": "v#1"})
         assert row == Row(Status.PROCESSED, 7, committed_state="v#1")
         assert rows.from_attributes({"status": "FAILED"}) == Row(Status.FAILED, 0)
 
-    def test_f69_a_failed_row_of_a_release_without_times_is_due(self) -> None:
+    @pytest.mark.failure_mode("F69")
+    def test_a_failed_row_of_a_release_without_times_is_due(self) -> None:
         """F69: releases before `retry_at` did not write it; a message need not wait."""
         stored = rows.attributes(failed(claimed(None, created(ONE))))
         assert "retry_at" not in stored
@@ -375,7 +391,8 @@ class TestFormat:
         policy = Policy(max_attempts=2, retention_ms=RETENTION_SECONDS * 1000, deletes=True)
         assert judge_state(row, created(ONE), ONE, now=START, policy=policy).verdict is Verdict.ACCEPTED
 
-    def test_f69_a_row_of_a_newer_release(self) -> None:
+    @pytest.mark.failure_mode("F69")
+    def test_a_row_of_a_newer_release(self) -> None:
         """F69: it has attributes that this one does not know."""
         found = {"pk": "b/k", "sk": "P@latest", "status": "PROCESSED", "fence": 7, "kind": "marker", "tomorrow": "x"}
         assert rows.from_attributes(found) == Row(Status.PROCESSED, 7, kind=StateKind.MARKER)
@@ -387,7 +404,8 @@ class TestFormat:
         )
         assert rows.from_attributes({}) is None
 
-    def test_f09_times_by_their_magnitude(self) -> None:
+    @pytest.mark.failure_mode("F09")
+    def test_times_by_their_magnitude(self) -> None:
         """F09: everything in milliseconds but the TTL, which DynamoDB wants in seconds."""
         stored = rows.attributes(committed(claimed(None, created(ONE))))
         assert isinstance(stored["expires_at"], int)
@@ -408,8 +426,9 @@ class TestFormat:
 class TestSize:
     """F17: what a row costs."""
 
+    @pytest.mark.failure_mode("F17")
     @pytest.mark.parametrize("character", ["x", "é", "€", "🙂"])
-    def test_f17_reason_and_commit_identity_are_cut(self, character: str) -> None:
+    def test_reason_and_commit_identity_are_cut(self, character: str) -> None:
         """F17: a 300 KB stack trace would make every duplicate cost 300 units; bytes count, not characters."""
         claim, long = claimed(None, created(ONE)), character * 300_000
         for text in (
@@ -422,6 +441,7 @@ class TestSize:
             assert 250 <= len(text.encode()) <= 256
             assert text.endswith(character + "…")
 
+    @pytest.mark.failure_mode("F17")
     @pytest.mark.parametrize(
         ("text", "short"),
         [
@@ -436,12 +456,13 @@ class TestSize:
             (None, None),
         ],
     )
-    def test_f17_what_fits_is_not_cut(self, text: str | None, short: str | None) -> None:
+    def test_what_fits_is_not_cut(self, text: str | None, short: str | None) -> None:
         """F17: to the last byte, and never through a character."""
         assert rows.cut(text, 5) == short
 
+    @pytest.mark.failure_mode("F17")
     @given(st.text(st.characters(codec="utf-8"), max_size=40), st.integers(3, 30))
-    def test_f17_a_cut_text_is_within_the_limit_and_begins_as_the_whole(self, text: str, limit: int) -> None:
+    def test_a_cut_text_is_within_the_limit_and_begins_as_the_whole(self, text: str, limit: int) -> None:
         """F17: whatever the characters."""
         short = rows.cut(text, limit)
         assert short is not None
@@ -449,7 +470,8 @@ class TestSize:
         assert text.startswith(short.removesuffix("…"))
         assert (short == text) is (len(text.encode()) <= limit)
 
-    def test_f17_an_accepted_change_costs_one_write_unit(self) -> None:
+    @pytest.mark.failure_mode("F17")
+    def test_an_accepted_change_costs_one_write_unit(self) -> None:
         """F17: claims and commits of a key of 256 bytes, with the longest names of pipeline and bucket, all at once:
         overwritten, retried, reprocessed, with a commit identity of the length of a UUID.
         """
@@ -468,8 +490,9 @@ class TestSize:
         for row in (first, done, second, again, done_again, reprocessed, settled, released):
             assert item_size(key, row) <= 1024
 
+    @pytest.mark.failure_mode("F17")
     @pytest.mark.parametrize("text", ["x", "é", "€"])
-    def test_f17_a_failed_or_rejected_row_costs_at_most_two(self, text: str) -> None:
+    def test_a_failed_or_rejected_row_costs_at_most_two(self, text: str) -> None:
         """F17: with everything at its longest, in any script."""
         key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
         claim = claimed(committed(claimed(None, created(ONE)), text * 300), reprocess(ULID_1), TWO)
@@ -483,7 +506,8 @@ class TestSize:
             assert item_size(key, row) <= 2048
 
 
-def test_f63_a_redriven_copy_claims_like_its_original() -> None:
+@pytest.mark.failure_mode("F63")
+def test_a_redriven_copy_claims_like_its_original() -> None:
     """F63: the mark opens the round in the judgement; the row itself is the same."""
     no = rejected(claimed(None, created(ONE)))
     assert claimed(no, redriven(created(ONE), no.fence)) == claimed(no, created(ONE))

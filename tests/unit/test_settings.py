@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from intake_ledger.errors import SettingsError
-from intake_ledger.rows import Ordering
-from intake_ledger.settings import (
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import (
     AuditSettings,
     ConsumerSettings,
     KeyFilter,
@@ -126,8 +126,9 @@ def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
         consumer_settings(environment)
 
 
+@pytest.mark.failure_mode("F29")
 @pytest.mark.parametrize("owner", [{}, {"INTAKE_BUCKET_OWNER": ""}])
-def test_f29_the_buckets_owner_may_be_unknown(owner: dict[str, str]) -> None:
+def test_the_buckets_owner_may_be_unknown(owner: dict[str, str]) -> None:
     """F29: an imported bucket's may be."""
     environment = {key: text for key, text in CONSUMER.items() if key != "INTAKE_BUCKET_OWNER"} | owner
     assert consumer_settings(environment).bucket_owner is None
@@ -156,7 +157,8 @@ def test_a_malformed_variable_is_named_with_its_value(name: str, value: str, all
     assert allowed in str(refused.value)
 
 
-def test_f09_the_smallest_values_are_taken() -> None:
+@pytest.mark.failure_mode("F09")
+def test_the_smallest_values_are_taken() -> None:
     """F09: a retention is never nothing; waits may be."""
     settings = consumer_settings(
         CONSUMER
@@ -202,6 +204,7 @@ def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> No
     assert settings.wants("anything")
 
 
+@pytest.mark.failure_mode("F47")
 @pytest.mark.parametrize(
     ("key", "wanted"),
     [
@@ -213,6 +216,6 @@ def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> No
         ("in%2Fa.csv", False),
     ],
 )
-def test_f47_filters_are_of_raw_keys(key: str, wanted: bool) -> None:
+def test_filters_are_of_raw_keys(key: str, wanted: bool) -> None:
     """F47: prefix and suffix both, any of several filters, and no encoding."""
     assert audit_settings(AUDIT).wants(key) is wanted

@@ -7,16 +7,18 @@ from inspect import isfunction
 
 import pytest
 
-from cdk_intake_ledger.testing import Fault, LambdaContext, LocalPipeline, MemoryDynamoDB, events
-from cdk_intake_ledger.testing.local_pipeline import _Record
-from cdk_intake_ledger.testing.memory_s3 import MemoryS3
+from cdk_intake_ledger.testing import Fault, LambdaContext, LocalPipeline, MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.bucket import Bucket
-from intake_ledger.changes import Change, Ignored, parse_message
-from intake_ledger.errors import ObjectGone
-from intake_ledger.rows import Ordering
-from intake_ledger.states import StateKind
-from intake_ledger.telemetry import Telemetry
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.events.parser import Ignored, parse_message
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import ObjectGone
+from intake_ledger.protocol.object_state import StateKind
+from intake_ledger.protocol.row import Ordering
+from intake_ledger_testing import events
+from intake_ledger_testing.local_pipeline import _Record
+from intake_ledger_testing.memory_s3 import MemoryS3
 
 Downstream = dict[str, tuple[int, str]]
 
@@ -258,8 +260,9 @@ def test_garbage_goes_to_the_dead_letter_queue(shop: Shop) -> None:
     assert "another-bucket" in reasons[1]
 
 
+@pytest.mark.failure_mode("F72")
 @pytest.mark.parametrize(("together", "calls"), [(False, ["a", "b", "c", "c"]), (True, ["a", "b", "c", "a", "b", "c"])])
-def test_f72_a_death_repeats_what_was_to_be_committed_together(shop: Shop, together: bool, calls: list[str]) -> None:
+def test_a_death_repeats_what_was_to_be_committed_together(shop: Shop, together: bool, calls: list[str]) -> None:
     """F72: the price of `commit_together`, and what a team's effect has to bear: one more time, with the same key."""
     pipeline = LocalPipeline(shop.process, commit_together=together)
     for key in "abc":

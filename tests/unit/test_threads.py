@@ -17,14 +17,14 @@ import pytest
 from intake_ledger import ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.threads import ProcessorThreads
-from intake_ledger.rows import Status
-from intake_ledger.telemetry import OutcomeKind
+from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.protocol.row import Status
 from tests.unit.support import LEASE, World, created
 from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
 from tests.unit.test_groups import new_world
 
 if TYPE_CHECKING:
-    from intake_ledger.ledger import Claim, Ledger
+    from intake_ledger.ledger.claims import Claim, Ledger
 
 ROOT = Path(__file__).parents[2]
 PATIENT = 30.0
@@ -104,7 +104,8 @@ class TestOverlap:
         assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert [stage.row(key).status for key in "ab"] == [Status.PROCESSED] * 2
 
-    def test_f22_two_changes_of_one_key_never_are(self, stage: Stage) -> None:
+    @pytest.mark.failure_mode("F22")
+    def test_two_changes_of_one_key_never_are(self, stage: Stage) -> None:
         """F22: the second waits for the first, in the batch's order, although a thread is free: nothing is BUSY."""
         other = Event()
         stage.acts = {"same": lambda _: other.wait(PATIENT), "other": lambda _: other.set()}
@@ -128,8 +129,9 @@ class TestOverlap:
         assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == ["m0"]
         assert stage.row("a").status is Status.FAILED
 
+    @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("exits", EXITS)
-    def test_f20_what_would_end_the_program_is_its_own_messages_alone(self, stage: Stage, exits: BaseException) -> None:
+    def test_what_would_end_the_program_is_its_own_messages_alone(self, stage: Stage, exits: BaseException) -> None:
         """F20: in a thread, too, it is a failed attempt; no neighbour is hurt, and the process lives on."""
 
         def end(_: ObjectChange) -> None:
@@ -155,7 +157,8 @@ class TestOverlap:
 
 
 class TestOverrun:
-    def test_f20_everything_else_ends_before_the_process_does(self, hung: tuple[Stage, Event]) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_everything_else_ends_before_the_process_does(self, hung: tuple[Stage, Event]) -> None:
         """F20: what was done is deleted, what was not begun goes back unclaimed, and only the sick one has spent an
         attempt.
         """
@@ -173,7 +176,8 @@ class TestOverrun:
         assert stage.bench.telemetry.said == ["end of process"]
         assert stage.bench.telemetry.flushed
 
-    def test_f20_one_that_exits_beside_one_that_hangs(self, hung: tuple[Stage, Event]) -> None:
+    @pytest.mark.failure_mode("F20")
+    def test_one_that_exits_beside_one_that_hangs(self, hung: tuple[Stage, Event]) -> None:
         """F20: each has spent an attempt with its own reason, and the process ends because of the second alone."""
         stage, _ = hung
 
@@ -188,7 +192,8 @@ class TestOverrun:
         assert stage.row("exits").reason.startswith("SystemExit at ")
         assert "ran longer than its 1 s" in stage.row("hangs").reason
 
-    def test_f92_what_was_claimed_together_and_not_begun_is_released(self, hung: tuple[Stage, Event]) -> None:
+    @pytest.mark.failure_mode("F92")
+    def test_what_was_claimed_together_and_not_begun_is_released(self, hung: tuple[Stage, Event]) -> None:
         """F92: all threads hang; the third of the group is as if it had never been claimed."""
         stage, release = hung
         stage.acts["hangs too"] = lambda _: release.wait(FOREVER)
@@ -199,7 +204,8 @@ class TestOverrun:
         assert stage.bench.world.row(third) is None
         assert [stage.row(key).status for key in ("hangs", "hangs too")] == [Status.FAILED] * 2
 
-    def test_f07_a_zombies_commit_is_refused(self, hung: tuple[Stage, Event]) -> None:
+    @pytest.mark.failure_mode("F07")
+    def test_a_zombies_commit_is_refused(self, hung: tuple[Stage, Event]) -> None:
         """F07: if it wakes before the process is gone, the fence has the last word."""
         stage, release = hung
         stage.handle(message(put(stage.bench, key="hangs")[1]))
@@ -246,7 +252,8 @@ class TestOverrun:
         third = created(stage.bench.world.s3.look("third"), key="third")
         assert stage.bench.world.row(third) is None
 
-    def test_f85_the_last_attempt_is_rejected_with_its_reason(self, hung: tuple[Stage, Event]) -> None:
+    @pytest.mark.failure_mode("F85")
+    def test_the_last_attempt_is_rejected_with_its_reason(self, hung: tuple[Stage, Event]) -> None:
         """F85: its copy is in the dead-letter queue, so the message is deleted."""
         stage, _ = hung
         state, body = put(stage.bench, key="hangs")
@@ -258,7 +265,8 @@ class TestOverrun:
         assert stage.row("hangs").status is Status.REJECTED
         assert len(stage.bench.queues.copies) == 1
 
-    def test_f26_a_message_with_another_record_is_not_deleted(self, hung: tuple[Stage, Event]) -> None:
+    @pytest.mark.failure_mode("F26")
+    def test_a_message_with_another_record_is_not_deleted(self, hung: tuple[Stage, Event]) -> None:
         """F26: the other one was never begun."""
         stage, _ = hung
         state, _ = put(stage.bench, key="hangs")
@@ -348,7 +356,7 @@ PROGRAM = """
 from threading import Event
 
 from intake_ledger.consumer.threads import exit_now
-from intake_ledger.telemetry import Telemetry
+from intake_ledger.observability.telemetry import Telemetry
 from tests.unit.test_consumer import FakeQueues, message, put
 from tests.unit.test_threads import Stage
 from tests.unit.test_groups import new_world
@@ -367,7 +375,8 @@ print("the process lives on")
 """
 
 
-def test_f20_the_process_really_ends_and_what_was_said_is_out() -> None:
+@pytest.mark.failure_mode("F20")
+def test_the_process_really_ends_and_what_was_said_is_out() -> None:
     """F20: a frozen thread would wake up as a zombie in a later invocation. The output is a pipe, hence buffered."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],

@@ -6,9 +6,9 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from cdk_intake_ledger.testing import LocalPipeline
-from cdk_intake_ledger.testing.transaction_rules import check_transaction
 from intake_ledger import Commit
-from intake_ledger.settings import Reasons
+from intake_ledger.protocol.settings import Reasons
+from intake_ledger_testing.transaction_rules import check_transaction
 
 KEY = {"id": {"S": "1"}}
 
@@ -70,8 +70,9 @@ def test_what_dynamodb_takes(element: dict[str, Any]) -> None:
     check_transaction([element])
 
 
+@pytest.mark.failure_mode("F125")
 @pytest.mark.parametrize(("element", "why"), WRONG, ids=[why for _, why in WRONG])
-def test_f125_what_dynamodb_refuses(element: dict[str, Any], why: str) -> None:
+def test_what_dynamodb_refuses(element: dict[str, Any], why: str) -> None:
     """F125: the error names the element and the problem."""
     with pytest.raises(ClientError, match="ValidationException") as refused:
         check_transaction([RIGHT[0], element])
@@ -79,6 +80,7 @@ def test_f125_what_dynamodb_refuses(element: dict[str, Any], why: str) -> None:
     assert why in str(refused.value)
 
 
+@pytest.mark.failure_mode("F125")
 @pytest.mark.parametrize(
     "element",
     [
@@ -88,12 +90,13 @@ def test_f125_what_dynamodb_refuses(element: dict[str, Any], why: str) -> None:
         {"ConditionCheck": {"TableName": "orders", "Key": KEY}},
     ],
 )
-def test_f125_what_boto3_does_not_even_send(element: dict[str, Any]) -> None:
+def test_what_boto3_does_not_even_send(element: dict[str, Any]) -> None:
     """F125: values that are not typed, and parameters that there are not."""
     with pytest.raises(ParamValidationError):
         check_transaction([element])
 
 
+@pytest.mark.failure_mode("F125")
 @pytest.mark.parametrize(
     ("element", "why"),
     [
@@ -101,7 +104,7 @@ def test_f125_what_boto3_does_not_even_send(element: dict[str, Any]) -> None:
         (update("SET status = :new", **values(new={"S": "x"})), "ValidationException: element 1 (Update): its"),
     ],
 )
-def test_f125_a_processor_learns_of_it_from_its_local_pipeline(element: dict[str, Any], why: str) -> None:
+def test_a_processor_learns_of_it_from_its_local_pipeline(element: dict[str, Any], why: str) -> None:
     """F125: the change ends in the dead-letter queue, as it would on AWS; nothing is written."""
     pipeline = LocalPipeline(lambda _: Commit(transact=[element]), max_attempts=2, reasons=Reasons.FULL)
     pipeline.put("a", "1")

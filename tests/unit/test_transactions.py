@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger import Commit, ObjectChange, table
+from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.errors import Fenced, TransactionRefused
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions
-from intake_ledger.rows import Row, Status
-from intake_ledger.table import LedgerTable
-from intake_ledger.transactions import check, refusal
+from intake_ledger.ledger import dynamodb_table as table
+from intake_ledger.ledger.claims import Claim, Ledger, LedgerOptions
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.transactions import check, refusal
+from intake_ledger.protocol.errors import Fenced, TransactionRefused
+from intake_ledger.protocol.row import Row, Status
 from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,
@@ -34,9 +35,9 @@ from tests.unit.support import (
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger.bucket import Bucket
-    from intake_ledger.queues import Queues
-    from intake_ledger.telemetry import Telemetry
+    from intake_ledger.aws.bucket import Bucket
+    from intake_ledger.aws.queues import Queues
+    from intake_ledger.observability.telemetry import Telemetry
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 
@@ -196,7 +197,8 @@ class TestLedger:
         world.ledger.commit(claim, "x")
         assert "transact_write_items" not in world.wire.requests
 
-    def test_f03_the_fence_refuses_all_of_it(self, world: World, orders: str) -> None:
+    @pytest.mark.failure_mode("F03")
+    def test_the_fence_refuses_all_of_it(self, world: World, orders: str) -> None:
         """F03: a worker past its lease writes nothing, into nobody's table."""
         change = created(world.s3.put(KEY, "a"))
         late = world.die(change)
@@ -210,7 +212,8 @@ class TestLedger:
         assert booked(world, orders) == 1
         assert world.known(change).commit_id == "now"
 
-    def test_f82_a_commit_whose_answer_was_lost(self, world: World, orders: str, claim: Claim) -> None:
+    @pytest.mark.failure_mode("F82")
+    def test_a_commit_whose_answer_was_lost(self, world: World, orders: str, claim: Claim) -> None:
         """F82: sent again it is a success, and has happened once; even when DynamoDB has forgotten the token."""
         world.ledger.commit(claim, "x", [book(orders)])
         world.ledger.commit(claim, "x", [book(orders)])
@@ -436,21 +439,24 @@ class TestExactlyOnce:
             assert booked(world, orders, key) == 1, number
             assert row_of(world, key).status is Status.PROCESSED
 
+    @pytest.mark.failure_mode("F72")
     @pytest.mark.parametrize("after", [False, True])
-    def test_f72_a_kill_at_every_step(self, world: World, orders: str, after: bool) -> None:
+    def test_a_kill_at_every_step(self, world: World, orders: str, after: bool) -> None:
         """F72: before a call, or between its effect and its answer; then the message comes back."""
         for pipeline, body, number in self.new(world, orders):
             with pytest.raises(Death):
                 pipeline.deliver(body, Steps(number, after, happens=_die))
             pipeline.finish(body)
 
+    @pytest.mark.failure_mode("F07")
     @pytest.mark.parametrize("after", [False, True])
-    def test_f07_a_successor_at_every_step(self, world: World, orders: str, after: bool) -> None:
+    def test_a_successor_at_every_step(self, world: World, orders: str, after: bool) -> None:
         """F07: the worker sleeps through its lease, its successor does everything, and then it wakes."""
         for pipeline, body, number in self.new(world, orders):
             pipeline.deliver(body, Steps(number, after, happens=lambda p=pipeline, b=body: p.finish(b)))  # type: ignore[misc]
 
-    def test_f02_every_answer_lost(self, world: World, orders: str) -> None:
+    @pytest.mark.failure_mode("F02")
+    def test_every_answer_lost(self, world: World, orders: str) -> None:
         """F02, F82: any call is sent twice by the SDK."""
         for pipeline, body, number in self.new(world, orders):
             if not pipeline.deliver(body, Steps(number, repeat=True)):
@@ -505,7 +511,8 @@ class TestConsumer:
         row = row_of(world)
         assert (row.status, row.attempts) == (Status.REJECTED, MAX_ATTEMPTS)
 
-    def test_f72_throttled_behind_a_commit_whose_answer_was_lost(self, world: World, orders: str) -> None:
+    @pytest.mark.failure_mode("F72")
+    def test_throttled_behind_a_commit_whose_answer_was_lost(self, world: World, orders: str) -> None:
         """F72: it was carried out before: the fence shows that, and it is neither repeated nor a failure."""
         pipeline, body = self.refuse(world, orders, lambda: book(orders))
         real = world.wire.client.transact_write_items
@@ -522,8 +529,9 @@ class TestConsumer:
         assert booked(world, orders) == 1
         assert row_of(world).status is Status.PROCESSED
 
+    @pytest.mark.failure_mode("F101")
     @pytest.mark.parametrize("transact", [7, {"Put": {}}, (one for one in "ab")])
-    def test_f101_what_is_no_list_is_rejected(self, world: World, transact: Any) -> None:
+    def test_what_is_no_list_is_rejected(self, world: World, transact: Any) -> None:
         """F101: it says what it is, and the claim does not hang until its lease is over."""
         state = world.s3.put(KEY, "a")
         pipeline = Pipeline(world, "orders", lambda _: Commit(transact=transact))

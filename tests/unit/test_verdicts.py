@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from intake_ledger.changes import Change, Origin
-from intake_ledger.rows import STORED_STATUSES, Row, Status
-from intake_ledger.states import ABSENT, State, StateKind
-from intake_ledger.verdicts import Policy, Ruling, Verdict, judge_row, judge_state
+from intake_ledger.protocol.change import Change, Origin
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.row import STORED_STATUSES, Row, Status
+from intake_ledger.protocol.verdict import Policy, Ruling, Verdict, judge_row, judge_state
 from tests.unit.support import (
     DAY,
     KEY,
@@ -116,7 +116,8 @@ class TestRowAlone:
         ruling = judge_row(found, change, owner=ME, now=NOW)
         assert (ruling and ruling.verdict) == verdict
 
-    def test_f08_expiry_decides_nothing(self) -> None:
+    @pytest.mark.failure_mode("F08")
+    def test_expiry_decides_nothing(self) -> None:
         """F08: TTL has passed, the row is still there."""
         assert judge(replace(DONE, expires_at=1), created(V1), V1) is Verdict.DUPLICATE
 
@@ -220,12 +221,14 @@ class TestLook:
         """Without a row it never processed the object."""
         assert judge(None, change, state, complete_since=since) is verdict
 
-    def test_f94_a_removal_that_nobody_wants_to_hear_of_needs_no_row(self) -> None:
+    @pytest.mark.failure_mode("F94")
+    def test_a_removal_that_nobody_wants_to_hear_of_needs_no_row(self) -> None:
         """F94: with `deletes` off."""
         assert judge(None, deleted(V1), ABSENT, DEAF) is Verdict.STALE
 
+    @pytest.mark.failure_mode("F89")
     @pytest.mark.parametrize("state", [ABSENT, MARKER, State(StateKind.MARKER), State(StateKind.DELETED, "1")])
-    def test_f89_deletes_off_settles_what_would_be_accepted(self, state: State) -> None:
+    def test_deletes_off_settles_what_would_be_accepted(self, state: State) -> None:
         """F89: and nothing else changes."""
         assert judge(DONE, deleted(V2), state, DEAF) is Verdict.SETTLED
         assert judge(DONE, deleted(V2), state, POLICY) is Verdict.ACCEPTED
@@ -237,12 +240,14 @@ class TestLook:
         ruling = judge_state(DONE, created(V1), V1, now=NOW, policy=POLICY)
         assert ruling == Ruling(Verdict.DUPLICATE, "the current state is committed")
 
-    def test_f84_a_budget_of_attempts_is_for_unsettled_rows(self) -> None:
+    @pytest.mark.failure_mode("F84")
+    def test_a_budget_of_attempts_is_for_unsettled_rows(self) -> None:
         """F84: a settled row's attempts are history, for another state too."""
         for change, state in ((reprocess(A1), V1), (created(V2), V2)):
             assert judge(replace(DONE, attempts=99), change, state) is Verdict.ACCEPTED
 
-    def test_f88_a_served_request_comes_back(self) -> None:
+    @pytest.mark.failure_mode("F88")
+    def test_a_served_request_comes_back(self) -> None:
         """F88: the audit ran the state that the request had failed on."""
         assert judge(replace(DONE, served_reprocess_id=A1), reprocess(A1), V1) is Verdict.DUPLICATE
 
@@ -297,10 +302,9 @@ def rows_(draw: st.DrawFn) -> Row:
 ROWS, CHANGES, POLICIES = rows_(), changes(), st.sampled_from([POLICY, DEAF])
 
 
+@pytest.mark.failure_mode("F18")
 @given(ROWS, CHANGES, STATES, POLICIES)
-def test_f18_busy_whenever_somebody_else_holds_the_row(
-    found: Row, change: Change, state: State, policy: Policy
-) -> None:
+def test_busy_whenever_somebody_else_holds_the_row(found: Row, change: Change, state: State, policy: Policy) -> None:
     """F18: and otherwise only while the state that failed is not due."""
     held = found.status is Status.PROCESSING and (found.lease_until or 0) > NOW
     verdict = judge(found, change, state, policy)
@@ -311,8 +315,9 @@ def test_f18_busy_whenever_somebody_else_holds_the_row(
         assert (verdict is Verdict.BUSY) <= waits
 
 
+@pytest.mark.failure_mode("F23")
 @given(ROWS, CHANGES, STATES, POLICIES, st.sampled_from([None, NOW - 1, NOW, NOW + 1]))
-def test_f23_nobody_but_a_person_tries_a_failed_state_before_its_time(
+def test_nobody_but_a_person_tries_a_failed_state_before_its_time(
     found: Row, change: Change, state: State, policy: Policy, retry_at: int | None
 ) -> None:
     """F23: a duplicate would use the budget up twice as fast; and the time belongs to that state and status alone."""
@@ -364,8 +369,9 @@ def test_g4_what_is_not_settled_is_acknowledged_for_a_reason_only(
         assert found.identity == state.identity
 
 
+@pytest.mark.failure_mode("F56")
 @given(ROWS | st.none(), CHANGES, STATES, POLICIES, st.lists(SEQUENCERS, min_size=3, max_size=3))
-def test_f56_no_decision_depends_on_sequencers(
+def test_no_decision_depends_on_sequencers(
     found: Row | None, change: Change, state: State, policy: Policy, sequencers: list[str | None]
 ) -> None:
     """F56, F57, F58: whatever they are: other ones, equal ones, none, in any order."""
@@ -373,24 +379,27 @@ def test_f56_no_decision_depends_on_sequencers(
     assert judge(mixed, replace(change, sequencer=sequencers[2]), state, policy) is judge(found, change, state, policy)
 
 
+@pytest.mark.failure_mode("F62")
 @given(ROWS, CHANGES, STATES, POLICIES, st.integers(0, 2**42))
-def test_f62_no_decision_on_a_row_depends_on_event_times(
+def test_no_decision_on_a_row_depends_on_event_times(
     found: Row, change: Change, state: State, policy: Policy, time: int
 ) -> None:
     """F62: seconds or milliseconds: order is S3's to say."""
     assert judge(found, replace(change, event_time=time), state, policy) is judge(found, change, state, policy)
 
 
+@pytest.mark.failure_mode("F08")
 @given(ROWS, CHANGES, STATES, POLICIES, st.none() | st.integers(0, 2**40))
-def test_f08_no_decision_depends_on_expiry(
+def test_no_decision_depends_on_expiry(
     found: Row, change: Change, state: State, policy: Policy, expires_at: int | None
 ) -> None:
     """F08: the sweep comes days late."""
     assert judge(replace(found, expires_at=expires_at), change, state, policy) is judge(found, change, state, policy)
 
 
+@pytest.mark.failure_mode("F76")
 @given(ROWS, CHANGES, STATES, POLICIES)
-def test_f76_a_round_is_opened_by_a_person_only(found: Row, change: Change, state: State, policy: Policy) -> None:
+def test_a_round_is_opened_by_a_person_only(found: Row, change: Change, state: State, policy: Policy) -> None:
     """F63, F76: by a reprocess that has not had its round, or by the very copy of this rejection."""
     found = replace(
         found, status=Status.REJECTED, version_id=state.version_id, etag=state.etag, kind=state.kind, lease_until=None
@@ -405,8 +414,9 @@ def test_f76_a_round_is_opened_by_a_person_only(found: Row, change: Change, stat
         assert opened is (not served and (its_copy or not had_its_round))
 
 
+@pytest.mark.failure_mode("F89")
 @given(ROWS | st.none(), CHANGES, STATES)
-def test_f89_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, change: Change, state: State) -> None:
+def test_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, change: Change, state: State) -> None:
     """F89: ACCEPTED, EXHAUSTED and BUSY before the next attempt become SETTLED for removals, and every other verdict
     stays. Of an object that may have been forgotten there is nothing to record.
     """
@@ -418,7 +428,8 @@ def test_f89_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, 
     assert deaf is (Verdict.SETTLED if runs and state.removed else told)
 
 
-def test_f89_deletes_off_has_no_budget_for_removals() -> None:
+@pytest.mark.failure_mode("F89")
+def test_deletes_off_has_no_budget_for_removals() -> None:
     """F89: nobody is told, so nothing can fail any more; an object's budget stays what it was."""
     gone = row(Status.FAILED, MARKER, attempts=3)
     assert judge(gone, marked(MARKER), MARKER) is Verdict.EXHAUSTED

@@ -8,11 +8,12 @@ from intake_ledger import ObjectChange
 CLOCK_SKEW, MINUTE = 120, 60
 
 
+@pytest.mark.failure_mode("F126")
 @pytest.mark.parametrize(
     ("processing_timeout", "function_timeout"), [(60, 130), (300, 610), (890, 900)], ids=["60", "300", "890"]
 )
 @pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE_EFFECT, Fault.KILLED_AFTER_EFFECT])
-def test_f126_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lease(
+def test_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lease(
     processing_timeout: int, function_timeout: int, fault: Fault
 ) -> None:
     """F126: before, six function timeouts hid it: 13, 61 and 90 minutes."""

@@ -13,14 +13,15 @@ Nothing in here is imported by a synthesis, and only what looks at a stack start
 from typing import TYPE_CHECKING
 
 from cdk_intake_ledger._lazy import lazily
+from intake_ledger_testing import events
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.testing.context import LambdaContext
-    from cdk_intake_ledger.testing.local_aws import LocalAws, LocalAwsError
-    from cdk_intake_ledger.testing.local_pipeline import Fault, LocalPipeline
-    from cdk_intake_ledger.testing.memory_dynamodb import MemoryDynamoDB
-    from cdk_intake_ledger.testing.memory_sqs import DeadLetter
     from cdk_intake_ledger.testing.templates import logical_ids, stable_template
+    from intake_ledger_testing.context import LambdaContext
+    from intake_ledger_testing.local_aws import LocalAws, LocalAwsError
+    from intake_ledger_testing.local_pipeline import Fault, LocalPipeline
+    from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+    from intake_ledger_testing.memory_sqs import DeadLetter
 
 __all__ = [
     "DeadLetter",
@@ -30,6 +31,7 @@ __all__ = [
     "LocalAwsError",
     "LocalPipeline",
     "MemoryDynamoDB",
+    "events",
     "logical_ids",
     "stable_template",
 ]
@@ -39,13 +41,13 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            "DeadLetter": "cdk_intake_ledger.testing.memory_sqs",
-            "Fault": "cdk_intake_ledger.testing.local_pipeline",
-            "LambdaContext": "cdk_intake_ledger.testing.context",
-            "LocalAws": "cdk_intake_ledger.testing.local_aws",
-            "LocalAwsError": "cdk_intake_ledger.testing.local_aws",
-            "LocalPipeline": "cdk_intake_ledger.testing.local_pipeline",
-            "MemoryDynamoDB": "cdk_intake_ledger.testing.memory_dynamodb",
+            "DeadLetter": "intake_ledger_testing.memory_sqs",
+            "Fault": "intake_ledger_testing.local_pipeline",
+            "LambdaContext": "intake_ledger_testing.context",
+            "LocalAws": "intake_ledger_testing.local_aws",
+            "LocalAwsError": "intake_ledger_testing.local_aws",
+            "LocalPipeline": "intake_ledger_testing.local_pipeline",
+            "MemoryDynamoDB": "intake_ledger_testing.memory_dynamodb",
             "logical_ids": "cdk_intake_ledger.testing.templates",
             "stable_template": "cdk_intake_ledger.testing.templates",
         },

@@ -28,10 +28,10 @@ from intake_ledger.audit.report import Pass, Report, Stopped, age, few_passes, r
 from intake_ledger.audit.runs import AuditRuns, LostRun
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
-from intake_ledger.bucket import Bucket
-from intake_ledger.rows import Ordering
-from intake_ledger.settings import AuditSettings
-from intake_ledger.table import LedgerTable
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

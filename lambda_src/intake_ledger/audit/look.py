@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger import rows
 from intake_ledger.audit.budget import Budget
 from intake_ledger.audit.diff import Line, Mark, Window, is_marked, judge
 from intake_ledger.audit.relations import Candidate
 from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.bucket import Bucket
-from intake_ledger.changes import Origin, own_message
-from intake_ledger.rows import Ordering, Row, RowKey
-from intake_ledger.settings import AuditSettings
-from intake_ledger.table import BATCH_STATEMENTS, NO_ROW, Condition, LedgerTable
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.events.parser import own_message
+from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, NO_ROW, Condition, LedgerTable
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Ordering, Row, RowKey
+from intake_ledger.protocol.settings import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger import rows
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.listing import Page, Place
 from intake_ledger.audit.table import AuditTable, Held
-from intake_ledger.rows import RowKey
-from intake_ledger.settings import AuditSettings
-from intake_ledger.states import ABSENT, State, StateKind
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.row import RowKey
+from intake_ledger.protocol.settings import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.report import SOON, Report, Stopped, within
-from intake_ledger.rows import cut
-from intake_ledger.settings import AuditSettings
-from intake_ledger.table import condition_failed, plain
+from intake_ledger.ledger.dynamodb_table import condition_failed, plain
+from intake_ledger.protocol.row import cut
+from intake_ledger.protocol.settings import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

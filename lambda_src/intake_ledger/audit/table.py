@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger import rows
-from intake_ledger.rows import Ordering, RowKey, Status
-from intake_ledger.states import State
-from intake_ledger.table import plain
+from intake_ledger.ledger.dynamodb_table import plain
+from intake_ledger.protocol import row as rows
+from intake_ledger.protocol.object_state import State
+from intake_ledger.protocol.row import Ordering, RowKey, Status
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

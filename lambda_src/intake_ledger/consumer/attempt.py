@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.changes import Origin, own_message
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
@@ -14,7 +13,13 @@ from intake_ledger.consumer.opened_object import OpenedObject, s3_refusal
 from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
-from intake_ledger.errors import (
+from intake_ledger.events.parser import own_message
+from intake_ledger.events.sqs_batch import Message
+from intake_ledger.ledger.claims import Claim
+from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.processor.object_change import Commit, Processor, as_commit, object_change
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.errors import (
     Fenced,
     NotBegun,
     NotYet,
@@ -25,12 +30,8 @@ from intake_ledger.errors import (
     Unprocessable,
     WrongReturnError,
 )
-from intake_ledger.ledger import Claim
-from intake_ledger.messages import Message
-from intake_ledger.processing import Commit, Processor, as_commit, object_change
-from intake_ledger.reasons import describe, text_of
-from intake_ledger.rows import Ordering
-from intake_ledger.telemetry import OutcomeKind
+from intake_ledger.protocol.reasons import describe, text_of
+from intake_ledger.protocol.row import Ordering
 
 Guard = Callable[[Claim, float], AbstractContextManager[None]]
 """Makes a context that limits the processor inside it to these seconds."""

@@ -7,9 +7,9 @@ from threading import Event
 
 from intake_ledger.consumer.returns import Returns
 from intake_ledger.consumer.services import LambdaContext, Services
-from intake_ledger.ledger import Answer, Claim
-from intake_ledger.messages import Message
-from intake_ledger.processing import Commit
+from intake_ledger.events.sqs_batch import Message
+from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.processor.object_change import Commit
 
 RESERVE_SECONDS = 3.0
 """Time for a claim, a commit and the answer to Lambda, in addition to the processor's own time."""

@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from intake_ledger.changes import Change
 from intake_ledger.consumer.batch import RESERVE_SECONDS, Batch
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
-from intake_ledger.errors import Fenced
-from intake_ledger.ledger import Answer
-from intake_ledger.messages import Message
-from intake_ledger.rows import Ordering
-from intake_ledger.telemetry import OutcomeKind
-from intake_ledger.ulids import made_at
+from intake_ledger.events.sqs_batch import Message
+from intake_ledger.ledger.claims import Answer
+from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.ulid import made_at
 
 
 class Claims:

@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from intake_ledger.bucket import Bucket
-from intake_ledger.clients import POOL, bucket_client, ledger_client, make_client
-from intake_ledger.completeness import CompletenessRecord
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.services import LambdaContext, Services
-from intake_ledger.ledger import Ledger, LedgerOptions
-from intake_ledger.processing import Processor, load_processor
-from intake_ledger.queues import Queues
-from intake_ledger.settings import ConsumerSettings, consumer_settings
-from intake_ledger.table import LedgerTable
-from intake_ledger.telemetry import Telemetry
-from intake_ledger.verdicts import Policy
+from intake_ledger.ledger.claims import Ledger, LedgerOptions
+from intake_ledger.ledger.completeness import CompletenessRecord
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.processor.object_change import Processor, load_processor
+from intake_ledger.protocol.settings import ConsumerSettings, consumer_settings
+from intake_ledger.protocol.verdict import Policy
 
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
@@ -56,7 +56,7 @@ def make_processor(settings: ConsumerSettings) -> Processor:
     """The processor that the settings name: a function of this package, or another Lambda function."""
     if settings.processor_function is None:
         return load_processor(settings.processor)
-    from intake_ledger.remote import remote_processor  # noqa: PLC0415 - most cold starts do not need it
+    from intake_ledger.processor.lambda_processor import remote_processor  # noqa: PLC0415 - most cold starts do not need it
 
     # The function's own timeout comes first, then the consumer's interruption. A call is never repeated here.
     make = partial(

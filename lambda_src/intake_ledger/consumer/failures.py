@@ -4,16 +4,17 @@ import math
 from dataclasses import replace
 from urllib.parse import quote
 
-from intake_ledger.changes import Change, Unparseable
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.services import Services
-from intake_ledger.errors import MAX_RETRY_IN, NotYet
-from intake_ledger.ledger import Answer, Claim
-from intake_ledger.messages import Message
-from intake_ledger.reasons import text_of
-from intake_ledger.rows import Row
-from intake_ledger.telemetry import OutcomeKind
+from intake_ledger.events.parser import Unparseable
+from intake_ledger.events.sqs_batch import Message
+from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import MAX_RETRY_IN, NotYet
+from intake_ledger.protocol.reasons import text_of
+from intake_ledger.protocol.row import Row
 
 _GROWTH = 1 / 16
 """A retry that counts no attempt waits for this share of the time since the first try. Only the queue's maxReceiveCount

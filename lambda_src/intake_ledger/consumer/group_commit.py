@@ -4,9 +4,9 @@ from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.batch import Batch
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
-from intake_ledger.messages import Message
-from intake_ledger.table import BATCH_STATEMENTS
-from intake_ledger.telemetry import OutcomeKind
+from intake_ledger.events.sqs_batch import Message
+from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS
+from intake_ledger.observability.telemetry import OutcomeKind
 
 HOLD_MS = 1_000
 """A commit that was held for this time is written before another processor starts."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from intake_ledger.processing import Commit
-from intake_ledger.telemetry import OutcomeKind
+from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.processor.object_change import Commit
 
 
 @dataclass(frozen=True, slots=True)

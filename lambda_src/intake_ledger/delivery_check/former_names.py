@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.settings import AuditSettings
-from intake_ledger.table import plain
+from intake_ledger.ledger.dynamodb_table import plain
+from intake_ledger.protocol.settings import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -22,7 +22,6 @@ from urllib.parse import unquote, urlsplit
 from benchmarks.audit import AGE_MS, NOW, PAGE, Item, Source, json_response, key_of, number_of, response, row_of
 from benchmarks.measure import peak_mb
 
-from cdk_intake_ledger.testing.memory_dynamodb import inserted, updated
 from intake_ledger.audit import in_parts
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Finding, Line, Window
@@ -31,11 +30,12 @@ from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, join_pa
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.bucket import Bucket
-from intake_ledger.lean import lean_listings, lean_scans
-from intake_ledger.rows import FORMAT, Status
-from intake_ledger.states import ABSENT, State, StateKind
-from intake_ledger.table import LedgerTable
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.page_parsing import lean_listings, lean_scans
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.row import FORMAT, Status
+from intake_ledger_testing.memory_dynamodb import inserted, updated
 from tests.settings import AUDIT
 from tests.unit.audit_scratch import FolderScratch
 from tests.unit.audit_support import FakeSQS

@@ -14,8 +14,9 @@ from urllib.parse import unquote
 from boto3.dynamodb.types import TypeDeserializer
 
 from cdk_intake_ledger.testing import LocalAws
-from cdk_intake_ledger.testing.events import s3_notification
-from intake_ledger.changes import Change, parse_message
+from intake_ledger.events.parser import parse_message
+from intake_ledger.protocol.change import Change
+from intake_ledger_testing.events import s3_notification
 from tests.local.faults.downstream import Downstream
 from tests.local.faults.judge import Expected, Facts, Letter, Report, Row, Version, judge
 from tests.local.faults.proxy import Proxy

@@ -1,0 +1,138 @@
+"""The deployed settings as the audit compares them: one environment variable in JSON, read from the app at synthesis.
+
+`intake_ledger.delivery_check.deployed` has the meaning of each. A setting that is a token, or of an imported resource,
+is left out: the audit does not compare it.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jsii
+from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource, Stack
+
+from cdk_intake_ledger.delivery.event_delivery import has_cdk_notifications, owned_resource
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.lambda_function import Wiring
+from cdk_intake_ledger.options.options import Delivery
+
+if TYPE_CHECKING:
+    from constructs import IConstruct
+
+_SAME = "the pipeline's own"
+
+
+def deployed_settings(wiring: Wiring, consumer: IntakeConsumer) -> str:
+    """A token that becomes the settings when the app is synthesised, so that later changes of the team count too.
+
+    Args:
+        wiring: the pipeline's resources.
+        consumer: the pipeline's.
+
+    """
+    return Lazy.string(_Settings(wiring, consumer))
+
+
+@jsii.implements(IStableStringProducer)
+class _Settings:
+    def __init__(self, wiring: Wiring, consumer: IntakeConsumer) -> None:
+        self._wiring = wiring
+        self._consumer = consumer
+
+    def produce(self) -> str:
+        """The settings in JSON, with the references that CloudFormation replaces."""
+        wiring, consumer = self._wiring, self._consumer
+        found = self._properties()
+        function, mapping, queue, table = (found.get(name, {}) for name in ("function", "mapping", "queue", "table"))
+        stacks = dict(self._stacks())
+        settings: dict[str, Any] = {
+            "stack": stacks.pop(""),
+            "stacks": {name: stack for name, stack in stacks.items() if stack != _SAME},
+            "account": self._account(),
+            "custom": self._notified_by_cdk() or None,
+            "function": consumer.function.function_name,
+            "timeout": _number(function.get("timeout")),
+            "reserved": _number(function.get("reservedConcurrentExecutions", -1)),
+            "mapping": consumer.source.event_source_mapping_id,
+            "enabled": False if mapping.get("enabled") is False else None,
+            "batch": _number(mapping.get("batchSize")),
+            "window": _number(mapping.get("maximumBatchingWindowInSeconds", 0)),
+            "concurrency": _number((mapping.get("scalingConfig") or {}).get("maximumConcurrency", 0)),
+            "filtered": True if mapping.get("filterCriteria") else None,
+            "visibility": _number(queue.get("visibilityTimeout")) or _seconds(wiring.queue.visibility_timeout),
+            "retention": _number(queue.get("messageRetentionPeriod")) or _seconds(wiring.queue.retention),
+            "receives": _receives(queue.get("redrivePolicy")) if queue else None,
+            "dead": wiring.dead_letter_url,
+            "dead_arn": wiring.dead_letter_arn if self._is_dead_letter_queue(queue.get("redrivePolicy")) else None,
+            "dead_retention": _seconds(wiring.queue.dead_letter_retention),
+            "pitr": "table" not in found or _has_recovery(table),
+        }
+        known = {name: value for name, value in settings.items() if value not in (None, {})}
+        return wiring.stack.to_json_string(known)
+
+    def _properties(self) -> dict[str, dict[str, Any]]:
+        """Properties of the resources of this app, resolved together: each question to the CDK's process costs time."""
+        wiring, consumer, given = self._wiring, self._consumer, self._wiring.given
+        owners: dict[str, IConstruct] = {"function": consumer.function, "mapping": consumer.source}
+        if "queue" not in given or Resource.is_owned_resource(wiring.queue.queue):
+            owners["queue"] = wiring.queue.queue
+        if "table" in given:
+            owners["table"] = wiring.table
+        raw: dict[str, Any] = {}
+        for name, owner in owners.items():
+            resource = owner.node.default_child
+            if isinstance(resource, CfnResource) and (name != "table" or Resource.is_owned_resource(owner)):
+                raw[name] = resource._cfn_properties  # noqa: SLF001 - as in `properties_of`
+            elif name == "table":
+                raw[name] = {}
+        return dict(wiring.stack.resolve(raw))
+
+    def _account(self) -> str | None:
+        wiring = self._wiring
+        if wiring.delivery is not Delivery.S3:
+            return None
+        return wiring.bucket_owner or wiring.bucket.env.account
+
+    def _stacks(self) -> Iterator[tuple[str, str]]:
+        """The stacks of the given resources: an empty one if the app does not make it. The first is the pipeline's."""
+        ours = _selector(self._wiring.stack)
+        yield "", ours
+        for name, resource in self._wiring.given.items():
+            theirs = _selector(Stack.of(resource)) if Resource.is_owned_resource(resource) else ""
+            yield name, _SAME if theirs == ours else theirs
+
+    def _notified_by_cdk(self) -> bool:
+        wiring = self._wiring
+        if wiring.delivery is not Delivery.S3 or "bucket" not in wiring.given:
+            return False
+        return owned_resource(wiring.bucket) is None or has_cdk_notifications(wiring.bucket)
+
+    def _is_dead_letter_queue(self, redrive: Any) -> bool:
+        if "queue" not in self._wiring.given:
+            return True
+        if not isinstance(redrive, dict):
+            return False
+        theirs = self._wiring.stack.resolve(self._wiring.dead_letter_arn)
+        return bool(redrive.get("deadLetterTargetArn") == theirs)
+
+
+def _selector(stack: Stack) -> str:
+    """The name that `cdk deploy` takes for a stack: the path of the outermost stack."""
+    while (parent := stack.nested_stack_parent) is not None:
+        stack = parent
+    return stack.node.path or stack.stack_name
+
+
+def _seconds(duration: Duration | None) -> int | None:
+    return None if duration is None or duration.is_unresolved() else int(duration.to_seconds())
+
+
+def _number(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) else None
+
+
+def _receives(redrive: Any) -> int | None:
+    return _number(redrive.get("maxReceiveCount")) if isinstance(redrive, dict) else 0
+
+
+def _has_recovery(table: dict[str, Any]) -> bool:
+    return (table.get("pointInTimeRecoverySpecification") or {}).get("pointInTimeRecoveryEnabled") is True

@@ -1,0 +1,170 @@
+"""The function that finds what S3 never told anyone about."""
+
+from aws_cdk import Duration, Size, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_intake_ledger.audit.deployed_settings import deployed_settings
+from cdk_intake_ledger.audit.join import AuditJoin
+from cdk_intake_ledger.audit.reports import allow_reports
+from cdk_intake_ledger.audit.schedule import schedule
+from cdk_intake_ledger.audit.state_machine import AuditMachine
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.lambda_function import Placement, Wiring, in_seconds, in_text, intake_function
+from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
+from cdk_intake_ledger.options.options import AuditOptions, Delivery, Existing
+from cdk_intake_ledger.validation.nag_suppressions import (
+    AUDIT_DEAD_LETTERS,
+    AUDIT_DESTINATION,
+    METRICS,
+    RULES_BY_TARGET,
+    Wildcards,
+    accept,
+)
+
+TICK_MINUTES = 15
+"""How often the function looks whether a run is due. Each tick checks the delivery. docs/audit.md has its requests and
+their price."""
+
+# All of it is in the layer; Lambda wants some code beside it.
+CODE = "from intake_ledger.audit.function import handler\n"
+
+
+class IntakeAudit(Construct):
+    """The audit with its role, log group and schedule."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        placement: Placement,
+        wiring: Wiring,
+        options: AuditOptions,
+        consumer: IntakeConsumer,
+    ) -> None:
+        super().__init__(scope, id)
+        scale = options.scale
+        self._description = f"Intake ledger, audit of {wiring.name}"
+        join = (
+            AuditJoin(self, "Join", placement=placement, wiring=wiring, scale=scale, description=self._description)
+            if scale.in_parts
+            else None
+        )
+        self.function, self.role = intake_function(
+            self,
+            placement=placement,
+            description=self._description,
+            code=lambda_.Code.from_inline(CODE),
+            handler="index.handler",
+            runtime=TESTED_RUNTIME,
+            architecture=scale.architecture,
+            # A whole virtual CPU: a run costs as much as with less, and takes less time.
+            memory_size=1_769,
+            # For ten million objects; in parts, for a file before it is stored and a copy of the inventory's.
+            ephemeral_storage=Size.gibibytes(4),
+            timeout=Duration.minutes(15),
+            layers=join.layers if join else (),
+            accepted=AUDIT_DEAD_LETTERS,
+            environment=wiring.environment
+            | {
+                "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
+                "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
+                "INTAKE_AUDIT_MAX_RESUBMISSIONS": in_text(options.budget),
+                "INTAKE_DELIVERY_MODE": wiring.delivery.value,
+                "INTAKE_DEPLOYED": deployed_settings(wiring, consumer),
+            },
+        )
+        wiring.allow(
+            self.role,
+            bucket=["s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"],
+            table=[
+                "dynamodb:BatchGetItem",
+                "dynamodb:DescribeContinuousBackups",
+                "dynamodb:DescribeTimeToLive",
+                "dynamodb:GetItem",
+                "dynamodb:PartiQLInsert",
+                "dynamodb:PartiQLUpdate",
+                "dynamodb:Query",
+                "dynamodb:Scan",
+                "dynamodb:UpdateItem",
+            ],
+            queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
+        )
+        for name, value in allow_reports(self.role, wiring, options).items():
+            self.function.add_environment(name, value)
+        backfills = options.existing is Existing.BACKFILL
+        if scale.in_parts:
+            self.function.add_environment("INTAKE_RESUBMIT_RATE", in_text(options.resubmit_rate))
+        if backfills:
+            self.function.add_environment("INTAKE_BACKFILL", "true")
+            self.function.add_environment("INTAKE_BACKFILL_RATE", in_text(options.backfill_rate))
+        # The age of messages, and the mappings of the queue: neither service knows a resource for it.
+        unnamed = iam.PolicyStatement(
+            sid="MetricsAndMappingsHaveNoResources",
+            actions=["cloudwatch:GetMetricStatistics", "lambda:ListEventSourceMappings"],
+            resources=["*"],
+        )
+        self.role.add_to_policy(unnamed)
+        self.role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["lambda:GetFunctionConcurrency", "lambda:GetFunctionConfiguration", "sqs:GetQueueAttributes"],
+                resources=[consumer.function.function_arn, wiring.dead_letter_arn],
+            )
+        )
+        wiring.wildcards.accept(self.role, "*", METRICS)
+        key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
+        if key is not None:
+            # A key that is the table's too may be described already.
+            shared = tables is not None and tables.node.path == key.node.path
+            key.grant(self.role, *(() if shared else ("kms:DescribeKey",)), "kms:GetKeyPolicy")
+        if wiring.delivery is Delivery.EVENTBRIDGE:
+            self._allow_looking_at_rules(wiring.wildcards)
+        self.state_machine: sfn.IStateMachine | None = None
+        if join is not None:
+            for name, value in join.environment.items():
+                self.function.add_environment(name, value)
+            join.allow(self.role)
+            plan = scale.allow_planning(self.role, wiring.bucket, wiring.wildcards)
+            machine = AuditMachine(
+                self,
+                "Parts",
+                description=f"{self._description}, in parts",
+                function=self.function,
+                join=join.function,
+                waits_for_join=join.athena is not None,
+                plan=plan,
+                scale=scale,
+                looks=scale.looks(max(options.resubmit_rate, options.backfill_rate if backfills else 0)),
+            )
+            self.state_machine = machine.machine
+            self._schedule(options.interval, machine.machine.state_machine_arn, "states:StartExecution")
+        else:
+            self._schedule(options.interval, self.function.function_arn, "lambda:InvokeFunction")
+
+    def _allow_looking_at_rules(self, wildcards: Wildcards) -> None:
+        # Finding rules by their target and trying a pattern out: EventBridge knows no resource for either.
+        finding = ["events:ListRuleNamesByTarget", "events:TestEventPattern"]
+        rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
+        for sid, actions, resource in (
+            ("RulesByTargetEventBridgeKnowsNoResources", finding, "*"),
+            ("RuleByNameWouldTieACircle", ["events:DescribeRule", "events:ListTargetsByRule"], rules),
+        ):
+            self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=[resource]))
+        wildcards.accept(self.role, rules, RULES_BY_TARGET)
+
+    def _schedule(self, interval: Duration, target: str, action: str) -> None:
+        schedule(
+            self,
+            "Schedule",
+            description=self._description,
+            minutes=min(int(interval.to_minutes()), TICK_MINUTES),
+            target=target,
+            action=action,
+            content={"everySeconds": int(interval.to_seconds())},
+        )
+        # Lambda's own repetition of an asynchronous call that failed, for the same reason.
+        self.function.configure_async_invoke(retry_attempts=0)
+        accept(self.function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)

@@ -1,0 +1,121 @@
+"""Makes the bucket for the files of an audit in parts, and the function that joins them."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger.audit.athena import AuditAthena
+from cdk_intake_ledger.bundling.assets import LAYER_FOLDER, wheel_code
+from cdk_intake_ledger.bundling.requirements import parse_requirements
+from cdk_intake_ledger.functions.lambda_function import QUEUE_KEY_ACTIONS, Placement, Wiring, intake_function
+from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
+from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
+from cdk_intake_ledger.resources.bucket import private_bucket
+from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, accept
+
+DUCKDB = "duckdb==2.0.0"
+"""The engine of the join, with which the tests run."""
+ORC = ("pyorc==0.12.0", "tzdata==2026.6")
+"""Reads inventories in ORC. The library below it asks for a time zone database, which Lambda's runtime may lack."""
+TIME_ZONES = f"/opt/{LAYER_FOLDER}/tzdata/zoneinfo"
+"""Where Lambda unpacks them."""
+KEPT = Duration.days(3)
+"""Retention of a run's files. A run takes a day at most."""
+DISK = Size.gibibytes(10)
+"""The most that Lambda gives: https://docs.aws.amazon.com/lambda/latest/dg/configuration-ephemeral-storage.html. The
+files of a run are copied there, and DuckDB spills to it.
+"""
+FOOTERS_DISK = Size.gibibytes(4)
+"""For the metadata of the files, some 30 KB of each million objects."""
+
+_CODE = "from intake_ledger.audit.{} import handler\n"
+_ATHENA_MEMORY = 1_769
+"""MB, one virtual CPU: the function reads five million candidates at most."""
+
+
+class AuditJoin(Construct):
+    """The bucket of the files, the layer with DuckDB, and the function that joins or lets Athena join."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, placement: Placement, wiring: Wiring, scale: AuditScale, description: str
+    ) -> None:
+        super().__init__(scope, id)
+        key = wiring.ledger.encryption_key
+        self._wiring = wiring
+        self.files = self._bucket(key, placement.removal_policy)
+        self.environment = {"INTAKE_AUDIT_FILES": self.files.bucket_name} | (
+            {"TZDIR": TIME_ZONES} if scale.reports else {}
+        )
+        """The variables of the function that writes the files."""
+        wheels = [DUCKDB, *(ORC if scale.reports else ())]
+        self.layer = lambda_.LayerVersion(
+            self,
+            "DuckDB",
+            description=f"Intake ledger: {', '.join(wheels)} for the audit in parts",
+            code=wheel_code(
+                parse_requirements(wheels),
+                python=TESTED_RUNTIME.name.removeprefix("python"),
+                architecture=scale.architecture.name,
+                folder=LAYER_FOLDER,
+            ),
+            compatible_runtimes=[TESTED_RUNTIME],
+            compatible_architectures=[scale.architecture],
+        )
+        self.athena = (
+            AuditAthena(self, "Athena", name=wiring.name, files=self.files, scanned_bytes=scale.scanned_bytes)
+            if scale.engine is Engine.ATHENA
+            else None
+        )
+        self.function, role = intake_function(
+            self,
+            placement=placement,
+            description=f"{description}: joins what its parts have read",
+            code=lambda_.Code.from_inline(_CODE.format("athena_joining" if self.athena else "joining")),
+            handler="index.handler",
+            runtime=TESTED_RUNTIME,
+            architecture=scale.architecture,
+            memory_size=_ATHENA_MEMORY if self.athena else int(scale.join_memory),
+            ephemeral_storage=FOOTERS_DISK if self.athena else DISK,
+            timeout=Duration.minutes(15),
+            layers=[self.layer],
+            environment={"INTAKE_AUDIT_FILES": self.files.bucket_name}
+            | (self.athena.environment if self.athena else {}),
+            accepted=AUDIT_DEAD_LETTERS,
+        )
+        self.allow(role)
+        if self.athena:
+            self.athena.allow(role, wiring.wildcards)
+
+    @property
+    def layers(self) -> Sequence[lambda_.ILayerVersion]:
+        """The functions that write and read the files."""
+        return [self.layer]
+
+    def allow(self, role: iam.Role) -> None:
+        """Let a role read and write the files of runs, and nothing else in their bucket."""
+        objects = self.files.arn_for_objects("*")
+        role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.files.bucket_arn]))
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="FilesOfRunsByTheirNames", actions=["s3:GetObject", "s3:PutObject"], resources=[objects]
+            )
+        )
+        self._wiring.wildcards.accept(role, objects, FILES)
+        if self.files.encryption_key is not None:
+            self.files.encryption_key.grant(role, *QUEUE_KEY_ACTIONS)
+
+    def _bucket(self, key: kms.IKey | None, removal_policy: RemovalPolicy) -> s3.Bucket:
+        made = private_bucket(
+            self,
+            "Files",
+            encryption_key=key,
+            lifecycle_rule=s3.LifecycleRule(expiration=KEPT, abort_incomplete_multipart_upload_after=Duration.days(1)),
+            removal_policy=removal_policy,
+        )
+        accept(made, FILE_ACCESS_LOGS)
+        return made

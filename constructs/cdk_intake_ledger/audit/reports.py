@@ -1,0 +1,66 @@
+"""Where the audit's reports go: a bucket of the team's choice, or the intake bucket beside what the intake takes."""
+
+from collections.abc import Iterator, Sequence
+
+from aws_cdk import Token
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger.delivery.event_delivery import owned_resource, owner_of
+from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
+from cdk_intake_ledger.functions.lambda_function import Wiring
+from cdk_intake_ledger.options.options import AuditOptions
+from cdk_intake_ledger.validation.nag_suppressions import REPORTS
+
+DEFAULT_PREFIX = "audit/"
+_SUFFIX = ".json"
+
+
+def report_problems(options: AuditOptions, bucket: s3.IBucket | None, filters: Sequence[KeyFilter]) -> Iterator[str]:
+    """Why the pipeline would take its reports for uploads. `bucket` is the intake's; None for the pipeline's own."""
+    if not _wanted(options) or not _same(options.report_bucket, bucket):
+        return
+    reports = KeyFilter(_prefix(options), _SUFFIX)
+    for one in filters:
+        if reports.is_known and one.is_known and overlap(reports, one):
+            yield (
+                f"the audit's reports would be written into the bucket that is audited, under {reports.prefix!r}, "
+                f"where the pipeline takes {one}: each would be processed, give a report_prefix that no filter takes "
+                "in, or a report_bucket of its own"
+            )
+
+
+def allow_reports(role: iam.Role, wiring: Wiring, options: AuditOptions) -> dict[str, str]:
+    """Let the audit write its reports, and nothing beside them; the variables that say where."""
+    if not _wanted(options):
+        return {}
+    bucket = options.report_bucket or wiring.bucket
+    objects = bucket.arn_for_objects(KeyFilter(f"{_prefix(options)}{wiring.name}/").iam_pattern())
+    role.add_to_policy(
+        iam.PolicyStatement(sid="ReportsOfThisPipelineByDayAndRun", actions=["s3:PutObject"], resources=[objects])
+    )
+    wiring.wildcards.accept(role, objects, REPORTS)
+    if bucket.encryption_key is not None:
+        bucket.encryption_key.grant(role, "kms:GenerateDataKey")
+    owner = owner_of(bucket, owned_resource(bucket), role)
+    return {"INTAKE_REPORT_BUCKET": bucket.bucket_name, "INTAKE_REPORT_PREFIX": _prefix(options)} | (
+        {"INTAKE_REPORT_BUCKET_OWNER": owner} if owner else {}
+    )
+
+
+def _wanted(options: AuditOptions) -> bool:
+    return options.report_bucket is not None or options.report_prefix is not None
+
+
+def _prefix(options: AuditOptions) -> str:
+    return DEFAULT_PREFIX if options.report_prefix is None else options.report_prefix
+
+
+def _same(reports: s3.IBucket | None, intake: s3.IBucket | None) -> bool:
+    """Whether both are one bucket, as far as that is known: an imported one may be imported twice."""
+    if reports is None or intake is None:
+        return reports is None
+    if reports.node.path == intake.node.path:
+        return True
+    names = reports.bucket_name, intake.bucket_name
+    return not any(Token.is_unresolved(name) for name in names) and names[0] == names[1]

@@ -1,0 +1,1 @@
+"""A processor's folder as a Lambda asset, with the wheels of its requirements."""

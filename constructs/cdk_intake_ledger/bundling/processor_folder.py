@@ -1,0 +1,202 @@
+"""A processor's folder: its own files, the wheels of its requirements.txt, and the asset that both make."""
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aws_cdk import IgnoreMode
+from aws_cdk import aws_lambda as lambda_
+
+from cdk_intake_ledger.bundling.elf import wrong_objects
+from cdk_intake_ledger.bundling.imports import missing_imports, modules_in
+from cdk_intake_ledger.functions.entrypoint import entrypoint_problems
+
+if TYPE_CHECKING:
+    from cdk_intake_ledger.bundling.requirements import Requirements
+
+REQUIREMENTS = "requirements.txt"
+
+# Nothing of these runs in Lambda, and each would change the asset's hash from one machine to the next.
+NOT_CODE = ("__pycache__/", "*.pyc", ".*", "*.egg-info/")
+
+POWERTOOLS = "3"
+"""The major version of Powertools that the consumer works with."""
+
+MOST_BYTES = 262_144_000
+"""Unpacked size of a function's code with its layers: 250 MB at
+https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html."""
+
+
+class ProcessorFolder:
+    """The folder of one processor, for the Python and the machine of its function."""
+
+    def __init__(self, directory: Path, entrypoint: str, *, python: str, architecture: str, any_module: bool) -> None:
+        """Describe the folder. Nothing is read yet.
+
+        Args:
+            directory: of the team's modules.
+            entrypoint: `module:function`.
+            python: Lambda's Python, such as `3.13`; empty if the runtime is refused.
+            architecture: `arm64` or `x86_64`.
+            any_module: true if the function may have modules from elsewhere: from layers, or by `PYTHONPATH`.
+
+        """
+        self._directory = directory
+        self._entrypoint = entrypoint
+        self._python = python
+        self._architecture = architecture
+        self._any_module = any_module
+
+    @cached_property
+    def problems(self) -> tuple[str, ...]:
+        """Everything that keeps the folder from running on Lambda. The wheels are installed for this, once."""
+        found = list(entrypoint_problems(self._directory, self._entrypoint))
+        if not self._directory.is_dir():
+            return tuple(found)
+        wheels = self._directory
+        if self._has_requirements and not self._is_known_platform:
+            return tuple(found) if not self._python else (*found, self._platform_problem())
+        if self._has_requirements:
+            from cdk_intake_ledger.bundling.wheels import WheelError  # noqa: PLC0415 - see _wheels
+
+            if ours := [one for one in self._requirements.lines if one.name == "cdk-intake-ledger"]:
+                return (*found, self._hiding(ours[0].where))  # with the CDK, it would be a large installation
+            try:
+                wheels = self._wheels
+            except WheelError as error:
+                # Without the wheels the imports cannot be judged.
+                return (*found, *(f"processor path '{self._directory}': {one}" for one in error.problems))
+            found += self._wheel_problems(wheels)
+        if not found:
+            found += self._import_problems(wheels)
+        return tuple(found)
+
+    @property
+    def code(self) -> lambda_.Code:
+        """The asset. CDK ties it to the first stack that uses it, so make it for each pipeline."""
+        if not self._has_requirements:
+            return lambda_.Code.from_asset(str(self._directory), exclude=list(NOT_CODE), ignore_mode=IgnoreMode.GIT)
+        from cdk_intake_ledger.bundling.assets import copy_file, copy_tree, made_code  # noqa: PLC0415 - see _wheels
+
+        def fill(target: Path) -> None:
+            copy_tree(self._wheels, target)
+            for name, path in self._files:
+                copy_file(path, target / name)
+
+        return made_code(f"processor {self._digest}", fill)
+
+    @cached_property
+    def _has_requirements(self) -> bool:
+        return (self._directory / REQUIREMENTS).is_file()
+
+    @property
+    def _is_known_platform(self) -> bool:
+        return re.fullmatch(r"3\.\d+", self._python) is not None and self._architecture in ("arm64", "x86_64")
+
+    def _platform_problem(self) -> str:
+        return (
+            f"processor path '{self._directory}' has a {REQUIREMENTS}, and the function is for Python {self._python!r} "
+            f"on {self._architecture!r}: its wheels need a runtime that is known at synthesis, and arm64 or x86_64"
+        )
+
+    @cached_property
+    def _wheels(self) -> Path:
+        # A folder without requirements needs neither of these modules at synthesis, nor `packaging`.
+        from cdk_intake_ledger.bundling.wheels import install  # noqa: PLC0415
+
+        return install(self._requirements, python=self._python, architecture=self._architecture)
+
+    @cached_property
+    def _requirements(self) -> "Requirements":
+        from cdk_intake_ledger.bundling.requirements import read_requirements  # noqa: PLC0415 - as above
+
+        return read_requirements(self._directory / REQUIREMENTS)
+
+    @cached_property
+    def _digest(self) -> str:
+        """A hash of the folder's files, the pins, the Python version and the architecture."""
+        digest = sha256(self._requirements.digest(self._python, self._architecture).encode())
+        for name, path in self._files:
+            digest.update(f"{name}\0".encode() + sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+    @cached_property
+    def _files(self) -> list[tuple[str, Path]]:
+        """The folder's files that belong to the asset, by their names in it."""
+        return sorted(_code_files(self._directory))
+
+    def _wheel_problems(self, wheels: Path) -> Iterator[str]:
+        where = f"processor path '{self._directory}'"
+        if "intake_ledger" in modules_in(wheels):
+            yield self._hiding(REQUIREMENTS)
+        for about in wheels.glob("aws_lambda_powertools-*.dist-info"):
+            version = about.name.removesuffix(".dist-info").partition("-")[2]
+            if version.partition(".")[0] != POWERTOOLS:
+                yield (
+                    f"{where}: {REQUIREMENTS} installs aws-lambda-powertools {version}, which would hide the layer's: "
+                    f"pin a version {POWERTOOLS}.x, or leave it out"
+                )
+        for name in sorted(self._collisions(wheels))[:8]:
+            yield f"{where} has {name!r}, and {REQUIREMENTS} installs it too: leave it out of one of them"
+        for wrong in wrong_objects((path for _, path in self._files), self._architecture, compiled=False):
+            yield (
+                f"{where} has '{wrong.path.relative_to(self._directory).as_posix()}', which is for {wrong.machine} and "
+                f"the function for {self._architecture}: pin its distribution in {REQUIREMENTS}"
+            )
+        size = sum(path.stat().st_size for _, path in self._files) + sum(
+            path.stat().st_size for path in wheels.rglob("*") if path.is_file()
+        )
+        if size > MOST_BYTES:
+            yield (
+                f"{where} and its wheels have {size / 2**20:,.0f} MB unpacked, and Lambda takes 250 MB with all "
+                "layers: pin less, or use Processor.from_image"
+            )
+
+    def _hiding(self, source: str) -> str:
+        return (
+            f"processor path '{self._directory}': {source} installs intake_ledger, which would hide the layer's: leave "
+            "cdk-intake-ledger out of it"
+        )
+
+    def _collisions(self, wheels: Path) -> Iterator[str]:
+        """Files of both, and modules of both where one hides the other. Parts of a namespace package do not collide."""
+        for name, _ in self._files:
+            if (wheels / name).exists():
+                yield name
+            elif "/" not in name and name.endswith(".py") and (wheels / name.removesuffix(".py")).is_dir():
+                yield name.removesuffix(".py")
+            elif name.count("/") == 1 and (wheels / f"{name.partition('/')[0]}.py").exists():
+                yield name.partition("/")[0]
+
+    def _import_problems(self, wheels: Path) -> Iterator[str]:
+        """Imports that would fail."""
+        if self._any_module:
+            return
+        module, function = self._entrypoint.split(":")
+        for one in missing_imports(self._directory, module, function, modules_in(wheels)):
+            where = f"processor module '{one.source}' line {one.line}"
+            if self._has_requirements:
+                yield (
+                    f"{where} imports {one.name!r}, which neither the folder nor its {REQUIREMENTS} nor Lambda has: "
+                    f"add {one.distribution}==<version> to {REQUIREMENTS}"
+                )
+            else:
+                yield (
+                    f"{where} imports {one.name!r}, which neither the folder nor Lambda has: pin it in "
+                    f"'{self._directory / REQUIREMENTS}' ({one.distribution}==<version>), or give the layer that has it"
+                )
+
+
+def _code_files(directory: Path) -> Iterator[tuple[str, Path]]:
+    for folder, folders, files in os.walk(directory, followlinks=True):
+        folders[:] = [
+            one for one in folders if one != "__pycache__" and one[0] != "." and not one.endswith(".egg-info")
+        ]
+        for name in files:
+            if name[0] != "." and not name.endswith(".pyc"):
+                path = Path(folder, name)
+                yield path.relative_to(directory).as_posix(), path

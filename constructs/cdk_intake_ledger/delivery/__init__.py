@@ -1,0 +1,1 @@
+"""Deliver the events of the bucket to the queue, for chosen keys."""

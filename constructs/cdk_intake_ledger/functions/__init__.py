@@ -1,0 +1,1 @@
+"""The Lambda functions of a pipeline, and the processor that a team writes."""

@@ -1,0 +1,1 @@
+"""Metrics, alarms and the dashboard of a pipeline."""

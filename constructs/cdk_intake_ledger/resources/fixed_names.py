@@ -1,0 +1,200 @@
+"""Fixed names of pipelines and ledgers, and the logical ids that follow from them.
+
+Tags say whose bucket, table and queues are: `intake-ledger adopt` finds retained ones by them when no stack has them.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsii
+from aws_cdk import Annotations, Aspects, CfnElement, CfnResource, IAspect, Resource, Stack, Stage, Tags, Token
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct, IConstruct
+
+from cdk_intake_ledger.resources.cloudformation import arn_identity
+from cdk_intake_ledger.validation.warnings import TOPIC
+from intake_ledger.protocol.settings import PIPELINE_TAG
+
+MAX_NAME = 64
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
+_MAX_READABLE = 240
+"""Characters before the hash. CloudFormation allows 255 in all."""
+_NOT_SHOWN = ("Default", "Resource")
+"""CDK leaves these parts of a path out of its logical ids too."""
+_PATH_METADATA = "aws:cdk:path"
+
+PIPELINES = f"{TOPIC}:pipelines"
+"""Metadata of the app: for each pipeline with a fixed name that, its path, environment and stack, and its table."""
+LEDGERS = f"{TOPIC}:ledgers"
+"""Metadata of the app: name, path and stack of each ledger with a fixed name."""
+
+
+_TAGGED = ["AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue"]
+
+
+class FixedIds:
+    """Logical ids that follow from a fixed name and from a construct's place below it, not from its path in the app.
+
+    The path that CDK writes into a resource's metadata follows from the name too, so that `cdk diff` stays empty.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._done: set[str] = set()
+
+    def fix(self, root: Construct, *place: str) -> None:
+        """Fix the ids of all elements below a construct: existing ones now, later ones at synthesis.
+
+        Args:
+            root: the construct.
+            place: its place below the name; empty for the construct that has the name.
+
+        """
+        for element in root.node.find_all():
+            self.fix_one(element, root.node.path, place)
+        Aspects.of(root).add(_Late(self, root.node.path, place))
+
+    def fix_one(self, element: IConstruct, root: str, place: tuple[str, ...]) -> None:
+        """Fix the id of an element that was not fixed before; an id that the team has set since then stays.
+
+        Args:
+            element: any construct.
+            root: the path of the construct that was given to `fix`.
+            place: as it was given to `fix`.
+
+        """
+        if not isinstance(element, CfnElement) or (path := element.node.path) in self._done:
+            return
+        self._done.add(path)
+        fixed = (self._name, *place, *path.removeprefix(root).strip("/").split("/"))
+        element.override_logical_id(_logical_id(fixed))
+        if not isinstance(element, CfnResource):
+            return
+        if element.get_metadata(_PATH_METADATA) is not None:
+            element.add_metadata(_PATH_METADATA, "/".join((Stack.of(element).node.path, *fixed)))
+        if isinstance(element, ec2.CfnSecurityGroup):
+            # CDK writes the path into it, and a group with another description is another group.
+            element.group_description = f"Intake ledger: {'/'.join(fixed)}"
+
+
+@jsii.implements(IAspect)
+class _Late:
+    """Fixes the ids of elements that were added later, for example of a grant's permission."""
+
+    def __init__(self, ids: FixedIds, root: str, place: tuple[str, ...]) -> None:
+        self._ids, self._root, self._place = ids, root, place
+
+    def visit(self, node: IConstruct) -> None:
+        self._ids.fix_one(node, self._root, self._place)
+
+
+def _logical_id(path: tuple[str, ...]) -> str:
+    """Readable characters of the path and a hash of all of it, which no path of CDK's own has."""
+    readable = "".join(re.sub("[^A-Za-z0-9]", "", one) for one in path if one not in _NOT_SHOWN)
+    digest = hashlib.sha256("/".join(("intake-ledger:", *path)).encode()).hexdigest()
+    return readable[:_MAX_READABLE] + digest[:8].upper()
+
+
+def _text_problems(option: str, name: str) -> Iterator[str]:
+    if Token.is_unresolved(name):
+        yield f"{option} is a token: logical ids follow from it, give a plain text"
+    elif len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        yield (
+            f"{option} is {name!r}: it is a part of row keys, metrics and logical ids, give 1 to {MAX_NAME} letters, "
+            "digits, - and _, a letter first"
+        )
+
+
+def ledger_name_problems(scope: Construct, name: str) -> Iterator[str]:
+    """Why a ledger cannot have a fixed name; later ledgers of the stack cannot have it then.
+
+    Args:
+        scope: the ledger.
+        name: the name.
+
+    """
+    yield from _text_problems("ledger_name", name)
+    root, stack = scope.node.root.node, Stack.of(scope).node.path
+    for entry in root.metadata:
+        if entry.type == LEDGERS and entry.data[:2] == [name, stack]:
+            yield f"ledger_name is {name!r}, which {entry.data[2]} has already in this stack: give each its own"
+    root.add_metadata(LEDGERS, [name, stack, scope.node.path])
+
+
+def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable | None) -> Iterator[str]:
+    """Why a pipeline cannot have a fixed name: it cannot be one, or another pipeline of the app has it.
+
+    Args:
+        scope: the pipeline that asks.
+        name: the name.
+        table: the ledger's, if it is not the pipeline's own.
+
+    """
+    yield from (found := list(_text_problems("pipeline_name", name)))
+    if found:
+        return
+    stack, used = Stack.of(scope), _table_identity(scope, table)
+    for other in _pipelines(scope):
+        if other["name"] != name:
+            continue
+        if other["stack"] == stack.node.path:
+            yield f"pipeline_name is {name!r}, which {other['path']} has already in this stack: give each its own"
+        elif used is not None and other["table"] == used:
+            yield f"pipeline_name is {name!r}, which {other['path']} has already on the same ledger: give each its own"
+        elif other["environment"] == _environment(scope):
+            Annotations.of(scope).add_warning_v2(
+                f"{TOPIC}:pipelineNameTwice",
+                f"pipeline_name is {name!r}, which {other['path']} has in the same account and region: their metrics "
+                "are counted together, give each its own name",
+            )
+
+
+def register(scope: Construct, name: str, table: dynamodb.ITable) -> None:
+    """Let later pipelines of the app know of one with a fixed name. Any other name has a hash of the path in it.
+
+    Args:
+        scope: the pipeline.
+        name: its name.
+        table: its ledger's table.
+
+    """
+    scope.node.root.node.add_metadata(
+        PIPELINES,
+        {
+            "name": name,
+            "path": scope.node.path,
+            "stack": Stack.of(scope).node.path,
+            "environment": _environment(scope),
+            "table": _table_identity(scope, table),
+        },
+    )
+
+
+def tag(root: Construct, name: str) -> None:
+    """Let bucket, table and queues tell whose they are: `intake-ledger adopt` finds retained ones by that.
+
+    Args:
+        root: all of these below it have the tag.
+        name: the pipeline's.
+
+    """
+    Tags.of(root).add(PIPELINE_TAG, name, include_resource_types=_TAGGED)
+
+
+def _pipelines(scope: Construct) -> Iterator[dict[str, Any]]:
+    return (entry.data for entry in scope.node.root.node.metadata if entry.type == PIPELINES)
+
+
+def _environment(scope: Construct) -> str:
+    """Two stacks whose account or region is not known share them if they are of one stage."""
+    stack, stage = Stack.of(scope), Stage.of(scope)
+    return f"{stack.environment} {stage.node.path if stage and 'unknown' in stack.environment else ''}"
+
+
+def _table_identity(scope: Construct, table: dynamodb.ITable | None) -> str | None:
+    if table is None:
+        return None
+    return arn_identity(scope, table.table_arn, owned=Resource.is_owned_resource(table))

@@ -1,0 +1,1 @@
+"""Refuse at synthesis a pipeline that cannot work."""

@@ -1,0 +1,1 @@
+"""Parse the messages of S3, EventBridge, SNS and this pipeline."""

@@ -1,0 +1,1 @@
+"""Write the decisions into the DynamoDB table, each with its condition."""

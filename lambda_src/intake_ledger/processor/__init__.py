@@ -1,0 +1,1 @@
+"""Call processors, and give them the content of an object."""

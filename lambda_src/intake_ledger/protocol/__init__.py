@@ -1,0 +1,1 @@
+"""Decide about changes, without AWS: states, rows, verdicts, settings, errors and reasons."""

@@ -1,0 +1,247 @@
+"""What the construct tells the functions, by environment variables."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import Ordering
+
+PIPELINE_TAG = "intake-ledger:pipeline"
+"""A tag of each bucket, table and queue that a pipeline makes, with its name; `intake-ledger adopt` looks for it."""
+
+
+class Reasons(StrEnum):
+    """How much rows, dead-letter messages and logs say about a failed attempt."""
+
+    TYPES = "TYPES"
+    """Exception types and code positions: `KeyError at invoices:42, from ValueError at amounts:7`."""
+    FULL = "FULL"
+    """The messages of the exceptions too. They may quote the content of objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """Which keys belong to the pipeline."""
+
+    prefix: str = ""
+    suffix: str = ""
+
+    def matches(self, key: str) -> bool:
+        return key.startswith(self.prefix) and key.endswith(self.suffix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Common to the consumer and the audit. Durations are in seconds."""
+
+    pipeline: str
+    bucket: str
+    bucket_owner: str | None
+    table: str
+    queue_url: str
+    ordering: Ordering
+    deletes: bool
+    retention_seconds: int
+    clock_skew_seconds: int
+    filters: tuple[KeyFilter, ...] = ()
+    """Which keys belong to the pipeline; all if there are none."""
+    keeps_rows: bool = False
+    """Whether the row of an object stays as long as the object; then only committed removals expire."""
+    skips_existing: bool = False
+    """Whether what was in the bucket before the pipeline is left alone, unless it has a row."""
+
+    def wants(self, key: str) -> bool:
+        """Whether the key passes the pipeline's filters."""
+        return not self.filters or any(one.matches(key) for one in self.filters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings(Settings):
+    dlq_url: str
+    processor: str
+    processing_timeout_seconds: int
+    max_attempts: int
+    min_backoff_seconds: int
+    max_backoff_seconds: int
+    max_event_age_seconds: int
+    processor_function: str | None = None
+    """The Lambda function that is the processor, in place of `processor`."""
+    concurrency: int = 1
+    """How many records of a batch are processed at the same time."""
+    max_receives: int = 1_000
+    """How often the queue delivers a message before it gives it up by itself."""
+    max_wait_seconds: int = 3 * 86_400
+    """How long a change may wait for something that its processor needs."""
+    max_hold_seconds: int = 3 * 86_400
+    """How long a message may wait for a downstream that is out; then its next failure rejects it."""
+    commit_together: bool = False
+    """Whether what was claimed together is committed together."""
+    reasons: Reasons = Reasons.TYPES
+    """What rows, dead-letter messages and logs say about a failed attempt."""
+
+
+class Delivery(StrEnum):
+    """How the bucket's changes reach the pipeline's queue."""
+
+    S3 = "S3"
+    """The bucket notifies it."""
+    EVENTBRIDGE = "EVENTBRIDGE"
+    """The bucket tells EventBridge of everything, and a rule sends it on."""
+    EXISTING = "EXISTING"
+    """It gets them already, by whatever way somebody else has made: notifications of a bucket that Terraform or SAM
+    keeps, a rule, a topic. The pipeline makes nothing, and its audit does not look at that way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Where the report of each run is written."""
+
+    bucket: str
+    prefix: str
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings(Settings):
+    settle_seconds: int
+    look_back_seconds: int
+    budget: int
+    delivery: Delivery = Delivery.S3
+    reports: Reports | None = None
+    other_pipelines: tuple[str, ...] = ()
+    """The names of the app's other pipelines on the same bucket and the same table."""
+    deployed: str = ""
+    """Deployed settings of the path from bucket to ledger, in JSON, for `intake_ledger.delivery_check.deployed`."""
+    files: str = ""
+    """The bucket of the files of a run in parts; empty where the audit has one part."""
+    resubmit_rate: int = 100
+    """The number of messages that a run in parts sends in a second."""
+    backfills: bool = False
+    """Whether a run in parts sends objects that were in the bucket before the pipeline."""
+    backfill_rate: int = 3
+    """The number of these that it sends in a second."""
+
+
+def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
+    """Read the consumer's settings.
+
+    Raises:
+        SettingsError: A variable is missing or malformed.
+
+    """
+    read = _Reader(environment)
+    function = read.text("INTAKE_PROCESSOR_FUNCTION", "") or None
+    return ConsumerSettings(
+        **_common(read),
+        dlq_url=read.text("INTAKE_DLQ_URL"),
+        processor=read.text("INTAKE_PROCESSOR", "" if function else None),
+        processor_function=function,
+        processing_timeout_seconds=read.whole("INTAKE_PROCESSING_TIMEOUT_SECONDS", 1),
+        # A worker that dies before it starts may waste one attempt.
+        max_attempts=read.whole("INTAKE_MAX_ATTEMPTS", 2),
+        min_backoff_seconds=read.whole("INTAKE_MIN_BACKOFF_SECONDS", 0),
+        max_backoff_seconds=read.whole("INTAKE_MAX_BACKOFF_SECONDS", 0),
+        max_event_age_seconds=read.whole("INTAKE_MAX_EVENT_AGE_SECONDS", 0),
+        max_receives=read.whole("INTAKE_MAX_RECEIVES", 2, "1000"),
+        max_wait_seconds=read.whole("INTAKE_MAX_WAIT_SECONDS", 1, "259200"),
+        max_hold_seconds=read.whole("INTAKE_MAX_HOLD_SECONDS", 1, "259200"),
+        concurrency=read.whole("INTAKE_CONCURRENCY", 1, "1"),
+        commit_together=read.choice("INTAKE_COMMIT_TOGETHER", ("true", "false"), "false") == "true",
+        reasons=Reasons(read.choice("INTAKE_REASONS", tuple(Reasons), Reasons.TYPES)),
+    )
+
+
+def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
+    """Read the audit's settings.
+
+    Raises:
+        SettingsError: A variable is missing or malformed.
+
+    """
+    read = _Reader(environment)
+    reports = read.text("INTAKE_REPORT_BUCKET", "")
+    return AuditSettings(
+        **_common(read),
+        settle_seconds=read.whole("INTAKE_SETTLE_SECONDS", 0),
+        look_back_seconds=read.whole("INTAKE_LOOK_BACK_SECONDS", 1),
+        budget=read.whole("INTAKE_AUDIT_MAX_RESUBMISSIONS", 1),
+        delivery=Delivery(read.choice("INTAKE_DELIVERY_MODE", tuple(Delivery), Delivery.S3)),
+        reports=Reports(
+            reports, read.text("INTAKE_REPORT_PREFIX", ""), read.text("INTAKE_REPORT_BUCKET_OWNER", "") or None
+        )
+        if reports
+        else None,
+        files=read.text("INTAKE_AUDIT_FILES", ""),
+        resubmit_rate=read.whole("INTAKE_RESUBMIT_RATE", 1, "100"),
+        backfills=read.choice("INTAKE_BACKFILL", ("true", "false"), "false") == "true",
+        backfill_rate=read.whole("INTAKE_BACKFILL_RATE", 1, "3"),
+        other_pipelines=tuple(one for one in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if one),
+        deployed=read.text("INTAKE_DEPLOYED", ""),
+    )
+
+
+def _common(read: "_Reader") -> dict[str, Any]:
+    return {
+        "pipeline": read.text("INTAKE_PIPELINE_NAME"),
+        "bucket": read.text("INTAKE_BUCKET_NAME"),
+        "bucket_owner": read.text("INTAKE_BUCKET_OWNER", "") or None,
+        "table": read.text("INTAKE_TABLE_NAME"),
+        "queue_url": read.text("INTAKE_QUEUE_URL"),
+        "ordering": Ordering(read.choice("INTAKE_ORDERING", tuple(Ordering))),
+        "deletes": read.choice("INTAKE_DELETES", ("true", "false")) == "true",
+        "retention_seconds": read.whole("INTAKE_RETENTION_SECONDS", 1),
+        "clock_skew_seconds": read.whole("INTAKE_CLOCK_SKEW_SECONDS", 0),
+        "filters": read.filters("INTAKE_KEY_FILTERS"),
+        "keeps_rows": read.choice("INTAKE_KEEP_ROWS", ("true", "false"), "false") == "true",
+        "skips_existing": read.choice("INTAKE_SKIP_EXISTING", ("true", "false"), "false") == "true",
+    }
+
+
+class _Reader:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._environment.get(name, default)
+        if value is None or (value == "" and default is None):
+            raise SettingsError(
+                f"the environment variable {name} is not set: deploy the construct's own function, or set it"
+            )
+        return value
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str | None = None) -> str:
+        value = self.text(name, default)
+        if value not in allowed:
+            raise SettingsError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
+        return value
+
+    def whole(self, name: str, least: int, default: str | None = None) -> int:
+        value = self.text(name, default)
+        if not value.isascii() or not value.isdecimal() or int(value) < least:
+            raise SettingsError(f"{name} is {value!r}, expected a whole number of at least {least}")
+        return int(value)
+
+    def filters(self, name: str) -> tuple[KeyFilter, ...]:
+        value = self.text(name, "[]")
+        try:
+            return tuple(_key_filter(one) for one in _list(json.loads(value)))
+        except (AttributeError, TypeError, ValueError) as problem:
+            raise SettingsError(
+                f"{name} is {value!r}, expected a JSON list of prefixes and suffixes: {problem}"
+            ) from None
+
+
+def _list(content: object) -> list[dict[str, object]]:
+    if not isinstance(content, list):
+        raise TypeError(f"{content!r} is no list")
+    return content
+
+
+def _key_filter(content: dict[str, object]) -> KeyFilter:
+    texts = {name: text for name, text in content.items() if isinstance(text, str)}
+    if texts != content:
+        raise TypeError(f"{content} has something else than texts")
+    return KeyFilter(**texts)

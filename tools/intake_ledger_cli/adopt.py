@@ -1,0 +1,131 @@
+"""Moves rows, messages and dead letters of a former pipeline to its successor: rows first, so that each message finds
+its row.
+
+Every step may be repeated, and may be killed at any place.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from intake_ledger_cli.adopt_rows import AdoptedRows, AdoptRows
+from intake_ledger_cli.errors import in_words
+from intake_ledger_cli.renaming import Renaming
+from intake_ledger_cli.transfer import Transfer, Transferred
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.former import Former
+    from intake_ledger_cli.rate_limit import Rate
+
+OBJECTS_COUNTED = 10_000
+KEYS_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class OldBucket:
+    """A bucket of the former pipeline: its objects stay there."""
+
+    name: str
+    objects: int = 0
+    more: bool = False
+    """There are more than were counted."""
+    keys: tuple[str, ...] = ()
+    """The first keys."""
+    why: str | None = None
+    """Why it could not be listed."""
+
+
+@dataclass(slots=True)
+class Adopted:
+    """The result of one call."""
+
+    rows: AdoptedRows = field(default_factory=AdoptedRows)
+    queue: Transferred | None = None
+    """None if no old queue is known, or if the successor uses it."""
+    dead_letters: Transferred = field(default_factory=Transferred)
+    old_buckets: list[OldBucket] = field(default_factory=list)
+    finished: bool = False
+    """True after the last step."""
+
+    @property
+    def complete(self) -> bool:
+        """True if another call has nothing to move."""
+        queues = (self.queue, self.dead_letters)
+        rest = self.rows.held or self.rows.later_format
+        return self.finished and not rest and all(one is None or one.complete for one in queues)
+
+
+class Adoption:
+    """One call of the command. `clock` gives epoch milliseconds."""
+
+    def __init__(
+        self,
+        aws: "Aws",
+        deployed: "Deployed",
+        former: "Former",
+        *,
+        rate: "Rate",
+        clock: Callable[[], int],
+        dry_run: bool,
+    ) -> None:
+        self._aws = aws
+        self._deployed = deployed
+        self._former = former
+        self._renaming = Renaming(former.name, deployed.name, deployed.bucket)
+        self._rate = rate
+        self._clock = clock
+        self._dry_run = dry_run
+        self.outcome = Adopted()
+        """True at any time, when the run was interrupted too."""
+
+    def run(self) -> Adopted:
+        """Take all steps.
+
+        Raises:
+            ClientError: AWS refuses.
+
+        """
+        out, former, deployed = self.outcome, self._former, self._deployed
+        moving = AdoptRows(
+            self._aws.dynamodb,
+            former.table,
+            deployed.table,
+            self._renaming,
+            clock=self._clock,
+            dry_run=self._dry_run,
+        )
+        out.rows = moving.outcome
+        moving.run()
+        transfer = self._transfer(former.dead_letter_url, deployed.dead_letter_url)
+        out.dead_letters = transfer.outcome
+        transfer.run()
+        if former.queue_url is not None and former.queue_url != deployed.queue_url:
+            transfer = self._transfer(former.queue_url, deployed.queue_url)
+            out.queue = transfer.outcome
+            transfer.run()
+        named = {*former.buckets, *out.rows.of_other_buckets}
+        for queue in (out.queue, out.dead_letters):
+            named |= set(queue.of_other_buckets if queue else ())
+        out.old_buckets = [_listed(self._aws.s3, name) for name in sorted(named)]
+        out.finished = True
+        return out
+
+    def _transfer(self, source: str, target: str) -> Transfer:
+        return Transfer(self._aws.sqs, source, target, self._renaming, rate=self._rate, dry_run=self._dry_run)
+
+
+def _listed(client: "S3Client", bucket: str) -> OldBucket:
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    keys = (one["Key"] for page in pages for one in page.get("Contents", ()))
+    try:
+        found = list(islice(keys, OBJECTS_COUNTED + 1))
+    except ClientError as error:
+        return OldBucket(bucket, why=in_words(error))
+    return OldBucket(bucket, min(len(found), OBJECTS_COUNTED), len(found) > OBJECTS_COUNTED, tuple(found[:KEYS_NAMED]))

@@ -1,0 +1,93 @@
+"""Runs the audit by hand, and tells how the last run went."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger_cli import reading
+from intake_ledger_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import Deployed
+
+LOOK_SECONDS = 3.0
+"""Between two looks at an execution."""
+
+Report = dict[str, Any]
+"""As `intake_ledger.audit.report.Report.as_json` writes it."""
+
+
+def run(aws: "Aws", deployed: "Deployed", *, dry_run: bool, sleep: Callable[[float], None]) -> Report:
+    """Have the audit run now and wait for its report; one that is not done in one call says so in it.
+
+    Raises:
+        CliError: The pipeline has no audit, another run is at work, or this one failed.
+
+    """
+    if deployed.audit_function is None:
+        raise CliError(f"{deployed.name} has no audit function: it was taken out of the stack")
+    asked = json.dumps({"dryRun": True} if dry_run else {})
+    machine = _machine(aws.machines, deployed)
+    if machine is None:
+        content = _invoke(aws.functions, deployed.audit_function, asked)
+    else:
+        content = _execute(aws.machines, machine, asked, sleep)
+    if "skipped" in content:
+        raise CliError(f"not now: {content['skipped']}; see `intake-ledger status`")
+    return content
+
+
+def _invoke(client: "LambdaClient", function: str, asked: str) -> Report:
+    answer = client.invoke(FunctionName=function, Payload=asked.encode())
+    content: Report = json.loads(answer["Payload"].read() or b"{}")
+    if "FunctionError" in answer:
+        said = content.get("errorMessage") or answer["FunctionError"]
+        raise CliError(f"the audit failed: {said}; the log of {function} has more")
+    return content
+
+
+def _machine(client: "SFNClient", deployed: "Deployed") -> str | None:
+    """The state machine that runs this pipeline's audit in parts: the one that calls its function."""
+    for arn in deployed.machines:
+        if f':function:{deployed.audit_function}"' in client.describe_state_machine(stateMachineArn=arn)["definition"]:
+            return arn
+    return None
+
+
+def _execute(client: "SFNClient", machine: str, asked: str, sleep: Callable[[float], None]) -> Report:
+    """It goes on without us when nobody waits for it any more."""
+    execution = client.start_execution(stateMachineArn=machine, input=asked)["executionArn"]
+    while (state := client.describe_execution(executionArn=execution))["status"] == "RUNNING":
+        sleep(LOOK_SECONDS)
+    if state["status"] != "SUCCEEDED":
+        why = state.get("cause") or state.get("error") or "it gave no cause"
+        raise CliError(f"the audit {state['status'].lower()}: {why}; see the execution {execution}")
+    content: Report = json.loads(state["output"])
+    return content
+
+
+def in_full(deployed: "Deployed", report: Report) -> str | None:
+    """Where a report is with all the findings that a run names; None where none are kept."""
+    if deployed.reports is None or report["dryRun"]:
+        return None
+    day = datetime.fromtimestamp(report["startedAt"] / 1000, UTC).date().isoformat()
+    return f"{deployed.reports}{day}/{report['runId']}.json"
+
+
+def last(client: "DynamoDBClient", deployed: "Deployed") -> Report:
+    """The report of the last invocation that worked.
+
+    Raises:
+        CliError: There is none yet.
+
+    """
+    found = reading.audit_item(client, deployed).last
+    if found is None:
+        raise CliError(f"no audit of {deployed.name} has left a report yet: `intake-ledger audit` runs one now")
+    return found

@@ -1,0 +1,85 @@
+"""A message in the dead-letter queue, and whether it is one that is meant. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from intake_ledger.events.parser import parse_message
+from intake_ledger.protocol.change import Change
+
+NO_REASON = "given up by SQS: received too often"
+"""What the consumer sets aside has its reason with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message of the dead-letter queue."""
+
+    id: str
+    body: str
+    attributes: Mapping[str, Mapping[str, Any]]
+    """Message attributes, as SQS types them."""
+    receipt_handle: str
+    sent_at: int
+    """Epoch milliseconds; what SQS itself moved here keeps the time of its first sending."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is here."""
+        return self._text("reason") or NO_REASON
+
+    @property
+    def pipeline(self) -> str:
+        """Whose consumer set it aside; empty where SQS did."""
+        return self._text("pipeline")
+
+    @property
+    def attempts(self) -> str:
+        """How often it was tried; empty where nobody said so."""
+        return self._text("attempts")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The objects that it is about; none where it cannot be understood."""
+        if key := self._text("key"):
+            return (unquote(key),)
+        return tuple(one.key for one in parse_message(self.body) if isinstance(one, Change))
+
+    @property
+    def buckets(self) -> frozenset[str]:
+        """The buckets of these objects; none where it cannot be understood."""
+        return frozenset(one.bucket for one in parse_message(self.body) if isinstance(one, Change))
+
+    def _text(self, name: str) -> str:
+        return str(self.attributes.get(name, {}).get("StringValue", ""))
+
+
+def letter_of(message: Mapping[str, Any]) -> Letter:
+    """The message as SQS hands it out."""
+    return Letter(
+        message["MessageId"],
+        message["Body"],
+        message.get("MessageAttributes", {}),
+        message["ReceiptHandle"],
+        int(message["Attributes"]["SentTimestamp"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which messages are meant; all of them when nothing is said."""
+
+    key: str | None = None
+    """The object's key; one that ends with `*` is a beginning."""
+    reason: str | None = None
+    """A part of the reason, whatever its case."""
+
+    def fits(self, letter: Letter) -> bool:
+        if self.reason is not None and self.reason.casefold() not in letter.reason.casefold():
+            return False
+        return self.key is None or any(self._is(key) for key in letter.keys)
+
+    def _is(self, key: str) -> bool:
+        wanted = self.key or ""
+        return key == wanted or (wanted.endswith("*") and key.startswith(wanted[:-1]))

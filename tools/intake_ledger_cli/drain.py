@@ -1,0 +1,77 @@
+"""Takes the messages of a queue one after the other, each of them once.
+
+A message that is not deleted stays hidden until the end: given back earlier, it would be received again and again.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import batched
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger_cli.dead_letters import Letter, letter_of
+from intake_ledger_cli.rate_limit import MOST_TOGETHER
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+HIDDEN_SECONDS = 900
+"""Seconds until a message is visible again if this process dies. A message that comes back before the end is hidden
+again."""
+WAIT_SECONDS = 1  # a long poll asks all of SQS's servers: an empty answer means an empty queue
+
+
+class Drain:
+    """The messages of one queue."""
+
+    def __init__(self, client: "SQSClient", url: str) -> None:
+        self._client = client
+        self._url = url
+        self._kept: dict[str, str] = {}
+        self.overfull = False
+        """SQS hides no more messages at once: the rest was not received."""
+
+    def receive(self) -> Iterator[list[Letter]]:
+        """Messages that were not received before, at most ten at a time, until there are no more.
+
+        Raises:
+            ClientError: SQS refuses.
+
+        """
+        while True:
+            try:
+                answer = self._client.receive_message(
+                    QueueUrl=self._url,
+                    MaxNumberOfMessages=MOST_TOGETHER,
+                    MessageAttributeNames=["All"],
+                    AttributeNames=["SentTimestamp"],
+                    VisibilityTimeout=HIDDEN_SECONDS,
+                    WaitTimeSeconds=WAIT_SECONDS,
+                )
+            except ClientError as error:
+                if not error.response["Error"].get("Code", "").endswith("OverLimit"):
+                    raise
+                self.overfull = True
+                return
+            letters = [letter_of(message) for message in answer.get("Messages", ())]
+            if not letters:
+                return
+            fresh = [letter for letter in letters if letter.id not in self._kept]
+            self._kept |= {letter.id: letter.receipt_handle for letter in letters}
+            yield fresh
+
+    def delete(self, letters: Sequence[Letter]) -> int:
+        """Delete at most ten messages; how many SQS did not delete."""
+        entries: Any = [{"Id": str(place), "ReceiptHandle": one.receipt_handle} for place, one in enumerate(letters)]
+        answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+        for one in answer.get("Successful", ()):
+            del self._kept[letters[int(one["Id"])].id]
+        return len(answer.get("Failed", ()))
+
+    def give_back(self) -> None:
+        """Make the messages visible that were not deleted."""
+        for few in batched(self._kept.values(), MOST_TOGETHER):
+            entries: Any = [
+                {"Id": str(place), "ReceiptHandle": handle, "VisibilityTimeout": 0} for place, handle in enumerate(few)
+            ]
+            self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)

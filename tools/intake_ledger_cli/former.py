@@ -1,0 +1,100 @@
+"""Finds the resources of a pipeline that was renamed, moved to another stack, or deleted.
+
+CloudFormation keeps its bucket, table and queues, which no stack has then. Each has a tag with the pipeline's name.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.protocol.settings import PIPELINE_TAG
+from intake_ledger_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import Deployed
+
+_GONE = frozenset({"Deleting", "Disabled", "Disabling"})
+"""States of an event source mapping that takes no more messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """The resources of a pipeline that is not deployed any more."""
+
+    name: str
+    table: str
+    queue_url: str | None
+    """None if no queue is known."""
+    dead_letter_url: str
+    buckets: tuple[str, ...]
+    """Buckets that it made itself."""
+
+
+def find_former(
+    aws: "Aws", deployed: "Deployed", name: str, *, table: str | None, queue: str | None, dead_letter_queue: str | None
+) -> Former:
+    """Find the resources of a former pipeline by their tag, unless they are given. A missing table or dead-letter queue
+    was shared with `deployed`.
+
+    Raises:
+        CliError: It is the pipeline itself or is still deployed, or several resources have its tag.
+
+    """
+    if name == deployed.name:
+        raise CliError(f"--from {name} is the pipeline's own name: name the one that it had before")
+    if name in deployed.others:
+        raise CliError(f"--from {name} is deployed in the same stack: only what a pipeline has left can be adopted")
+    tagged = _tagged(aws, name)
+    queue_urls, dead_letter_urls = _queues(aws, tagged["sqs"])
+    queue_url = queue or _only(queue_urls, name, "--from-queue")
+    if queue_url is not None and queue_url != deployed.queue_url:
+        _see_that_nobody_reads(aws, queue_url, name)
+    return Former(
+        name=name,
+        table=table
+        or _only([one.removeprefix("table/") for one in tagged["dynamodb"]], name, "--from-table")
+        or deployed.table,
+        queue_url=queue_url,
+        dead_letter_url=dead_letter_queue
+        or _only(dead_letter_urls, name, "--from-dead-letter-queue")
+        or deployed.dead_letter_url,
+        buckets=tuple(one for one in tagged["s3"] if one != deployed.bucket),
+    )
+
+
+def _only(found: list[str], name: str, option: str) -> str | None:
+    if len(found) > 1:
+        raise CliError(f"several resources have the tag {PIPELINE_TAG}={name}, give one as {option}: {found}")
+    return found[0] if found else None
+
+
+def _tagged(aws: "Aws", name: str) -> dict[str, list[str]]:
+    """The names of all resources with the pipeline's tag, by service."""
+    pages = aws.tagging.get_paginator("get_resources").paginate(TagFilters=[{"Key": PIPELINE_TAG, "Values": [name]}])
+    found: dict[str, list[str]] = defaultdict(list)
+    for arn in sorted(one["ResourceARN"] for page in pages for one in page["ResourceTagMappingList"]):
+        _, _, service, _, _, rest = arn.split(":", 5)
+        found[service].append(rest)
+    return found
+
+
+def _queues(aws: "Aws", names: list[str]) -> tuple[list[str], list[str]]:
+    """The URLs of queues and of dead-letter queues: these redrive to no other queue."""
+    queues: list[str] = []
+    dead_letters: list[str] = []
+    for name in names:
+        url = aws.sqs.get_queue_url(QueueName=name)["QueueUrl"]
+        told = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"]).get("Attributes", {})
+        (queues if "RedrivePolicy" in told else dead_letters).append(url)
+    return queues, dead_letters
+
+
+def _see_that_nobody_reads(aws: "Aws", queue_url: str, name: str) -> None:
+    told: Any = aws.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]
+    mappings = aws.functions.list_event_source_mappings(EventSourceArn=told["QueueArn"])["EventSourceMappings"]
+    if readers := [one["FunctionArn"].rsplit(":", 1)[-1] for one in mappings if one["State"] not in _GONE]:
+        raise CliError(
+            f"{name} is alive: {', '.join(readers)} takes messages from its queue {queue_url}; delete it, or disable "
+            "its event source first"
+        )

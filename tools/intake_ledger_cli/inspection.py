@@ -1,0 +1,79 @@
+"""What the ledger says of a key beside what S3 shows, and whether they agree. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger_cli.formatting import agreement
+from intake_ledger_cli.reading import Entry, Shown
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.deployed import Deployed
+
+
+_LATER_FORMAT = "a later release wrote the row, which this release cannot judge"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A row and a state that belong together; either may be missing."""
+
+    row: Row | None
+    state: State | None
+    """None: S3 was not asked, or has the row's version no more."""
+    agree: bool | None
+    """None: it cannot be said."""
+    why: str
+
+
+def compare(
+    entries: Sequence[Entry],
+    versions: Sequence[Shown] | None,
+    deployed: "Deployed",
+    now: int,
+    complete_since: int | None,
+) -> list[Compared]:
+    """The key's one row with its current state; in EVERY_VERSION each version with its row, the newest first.
+
+    Args:
+        entries: the key's rows.
+        versions: of the key in S3; None when S3 could not be asked.
+        deployed: the pipeline.
+        now: epoch milliseconds.
+        complete_since: the time since when each processed object has a row, in epoch milliseconds; None when rows may
+            be missing.
+
+    """
+    rows = [entry.row for entry in entries]
+    if versions is None:
+        return [Compared(row, None, None, "S3 could not be asked") for row in rows]
+    if deployed.ordering is Ordering.LATEST:
+        current = next((one.state for one in versions if one.current), ABSENT)
+        row = rows[0] if rows else None
+        return [_compared(row, current, deployed, now, complete_since)]
+    by_identity = {row.identity: row for row in rows}
+    found = []
+    for one in versions:
+        row = by_identity.pop(one.state.identity, None)
+        found.append(_compared(row, one.state, deployed, now, complete_since))
+    return found + [_alone(row, deployed, now) for row in by_identity.values()]
+
+
+def _compared(row: Row | None, state: State, deployed: "Deployed", now: int, complete_since: int | None) -> Compared:
+    if row is not None and row.status is Status.LATER_FORMAT:
+        return Compared(row, state, None, _LATER_FORMAT)
+    return Compared(row, state, *agreement(row, state, deployed, now, complete_since))
+
+
+def _alone(row: Row, deployed: "Deployed", now: int) -> Compared:
+    """A row of EVERY_VERSION that no version of the listing belongs to."""
+    if row.status is Status.LATER_FORMAT:
+        return Compared(row, None, None, _LATER_FORMAT)
+    if row.kind is StateKind.DELETED:
+        state = State(StateKind.DELETED, row.version_id)
+        return Compared(row, None, *agreement(row, state, deployed, now, None))
+    if row.settled:
+        return Compared(row, None, True, "S3 has this version no more, and it was settled")
+    return Compared(row, None, False, "S3 has this version no more: it can only be settled, without being processed")

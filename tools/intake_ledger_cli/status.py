@@ -1,0 +1,148 @@
+"""How a pipeline stands right now. What this person may not see is said, not hidden, and keeps nothing else away."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import batched
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger_cli import counting, reading
+from intake_ledger_cli.counting import Counts
+from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.reading import AuditItem
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs.literals import QueueAttributeNameType
+
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import Deployed
+
+_NAMESPACE = "IntakeLedger"
+_ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
+_WAITING: "QueueAttributeNameType" = "ApproximateNumberOfMessages"
+_HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A queue, by SQS's approximate figures."""
+
+    waiting: int
+    hidden: int
+    """In work, or set back for a later attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One of the pipeline's alarms; `state` is CloudWatch's word."""
+
+    name: str
+    state: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What the consumer counted in the last hour; CloudWatch shows it a minute or two later."""
+
+    retries: int
+    lapsed_leases: int
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Something that this person may not see."""
+
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Everything at a glance."""
+
+    queue: Depth | Denied
+    dead_letters: Depth | Denied
+    needs_review: Counts | Denied
+    repeats: Repeats | Denied
+    audit: AuditItem | Denied
+    source: str | Denied
+    """Whether Lambda takes messages: its word for the state of the event source mapping."""
+    alarms: list[Alarm] | Denied
+
+
+def look(aws: "Aws", deployed: "Deployed") -> Standing:
+    """Ask everything once.
+
+    Raises:
+        ClientError: AWS fails with anything but a refusal.
+
+    """
+    return Standing(
+        queue=_allowed(lambda: _depth(aws, deployed.queue_url)),
+        dead_letters=_allowed(lambda: _depth(aws, deployed.dead_letter_url)),
+        needs_review=_allowed(lambda: counting.count_rows(aws.dynamodb, deployed)),
+        repeats=_allowed(lambda: _repeats(aws, deployed)),
+        audit=_allowed(lambda: reading.audit_item(aws.dynamodb, deployed)),
+        source=_allowed(lambda: _source(aws, deployed)),
+        alarms=_allowed(lambda: _alarms(aws, deployed)),
+    )
+
+
+def _allowed[T](ask: Callable[[], T]) -> T | Denied:
+    try:
+        return ask()
+    except ClientError as error:
+        if (action := denied_action(error)) is None:
+            raise
+        return Denied(action)
+
+
+def _depth(aws: "Aws", url: str) -> Depth:
+    told: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN])["Attributes"]
+    return Depth(int(told[_WAITING]), int(told[_HIDDEN]))
+
+
+def _repeats(aws: "Aws", deployed: "Deployed") -> Repeats:
+    now = datetime.now(UTC)
+
+    def count(metric: str) -> int:
+        answer = aws.cloudwatch.get_metric_statistics(
+            Namespace=_NAMESPACE,
+            MetricName=metric,
+            Dimensions=[{"Name": "service", "Value": deployed.name}],
+            StartTime=now - timedelta(hours=1),
+            EndTime=now,
+            Period=3600,
+            Statistics=["Sum"],
+        )
+        return int(sum(point["Sum"] for point in answer["Datapoints"]))
+
+    return Repeats(count("Retries"), count("LapsedLeases"))
+
+
+def _source(aws: "Aws", deployed: "Deployed") -> str:
+    mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
+    return ", ".join(one["State"] for one in mappings) or "Missing"
+
+
+def _alarms(aws: "Aws", deployed: "Deployed") -> list[Alarm]:
+    """The stack's alarms on this pipeline's metrics, queues and functions; those in ALARM come first."""
+    own = {deployed.name, deployed.queue_url.rsplit("/", 1)[-1], deployed.dead_letter_url.rsplit("/", 1)[-1]}
+    own |= {name for name in (deployed.consumer_function, deployed.audit_function) if name}
+    found: list[Alarm] = []
+    for names in batched(deployed.alarms, _ALARMS_TOGETHER):
+        answer = aws.cloudwatch.describe_alarms(AlarmNames=list(names), MaxRecords=_ALARMS_TOGETHER)
+        found += [
+            Alarm(one["AlarmName"], one["StateValue"], one.get("AlarmDescription", ""))
+            for one in answer["MetricAlarms"]
+            if own & _watched(one)
+        ]
+    return sorted(found, key=lambda one: (one.state != "ALARM", one.state == "OK", one.name))
+
+
+def _watched(alarm: Mapping[str, Any]) -> set[str]:
+    """The values of all dimensions; an alarm on a calculation has its metrics inside."""
+    metrics = [alarm, *(one.get("MetricStat", {}).get("Metric", {}) for one in alarm.get("Metrics", ()))]
+    return {dimension["Value"] for metric in metrics for dimension in metric.get("Dimensions", ())}

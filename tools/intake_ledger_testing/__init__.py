@@ -1,0 +1,1 @@
+"""The testing kit. Tests import its names from `cdk_intake_ledger.testing`."""
