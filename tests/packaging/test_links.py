@@ -111,6 +111,14 @@ def test_every_document_can_be_found_from_the_readme() -> None:
     assert set(PAGES) <= found
 
 
+def test_each_file_in_the_diagrams_of_the_architecture_exists() -> None:
+    """A diagram names files of the runtime by their path in the package."""
+    diagrams = "".join(_BLOCK.findall((ROOT / "docs" / "architecture.md").read_text()))
+    files = re.findall(r"\b([a-z_]+/[a-z_/]+\.py)\b", diagrams)
+    assert len(files) > 20
+    assert [file for file in files if not (ROOT / "lambda_src" / "intake_ledger" / file).exists()] == []
+
+
 def test_anchors_are_githubs() -> None:
     """Punctuation is left out, spaces become hyphens, what comes twice is numbered; code is no heading."""
     text = "# What's `new`, and why?\n## A [link](x.md)\n## A link\n```\n# no\n```\n"
