@@ -14,14 +14,14 @@ from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.object_state import identity_of
 from intake_ledger.protocol.row import Ordering, Row, Status, attributes, review_partition, row_key, waiting_partition
 from intake_ledger.protocol.settings import KeyFilter
-from intake_ledger_cli.deployed import Deployed
-from intake_ledger_cli.rate_limit import Rate
+from intake_ledger_cli.deployed import DeployedPipeline
+from intake_ledger_cli.rate_limit import RateLimit
 from tests.unit.support import RETENTION, START, create_table, one_change
 
 STACK = "Intake"
 NAME = "Intake-Invoices-0A1B2C3D"
 _SITES = count(1)
-UNLIMITED = Rate(None, clock=lambda: 0.0, sleep=lambda _: None)
+UNLIMITED = RateLimit(None, clock=lambda: 0.0, sleep=lambda _: None)
 
 
 @cache
@@ -34,7 +34,7 @@ def client(service: Any) -> Any:
 class Site:
     """One pipeline's AWS."""
 
-    deployed: Deployed
+    deployed: DeployedPipeline
     more_for_audit: dict[str, str] = field(default_factory=dict)
 
     def put(self, *keys: str) -> list[str]:
@@ -129,7 +129,7 @@ def make_site(
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     sqs = client("sqs")
     return Site(
-        Deployed(
+        DeployedPipeline(
             name=NAME,
             bucket=bucket,
             bucket_owner=None,

@@ -33,7 +33,7 @@ from tests.unit.cli_support import STACK, FakeCloudFormation, FakeLambda, Site, 
 from tests.unit.support import notification, record
 
 if TYPE_CHECKING:
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 NEW = "Intake-Billing-Invoices-4E5F6071"
@@ -134,7 +134,7 @@ def put(table: str, place: RowKey, row: Row, **more: Any) -> None:
     client("dynamodb").put_item(TableName=table, Item=item)
 
 
-def _redrive_policy(deployed: "Deployed") -> None:
+def _redrive_policy(deployed: "DeployedPipeline") -> None:
     """Set the queue's redrive policy as the construct does."""
     sqs = client("sqs")
     told = sqs.get_queue_attributes(QueueUrl=deployed.dead_letter_url, AttributeNames=["QueueArn"])["Attributes"]

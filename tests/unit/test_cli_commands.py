@@ -311,7 +311,7 @@ class TestLooking:
         def refuse(*_: Any) -> Any:
             raise denied("s3:ListBucketVersions", "ListObjectVersions")
 
-        monkeypatch.setattr(reading, "versions_of", refuse)
+        monkeypatch.setattr(reading, "list_key_versions", refuse)
         said = person.reads("inspect", "in/a")
         assert (said["denied"], said["states"][0]["agree"]) == ("s3:ListBucketVersions", None)
         shown = person.types("inspect", "in/a")

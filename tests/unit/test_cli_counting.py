@@ -10,11 +10,9 @@ from rich.console import Console
 
 from intake_ledger.protocol import row as rows
 from intake_ledger.protocol.row import Status
-from intake_ledger_cli import counting
-from intake_ledger_cli import json_output as documents
-from intake_ledger_cli import tables as screen
+from intake_ledger_cli import counting, json_output, tables
 from intake_ledger_cli.counting import MOST, Count, Counts, count_rows
-from tests.unit.test_cli_words import DEPLOYED
+from tests.unit.test_cli_formatting import DEPLOYED
 
 PARTITIONS = rows.review_partitions(DEPLOYED.name)
 THROTTLED = ClientError({"Error": {"Code": "ProvisionedThroughputExceededException"}}, "Query")
@@ -57,7 +55,7 @@ def count(index: Index) -> Counts:
 def shown(number: Count) -> str:
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(screen._count(number, "", "wait"))
+        console.print(tables._count(number, "", "wait"))
     return capture.get().strip()
 
 
@@ -70,7 +68,7 @@ def test_all_partitions_are_counted_by_status() -> None:
     found = count(Index(content))
     number = len(PARTITIONS)
     assert found == Counts(Count(2 * number), Count(number), Count(4), Count(5))
-    assert documents._count(found.failed) == 2 * number
+    assert json_output._count(found.failed) == 2 * number
 
 
 @pytest.mark.failure_mode("F112")
@@ -80,7 +78,7 @@ def test_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> None:
     assert count(index) == Counts(*[Count(0)] * 4)
     assert index.pages == len(PARTITIONS) + 1
     assert shown(Count(0)) == "0  as of a moment ago"
-    assert documents._count(Count(0)) == 0
+    assert json_output._count(Count(0)) == 0
 
 
 @pytest.mark.failure_mode("F112")
@@ -92,7 +90,7 @@ def test_more_than_ten_thousand_is_said(number: int, said: str) -> None:
     assert shown(found.rejected) == said
     assert shown(found.failed).startswith("0")
     more: Any = {"moreThan": MOST} if number > MOST else number
-    assert documents._count(found.rejected) == more
+    assert json_output._count(found.rejected) == more
 
 
 @pytest.mark.failure_mode("F112")
@@ -124,7 +122,9 @@ def test_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
     assert found.failed.number > 0 or found.failed.unknown
     throttled = count(Index({PARTITIONS[0]: [("FAILED", 1)]}, errors={2: THROTTLED}))
     assert shown(throttled.failed) == "unknown: DynamoDB answered ProvisionedThroughputExceededException"
-    assert documents._count(throttled.failed) == {"unknown": "DynamoDB answered ProvisionedThroughputExceededException"}
+    assert json_output._count(throttled.failed) == {
+        "unknown": "DynamoDB answered ProvisionedThroughputExceededException"
+    }
 
 
 @pytest.mark.failure_mode("F112")
@@ -132,7 +132,7 @@ def test_what_was_counted_before_a_throttle_is_a_least_number() -> None:
     """F112: the rest of the partitions was not read."""
     found = counting._count(cast("Any", Index({"a": [("FAILED", 3)]}, errors={2: THROTTLED})), DEPLOYED, ["a", "b"])
     assert shown(found) == "at least 3  wait; DynamoDB answered ProvisionedThroughputExceededException"
-    assert documents._count(found) == {"atLeast": 3, "why": found.why}
+    assert json_output._count(found) == {"atLeast": 3, "why": found.why}
 
 
 @pytest.mark.failure_mode("F112")

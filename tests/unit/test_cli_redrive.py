@@ -1,4 +1,4 @@
-"""Messages from the dead-letter queue back to the queue, on SQS in moto."""
+"""Messages from the dead-message queue back to the queue, on SQS in moto."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError
 from intake_ledger.events.parser import parse_message
 from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger_cli import drain
-from intake_ledger_cli.dead_letters import NO_REASON, Wanted
-from intake_ledger_cli.redrive import Redrive, Redriven
+from intake_ledger_cli.dead_letters import NO_REASON, MessageFilter
+from intake_ledger_cli.redrive import Redrive, RedriveResult
 from tests.unit.cli_support import UNLIMITED, Site, client, denied, make_site
 from tests.unit.support import KEY, notification, record
 
@@ -26,7 +26,7 @@ def site(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Site:
     return make_site()
 
 
-EVERYTHING = Wanted()
+EVERYTHING = MessageFilter()
 
 
 class Through:
@@ -41,8 +41,8 @@ class Through:
 
 
 def redrive(
-    site: Site, sqs: Any = None, *, limit: int | None = None, dry_run: bool = False, wanted: Wanted = EVERYTHING
-) -> Redriven:
+    site: Site, sqs: Any = None, *, limit: int | None = None, dry_run: bool = False, wanted: MessageFilter = EVERYTHING
+) -> RedriveResult:
     return Redrive(
         cast("SQSClient", sqs or client("sqs")),
         site.deployed,
@@ -87,7 +87,7 @@ def test_what_sqs_gave_up_is_moved_too(site: Site) -> None:
 
 
 def test_what_another_pipeline_set_aside_is_left_to_it(site: Site) -> None:
-    """Where two share a dead-letter queue that is imported, no synthesis can see it: in the wrong queue, what is known
+    """Where two share a dead-message queue that is imported, no synthesis can see it: in the wrong queue, what is known
     of a message would be lost, or the wrong processor would have the object.
     """
     for name, pipeline in (("in/ours", site.deployed.name), ("in/theirs", "Other-Pipeline")):
@@ -101,17 +101,17 @@ def test_what_another_pipeline_set_aside_is_left_to_it(site: Site) -> None:
 @pytest.mark.parametrize(
     ("wanted", "moved"),
     [
-        (Wanted(reason="INVOICE"), {"in/a 1", "in/b"}),
-        (Wanted(reason="KeyError"), {"in/c"}),
-        (Wanted(reason=NO_REASON), {"in/d"}),
-        (Wanted(key="in/a 1"), {"in/a 1"}),
-        (Wanted(key="in/d"), {"in/d"}),
-        (Wanted(key="in/*"), {"in/a 1", "in/b", "in/c", "in/d"}),
-        (Wanted(key="in/a"), set[str]()),
-        (Wanted("in/*", "keyerror"), {"in/c"}),
+        (MessageFilter(reason="INVOICE"), {"in/a 1", "in/b"}),
+        (MessageFilter(reason="KeyError"), {"in/c"}),
+        (MessageFilter(reason=NO_REASON), {"in/d"}),
+        (MessageFilter(key="in/a 1"), {"in/a 1"}),
+        (MessageFilter(key="in/d"), {"in/d"}),
+        (MessageFilter(key="in/*"), {"in/a 1", "in/b", "in/c", "in/d"}),
+        (MessageFilter(key="in/a"), set[str]()),
+        (MessageFilter("in/*", "keyerror"), {"in/c"}),
     ],
 )
-def test_a_filter_moves_what_fits_and_gives_the_rest_back(site: Site, wanted: Wanted, moved: set[str]) -> None:
+def test_a_filter_moves_what_fits_and_gives_the_rest_back(site: Site, wanted: MessageFilter, moved: set[str]) -> None:
     """By a part of the reason, by the key of the attribute or else of the body; the rest is there for the next call."""
     rejected(site, "in/a 1")
     rejected(site, "in/b")
@@ -136,7 +136,7 @@ def test_what_does_not_fit_is_received_once(site: Site) -> None:
         assert len(received) < 100, "it goes round"
         return answer
 
-    done = redrive(site, Through(receive_message=receive), wanted=Wanted("in/3"))
+    done = redrive(site, Through(receive_message=receive), wanted=MessageFilter("in/3"))
     assert (done.moved, done.left, len(received)) == (1, 24, 25)
 
 
@@ -153,8 +153,8 @@ def test_a_dry_run_moves_nothing_and_hides_nothing(site: Site) -> None:
     """It says what would be moved."""
     rejected(site, "in/a")
     rejected(site, "in/b", "KeyError")
-    done = redrive(site, dry_run=True, wanted=Wanted(reason="invoice"))
-    assert [letter.keys for letter in done.letters] == [("in/a",)]
+    done = redrive(site, dry_run=True, wanted=MessageFilter(reason="invoice"))
+    assert [message.keys for message in done.matched_messages] == [("in/a",)]
     assert (done.matched, done.moved, done.left) == (1, 0, 1)
     assert site.messages() == []
     assert site.visible(site.deployed.dead_letter_url) == 2
@@ -187,7 +187,7 @@ def test_a_message_that_cannot_be_sent_stays(site: Site) -> None:
         return {**answer, "Failed": [{"Id": one["Id"], "Code": "X", "Message": "not today"} for one in bad]}
 
     done = redrive(site, Through(send_message_batch=send))
-    assert [(letter.keys, why) for letter, why in done.failed] == [(("in/b",), "not today")]
+    assert [(message.keys, why) for message, why in done.failed] == [(("in/b",), "not today")]
     assert {change.key for change in site.changes()} == {"in/a", "in/c"}
     assert site.visible(site.deployed.dead_letter_url) == 1
 
@@ -270,7 +270,7 @@ def test_a_queue_that_hides_no_more_ends_it(site: Site) -> None:
         error: Any = {"Error": {"Code": "OverLimit", "Message": "too many"}}
         raise ClientError(error, "ReceiveMessage")
 
-    done = redrive(site, Through(receive_message=receive), wanted=Wanted("other"))
+    done = redrive(site, Through(receive_message=receive), wanted=MessageFilter("other"))
     assert (done.overfull, done.left) == (True, 1)
     assert site.visible(site.deployed.dead_letter_url) == 1
 
@@ -280,4 +280,4 @@ def test_one_body_with_several_records_fits_by_any_of_them(site: Site) -> None:
     state = State(StateKind.OBJECT, "v1", "e1", 1)
     site.dead_letter(notification(record("in/a", state), record("in/b", state)))
     site.dead_letter(json.dumps({"Records": []}))
-    assert redrive(site, wanted=Wanted("in/b")).moved == 1
+    assert redrive(site, wanted=MessageFilter("in/b")).moved == 1

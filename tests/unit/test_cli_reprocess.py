@@ -10,7 +10,14 @@ from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger_cli import reprocess
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.reprocess import Asked, Target, ask, by_keys, by_prefix, by_rejection
+from intake_ledger_cli.reprocess import (
+    ReprocessResult,
+    Target,
+    key_targets,
+    prefix_targets,
+    rejected_targets,
+    send_requests,
+)
 from tests.unit.cli_support import UNLIMITED, Site, client, make_site
 from tests.unit.support import START
 
@@ -19,18 +26,18 @@ ID = "01KAPX3RGT3AD491WZZFYQT0R6"
 pytestmark = pytest.mark.usefixtures("dynamodb")
 
 
-def keys(site: Site, *names: str, version: str | None = None, asked: Asked | None = None) -> list[Target]:
-    return list(by_keys(client("s3"), site.deployed, names, version, asked or Asked(ID)))
+def keys(site: Site, *names: str, version: str | None = None, result: ReprocessResult | None = None) -> list[Target]:
+    return list(key_targets(client("s3"), site.deployed, names, version, result or ReprocessResult(ID)))
 
 
-def prefix(site: Site, name: str, asked: Asked) -> list[Target]:
-    return list(by_prefix(client("s3"), site.deployed, name, asked))
+def prefix(site: Site, name: str, result: ReprocessResult) -> list[Target]:
+    return list(prefix_targets(client("s3"), site.deployed, name, result))
 
 
-def send(site: Site, targets: Iterable[Target], sqs: Any = None) -> Asked:
-    asked = Asked(ID)
-    ask(sqs or client("sqs"), site.deployed, targets, asked, UNLIMITED)
-    return asked
+def send(site: Site, targets: Iterable[Target], sqs: Any = None) -> ReprocessResult:
+    result = ReprocessResult(ID)
+    send_requests(sqs or client("sqs"), site.deployed, targets, result, UNLIMITED)
+    return result
 
 
 def test_a_key_is_asked_for_as_the_consumer_understands_it() -> None:
@@ -55,11 +62,11 @@ def test_a_key_that_s3_never_had_is_a_typing_error() -> None:
 
 def test_a_removed_key_is_asked_for_where_the_processor_hears_of_removals() -> None:
     """What S3 knows nothing of is told: it may be a typing error."""
-    site, asked = make_site(deletes=True), Asked(ID)
+    site, result = make_site(deletes=True), ReprocessResult(ID)
     site.put("in/a")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
-    assert keys(site, "in/a", "in/b", asked=asked) == [Target("in/a"), Target("in/b")]
-    assert asked.absent == ["in/b"]
+    assert keys(site, "in/a", "in/b", result=result) == [Target("in/a"), Target("in/b")]
+    assert result.absent == ["in/b"]
 
 
 def test_a_key_beside_the_filters_is_refused() -> None:
@@ -98,20 +105,20 @@ def test_in_every_version_a_delete_marker_counts_where_removals_do(deletes: bool
     site = make_site(Ordering.EVERY_VERSION, deletes=deletes)
     site.put("in/a")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
-    kinds = [target.state.kind for target in prefix(site, "", Asked(ID)) if target.state]
+    kinds = [target.state.kind for target in prefix(site, "", ReprocessResult(ID)) if target.state]
     assert kinds == ([StateKind.MARKER] if deletes else []) + [StateKind.OBJECT]
 
 
 @pytest.mark.parametrize("ordering", list(Ordering))
 def test_a_prefix_is_what_s3_has_now_as_far_as_the_filters_reach(ordering: Ordering) -> None:
     """What they leave out is counted."""
-    site, asked = make_site(ordering, filters=(KeyFilter(suffix=".csv"),)), Asked(ID)
+    site, result = make_site(ordering, filters=(KeyFilter(suffix=".csv"),)), ReprocessResult(ID)
     site.put("in/a.csv", "in/b.txt", "in/c.csv", "out/d.csv")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/c.csv")
-    found = [target.key for target in prefix(site, "in/", asked)]
+    found = [target.key for target in prefix(site, "in/", result)]
     # A version stays behind its delete marker.
     assert found == (["in/a.csv"] if ordering is Ordering.LATEST else ["in/a.csv", "in/c.csv"])
-    assert asked.skipped == 1
+    assert result.skipped == 1
 
 
 def test_what_was_rejected_is_asked_for_oldest_first() -> None:
@@ -120,15 +127,15 @@ def test_what_was_rejected_is_asked_for_oldest_first() -> None:
     site.reject("in/b", "no invoice in it", at=START + 1)
     site.reject("in/a", "KeyError: 'total'", at=START)
     site.row("in/c", Row(Status.FAILED, 1, reason="no invoice", updated_at=START))
-    assert list(by_rejection(client("dynamodb"), site.deployed, None)) == [Target("in/a"), Target("in/b")]
-    assert list(by_rejection(client("dynamodb"), site.deployed, "INVOICE")) == [Target("in/b")]
+    assert list(rejected_targets(client("dynamodb"), site.deployed, None)) == [Target("in/a"), Target("in/b")]
+    assert list(rejected_targets(client("dynamodb"), site.deployed, "INVOICE")) == [Target("in/b")]
 
 
 def test_in_every_version_the_rejected_version_itself_is_asked_for() -> None:
     """Whatever S3 shows by now."""
     site = make_site(Ordering.EVERY_VERSION)
     site.reject("in/a", "no invoice in it", version="v7")
-    [target] = by_rejection(client("dynamodb"), site.deployed, None)
+    [target] = rejected_targets(client("dynamodb"), site.deployed, None)
     assert target == Target("in/a", State(StateKind.OBJECT, "v7"))
     send(site, [target])
     [change] = site.changes()
@@ -166,7 +173,7 @@ class Moody:
 def test_a_message_that_sqs_does_not_take_is_tried_again_and_told(times: int, lost: int) -> None:
     """Its neighbours are sent once."""
     site = make_site()
-    asked = send(site, [Target("in/a"), Target("in/b"), Target("in/c")], Moody("in/b", times))
-    assert [(target.key, why) for target, why in asked.failed] == [("in/b", "Busy")][:lost]
-    assert asked.sent == 3 - lost
+    result = send(site, [Target("in/a"), Target("in/b"), Target("in/c")], Moody("in/b", times))
+    assert [(target.key, why) for target, why in result.failed] == [("in/b", "Busy")][:lost]
+    assert result.sent == 3 - lost
     assert len(site.messages()) == 3 - lost

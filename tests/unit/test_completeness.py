@@ -12,7 +12,7 @@ from intake_ledger.protocol.row import Ordering, Retention, Row, Status, exhaust
 from intake_ledger.protocol.settings import KeyFilter, Settings
 from intake_ledger.protocol.verdict import Verdict
 from intake_ledger_cli import reading
-from intake_ledger_cli.deployed import Deployed
+from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.settings import CONSUMER
 from tests.unit.support import (
@@ -32,7 +32,7 @@ from tests.unit.support import (
     marked,
     reprocess,
 )
-from tests.unit.test_cli_words import DEPLOYED
+from tests.unit.test_cli_formatting import DEPLOYED
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -59,11 +59,11 @@ class Deployments:
         self.clock.advance(DAY)
         known = self.record(settings).complete_since()
         assert self.record(settings).look() == known
-        assert reading.complete_since(cast("DynamoDBClient", self.store), deployed(settings)) == known
+        assert reading.read_complete_since(cast("DynamoDBClient", self.store), deployed(settings)) == known
         return known
 
 
-def deployed(settings: Settings) -> Deployed:
+def deployed(settings: Settings) -> DeployedPipeline:
     return replace(
         DEPLOYED,
         name=settings.pipeline,

@@ -20,10 +20,8 @@ from intake_ledger.protocol import row as rows
 from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Ordering, Row, RowKey, Status
 from intake_ledger.protocol.verdict import Verdict
-from intake_ledger_cli import inspection
-from intake_ledger_cli import json_output as documents
-from intake_ledger_cli import tables as screen
-from intake_ledger_cli.reading import Entry, Listed, Shown
+from intake_ledger_cli import inspection, json_output, tables
+from intake_ledger_cli.reading import ListedVersion, ObjectRow, ReviewPage
 from intake_ledger_testing.memory_dynamodb import Item, MemoryDynamoDB
 from tests.alarms import points_of
 from tests.unit.audit_support import AuditWorld
@@ -41,7 +39,7 @@ from tests.unit.support import (
     notification,
     record,
 )
-from tests.unit.test_cli_words import DEPLOYED
+from tests.unit.test_cli_formatting import DEPLOYED
 from tests.unit.test_consumer import Bench, FakeTelemetry, message
 
 if TYPE_CHECKING:
@@ -270,12 +268,14 @@ def test_the_command_shows_it(row: Row, changes: Item) -> None:
     assert found is not None
     assert found.status is Status.LATER_FORMAT
     state = State(StateKind.OBJECT, "v1", "e", 1, START)
-    listed = Listed([Entry("k", found)], None)
-    [compared] = inspection.compare([Entry("k", found)], [Shown(state, current=True)], DEPLOYED, START, None)
+    listed = ReviewPage([ObjectRow("k", found)], None)
+    [compared] = inspection.compare(
+        [ObjectRow("k", found)], [ListedVersion(state, current=True)], DEPLOYED, START, None
+    )
     assert compared.agree is None
-    console = screen.console()
+    console = tables.console()
     with console.capture() as capture:
-        console.print(screen.listed(listed, START))
-        console.print(screen.inspected(DEPLOYED, "k", [compared], None, START))
+        console.print(tables.list_table(listed, START))
+        console.print(tables.inspect_table(DEPLOYED, "k", [compared], None, START))
     assert "of a later release" in capture.get()
-    json.dumps([documents.listed(listed), documents.inspected(DEPLOYED, "k", [compared], None)])
+    json.dumps([json_output.list_json(listed), json_output.inspect_json(DEPLOYED, "k", [compared], None)])

@@ -22,7 +22,7 @@ from intake_ledger.protocol.row import (
 )
 from intake_ledger_cli import reading
 from tests.unit.support import BUCKET, PIPELINE, START, created
-from tests.unit.test_cli_words import DEPLOYED
+from tests.unit.test_cli_formatting import DEPLOYED
 from tests.unit.test_groups import new_world
 
 WRITES_PER_PARTITION = 1_000

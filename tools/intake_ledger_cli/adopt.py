@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger_cli.adopt_rows import AdoptedRows, AdoptRows
-from intake_ledger_cli.errors import in_words
+from intake_ledger_cli.adopt_rows import RowAdoption, RowAdoptionResult
+from intake_ledger_cli.errors import describe_error
 from intake_ledger_cli.renaming import Renaming
-from intake_ledger_cli.transfer import Transfer, Transferred
+from intake_ledger_cli.transfer import Transfer, TransferResult
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from intake_ledger_cli.aws import Aws
-    from intake_ledger_cli.deployed import Deployed
-    from intake_ledger_cli.former import Former
-    from intake_ledger_cli.rate_limit import Rate
+    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.former import FormerPipeline
+    from intake_ledger_cli.rate_limit import RateLimit
 
 OBJECTS_COUNTED = 10_000
 KEYS_NAMED = 20
@@ -43,13 +43,13 @@ class OldBucket:
 
 
 @dataclass(slots=True)
-class Adopted:
+class AdoptionResult:
     """The result of one call."""
 
-    rows: AdoptedRows = field(default_factory=AdoptedRows)
-    queue: Transferred | None = None
+    rows: RowAdoptionResult = field(default_factory=RowAdoptionResult)
+    queue: TransferResult | None = None
     """None if no old queue is known, or if the successor uses it."""
-    dead_letters: Transferred = field(default_factory=Transferred)
+    dead_letters: TransferResult = field(default_factory=TransferResult)
     old_buckets: list[OldBucket] = field(default_factory=list)
     finished: bool = False
     """True after the last step."""
@@ -68,10 +68,10 @@ class Adoption:
     def __init__(
         self,
         aws: "Aws",
-        deployed: "Deployed",
-        former: "Former",
+        deployed: "DeployedPipeline",
+        former: "FormerPipeline",
         *,
-        rate: "Rate",
+        rate: "RateLimit",
         clock: Callable[[], int],
         dry_run: bool,
     ) -> None:
@@ -82,10 +82,10 @@ class Adoption:
         self._rate = rate
         self._clock = clock
         self._dry_run = dry_run
-        self.outcome = Adopted()
+        self.outcome = AdoptionResult()
         """True at any time, when the run was interrupted too."""
 
-    def run(self) -> Adopted:
+    def run(self) -> AdoptionResult:
         """Take all steps.
 
         Raises:
@@ -93,7 +93,7 @@ class Adoption:
 
         """
         out, former, deployed = self.outcome, self._former, self._deployed
-        moving = AdoptRows(
+        moving = RowAdoption(
             self._aws.dynamodb,
             former.table,
             deployed.table,
@@ -127,5 +127,5 @@ def _listed(client: "S3Client", bucket: str) -> OldBucket:
     try:
         found = list(islice(keys, OBJECTS_COUNTED + 1))
     except ClientError as error:
-        return OldBucket(bucket, why=in_words(error))
+        return OldBucket(bucket, why=describe_error(error))
     return OldBucket(bucket, min(len(found), OBJECTS_COUNTED), len(found) > OBJECTS_COUNTED, tuple(found[:KEYS_NAMED]))

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.ledger.dynamodb_table import condition_failed, plain
 from intake_ledger.protocol import row as rows
 from intake_ledger.protocol.row import Row, Status
-from intake_ledger_cli.renaming import Item, Renaming, renamed
+from intake_ledger_cli.renaming import Item, Renaming, rename_row
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -26,7 +26,7 @@ _CONDITION, _NOTHING = "ConditionalCheckFailed", "None"
 
 
 @dataclass(slots=True)
-class AdoptedRows:
+class RowAdoptionResult:
     """Counted rows."""
 
     moved: int = 0
@@ -40,7 +40,7 @@ class AdoptedRows:
     """By bucket: the successor takes nothing from there, so they stay."""
 
 
-class AdoptRows:
+class RowAdoption:
     """One call of the command. `clock` gives epoch milliseconds."""
 
     def __init__(
@@ -61,10 +61,10 @@ class AdoptRows:
         self._dry_run = dry_run
         self._records: list[Item] = []
         """Items about the bucket, not about an object: of the audit, and of the ledger itself."""
-        self.outcome = AdoptedRows()
+        self.outcome = RowAdoptionResult()
         """True at any time, when the run was interrupted too."""
 
-    def run(self) -> AdoptedRows:
+    def run(self) -> RowAdoptionResult:
         """Move all rows of the former pipeline that are about the successor's bucket, then its records.
 
         Raises:
@@ -140,7 +140,7 @@ class AdoptRows:
 
     def _supersede(self, item: Item) -> None:
         """The successor has a row already: keep it, above the old fence."""
-        key = _key(renamed(item, self._renaming.former, self._renaming.name))
+        key = _key(rename_row(item, self._renaming.former, self._renaming.name))
         found = self._client.get_item(TableName=self._target, Key=key, ConsistentRead=True).get("Item", {})
         new, fence = rows.from_attributes(plain(found)), int(item["fence"]["N"])
         writes = [self._delete(item)]
@@ -162,7 +162,7 @@ class AdoptRows:
         return {
             "Put": {
                 "TableName": self._target,
-                "Item": renamed(item, self._renaming.former, self._renaming.name),
+                "Item": rename_row(item, self._renaming.former, self._renaming.name),
                 "ConditionExpression": "attribute_not_exists(#status)",
                 "ExpressionAttributeNames": {"#status": "status"},
             }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
     from intake_ledger_cli.aws import Aws
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 LOOK_SECONDS = 3.0
 """Between two looks at an execution."""
@@ -23,7 +23,7 @@ Report = dict[str, Any]
 """As `intake_ledger.audit.report.Report.as_json` writes it."""
 
 
-def run(aws: "Aws", deployed: "Deployed", *, dry_run: bool, sleep: Callable[[float], None]) -> Report:
+def run_audit(aws: "Aws", deployed: "DeployedPipeline", *, dry_run: bool, sleep: Callable[[float], None]) -> Report:
     """Have the audit run now and wait for its report; one that is not done in one call says so in it.
 
     Raises:
@@ -52,7 +52,7 @@ def _invoke(client: "LambdaClient", function: str, asked: str) -> Report:
     return content
 
 
-def _machine(client: "SFNClient", deployed: "Deployed") -> str | None:
+def _machine(client: "SFNClient", deployed: "DeployedPipeline") -> str | None:
     """The state machine that runs this pipeline's audit in parts: the one that calls its function."""
     for arn in deployed.machines:
         if f':function:{deployed.audit_function}"' in client.describe_state_machine(stateMachineArn=arn)["definition"]:
@@ -72,7 +72,7 @@ def _execute(client: "SFNClient", machine: str, asked: str, sleep: Callable[[flo
     return content
 
 
-def in_full(deployed: "Deployed", report: Report) -> str | None:
+def report_location(deployed: "DeployedPipeline", report: Report) -> str | None:
     """Where a report is with all the findings that a run names; None where none are kept."""
     if deployed.reports is None or report["dryRun"]:
         return None
@@ -80,14 +80,14 @@ def in_full(deployed: "Deployed", report: Report) -> str | None:
     return f"{deployed.reports}{day}/{report['runId']}.json"
 
 
-def last(client: "DynamoDBClient", deployed: "Deployed") -> Report:
+def last_report(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Report:
     """The report of the last invocation that worked.
 
     Raises:
         CliError: There is none yet.
 
     """
-    found = reading.audit_item(client, deployed).last
+    found = reading.read_audit_state(client, deployed).last
     if found is None:
         raise CliError(f"no audit of {deployed.name} has left a report yet: `intake-ledger audit` runs one now")
     return found

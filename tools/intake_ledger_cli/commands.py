@@ -14,17 +14,15 @@ from rich.live import Live
 
 from intake_ledger.protocol.row import Status
 from intake_ledger.protocol.ulid import RANDOM_BITS, ulid
-from intake_ledger_cli import audits, reading, reprocess, status
-from intake_ledger_cli import json_output as documents
-from intake_ledger_cli import tables as screen
+from intake_ledger_cli import audits, json_output, reading, reprocess, status, tables
 from intake_ledger_cli.adopt import Adoption
-from intake_ledger_cli.dead_letters import Wanted
-from intake_ledger_cli.errors import CliError, denied_action, in_words
+from intake_ledger_cli.dead_letters import MessageFilter
+from intake_ledger_cli.errors import CliError, denied_action, describe_error
 from intake_ledger_cli.former import find_former
 from intake_ledger_cli.inspection import compare
-from intake_ledger_cli.json_output import Document
+from intake_ledger_cli.json_output import JsonObject
 from intake_ledger_cli.options import Call, with_shared_options
-from intake_ledger_cli.rate_limit import Rate
+from intake_ledger_cli.rate_limit import RateLimit
 from intake_ledger_cli.redrive import Redrive
 
 app = typer.Typer(
@@ -47,7 +45,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except (CliError, BotoCoreError, ClientError) as error:
-        screen.console(stderr=True).print(screen.safe(f"intake-ledger: {in_words(error)}"))
+        tables.console(stderr=True).print(tables.escape(f"intake-ledger: {describe_error(error)}"))
         return 1
     return 0
 
@@ -57,8 +55,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def status_command(call: Call) -> None:
     """How the pipeline stands: queue, dead letters, failed and rejected objects, last audit, alarms."""
     aws, deployed = call.open()
-    found, now = status.look(aws, deployed), _now()
-    call.say(documents.standing(deployed, found, now), screen.standing(deployed, found, now))
+    found, now = status.read_status(aws, deployed), _now()
+    call.output(json_output.status_json(deployed, found, now), tables.status_table(deployed, found, now))
 
 
 @app.command()
@@ -71,9 +69,9 @@ def watch(
     """The same, again and again, until Ctrl-C. With --json, one line for each look."""
     aws, deployed = call.open()
 
-    def look() -> tuple[Document, RenderableType]:
-        found, now = status.look(aws, deployed), _now()
-        return documents.standing(deployed, found, now), screen.standing(deployed, found, now)
+    def look() -> tuple[JsonObject, RenderableType]:
+        found, now = status.read_status(aws, deployed), _now()
+        return json_output.status_json(deployed, found, now), tables.status_table(deployed, found, now)
 
     try:
         if call.as_json:
@@ -81,7 +79,7 @@ def watch(
                 sys.stdout.write(json.dumps(look()[0]) + "\n")
                 sys.stdout.flush()
                 time.sleep(interval)
-        with Live(look()[1], console=screen.console(), auto_refresh=False) as live:
+        with Live(look()[1], console=tables.console(), auto_refresh=False) as live:
             while True:
                 time.sleep(interval)
                 live.update(look()[1], refresh=True)
@@ -102,10 +100,10 @@ def list_command(
     after: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
 ) -> None:
     """Objects that failed or were rejected, with the reasons; those that have waited longest come first."""
-    wanted = _attention_status(only)
+    wanted = _review_status(only)
     aws, deployed = call.open()
     found = reading.list_rows_to_review(aws.dynamodb, deployed, wanted, limit=limit, after=after, waiting=waiting)
-    call.say(documents.listed(found), screen.listed(found, _now()))
+    call.output(json_output.list_json(found), tables.list_table(found, _now()))
 
 
 @app.command()
@@ -117,17 +115,17 @@ def inspect(
     """What the ledger says of an object, what S3 shows, and whether they agree."""
     aws, deployed = call.open()
     # The row first: what happens in between makes it look behind, which is no lie.
-    entries, denied = reading.rows_of(aws.dynamodb, deployed, key), None
+    entries, denied = reading.read_rows(aws.dynamodb, deployed, key), None
     try:
-        versions = reading.versions_of(aws.s3, deployed, key)
+        versions = reading.list_key_versions(aws.s3, deployed, key)
     except ClientError as error:
         if (denied := denied_action(error)) is None:
             raise
         versions = None
     now = _now()
-    found = compare(entries, versions, deployed, now, reading.complete_since(aws.dynamodb, deployed))
-    document = documents.inspected(deployed, key, found, denied)
-    call.say(document, screen.inspected(deployed, key, found, denied, now))
+    found = compare(entries, versions, deployed, now, reading.read_complete_since(aws.dynamodb, deployed))
+    document = json_output.inspect_json(deployed, key, found, denied)
+    call.output(document, tables.inspect_table(deployed, key, found, denied, now))
 
 
 @app.command()
@@ -145,7 +143,7 @@ def redrive(
 ) -> None:
     """Move messages from the dead-letter queue back to the queue: each rejected object gets another round."""
     aws, deployed = call.open()
-    wanted = Wanted(key, reason)
+    wanted = MessageFilter(key, reason)
     moving = Redrive(
         aws.sqs,
         deployed,
@@ -155,11 +153,11 @@ def redrive(
         dry_run=dry_run,
     )
     try:
-        with screen.console(stderr=True).status("going through the dead-letter queue"):
+        with tables.console(stderr=True).status("going through the dead-letter queue"):
             moving.run()
     finally:
         done = moving.outcome
-        call.say(documents.redriven(done, dry_run=dry_run), screen.redriven(done, dry_run=dry_run))
+        call.output(json_output.redrive_json(done, dry_run=dry_run), tables.redrive_table(done, dry_run=dry_run))
     if done.failed:
         raise typer.Exit(1)
 
@@ -191,13 +189,13 @@ def adopt_command(
     )
     adoption = Adoption(aws, deployed, left, rate=_rate(rate), clock=_now, dry_run=dry_run)
     try:
-        with screen.console(stderr=True).status("adopting"):
+        with tables.console(stderr=True).status("adopting"):
             adoption.run()
     finally:
         done = adoption.outcome
-        call.say(
-            documents.adopted(left, deployed, done, dry_run=dry_run),
-            screen.adopted(left, deployed, done, dry_run=dry_run),
+        call.output(
+            json_output.adopt_json(left, deployed, done, dry_run=dry_run),
+            tables.adopt_table(left, deployed, done, dry_run=dry_run),
         )
     if not done.complete:
         raise typer.Exit(1)
@@ -226,26 +224,28 @@ def reprocess_command(
     aws, deployed = call.open()
     if request_id is not None:
         reprocess.check_id(request_id, deployed, _now())
-    asked = reprocess.Asked(request_id or ulid(_now(), secrets.randbits(RANDOM_BITS)))
+    result = reprocess.ReprocessResult(request_id or ulid(_now(), secrets.randbits(RANDOM_BITS)))
     if keys:
         # All are checked before any is sent.
-        targets = iter(list(reprocess.by_keys(aws.s3, deployed, dict.fromkeys(keys), version_id, asked)))
+        targets = iter(list(reprocess.key_targets(aws.s3, deployed, dict.fromkeys(keys), version_id, result)))
     elif prefix is not None:
-        targets = reprocess.by_prefix(aws.s3, deployed, prefix, asked)
+        targets = reprocess.prefix_targets(aws.s3, deployed, prefix, result)
     else:
-        targets = reprocess.by_rejection(aws.dynamodb, deployed, reason)
-    notes = screen.console(stderr=True)
+        targets = reprocess.rejected_targets(aws.dynamodb, deployed, reason)
+    notes = tables.console(stderr=True)
     if not dry_run:
-        notes.print(f"reprocess id {asked.id}")
+        notes.print(f"reprocess id {result.id}")
     try:
         with notes.status("asking"):
             if dry_run:
-                asked.sent = sum(1 for _ in targets)
+                result.sent = sum(1 for _ in targets)
             else:
-                reprocess.ask(aws.sqs, deployed, targets, asked, _rate(rate))
+                reprocess.send_requests(aws.sqs, deployed, targets, result, _rate(rate))
     finally:
-        call.say(documents.asked(asked, dry_run=dry_run), screen.asked(asked, dry_run=dry_run))
-    if asked.failed:
+        call.output(
+            json_output.reprocess_json(result, dry_run=dry_run), tables.reprocess_table(result, dry_run=dry_run)
+        )
+    if result.failed:
         raise typer.Exit(1)
 
 
@@ -258,9 +258,9 @@ def audit(
 ) -> None:
     """Compare bucket and ledger now, and resubmit what differs. It may take minutes."""
     aws, deployed = call.open()
-    with screen.console(stderr=True).status("the audit is at work"):
-        found = audits.run(aws, deployed, dry_run=dry_run, sleep=time.sleep)
-    call.say(found, screen.report(found, audits.in_full(deployed, found), _now()))
+    with tables.console(stderr=True).status("the audit is at work"):
+        found = audits.run_audit(aws, deployed, dry_run=dry_run, sleep=time.sleep)
+    call.output(found, tables.report_table(found, audits.report_location(deployed, found), _now()))
 
 
 @app.command()
@@ -268,8 +268,8 @@ def audit(
 def report(call: Call) -> None:
     """What the last audit found."""
     aws, deployed = call.open()
-    found = audits.last(aws.dynamodb, deployed)
-    call.say(found, screen.report(found, audits.in_full(deployed, found), _now()))
+    found = audits.last_report(aws.dynamodb, deployed)
+    call.output(found, tables.report_table(found, audits.report_location(deployed, found), _now()))
 
 
 def _one_way(
@@ -283,15 +283,15 @@ def _one_way(
         raise CliError("--version-id goes with one key")
 
 
-def _attention_status(name: str) -> Status | None:
+def _review_status(name: str) -> Status | None:
     allowed = {"": None, "FAILED": Status.FAILED, "REJECTED": Status.REJECTED}
     if name.upper() not in allowed:
         raise CliError(f"--status {name}: the index holds FAILED and REJECTED rows, say one of them or neither")
     return allowed[name.upper()]
 
 
-def _rate(per_second: float | None) -> Rate:
-    return Rate(per_second, clock=time.monotonic, sleep=time.sleep)
+def _rate(per_second: float | None) -> RateLimit:
+    return RateLimit(per_second, clock=time.monotonic, sleep=time.sleep)
 
 
 def _now() -> int:

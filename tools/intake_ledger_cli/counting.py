@@ -14,7 +14,7 @@ from intake_ledger_cli.reading import REVIEW_INDEX
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 MOST = 10_000
 """A person who has more rows of a status than this needs no exact number."""
@@ -49,7 +49,7 @@ class Counts:
     """Rows with a status that this release does not know."""
 
 
-def count_rows(client: "DynamoDBClient", deployed: "Deployed") -> Counts:
+def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Counts:
     """Count with `Select=COUNT`, so that no rows are transferred.
 
     Raises:
@@ -75,7 +75,7 @@ def _rest(total: Count, *others: Count) -> Count:
 
 
 def _count(
-    client: "DynamoDBClient", deployed: "Deployed", partitions: Iterable[str], status: Status | None = None
+    client: "DynamoDBClient", deployed: "DeployedPipeline", partitions: Iterable[str], status: Status | None = None
 ) -> Count:
     """The rows in these partitions; with `status` those that have it."""
     number = read = 0
@@ -103,7 +103,7 @@ def _is_passing(error: ClientError) -> bool:
     return status >= 500 or "Throttl" in code or "Exceeded" in code or code == "InternalServerError"
 
 
-def _request(deployed: "Deployed", partition: str, status: Status | None) -> Any:
+def _request(deployed: "DeployedPipeline", partition: str, status: Status | None) -> Any:
     request: dict[str, Any] = {
         "TableName": deployed.table,
         "IndexName": REVIEW_INDEX,

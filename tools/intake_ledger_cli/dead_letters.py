@@ -13,7 +13,7 @@ NO_REASON = "given up by SQS: received too often"
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetterMessage:
     """One message of the dead-letter queue."""
 
     id: str
@@ -55,9 +55,9 @@ class Letter:
         return str(self.attributes.get(name, {}).get("StringValue", ""))
 
 
-def letter_of(message: Mapping[str, Any]) -> Letter:
+def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
     """The message as SQS hands it out."""
-    return Letter(
+    return DeadLetterMessage(
         message["MessageId"],
         message["Body"],
         message.get("MessageAttributes", {}),
@@ -67,7 +67,7 @@ def letter_of(message: Mapping[str, Any]) -> Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MessageFilter:
     """Which messages are meant; all of them when nothing is said."""
 
     key: str | None = None
@@ -75,10 +75,10 @@ class Wanted:
     reason: str | None = None
     """A part of the reason, whatever its case."""
 
-    def fits(self, letter: Letter) -> bool:
-        if self.reason is not None and self.reason.casefold() not in letter.reason.casefold():
+    def matches(self, message: DeadLetterMessage) -> bool:
+        if self.reason is not None and self.reason.casefold() not in message.reason.casefold():
             return False
-        return self.key is None or any(self._is(key) for key in letter.keys)
+        return self.key is None or any(self._is(key) for key in message.keys)
 
     def _is(self, key: str) -> bool:
         wanted = self.key or ""

@@ -23,7 +23,7 @@ _MACHINE = "AWS::StepFunctions::StateMachine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class DeployedPipeline:
     """One pipeline as it is deployed. Only what is needed here is read, so that older deployments are understood."""
 
     name: str
@@ -58,7 +58,7 @@ class Deployed:
         return not self.filters or any(one.matches(key) for one in self.filters)
 
 
-def find(aws: "Aws", stack: str, pipeline: str | None = None) -> Deployed:
+def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> DeployedPipeline:
     """The stack's pipeline. Where there are several, `pipeline` is its name or the end of it, the construct's id.
 
     Raises:
@@ -85,7 +85,7 @@ def find(aws: "Aws", stack: str, pipeline: str | None = None) -> Deployed:
     }
     function, told = consumers[name]
     audit_function, audit_told = audits.get(name, (None, {}))
-    return Deployed(
+    return DeployedPipeline(
         name=name,
         bucket=told["INTAKE_BUCKET_NAME"],
         bucket_owner=told.get("INTAKE_BUCKET_OWNER"),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger_cli.dead_letters import Letter, letter_of
-from intake_ledger_cli.rate_limit import MOST_TOGETHER
+from intake_ledger_cli.dead_letters import DeadLetterMessage, from_sqs
+from intake_ledger_cli.rate_limit import MAX_BATCH_SIZE
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -31,7 +31,7 @@ class Drain:
         self.overfull = False
         """SQS hides no more messages at once: the rest was not received."""
 
-    def receive(self) -> Iterator[list[Letter]]:
+    def receive(self) -> Iterator[list[DeadLetterMessage]]:
         """Messages that were not received before, at most ten at a time, until there are no more.
 
         Raises:
@@ -42,7 +42,7 @@ class Drain:
             try:
                 answer = self._client.receive_message(
                     QueueUrl=self._url,
-                    MaxNumberOfMessages=MOST_TOGETHER,
+                    MaxNumberOfMessages=MAX_BATCH_SIZE,
                     MessageAttributeNames=["All"],
                     AttributeNames=["SentTimestamp"],
                     VisibilityTimeout=HIDDEN_SECONDS,
@@ -53,24 +53,24 @@ class Drain:
                     raise
                 self.overfull = True
                 return
-            letters = [letter_of(message) for message in answer.get("Messages", ())]
-            if not letters:
+            messages = [from_sqs(message) for message in answer.get("Messages", ())]
+            if not messages:
                 return
-            fresh = [letter for letter in letters if letter.id not in self._kept]
-            self._kept |= {letter.id: letter.receipt_handle for letter in letters}
+            fresh = [message for message in messages if message.id not in self._kept]
+            self._kept |= {message.id: message.receipt_handle for message in messages}
             yield fresh
 
-    def delete(self, letters: Sequence[Letter]) -> int:
+    def delete(self, messages: Sequence[DeadLetterMessage]) -> int:
         """Delete at most ten messages; how many SQS did not delete."""
-        entries: Any = [{"Id": str(place), "ReceiptHandle": one.receipt_handle} for place, one in enumerate(letters)]
+        entries: Any = [{"Id": str(place), "ReceiptHandle": one.receipt_handle} for place, one in enumerate(messages)]
         answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
         for one in answer.get("Successful", ()):
-            del self._kept[letters[int(one["Id"])].id]
+            del self._kept[messages[int(one["Id"])].id]
         return len(answer.get("Failed", ()))
 
     def give_back(self) -> None:
         """Make the messages visible that were not deleted."""
-        for few in batched(self._kept.values(), MOST_TOGETHER):
+        for few in batched(self._kept.values(), MAX_BATCH_SIZE):
             entries: Any = [
                 {"Id": str(place), "ReceiptHandle": handle, "VisibilityTimeout": 0} for place, handle in enumerate(few)
             ]

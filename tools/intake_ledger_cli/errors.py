@@ -60,7 +60,7 @@ def denied_action(error: Exception) -> str | None:
     return named[1] if named else error.operation_name
 
 
-def in_words(error: CliError | BotoCoreError | ClientError) -> str:
+def describe_error(error: CliError | BotoCoreError | ClientError) -> str:
     """One line for people."""
     if (action := denied_action(error)) is not None:
         hint = _GRANTS.get(action.partition(":")[0], _OWN)
@@ -71,7 +71,7 @@ def in_words(error: CliError | BotoCoreError | ClientError) -> str:
         if said.get("Code") in _EXPIRED:
             return f"the AWS credentials have expired or are not valid here ({text}): {_LOG_IN}"
         return f"{error.operation_name} failed: {text}"
-    for kinds, words in _FIXES:
+    for kinds, message in _FIXES:
         if isinstance(error, kinds):
-            return words.format(error)
+            return message.format(error)
     return str(error)

@@ -10,12 +10,12 @@ from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.row import Row, Status
 
 if TYPE_CHECKING:
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 
 
-def span(milliseconds: int) -> str:
+def duration(milliseconds: int) -> str:
     """A length of time in its largest unit: "3 hours"."""
     for unit, size in _UNITS:
         if milliseconds >= size:
@@ -24,19 +24,19 @@ def span(milliseconds: int) -> str:
     return "less than a second"
 
 
-def when(then: int, now: int) -> str:
+def relative_time(then: int, now: int) -> str:
     """A time, and how far away it is: "2026-11-21 20:01:02 UTC, 3 minutes ago"."""
-    distance = f"in {span(then - now)}" if then > now else f"{span(now - then)} ago"
-    return f"{moment(then)}, {distance}"
+    distance = f"in {duration(then - now)}" if then > now else f"{duration(now - then)} ago"
+    return f"{timestamp(then)}, {distance}"
 
 
-def moment(then: int) -> str:
+def timestamp(then: int) -> str:
     return f"{datetime.fromtimestamp(then / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def state(shown: State, now: int) -> str:
+def describe_state(shown: State, now: int) -> str:
     """What S3 shows."""
-    since = f", since {when(shown.created_at, now)}" if shown.created_at is not None else ""
+    since = f", since {relative_time(shown.created_at, now)}" if shown.created_at is not None else ""
     version = f"version {shown.version_id}" if shown.version_id else f"ETag {shown.etag}"
     match shown.kind:
         case StateKind.OBJECT:
@@ -50,14 +50,16 @@ def state(shown: State, now: int) -> str:
             return "nothing"
 
 
-def standing(row: Row, now: int) -> list[tuple[str, str]]:
+def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
     """A row, as pairs of a label and its text; the first is the status."""
     if row.is_live(now):
-        status = f"PROCESSING: attempt {row.attempts} is at work, until {when(row.lease_until or now, now)} at most"
+        status = (
+            f"PROCESSING: attempt {row.attempts} is at work, until {relative_time(row.lease_until or now, now)} at most"
+        )
     elif row.status is Status.PROCESSING:
         status = f"PROCESSING: attempt {row.attempts} died or timed out, its lease is over"
     elif row.status is Status.FAILED:
-        due = f", the next one is due {when(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
+        due = f", the next one is due {relative_time(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
         status = f"FAILED: attempt {row.attempts} failed and there will be another{due}"
     elif row.status is Status.LATER_FORMAT:
         status = f"of a later release (format {row.format}): use that release's command"
@@ -68,7 +70,7 @@ def standing(row: Row, now: int) -> list[tuple[str, str]]:
     said = [
         ("status", status),
         ("reason", row.reason or ""),
-        ("state", state(State(row.kind, row.version_id, row.etag, row.size), now)),
+        ("state", describe_state(State(row.kind, row.version_id, row.etag, row.size), now)),
         ("committed", _committed(row)),
         ("late writes", ", ".join(sorted(row.late_writes))),
         (
@@ -76,19 +78,19 @@ def standing(row: Row, now: int) -> list[tuple[str, str]]:
             f"taken up again {_times(row.redrive_count, 'time')} after a rejection" if row.redrive_count else "",
         ),
         ("fence", str(row.fence)),
-        ("first seen", when(row.first_claimed_at, now) if row.first_claimed_at else ""),
-        ("last change", when(row.updated_at, now) if row.updated_at else ""),
+        ("first seen", relative_time(row.first_claimed_at, now) if row.first_claimed_at else ""),
+        ("last change", relative_time(row.updated_at, now) if row.updated_at else ""),
         (
             "event",
             f"{row.event_name}{f', sequencer {row.sequencer}' if row.sequencer else ''}" if row.event_name else "",
         ),
         ("reprocess", row.reprocess_id or row.served_reprocess_id or ""),
-        ("expires", when(row.expires_at * 1000, now) if row.expires_at else ""),
+        ("expires", relative_time(row.expires_at * 1000, now) if row.expires_at else ""),
     ]
     return [(label, text) for label, text in said if text]
 
 
-def lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """The lines of an audit's report, as pairs of a label and its text. An older release's report has none."""
     if not counted:
         return
@@ -100,16 +102,16 @@ def lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     yield "Not judged", _group(counted, NOT_JUDGED)
 
 
-def unlisted(counted: Mapping[str, int]) -> str:
+def unlisted_rows(counted: Mapping[str, int]) -> str:
     """The rows whose object no listing has shown; empty if there are none."""
     return f"rows: {_group(counted, tuple(Line))}" if any(counted.values()) else ""
 
 
-def passes(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str]]:
+def listing_parts(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str]]:
     """When each part of a bucket was listed: its beginning (epoch milliseconds) and its text. One part needs none."""
     parts = list(found)
     for one in parts if len(parts) > 1 else ():
-        yield one["from"], f"{one['listed']:,} listed within {span(one['until'] - one['from'])}"
+        yield one["from"], f"{one['listed']:,} listed within {duration(one['until'] - one['from'])}"
 
 
 def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
@@ -119,7 +121,7 @@ def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
 
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule
-    row: Row | None, shown: State, deployed: "Deployed", now: int, complete_since: int | None
+    row: Row | None, shown: State, deployed: "DeployedPipeline", now: int, complete_since: int | None
 ) -> tuple[bool, str]:
     """Whether the ledger and S3 agree about a state, and what follows from it. `complete_since` is the time since when
     each processed object has a row, in epoch milliseconds; None when rows may be missing.
@@ -147,7 +149,7 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
 
 
 def _without_row(
-    shown: State, deployed: "Deployed", now: int, complete_since: int | None, *, untold: bool
+    shown: State, deployed: "DeployedPipeline", now: int, complete_since: int | None, *, untold: bool
 ) -> tuple[bool, str]:
     if untold or shown.kind is StateKind.ABSENT:
         return True, "there is nothing, and the ledger knows of nothing"
@@ -159,7 +161,7 @@ def _without_row(
             return True, "it is older than the ledger: from before the pipeline, or from before its present filters"
         return (
             True,
-            f"it is older than the ledger remembers ({span(kept)}): settled long ago, or from before the pipeline",
+            f"it is older than the ledger remembers ({duration(kept)}): settled long ago, or from before the pipeline",
         )
     return False, "the ledger has never heard of it: its event is on its way, or lost, and then the audit finds it"
 

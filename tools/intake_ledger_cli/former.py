@@ -12,14 +12,14 @@ from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 _GONE = frozenset({"Deleting", "Disabled", "Disabling"})
 """States of an event source mapping that takes no more messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Former:
+class FormerPipeline:
     """The resources of a pipeline that is not deployed any more."""
 
     name: str
@@ -32,8 +32,14 @@ class Former:
 
 
 def find_former(
-    aws: "Aws", deployed: "Deployed", name: str, *, table: str | None, queue: str | None, dead_letter_queue: str | None
-) -> Former:
+    aws: "Aws",
+    deployed: "DeployedPipeline",
+    name: str,
+    *,
+    table: str | None,
+    queue: str | None,
+    dead_letter_queue: str | None,
+) -> FormerPipeline:
     """Find the resources of a former pipeline by their tag, unless they are given. A missing table or dead-letter queue
     was shared with `deployed`.
 
@@ -49,8 +55,8 @@ def find_former(
     queue_urls, dead_letter_urls = _queues(aws, tagged["sqs"])
     queue_url = queue or _only(queue_urls, name, "--from-queue")
     if queue_url is not None and queue_url != deployed.queue_url:
-        _see_that_nobody_reads(aws, queue_url, name)
-    return Former(
+        _refuse_live_queue(aws, queue_url, name)
+    return FormerPipeline(
         name=name,
         table=table
         or _only([one.removeprefix("table/") for one in tagged["dynamodb"]], name, "--from-table")
@@ -90,7 +96,7 @@ def _queues(aws: "Aws", names: list[str]) -> tuple[list[str], list[str]]:
     return queues, dead_letters
 
 
-def _see_that_nobody_reads(aws: "Aws", queue_url: str, name: str) -> None:
+def _refuse_live_queue(aws: "Aws", queue_url: str, name: str) -> None:
     told: Any = aws.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]
     mappings = aws.functions.list_event_source_mappings(EventSourceArn=told["QueueArn"])["EventSourceMappings"]
     if readers := [one["FunctionArn"].rsplit(":", 1)[-1] for one in mappings if one["State"] not in _GONE]:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind
 from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_cli.formatting import agreement
-from intake_ledger_cli.reading import Entry, Shown
+from intake_ledger_cli.reading import ListedVersion, ObjectRow
 
 if TYPE_CHECKING:
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 
 _LATER_FORMAT = "a later release wrote the row, which this release cannot judge"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """A row and a state that belong together; either may be missing."""
 
     row: Row | None
@@ -29,12 +29,12 @@ class Compared:
 
 
 def compare(
-    entries: Sequence[Entry],
-    versions: Sequence[Shown] | None,
-    deployed: "Deployed",
+    entries: Sequence[ObjectRow],
+    versions: Sequence[ListedVersion] | None,
+    deployed: "DeployedPipeline",
     now: int,
     complete_since: int | None,
-) -> list[Compared]:
+) -> list[Comparison]:
     """The key's one row with its current state; in EVERY_VERSION each version with its row, the newest first.
 
     Args:
@@ -48,7 +48,7 @@ def compare(
     """
     rows = [entry.row for entry in entries]
     if versions is None:
-        return [Compared(row, None, None, "S3 could not be asked") for row in rows]
+        return [Comparison(row, None, None, "S3 could not be asked") for row in rows]
     if deployed.ordering is Ordering.LATEST:
         current = next((one.state for one in versions if one.current), ABSENT)
         row = rows[0] if rows else None
@@ -61,19 +61,21 @@ def compare(
     return found + [_alone(row, deployed, now) for row in by_identity.values()]
 
 
-def _compared(row: Row | None, state: State, deployed: "Deployed", now: int, complete_since: int | None) -> Compared:
+def _compared(
+    row: Row | None, state: State, deployed: "DeployedPipeline", now: int, complete_since: int | None
+) -> Comparison:
     if row is not None and row.status is Status.LATER_FORMAT:
-        return Compared(row, state, None, _LATER_FORMAT)
-    return Compared(row, state, *agreement(row, state, deployed, now, complete_since))
+        return Comparison(row, state, None, _LATER_FORMAT)
+    return Comparison(row, state, *agreement(row, state, deployed, now, complete_since))
 
 
-def _alone(row: Row, deployed: "Deployed", now: int) -> Compared:
+def _alone(row: Row, deployed: "DeployedPipeline", now: int) -> Comparison:
     """A row of EVERY_VERSION that no version of the listing belongs to."""
     if row.status is Status.LATER_FORMAT:
-        return Compared(row, None, None, _LATER_FORMAT)
+        return Comparison(row, None, None, _LATER_FORMAT)
     if row.kind is StateKind.DELETED:
         state = State(StateKind.DELETED, row.version_id)
-        return Compared(row, None, *agreement(row, state, deployed, now, None))
+        return Comparison(row, None, *agreement(row, state, deployed, now, None))
     if row.settled:
-        return Compared(row, None, True, "S3 has this version no more, and it was settled")
-    return Compared(row, None, False, "S3 has this version no more: it can only be settled, without being processed")
+        return Comparison(row, None, True, "S3 has this version no more, and it was settled")
+    return Comparison(row, None, False, "S3 has this version no more: it can only be settled, without being processed")

@@ -4,52 +4,54 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol.object_state import State
 from intake_ledger.protocol.row import Row, attributes
-from intake_ledger_cli.adopt import Adopted
+from intake_ledger_cli.adopt import AdoptionResult
 from intake_ledger_cli.counting import Count
-from intake_ledger_cli.reading import AuditItem, Entry, Listed
-from intake_ledger_cli.redrive import Redriven
-from intake_ledger_cli.reprocess import Asked
-from intake_ledger_cli.status import Denied, Depth, Standing
-from intake_ledger_cli.transfer import Transferred
+from intake_ledger_cli.reading import AuditState, ObjectRow, ReviewPage
+from intake_ledger_cli.redrive import RedriveResult
+from intake_ledger_cli.reprocess import ReprocessResult
+from intake_ledger_cli.status import AccessDenied, PipelineStatus, QueueDepth
+from intake_ledger_cli.transfer import TransferResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from intake_ledger_cli.deployed import Deployed
-    from intake_ledger_cli.former import Former
-    from intake_ledger_cli.inspection import Compared
+    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.former import FormerPipeline
+    from intake_ledger_cli.inspection import Comparison
 
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def standing(deployed: "Deployed", found: Standing, now: int) -> Document:
+def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> JsonObject:
     counts = found.needs_review
     return {
         "pipeline": deployed.name,
         "bucket": deployed.bucket,
         "at": now,
-        "consumer": _denied(found.source) if isinstance(found.source, Denied) else found.source,
+        "consumer": _denied(found.source) if isinstance(found.source, AccessDenied) else found.source,
         "queue": _depth(found.queue),
         "deadLetters": _depth(found.dead_letters),
-        "failed": _denied(counts) if isinstance(counts, Denied) else _count(counts.failed),
-        "rejected": _denied(counts) if isinstance(counts, Denied) else _count(counts.rejected),
-        "waiting": _denied(counts) if isinstance(counts, Denied) else _count(counts.waiting),
-        "laterFormat": _denied(counts) if isinstance(counts, Denied) else _count(counts.later_format),
+        "failed": _denied(counts) if isinstance(counts, AccessDenied) else _count(counts.failed),
+        "rejected": _denied(counts) if isinstance(counts, AccessDenied) else _count(counts.rejected),
+        "waiting": _denied(counts) if isinstance(counts, AccessDenied) else _count(counts.waiting),
+        "laterFormat": _denied(counts) if isinstance(counts, AccessDenied) else _count(counts.later_format),
         "lastHour": _denied(found.repeats)
-        if isinstance(found.repeats, Denied)
+        if isinstance(found.repeats, AccessDenied)
         else {"retries": found.repeats.retries, "lapsedLeases": found.repeats.lapsed_leases},
-        "audit": _denied(found.audit) if isinstance(found.audit, Denied) else _audit(found.audit, now),
+        "audit": _denied(found.audit) if isinstance(found.audit, AccessDenied) else _audit(found.audit, now),
         "alarms": _denied(found.alarms)
-        if isinstance(found.alarms, Denied)
+        if isinstance(found.alarms, AccessDenied)
         else [{"name": one.name, "state": one.state, "why": one.why} for one in found.alarms],
     }
 
 
-def listed(found: Listed) -> Document:
+def list_json(found: ReviewPage) -> JsonObject:
     return {"rows": [_entry(one) for one in found.entries], "after": found.after}
 
 
-def inspected(deployed: "Deployed", key: str, found: "Sequence[Compared]", denied: str | None) -> Document:
+def inspect_json(
+    deployed: "DeployedPipeline", key: str, found: "Sequence[Comparison]", denied: str | None
+) -> JsonObject:
     return {
         "pipeline": deployed.name,
         "bucket": deployed.bucket,
@@ -68,8 +70,8 @@ def inspected(deployed: "Deployed", key: str, found: "Sequence[Compared]", denie
     }
 
 
-def redriven(found: Redriven, *, dry_run: bool) -> Document:
-    letters = [{"id": one.id, "keys": one.keys, "reason": one.reason} for one in found.letters]
+def redrive_json(found: RedriveResult, *, dry_run: bool) -> JsonObject:
+    dead_letters = [{"id": one.id, "keys": one.keys, "reason": one.reason} for one in found.matched_messages]
     return {
         "dryRun": dry_run,
         "matched": found.matched,
@@ -82,10 +84,12 @@ def redriven(found: Redriven, *, dry_run: bool) -> Document:
         "overfull": found.overfull,
         "reasons": dict(found.reasons.most_common()),
         "failed": [{"id": one.id, "keys": one.keys, "why": why} for one, why in found.failed],
-    } | ({"letters": letters} if dry_run else {})
+    } | ({"deadLetters": dead_letters} if dry_run else {})
 
 
-def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: bool) -> Document:
+def adopt_json(
+    former: "FormerPipeline", deployed: "DeployedPipeline", done: AdoptionResult, *, dry_run: bool
+) -> JsonObject:
     rows = done.rows
     return {
         "dryRun": dry_run,
@@ -108,7 +112,7 @@ def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: b
     }
 
 
-def _transferred(found: Transferred | None) -> Document | None:
+def _transferred(found: TransferResult | None) -> JsonObject | None:
     if found is None:
         return None
     return {
@@ -122,7 +126,7 @@ def _transferred(found: Transferred | None) -> Document | None:
     }
 
 
-def asked(found: Asked, *, dry_run: bool) -> Document:
+def reprocess_json(found: ReprocessResult, *, dry_run: bool) -> JsonObject:
     return {
         "dryRun": dry_run,
         "reprocessId": found.id,
@@ -133,16 +137,16 @@ def asked(found: Asked, *, dry_run: bool) -> Document:
     }
 
 
-def _entry(entry: Entry) -> Document:
+def _entry(entry: ObjectRow) -> JsonObject:
     return {"key": entry.key, **_row(entry.row)}
 
 
-def _row(row: Row) -> Document:
+def _row(row: Row) -> JsonObject:
     """The row's attributes; JSON has no sets."""
     return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in attributes(row).items()}
 
 
-def _state(state: State) -> Document:
+def _state(state: State) -> JsonObject:
     return {
         "kind": state.kind.value,
         "versionId": state.version_id,
@@ -152,18 +156,18 @@ def _state(state: State) -> Document:
     }
 
 
-def _depth(depth: Depth | Denied) -> Document:
-    return _denied(depth) if isinstance(depth, Denied) else {"waiting": depth.waiting, "hidden": depth.hidden}
+def _depth(depth: QueueDepth | AccessDenied) -> JsonObject:
+    return _denied(depth) if isinstance(depth, AccessDenied) else {"waiting": depth.waiting, "hidden": depth.hidden}
 
 
-def _audit(item: AuditItem, now: int) -> Document:
+def _audit(item: AuditState, now: int) -> JsonObject:
     running = item.lease_until is not None and item.lease_until > now
     sending = item.sending
     progress = {"sent": sending.sent, "of": sending.of, "leftMs": sending.left_ms(now)} if sending else None
     return {"last": item.last, "running": running, "dueAt": item.next_run_at, "sending": progress}
 
 
-def _count(count: Count) -> int | Document:
+def _count(count: Count) -> int | JsonObject:
     """The number, where it is certain."""
     if count.more:
         return {"moreThan": count.number}
@@ -172,5 +176,5 @@ def _count(count: Count) -> int | Document:
     return {"atLeast": count.number, "why": count.why} if count.why else count.number
 
 
-def _denied(denied: Denied) -> Document:
+def _denied(denied: AccessDenied) -> JsonObject:
     return {"denied": denied.action}

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from intake_ledger_cli import tables as screen
+from intake_ledger_cli import tables
 from intake_ledger_cli.aws import Aws
-from intake_ledger_cli.deployed import Deployed, find
-from intake_ledger_cli.json_output import Document
+from intake_ledger_cli.deployed import DeployedPipeline, find_pipeline
+from intake_ledger_cli.json_output import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Call:
     profile: Annotated[str | None, typer.Option(help="As for every AWS tool.", show_default=False)] = None
     as_json: Annotated[bool, typer.Option("--json", help="For programs.", show_default=False)] = False
 
-    def open(self) -> tuple[Aws, Deployed]:
+    def open(self) -> tuple[Aws, DeployedPipeline]:
         """AWS as the caller is known there, and the pipeline.
 
         Raises:
@@ -38,14 +38,14 @@ class Call:
 
         """
         aws = Aws(region=self.region, profile=self.profile)
-        return aws, find(aws, self.stack, self.pipeline)
+        return aws, find_pipeline(aws, self.stack, self.pipeline)
 
-    def say(self, document: Document, shown: RenderableType) -> None:
+    def output(self, document: JsonObject, shown: RenderableType) -> None:
         """Answer: with the document where a program asks."""
         if self.as_json:
             sys.stdout.write(json.dumps(document, indent=2) + "\n")
         else:
-            screen.console().print(shown)
+            tables.console().print(shown)
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-MOST_TOGETHER = 10  # SQS's limit of a batch
+MAX_BATCH_SIZE = 10  # SQS's limit of a batch
 
 
-class Rate:
+class RateLimit:
     """Waits as long as it takes. `clock` gives seconds that never go back; without `per_second` there is no limit."""
 
     def __init__(self, per_second: float | None, *, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
@@ -15,11 +15,11 @@ class Rate:
         self._free_at = clock()
 
     @property
-    def together(self) -> int:
+    def batch_size(self) -> int:
         """How many to send at once, so that few a second do not come in bursts."""
-        return MOST_TOGETHER if self._per_second is None else max(1, min(MOST_TOGETHER, int(self._per_second)))
+        return MAX_BATCH_SIZE if self._per_second is None else max(1, min(MAX_BATCH_SIZE, int(self._per_second)))
 
-    def take(self, messages: int) -> None:
+    def wait_for(self, messages: int) -> None:
         """Return when so many messages may be sent."""
         if self._per_second is None:
             return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 REVIEW_INDEX = "needs_review"
 type _Place = tuple[int, str, str]
@@ -31,7 +31,7 @@ type _Place = tuple[int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ObjectRow:
     """A row with the object's key."""
 
     key: str
@@ -39,15 +39,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ReviewPage:
     """Some rows that need attention, oldest first. `after` is where the next ones begin, None behind the last."""
 
-    entries: list[Entry]
+    entries: list[ObjectRow]
     after: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ListedVersion:
     """One version of a key, or delete marker, that S3 lists."""
 
     state: State
@@ -55,18 +55,18 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditItem:
+class AuditState:
     """What the audit left in the ledger's table. Times are epoch milliseconds."""
 
     last: dict[str, Any] | None
     """The report of the last invocation that worked."""
     lease_until: int | None
     next_run_at: int | None
-    sending: "Sending | None" = None
+    sending: "SendProgress | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class SendProgress:
     """How far a run in parts has come with its messages. `begun_at` is in epoch milliseconds."""
 
     sent: int
@@ -79,7 +79,7 @@ class Sending:
         return (now - self.begun_at) * max(self.of - self.sent, 0) // max(self.sent, 1)
 
 
-def rows_of(client: "DynamoDBClient", deployed: "Deployed", key: str) -> list[Entry]:
+def read_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", key: str) -> list[ObjectRow]:
     """The key's row, or in EVERY_VERSION its rows, read consistently. Those of another ordering, which the pipeline may
     have had before, are left out.
     """
@@ -97,8 +97,8 @@ def rows_of(client: "DynamoDBClient", deployed: "Deployed", key: str) -> list[En
 
 
 def rows_to_review(
-    client: "DynamoDBClient", deployed: "Deployed", status: Status | None = None, *, after: str | None = None
-) -> Iterator[Entry]:
+    client: "DynamoDBClient", deployed: "DeployedPipeline", status: Status | None = None, *, after: str | None = None
+) -> Iterator[ObjectRow]:
     """Failed and rejected rows, oldest first. Read from an index, which is a moment behind.
 
     Raises:
@@ -112,31 +112,31 @@ def rows_to_review(
 
 def list_rows_to_review(
     client: "DynamoDBClient",
-    deployed: "Deployed",
+    deployed: "DeployedPipeline",
     status: Status | None,
     *,
     limit: int,
     after: str | None,
     waiting: bool = False,
-) -> Listed:
+) -> ReviewPage:
     """The first `limit` of them. `waiting`: rows whose processor said `NotYet`, in place of failures.
 
     Raises:
         CliError: `after` is not a token that a list ended with.
 
     """
-    found: list[Entry] = []
+    found: list[ObjectRow] = []
     last: Any = None
     for item in _review_items(client, deployed, status, after=_place(after), waiting=waiting):
         if entry := _entry(deployed, plain(item)):
             if len(found) == limit:
-                return Listed(found, _token(last))
+                return ReviewPage(found, _token(last))
             found.append(entry)
             last = item
-    return Listed(found, None)
+    return ReviewPage(found, None)
 
 
-def audit_item(client: "DynamoDBClient", deployed: "Deployed") -> AuditItem:
+def read_audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline") -> AuditState:
     """See `intake_ledger.audit.runs`, which writes it."""
     key: Any = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{deployed.name}@audit"}}
     found = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
@@ -146,11 +146,11 @@ def audit_item(client: "DynamoDBClient", deployed: "Deployed") -> AuditItem:
         # Runs in parts count their messages there: `intake_ledger.audit.budget`.
         key["pk"] = {"S": f"{deployed.bucket}#{found['lease_owner']}"}
         count = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
-        sending = Sending(count["sent"], count["of"], count["begun_at"]) if "of" in count else None
-    return AuditItem(last, found.get("lease_until"), found.get("next_run_at"), sending)
+        sending = SendProgress(count["sent"], count["of"], count["begun_at"]) if "of" in count else None
+    return AuditState(last, found.get("lease_until"), found.get("next_run_at"), sending)
 
 
-def complete_since(client: "DynamoDBClient", deployed: "Deployed") -> int | None:
+def read_complete_since(client: "DynamoDBClient", deployed: "DeployedPipeline") -> int | None:
     """Return the time since when each processed object has a row, in epoch milliseconds. None: rows may be missing.
 
     See `intake_ledger.ledger.completeness`, which writes the item.
@@ -175,13 +175,13 @@ def complete_since(client: "DynamoDBClient", deployed: "Deployed") -> int | None
     return completeness.complete_since(found, settings)
 
 
-def versions_of(client: "S3Client", deployed: "Deployed", key: str) -> list[Shown]:
+def list_key_versions(client: "S3Client", deployed: "DeployedPipeline", key: str) -> list[ListedVersion]:
     """What S3 lists for this very key, newest first. No version, no marker: S3 has never had it, or has no more.
 
     A listing tells what a HEAD tells, and needs no right to read the object.
     """
-    found: list[Shown] = []
-    for name, shown in listed_versions(client, deployed, key):
+    found: list[ListedVersion] = []
+    for name, shown in list_versions(client, deployed, key):
         # A key comes before all that merely begin with it.
         if name != key:
             break
@@ -189,7 +189,7 @@ def versions_of(client: "S3Client", deployed: "Deployed", key: str) -> list[Show
     return found
 
 
-def listed_versions(client: "S3Client", deployed: "Deployed", prefix: str) -> Iterator[tuple[str, Shown]]:
+def list_versions(client: "S3Client", deployed: "DeployedPipeline", prefix: str) -> Iterator[tuple[str, ListedVersion]]:
     """Every version and every delete marker under a prefix: by key, and of one key the newest first."""
     for page in client.get_paginator("list_object_versions").paginate(**_common(deployed), Prefix=prefix):
         entries = [
@@ -201,17 +201,17 @@ def listed_versions(client: "S3Client", deployed: "Deployed", prefix: str) -> It
         # S3's own order of both kinds together is not told, but a key's versions are in it by age.
         entries.sort(key=lambda one: (one[0].encode(), not one[3], -_ms(one[1])))
         for key, _, state, latest in entries:
-            yield key, Shown(state, latest)
+            yield key, ListedVersion(state, latest)
 
 
-def listed_keys(client: "S3Client", deployed: "Deployed", prefix: str) -> Iterator[str]:
+def list_keys(client: "S3Client", deployed: "DeployedPipeline", prefix: str) -> Iterator[str]:
     """Every key under a prefix that is there now."""
     for page in client.get_paginator("list_objects_v2").paginate(**_common(deployed), Prefix=prefix):
         for one in page.get("Contents", ()):
             yield one["Key"]
 
 
-def _common(deployed: "Deployed") -> dict[str, Any]:
+def _common(deployed: "DeployedPipeline") -> dict[str, Any]:
     owner = {"ExpectedBucketOwner": deployed.bucket_owner} if deployed.bucket_owner else {}
     return {"Bucket": deployed.bucket, **owner}
 
@@ -232,7 +232,7 @@ def _marker(one: Any) -> State:
 
 def _review_items(
     client: "DynamoDBClient",
-    deployed: "Deployed",
+    deployed: "DeployedPipeline",
     status: Status | None,
     *,
     after: "_Place | None",
@@ -247,7 +247,11 @@ def _review_items(
 
 
 def _one_partition(
-    client: "DynamoDBClient", deployed: "Deployed", partition: str, status: Status | None, after: "_Place | None"
+    client: "DynamoDBClient",
+    deployed: "DeployedPipeline",
+    partition: str,
+    status: Status | None,
+    after: "_Place | None",
 ) -> Iterator[Any]:
     request: dict[str, Any] = {
         "TableName": deployed.table,
@@ -278,11 +282,11 @@ def _place_of(item: Any) -> "_Place":
     return int(item["updated_at"]["N"]), item["pk"]["S"], item["sk"]["S"]
 
 
-def _entry(deployed: "Deployed", content: dict[str, Any]) -> Entry | None:
+def _entry(deployed: "DeployedPipeline", content: dict[str, Any]) -> ObjectRow | None:
     """None for what is no row: an audit's mark alone, or a row of another bucket that was the pipeline's once."""
     row = rows.from_attributes(content)
     own = f"{deployed.bucket}/"
-    return Entry(content["pk"].removeprefix(own), row) if row and content["pk"].startswith(own) else None
+    return ObjectRow(content["pk"].removeprefix(own), row) if row and content["pk"].startswith(own) else None
 
 
 def _token(item: Any) -> str:

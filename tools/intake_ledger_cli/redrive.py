@@ -11,19 +11,19 @@ from email.utils import parsedate_to_datetime
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from intake_ledger_cli.dead_letters import Letter, Wanted
+from intake_ledger_cli.dead_letters import DeadLetterMessage, MessageFilter
 from intake_ledger_cli.drain import Drain
-from intake_ledger_cli.rate_limit import Rate
-from intake_ledger_cli.sending import Outgoing, send
+from intake_ledger_cli.rate_limit import RateLimit
+from intake_ledger_cli.sending import OutgoingMessage, send
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 
 @dataclass(slots=True)
-class Redriven:
+class RedriveResult:
     """What became of the messages."""
 
     matched: int = 0
@@ -42,9 +42,9 @@ class Redriven:
     """SQS hides no more messages at once: the rest was not looked at."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Of those that matched."""
-    failed: list[tuple[Letter, str]] = field(default_factory=list)
+    failed: list[tuple[DeadLetterMessage, str]] = field(default_factory=list)
     """They could not be sent, and why; they stay where they are."""
-    letters: list[Letter] = field(default_factory=list)
+    matched_messages: list[DeadLetterMessage] = field(default_factory=list)
     """Those that matched, in a dry run."""
 
 
@@ -54,10 +54,10 @@ class Redrive:
     def __init__(
         self,
         client: "SQSClient",
-        deployed: "Deployed",
-        wanted: Wanted,
+        deployed: "DeployedPipeline",
+        wanted: MessageFilter,
         *,
-        rate: Rate,
+        rate: RateLimit,
         limit: int | None,
         dry_run: bool,
     ) -> None:
@@ -71,10 +71,10 @@ class Redrive:
         self._dry_run = dry_run
         self._drain = Drain(client, deployed.dead_letter_url)
         self._moved: set[int] = set()
-        self.outcome = Redriven()
+        self.outcome = RedriveResult()
         """True at any time, when the run was interrupted too."""
 
-    def run(self) -> Redriven:
+    def run(self) -> RedriveResult:
         """Move what is meant, and give back the rest, also when something goes wrong.
 
         Raises:
@@ -83,8 +83,8 @@ class Redrive:
         """
         begun_at = self._begin()
         try:
-            for letters in self._drain.receive():
-                self._handle(letters, begun_at)
+            for messages in self._drain.receive():
+                self._handle(messages, begun_at)
                 if self._limit is not None and self.outcome.matched >= self._limit:
                     break
         finally:
@@ -100,41 +100,41 @@ class Redrive:
         self.outcome.hidden_by_others = int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
         return int(parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp() * 1000)
 
-    def _handle(self, letters: Sequence[Letter], begun_at: int) -> None:
+    def _handle(self, messages: Sequence[DeadLetterMessage], begun_at: int) -> None:
         out, meant = self.outcome, []
-        for letter in letters:
-            if letter.pipeline not in self._ours:
-                out.of_others[letter.pipeline] += 1
-            elif self._is_back(letter, begun_at):
+        for message in messages:
+            if message.pipeline not in self._ours:
+                out.of_others[message.pipeline] += 1
+            elif self._is_back(message, begun_at):
                 out.arrived_meanwhile += 1
-            elif not self._wanted.fits(letter) or (self._limit is not None and out.matched >= self._limit):
+            elif not self._wanted.matches(message) or (self._limit is not None and out.matched >= self._limit):
                 out.left += 1
             else:
                 out.matched += 1
-                out.reasons[letter.reason] += 1
-                meant.append(letter)
+                out.reasons[message.reason] += 1
+                meant.append(message)
         if self._dry_run:
-            out.letters += meant
+            out.matched_messages += meant
             return
-        for few in batched(meant, self._rate.together):
-            self._rate.take(len(few))
+        for few in batched(meant, self._rate.batch_size):
+            self._rate.wait_for(len(few))
             self._move(few)
 
-    def _is_back(self, letter: Letter, begun_at: int) -> bool:
+    def _is_back(self, message: DeadLetterMessage, begun_at: int) -> bool:
         """Whether it came after the beginning: most likely it was moved a moment ago and has failed again."""
-        if letter.sent_at < begun_at:
+        if message.sent_at < begun_at:
             return False
         # The beginning is known to the second only: what was there before then is told from what is back by its body.
-        return letter.sent_at > begun_at + 999 or hash(letter.body) in self._moved
+        return message.sent_at > begun_at + 999 or hash(message.body) in self._moved
 
-    def _move(self, letters: Sequence[Letter]) -> None:
-        answers = send(self._client, self._queue_url, [Outgoing(one.body, one.attributes) for one in letters])
+    def _move(self, messages: Sequence[DeadLetterMessage]) -> None:
+        answers = send(self._client, self._queue_url, [OutgoingMessage(one.body, one.attributes) for one in messages])
         sent = []
-        for letter, why in zip(letters, answers, strict=True):
+        for message, why in zip(messages, answers, strict=True):
             if why is None:
-                sent.append(letter)
+                sent.append(message)
             else:
-                self.outcome.failed.append((letter, why))
+                self.outcome.failed.append((message, why))
         if not sent:
             return
         self.outcome.moved += len(sent)

@@ -23,9 +23,9 @@ class Renaming:
     bucket: str
 
 
-def renamed(item: Item, former: str, name: str) -> dict[str, Any]:
+def rename_row(item: Item, former: str, name: str) -> dict[str, Any]:
     """The row of a pipeline `former` as the row of `name`: another sort key, and another key of the index."""
-    place = renamed_key(item, former, name)
+    place = new_row_key(item, former, name)
     new = dict(item) | {"sk": {"S": place.sk}}
     index = item.get("needs_review", {}).get("S", "")
     if index in rows.review_partitions(former):
@@ -36,7 +36,7 @@ def renamed(item: Item, former: str, name: str) -> dict[str, Any]:
     return new
 
 
-def renamed_key(item: Item, former: str, name: str) -> RowKey:
+def new_row_key(item: Item, former: str, name: str) -> RowKey:
     """Where the row is then."""
     bucket, _, key = item["pk"]["S"].partition("/")
     identity = item["sk"]["S"].removeprefix(f"{former}@")
@@ -48,7 +48,7 @@ def renamed_key(item: Item, former: str, name: str) -> RowKey:
     return rows.row_key(name, Ordering.EVERY_VERSION, bucket, key, identity)
 
 
-def renamed_attributes(attributes: Mapping[str, Mapping[str, Any]], former: str, name: str) -> dict[str, Any]:
+def rename_attributes(attributes: Mapping[str, Mapping[str, Any]], former: str, name: str) -> dict[str, Any]:
     """A message's attributes, with the name of the pipeline that set it aside."""
     told = dict(attributes)
     if told.get("pipeline", {}).get("StringValue") == former:

@@ -12,16 +12,16 @@ from intake_ledger.protocol.row import Ordering, Status
 from intake_ledger.protocol.ulid import is_ulid, made_at
 from intake_ledger_cli import reading
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.rate_limit import Rate
-from intake_ledger_cli.reading import Shown
-from intake_ledger_cli.sending import Outgoing, send
+from intake_ledger_cli.rate_limit import RateLimit
+from intake_ledger_cli.reading import ListedVersion
+from intake_ledger_cli.sending import OutgoingMessage, send
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 TRIES = 3
 """How often a message is sent before it is reported: SQS may refuse single ones of a batch for a moment."""
@@ -36,7 +36,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Asked:
+class ReprocessResult:
     """What became of the requests."""
 
     id: str
@@ -48,7 +48,7 @@ class Asked:
     failed: list[tuple[Target, str]] = field(default_factory=list)
 
 
-def check_id(request_id: str, deployed: "Deployed", now: int) -> None:
+def check_id(request_id: str, deployed: "DeployedPipeline", now: int) -> None:
     """Refuse what the consumer would refuse. `now` is in epoch milliseconds.
 
     Raises:
@@ -65,8 +65,12 @@ def check_id(request_id: str, deployed: "Deployed", now: int) -> None:
         )
 
 
-def by_keys(
-    client: "S3Client", deployed: "Deployed", keys: Iterable[str], version_id: str | None, asked: Asked
+def key_targets(
+    client: "S3Client",
+    deployed: "DeployedPipeline",
+    keys: Iterable[str],
+    version_id: str | None,
+    result: ReprocessResult,
 ) -> Iterator[Target]:
     """These keys; in EVERY_VERSION each version that they have, or the one that is named.
 
@@ -78,7 +82,7 @@ def by_keys(
         if not deployed.wants(key):
             listed = ", ".join(f"{one.prefix}*{one.suffix}" for one in deployed.filters)
             raise CliError(f"{key} is none of the pipeline's keys: its filters are {listed}")
-        versions = reading.versions_of(client, deployed, key)
+        versions = reading.list_key_versions(client, deployed, key)
         if deployed.ordering is Ordering.EVERY_VERSION:
             yield from _each_version(deployed, key, versions, version_id)
             continue
@@ -89,14 +93,18 @@ def by_keys(
         if not deployed.deletes and not any(one.current and not one.state.removed for one in versions):
             raise CliError(f"S3 has no object {key} in {deployed.bucket}: see to the key's spelling")
         if not versions:
-            asked.absent.append(key)
+            result.absent.append(key)
         yield Target(key)
 
 
 def _each_version(
-    deployed: "Deployed", key: str, versions: Iterable[Shown], version_id: str | None
+    deployed: "DeployedPipeline", key: str, versions: Iterable[ListedVersion], version_id: str | None
 ) -> Iterator[Target]:
-    found = [one.state for one in versions if _told(deployed, one.state) and version_id in (None, one.state.version_id)]
+    found = [
+        one.state
+        for one in versions
+        if _is_processed(deployed, one.state) and version_id in (None, one.state.version_id)
+    ]
     if not found:
         which = f"version {version_id}" if version_id else "version"
         raise CliError(f"S3 has no {which} of {key} in {deployed.bucket}: see to the key's spelling")
@@ -104,21 +112,23 @@ def _each_version(
         yield Target(key, state)
 
 
-def by_prefix(client: "S3Client", deployed: "Deployed", prefix: str, asked: Asked) -> Iterator[Target]:
+def prefix_targets(
+    client: "S3Client", deployed: "DeployedPipeline", prefix: str, result: ReprocessResult
+) -> Iterator[Target]:
     """What S3 has under a prefix and the filters let through; in EVERY_VERSION each version."""
     if deployed.ordering is Ordering.LATEST:
-        targets = (Target(key) for key in reading.listed_keys(client, deployed, prefix))
+        targets = (Target(key) for key in reading.list_keys(client, deployed, prefix))
     else:
-        listed = reading.listed_versions(client, deployed, prefix)
-        targets = (Target(key, shown.state) for key, shown in listed if _told(deployed, shown.state))
+        listed = reading.list_versions(client, deployed, prefix)
+        targets = (Target(key, shown.state) for key, shown in listed if _is_processed(deployed, shown.state))
     for target in targets:
         if deployed.wants(target.key):
             yield target
         else:
-            asked.skipped += 1
+            result.skipped += 1
 
 
-def by_rejection(client: "DynamoDBClient", deployed: "Deployed", reason: str | None) -> Iterator[Target]:
+def rejected_targets(client: "DynamoDBClient", deployed: "DeployedPipeline", reason: str | None) -> Iterator[Target]:
     """All that the ledger has as rejected, or what has this in its reason, whatever the case."""
     # Read to the end first: a request that is served changes the index that is read.
     entries = list(reading.rows_to_review(client, deployed, Status.REJECTED))
@@ -134,31 +144,37 @@ def by_rejection(client: "DynamoDBClient", deployed: "Deployed", reason: str | N
             yield Target(entry.key, State(row.kind, row.version_id, row.etag, row.size))
 
 
-def ask(client: "SQSClient", deployed: "Deployed", targets: Iterable[Target], asked: Asked, rate: Rate) -> None:
+def send_requests(
+    client: "SQSClient",
+    deployed: "DeployedPipeline",
+    targets: Iterable[Target],
+    result: ReprocessResult,
+    rate: RateLimit,
+) -> None:
     """Send a message for each.
 
     Raises:
         ClientError: SQS refuses.
 
     """
-    for few in batched(targets, rate.together):
-        rate.take(len(few))
+    for few in batched(targets, rate.batch_size):
+        rate.wait_for(len(few))
         open_, why = list(few), dict[Target, str]()
         for _ in range(TRIES):
-            messages = [Outgoing(_body(deployed, one, asked.id)) for one in open_]
+            messages = [OutgoingMessage(_body(deployed, one, result.id)) for one in open_]
             answers = send(client, deployed.queue_url, messages)
             why = {one: said for one, said in zip(open_, answers, strict=True) if said is not None}
             open_ = list(why)
             if not open_:
                 break
-        asked.sent += len(few) - len(open_)
-        asked.failed += why.items()
+        result.sent += len(few) - len(open_)
+        result.failed += why.items()
 
 
-def _body(deployed: "Deployed", target: Target, request_id: str) -> str:
+def _body(deployed: "DeployedPipeline", target: Target, request_id: str) -> str:
     return own_message(Origin.REPROCESS, deployed.bucket, target.key, target.state, reprocess_id=request_id)
 
 
-def _told(deployed: "Deployed", state: State) -> bool:
+def _is_processed(deployed: "DeployedPipeline", state: State) -> bool:
     """Whether the processor hears of this state."""
     return deployed.deletes or state.kind is StateKind.OBJECT

@@ -14,14 +14,14 @@ _TOO_MUCH = frozenset({"BatchRequestTooLong", "InvalidParameterValue", "InvalidM
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingMessage:
     """A message to be sent."""
 
     body: str
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def send(client: "SQSClient", queue_url: str, messages: Sequence[Outgoing]) -> list[str | None]:
+def send(client: "SQSClient", queue_url: str, messages: Sequence[OutgoingMessage]) -> list[str | None]:
     """Send at most ten: for each, None when it was sent, or why it was not.
 
     Raises:

@@ -11,13 +11,13 @@ from botocore.exceptions import ClientError
 from intake_ledger_cli import counting, reading
 from intake_ledger_cli.counting import Counts
 from intake_ledger_cli.errors import denied_action
-from intake_ledger_cli.reading import AuditItem
+from intake_ledger_cli.reading import AuditState
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.literals import QueueAttributeNameType
 
     from intake_ledger_cli.aws import Aws
-    from intake_ledger_cli.deployed import Deployed
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 _NAMESPACE = "IntakeLedger"
 _ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
@@ -26,7 +26,7 @@ _HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
+class QueueDepth:
     """A queue, by SQS's approximate figures."""
 
     waiting: int
@@ -44,7 +44,7 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeats:
+class RetryCounts:
     """What the consumer counted in the last hour; CloudWatch shows it a minute or two later."""
 
     retries: int
@@ -52,59 +52,59 @@ class Repeats:
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class AccessDenied:
     """Something that this person may not see."""
 
     action: str
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PipelineStatus:
     """Everything at a glance."""
 
-    queue: Depth | Denied
-    dead_letters: Depth | Denied
-    needs_review: Counts | Denied
-    repeats: Repeats | Denied
-    audit: AuditItem | Denied
-    source: str | Denied
+    queue: QueueDepth | AccessDenied
+    dead_letters: QueueDepth | AccessDenied
+    needs_review: Counts | AccessDenied
+    repeats: RetryCounts | AccessDenied
+    audit: AuditState | AccessDenied
+    source: str | AccessDenied
     """Whether Lambda takes messages: its word for the state of the event source mapping."""
-    alarms: list[Alarm] | Denied
+    alarms: list[Alarm] | AccessDenied
 
 
-def look(aws: "Aws", deployed: "Deployed") -> Standing:
+def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
     """Ask everything once.
 
     Raises:
         ClientError: AWS fails with anything but a refusal.
 
     """
-    return Standing(
+    return PipelineStatus(
         queue=_allowed(lambda: _depth(aws, deployed.queue_url)),
         dead_letters=_allowed(lambda: _depth(aws, deployed.dead_letter_url)),
         needs_review=_allowed(lambda: counting.count_rows(aws.dynamodb, deployed)),
         repeats=_allowed(lambda: _repeats(aws, deployed)),
-        audit=_allowed(lambda: reading.audit_item(aws.dynamodb, deployed)),
+        audit=_allowed(lambda: reading.read_audit_state(aws.dynamodb, deployed)),
         source=_allowed(lambda: _source(aws, deployed)),
         alarms=_allowed(lambda: _alarms(aws, deployed)),
     )
 
 
-def _allowed[T](ask: Callable[[], T]) -> T | Denied:
+def _allowed[T](ask: Callable[[], T]) -> T | AccessDenied:
     try:
         return ask()
     except ClientError as error:
         if (action := denied_action(error)) is None:
             raise
-        return Denied(action)
+        return AccessDenied(action)
 
 
-def _depth(aws: "Aws", url: str) -> Depth:
+def _depth(aws: "Aws", url: str) -> QueueDepth:
     told: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN])["Attributes"]
-    return Depth(int(told[_WAITING]), int(told[_HIDDEN]))
+    return QueueDepth(int(told[_WAITING]), int(told[_HIDDEN]))
 
 
-def _repeats(aws: "Aws", deployed: "Deployed") -> Repeats:
+def _repeats(aws: "Aws", deployed: "DeployedPipeline") -> RetryCounts:
     now = datetime.now(UTC)
 
     def count(metric: str) -> int:
@@ -119,15 +119,15 @@ def _repeats(aws: "Aws", deployed: "Deployed") -> Repeats:
         )
         return int(sum(point["Sum"] for point in answer["Datapoints"]))
 
-    return Repeats(count("Retries"), count("LapsedLeases"))
+    return RetryCounts(count("Retries"), count("LapsedLeases"))
 
 
-def _source(aws: "Aws", deployed: "Deployed") -> str:
+def _source(aws: "Aws", deployed: "DeployedPipeline") -> str:
     mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
     return ", ".join(one["State"] for one in mappings) or "Missing"
 
 
-def _alarms(aws: "Aws", deployed: "Deployed") -> list[Alarm]:
+def _alarms(aws: "Aws", deployed: "DeployedPipeline") -> list[Alarm]:
     """The stack's alarms on this pipeline's metrics, queues and functions; those in ALARM come first."""
     own = {deployed.name, deployed.queue_url.rsplit("/", 1)[-1], deployed.dead_letter_url.rsplit("/", 1)[-1]}
     own |= {name for name in (deployed.consumer_function, deployed.audit_function) if name}

@@ -8,19 +8,19 @@ from rich.table import Table
 from rich.text import Text
 
 from intake_ledger.protocol.row import Status
-from intake_ledger_cli import formatting as words
-from intake_ledger_cli.adopt import Adopted, OldBucket
+from intake_ledger_cli import formatting
+from intake_ledger_cli.adopt import AdoptionResult, OldBucket
 from intake_ledger_cli.counting import Count
-from intake_ledger_cli.inspection import Compared
-from intake_ledger_cli.reading import AuditItem, Listed
-from intake_ledger_cli.redrive import Redriven
-from intake_ledger_cli.reprocess import Asked
-from intake_ledger_cli.status import Alarm, Denied, Depth, Repeats, Standing
+from intake_ledger_cli.inspection import Comparison
+from intake_ledger_cli.reading import AuditState, ReviewPage
+from intake_ledger_cli.redrive import RedriveResult
+from intake_ledger_cli.reprocess import ReprocessResult
+from intake_ledger_cli.status import AccessDenied, Alarm, PipelineStatus, QueueDepth, RetryCounts
 
 if TYPE_CHECKING:
-    from intake_ledger_cli.dead_letters import Letter
-    from intake_ledger_cli.deployed import Deployed
-    from intake_ledger_cli.former import Former
+    from intake_ledger_cli.dead_letters import DeadLetterMessage
+    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.former import FormerPipeline
 
 GOOD, BAD, SO_SO, QUIET = "green", "bold red", "yellow", "dim"
 _UNWRAPPED = 100_000
@@ -36,18 +36,18 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
-def safe(text: str) -> str:
+def escape(text: str) -> str:
     """The text with everything that is not to be seen written out."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def standing(deployed: "Deployed", found: Standing, now: int) -> RenderableType:
+def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> RenderableType:
     lines = _lines()
     _line(lines, "Consumer", _source(found.source))
     _line(lines, "Queue", _depth(found.queue))
     _line(lines, "Dead letters", _dead_letters(found.dead_letters))
     counts = found.needs_review
-    if isinstance(counts, Denied):
+    if isinstance(counts, AccessDenied):
         _line(lines, "Failed, rejected", _refused(counts))
     else:
         _line(lines, "Failed", _count(counts.failed, SO_SO, "will be tried again: list --status FAILED"))
@@ -61,7 +61,7 @@ def standing(deployed: "Deployed", found: Standing, now: int) -> RenderableType:
     return Group(_heading(deployed.name, f"bucket {deployed.bucket}"), lines)
 
 
-def listed(found: Listed, now: int) -> RenderableType:
+def list_table(found: ReviewPage, now: int) -> RenderableType:
     if not found.entries:
         return Text("none", style=GOOD)
     table = Table(box=None, pad_edge=False, header_style=QUIET)
@@ -76,35 +76,37 @@ def listed(found: Listed, now: int) -> RenderableType:
         is_waiting = (
             row.waiting_since is not None and row.needs_review is not None and row.needs_review.endswith("#waiting")
         )
-        due = f"; next try in {words.span(row.retry_at - now)}" if row.retry_at and row.retry_at > now else ""
+        due = f"; next try in {formatting.duration(row.retry_at - now)}" if row.retry_at and row.retry_at > now else ""
         table.add_row(
-            words.span(now - (row.waiting_since or row.updated_at if is_waiting else row.updated_at)),
+            formatting.duration(now - (row.waiting_since or row.updated_at if is_waiting else row.updated_at)),
             Text("WAITING" if is_waiting else row.status.value, style=style),
             str(row.attempts),
-            safe(entry.key),
-            safe(row.reason or "") + due,
+            escape(entry.key),
+            escape(row.reason or "") + due,
         )
     if found.after is None:
         return table
     return Group(table, Text(f"there are more: --after {found.after}", style=QUIET))
 
 
-def inspected(
-    deployed: "Deployed", key: str, found: Sequence[Compared], denied: str | None, now: int
+def inspect_table(
+    deployed: "DeployedPipeline", key: str, found: Sequence[Comparison], denied: str | None, now: int
 ) -> RenderableType:
-    parts: list[RenderableType] = [_heading(safe(key), f"{deployed.name}, bucket {deployed.bucket}")]
+    parts: list[RenderableType] = [_heading(escape(key), f"{deployed.name}, bucket {deployed.bucket}")]
     if not deployed.wants(key):
         parts.append(Text("this key passes none of the pipeline's filters: nobody is told about it", style=SO_SO))
     for one in found:
         lines = _lines()
-        told = words.standing(one.row, now) if one.row else [("status", "no row: the ledger knows nothing of it")]
+        told = (
+            formatting.describe_row(one.row, now) if one.row else [("status", "no row: the ledger knows nothing of it")]
+        )
         for place, (label, text) in enumerate(told):
-            _line(lines, "Ledger" if place == 0 else f"  {label}", Text(safe(text)))
+            _line(lines, "Ledger" if place == 0 else f"  {label}", Text(escape(text)))
         if denied is not None:
             _line(lines, "S3", Text(f"not allowed: {denied}", style=QUIET))
         else:
-            shown = words.state(one.state, now) if one.state else "not there any more"
-            _line(lines, "S3", Text(safe(shown)))
+            shown = formatting.describe_state(one.state, now) if one.state else "not there any more"
+            _line(lines, "S3", Text(escape(shown)))
         if one.agree is not None:
             verdict = ("yes: ", GOOD) if one.agree else ("no: ", BAD)
             _line(lines, "Agree", Text.assemble(verdict, one.why))
@@ -114,19 +116,19 @@ def inspected(
     return Group(*parts)
 
 
-def redriven(found: Redriven, *, dry_run: bool) -> RenderableType:
+def redrive_table(found: RedriveResult, *, dry_run: bool) -> RenderableType:
     number, verb = (found.matched, "would be moved") if dry_run else (found.moved, "moved")
     parts: list[RenderableType] = [Text(f"{number:,} {verb} back to the queue", style=GOOD if number else "")]
     lines = _lines()
     for reason, count in found.reasons.most_common(_NAMED):
-        lines.add_row(Text(f"{count:,}", style=QUIET), safe(reason))
-        about = [", ".join(one.keys) or one.id for one in found.letters if one.reason == reason]
+        lines.add_row(Text(f"{count:,}", style=QUIET), escape(reason))
+        about = [", ".join(one.keys) or one.id for one in found.matched_messages if one.reason == reason]
         for key in about[:_NAMED]:
-            lines.add_row("", Text(safe(key), style=QUIET))
+            lines.add_row("", Text(escape(key), style=QUIET))
         if len(about) > _NAMED:
             lines.add_row("", Text(f"and {len(about) - _NAMED:,} more", style=QUIET))
     parts.append(lines)
-    others = ", ".join(map(safe, found.of_others))
+    others = ", ".join(map(escape, found.of_others))
     parts += _counts(
         (found.left, "left where they are: they do not fit, or are beyond the limit"),
         (
@@ -146,15 +148,17 @@ def _counts(*counts: tuple[int, str]) -> list[Text]:
     return [Text(f"{number:,} {text}", style=QUIET) for number, text in counts if number]
 
 
-def _not_moved(failed: Iterable[tuple["Letter", str]], *, overfull: bool) -> Iterator[Text]:
+def _not_moved(failed: Iterable[tuple["DeadLetterMessage", str]], *, overfull: bool) -> Iterator[Text]:
     """The messages that stay in their queue, each with its reason."""
     if overfull:
         yield Text("SQS hides no more messages at once: run it again for the rest", style=SO_SO)
-    for letter, why in failed:
-        yield Text(safe(f"not moved: {', '.join(letter.keys) or letter.id}: {why}"), style=BAD)
+    for message, why in failed:
+        yield Text(escape(f"not moved: {', '.join(message.keys) or message.id}: {why}"), style=BAD)
 
 
-def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: bool) -> RenderableType:
+def adopt_table(
+    former: "FormerPipeline", deployed: "DeployedPipeline", done: AdoptionResult, *, dry_run: bool
+) -> RenderableType:
     verb = "would be moved" if dry_run else "moved"
     rows = done.rows
     parts: list[RenderableType] = [_heading(deployed.name, f"adopts what {former.name} left")]
@@ -171,7 +175,7 @@ def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: b
         parts.append(Text(f"{found.moved:,} {name} {verb}", style=GOOD if found.moved else ""))
         parts += _counts(
             (found.hidden, "were hidden when this began: run it again when their time is over"),
-            (found.of_others.total(), f"left: of {', '.join(map(safe, found.of_others))}"),
+            (found.of_others.total(), f"left: of {', '.join(map(escape, found.of_others))}"),
             (found.undeleted, "moved, but their copies could not be deleted: they do no harm"),
         )
         parts += _not_moved(found.failed, overfull=found.overfull)
@@ -181,39 +185,39 @@ def adopted(former: "Former", deployed: "Deployed", done: Adopted, *, dry_run: b
     return Group(*parts)
 
 
-def _old_bucket(found: OldBucket, done: Adopted) -> RenderableType:
+def _old_bucket(found: OldBucket, done: AdoptionResult) -> RenderableType:
     counts = [done.rows.of_other_buckets]
     counts += [one.of_other_buckets for one in (done.queue, done.dead_letters) if one]
     about = sum(one[found.name] for one in counts)
     said = f"left where they are, about the bucket {found.name}: {about:,} rows and messages"
     if found.why is not None:
-        return Text(safe(f"{said}; it cannot be listed: {found.why}"), style=SO_SO)
+        return Text(escape(f"{said}; it cannot be listed: {found.why}"), style=SO_SO)
     objects = f"{'more than ' if found.more else ''}{found.objects:,} objects"
     lines = _lines()
     for key in found.keys:
-        lines.add_row("", Text(safe(key), style=QUIET))
+        lines.add_row("", Text(escape(key), style=QUIET))
     return Group(Text(f"{said}, {objects}; what is copied from there is a new upload", style=SO_SO), lines)
 
 
-def asked(found: Asked, *, dry_run: bool) -> RenderableType:
+def reprocess_table(found: ReprocessResult, *, dry_run: bool) -> RenderableType:
     verb = "would be asked for" if dry_run else "asked for again"
     parts: list[RenderableType] = [Text(f"{found.sent:,} {verb}", style=GOOD if found.sent else "")]
     if found.skipped:
         parts.append(Text(f"{found.skipped:,} left out: the pipeline's filters do not take them", style=QUIET))
     parts += [
-        Text(safe(f"{key}: S3 has nothing there, it is asked for as a removal"), style=SO_SO) for key in found.absent
+        Text(escape(f"{key}: S3 has nothing there, it is asked for as a removal"), style=SO_SO) for key in found.absent
     ]
-    parts += [Text(safe(f"not asked for: {target.key}: {why}"), style=BAD) for target, why in found.failed]
+    parts += [Text(escape(f"not asked for: {target.key}: {why}"), style=BAD) for target, why in found.failed]
     if found.failed:
         parts.append(Text(f"the same call with --id {found.id} asks for these, and for nothing twice"))
     return Group(*parts)
 
 
-def report(found: dict[str, Any], in_full: str | None, now: int) -> RenderableType:
+def report_table(found: dict[str, Any], in_full: str | None, now: int) -> RenderableType:
     counts: dict[str, int] = found["counts"]
     good = not any(counts.values()) and not found["delivery"] and found["complete"]
     lines = _lines()
-    _line(lines, "Run", Text(words.when(found["startedAt"], now)))
+    _line(lines, "Run", Text(formatting.relative_time(found["startedAt"], now)))
     _listing(lines, found, now)
     for name, number in counts.items():
         _line(lines, name.capitalize(), Text(f"{number:,}", style=SO_SO if number else GOOD))
@@ -221,15 +225,15 @@ def report(found: dict[str, Any], in_full: str | None, now: int) -> RenderableTy
     if found["laterFormat"]:
         _line(lines, "Later release", Text(f"{found['laterFormat']:,} rows were left alone", style=SO_SO))
     if found["stopped"] or found["held"]:
-        _line(lines, "Not all", Text(safe("; ".join(filter(None, (found["stopped"], found["held"])))), style=SO_SO))
+        _line(lines, "Not all", Text(escape("; ".join(filter(None, (found["stopped"], found["held"])))), style=SO_SO))
     for problem in found["delivery"]:
-        _line(lines, "Delivery", Text(safe(problem), style=BAD))
+        _line(lines, "Delivery", Text(escape(problem), style=BAD))
     for part in found.get("unfinished", ()):
-        _line(lines, "Left out", Text(safe(part), style=BAD))
+        _line(lines, "Left out", Text(escape(part), style=BAD))
     if in_full is not None:
-        _line(lines, "In full", Text(safe(in_full), style=QUIET))
-    parts: list[RenderableType] = [Text(safe(found["summary"]), style=GOOD if good else SO_SO), lines]
-    parts += [Text(safe(f"{one['why']:<10} {one['key']}")) for one in found["findings"]]
+        _line(lines, "In full", Text(escape(in_full), style=QUIET))
+    parts: list[RenderableType] = [Text(escape(found["summary"]), style=GOOD if good else SO_SO), lines]
+    parts += [Text(escape(f"{one['why']:<10} {one['key']}")) for one in found["findings"]]
     if (more := sum(counts.values()) - len(found["findings"])) > 0:
         parts.append(Text(f"and {more:,} more", style=QUIET))
     return Group(*parts)
@@ -237,13 +241,13 @@ def report(found: dict[str, Any], in_full: str | None, now: int) -> RenderableTy
 
 def _listing(lines: Table, found: dict[str, Any], now: int) -> None:
     """The lines of a report that count what was listed, and when."""
-    _line(lines, "Listed", Text(f"{found['listed']:,}"))
-    for label, text in words.lines(found.get("lines", {})):
+    _line(lines, "ReviewPage", Text(f"{found['listed']:,}"))
+    for label, text in formatting.report_lines(found.get("lines", {})):
         _line(lines, label, Text(text))
-    if said := words.unlisted(found.get("unlisted", {})):
+    if said := formatting.unlisted_rows(found.get("unlisted", {})):
         _line(lines, "Not listed", Text(said))
-    for begun_at, text in words.passes(found.get("passes", ())):
-        _line(lines, "Part", Text(f"{text}, {words.when(begun_at, now)}", style=QUIET))
+    for begun_at, text in formatting.listing_parts(found.get("passes", ())):
+        _line(lines, "Part", Text(f"{text}, {formatting.relative_time(begun_at, now)}", style=QUIET))
 
 
 def _heading(name: str, more: str) -> Text:
@@ -258,26 +262,26 @@ def _line(lines: Table, label: str, text: Text) -> None:
     lines.add_row(Text(label, style=QUIET), text)
 
 
-def _refused(denied: Denied) -> Text:
+def _refused(denied: AccessDenied) -> Text:
     return Text(f"not allowed: {denied.action}", style=QUIET)
 
 
-def _source(source: str | Denied) -> Text:
-    if isinstance(source, Denied):
+def _source(source: str | AccessDenied) -> Text:
+    if isinstance(source, AccessDenied):
         return _refused(source)
     if source == "Enabled":
         return Text("takes messages", style=GOOD)
     return Text(f"takes no messages: its event source is {source}", style=BAD)
 
 
-def _depth(depth: Depth | Denied) -> Text:
-    if isinstance(depth, Denied):
+def _depth(depth: QueueDepth | AccessDenied) -> Text:
+    if isinstance(depth, AccessDenied):
         return _refused(depth)
     return Text(f"{depth.waiting:,} waiting, {depth.hidden:,} in work or set back")
 
 
-def _dead_letters(depth: Depth | Denied) -> Text:
-    if isinstance(depth, Denied):
+def _dead_letters(depth: QueueDepth | AccessDenied) -> Text:
+    if isinstance(depth, AccessDenied):
         return _refused(depth)
     looked_at = f", {depth.hidden:,} being looked at" if depth.hidden else ""
     return Text(f"{depth.waiting:,}{looked_at}", style=BAD if depth.waiting + depth.hidden else GOOD)
@@ -296,30 +300,30 @@ def _count(count: Count, style: str, what: str) -> Text:
     return Text.assemble((f"{count.number:,}", style), (f"  {what}", QUIET))
 
 
-def _repeats(repeats: Repeats | Denied) -> Text:
-    if isinstance(repeats, Denied):
+def _repeats(repeats: RetryCounts | AccessDenied) -> Text:
+    if isinstance(repeats, AccessDenied):
         return _refused(repeats)
     said = f"{repeats.retries:,} attempts repeated, {repeats.lapsed_leases:,} after a worker died or timed out"
     return Text(said, style=SO_SO if repeats.retries or repeats.lapsed_leases else GOOD)
 
 
-def _audit(item: AuditItem | Denied, now: int) -> Text:
-    if isinstance(item, Denied):
+def _audit(item: AuditState | AccessDenied, now: int) -> Text:
+    if isinstance(item, AccessDenied):
         return _refused(item)
     running = "; one is at work" if item.lease_until and item.lease_until > now else ""
     if running and item.sending is not None:
-        left = words.span(item.sending.left_ms(now))
+        left = formatting.duration(item.sending.left_ms(now))
         running += f", {item.sending.sent:,} of at most {item.sending.of:,} messages sent, about {left} left"
     if item.last is None:
         return Text(f"none has left a report yet{running}", style=SO_SO)
     last = item.last
     good = not any(last["counts"].values()) and not last["delivery"]
-    said = f"{words.span(now - last['startedAt'])} ago: {last['summary']}{running}"
-    return Text(safe(said), style=GOOD if good else SO_SO)
+    said = f"{formatting.duration(now - last['startedAt'])} ago: {last['summary']}{running}"
+    return Text(escape(said), style=GOOD if good else SO_SO)
 
 
-def _alarms(deployed: "Deployed", alarms: list[Alarm] | Denied) -> Text:
-    if isinstance(alarms, Denied):
+def _alarms(deployed: "DeployedPipeline", alarms: list[Alarm] | AccessDenied) -> Text:
+    if isinstance(alarms, AccessDenied):
         return _refused(alarms)
     going = [one for one in alarms if one.state == "ALARM"]
     unknown = sum(one.state == "INSUFFICIENT_DATA" for one in alarms)
@@ -327,4 +331,4 @@ def _alarms(deployed: "Deployed", alarms: list[Alarm] | Denied) -> Text:
         aside = f", {unknown} without data yet" if unknown else ""
         return Text(f"none of {len(alarms)} goes off{aside}", style=GOOD)
     named = "; ".join(one.why.removeprefix(f"{deployed.name}: ") or one.name for one in going)
-    return Text(f"{len(going)} of {len(alarms)}: {safe(named)}", style=BAD)
+    return Text(f"{len(going)} of {len(alarms)}: {escape(named)}", style=BAD)

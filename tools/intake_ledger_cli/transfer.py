@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from intake_ledger_cli.dead_letters import Letter
+from intake_ledger_cli.dead_letters import DeadLetterMessage
 from intake_ledger_cli.drain import Drain
-from intake_ledger_cli.rate_limit import Rate
-from intake_ledger_cli.renaming import Renaming, renamed_attributes
-from intake_ledger_cli.sending import Outgoing, send
+from intake_ledger_cli.rate_limit import RateLimit
+from intake_ledger_cli.renaming import Renaming, rename_attributes
+from intake_ledger_cli.sending import OutgoingMessage, send
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 
 @dataclass(slots=True)
-class Transferred:
+class TransferResult:
     """Counted messages."""
 
     moved: int = 0
@@ -35,7 +35,7 @@ class Transferred:
     """They were moved, but their copies could not be deleted: moved again, they change nothing."""
     overfull: bool = False
     """SQS hides no more messages at once: the rest was not looked at."""
-    failed: list[tuple[Letter, str]] = field(default_factory=list)
+    failed: list[tuple[DeadLetterMessage, str]] = field(default_factory=list)
     """They could not be sent, and why; they stay."""
 
     @property
@@ -54,7 +54,7 @@ class Transfer:
         target: str,
         renaming: Renaming,
         *,
-        rate: Rate,
+        rate: RateLimit,
         dry_run: bool,
     ) -> None:
         self._client = client
@@ -64,10 +64,10 @@ class Transfer:
         self._rate = rate
         self._dry_run = dry_run
         self._drain = Drain(client, source)
-        self.outcome = Transferred()
+        self.outcome = TransferResult()
         """True at any time, when the run was interrupted too."""
 
-    def run(self) -> Transferred:
+    def run(self) -> TransferResult:
         """Move the messages that the successor can take. Show the others again, also after an error.
 
         Raises:
@@ -79,37 +79,37 @@ class Transfer:
         )
         self.outcome.hidden = int(told["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
         try:
-            for letters in self._drain.receive():
-                movable = [one for one in letters if self._is_movable(one)]
+            for messages in self._drain.receive():
+                movable = [one for one in messages if self._is_movable(one)]
                 if self._dry_run:
                     self.outcome.moved += len(movable)
                     continue
-                for few in batched(movable, self._rate.together):
-                    self._rate.take(len(few))
+                for few in batched(movable, self._rate.batch_size):
+                    self._rate.wait_for(len(few))
                     self._move(few)
         finally:
             self.outcome.overfull = self._drain.overfull
             self._drain.give_back()
         return self.outcome
 
-    def _is_movable(self, letter: Letter) -> bool:
-        if self._source == self._target and letter.pipeline != self._renaming.former:
+    def _is_movable(self, message: DeadLetterMessage) -> bool:
+        if self._source == self._target and message.pipeline != self._renaming.former:
             return False  # where it belongs already
-        if letter.pipeline not in ("", self._renaming.former, self._renaming.name):
-            self.outcome.of_others[letter.pipeline] += 1
+        if message.pipeline not in ("", self._renaming.former, self._renaming.name):
+            self.outcome.of_others[message.pipeline] += 1
             return False
-        buckets = letter.buckets
+        buckets = message.buckets
         if buckets and self._renaming.bucket not in buckets:
             self.outcome.of_other_buckets.update(buckets)
             return False
         return True
 
-    def _move(self, letters: Sequence[Letter]) -> None:
+    def _move(self, messages: Sequence[DeadLetterMessage]) -> None:
         former, name = self._renaming.former, self._renaming.name
-        copies = [Outgoing(one.body, renamed_attributes(one.attributes, former, name)) for one in letters]
+        copies = [OutgoingMessage(one.body, rename_attributes(one.attributes, former, name)) for one in messages]
         answers = send(self._client, self._target, copies)
-        sent = [letter for letter, why in zip(letters, answers, strict=True) if why is None]
-        self.outcome.failed += [(one, why) for one, why in zip(letters, answers, strict=True) if why is not None]
+        sent = [message for message, why in zip(messages, answers, strict=True) if why is None]
+        self.outcome.failed += [(one, why) for one, why in zip(messages, answers, strict=True) if why is not None]
         if sent:
             self.outcome.moved += len(sent)
             self.outcome.undeleted += self._drain.delete(sent)

@@ -22,18 +22,16 @@ from intake_ledger.audit.report import WORDS, Pass, Report
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind
 from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, Status
 from intake_ledger.protocol.ulid import RANDOM_BITS, is_ulid, made_at, ulid
-from intake_ledger_cli import formatting as words
-from intake_ledger_cli import json_output as documents
-from intake_ledger_cli import tables as screen
-from intake_ledger_cli.deployed import Deployed
-from intake_ledger_cli.errors import CliError, in_words
+from intake_ledger_cli import formatting, json_output, tables
+from intake_ledger_cli.deployed import DeployedPipeline
+from intake_ledger_cli.errors import CliError, describe_error
 from intake_ledger_cli.inspection import compare
-from intake_ledger_cli.rate_limit import Rate
-from intake_ledger_cli.reading import Entry, Shown
+from intake_ledger_cli.rate_limit import RateLimit
+from intake_ledger_cli.reading import ListedVersion, ObjectRow
 from tests.unit.cli_support import denied
 from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START
 
-DEPLOYED = Deployed(
+DEPLOYED = DeployedPipeline(
     name="p", bucket="b", bucket_owner=None, table="t", queue_url="q", dead_letter_url="d", ordering=Ordering.LATEST,
     deletes=True, retention_seconds=RETENTION // 1000, consumer_function="c", audit_function="a", filters=(), alarms=(),
     machines=(), reports=None,
@@ -55,7 +53,7 @@ ROW = Row(Status.PROCESSED, 7, version_id="v1", etag="e1", committed_state="v#v1
     ],
 )
 def test_a_span_is_told_in_its_largest_unit(milliseconds: int, said: str) -> None:
-    assert words.span(milliseconds) == said
+    assert formatting.duration(milliseconds) == said
 
 
 @pytest.mark.parametrize(
@@ -71,17 +69,17 @@ def test_a_span_is_told_in_its_largest_unit(milliseconds: int, said: str) -> Non
     ],
 )
 def test_each_status_is_told_with_what_follows(row: Row, said: str) -> None:
-    label, text = words.standing(row, START)[0]
+    label, text = formatting.describe_row(row, START)[0]
     assert label == "status"
     assert said in text
 
 
 def test_a_row_is_told_without_what_it_has_not() -> None:
-    told = dict(words.standing(ROW, START))
+    told = dict(formatting.describe_row(ROW, START))
     assert told["committed"] == "this state, as 'inv-7', fence 7"
     assert not {"reason", "redrives", "expires", "reprocess"} & set(told)
     asked_for = replace(ROW, redrive_count=2, served_reprocess_id="01K", reason="x", expires_at=START // 1000 + 86_400)
-    told = dict(words.standing(asked_for, START))
+    told = dict(formatting.describe_row(asked_for, START))
     assert (told["redrives"], told["reprocess"]) == ("taken up again 2 times after a rejection", "01K")
     assert told["expires"].endswith("in 1 day")
 
@@ -97,7 +95,7 @@ def test_a_row_is_told_without_what_it_has_not() -> None:
     ],
 )
 def test_each_state_is_told(state: State, said: str) -> None:
-    assert words.state(state, START).startswith(said)
+    assert formatting.describe_state(state, START).startswith(said)
 
 
 STATES = st.sampled_from([V1, V2, State(StateKind.MARKER, "m1", created_at=START - HOUR), ABSENT])
@@ -137,7 +135,7 @@ def test_inspect_and_the_audit_agree_about_what_agrees(
     known_since = since if complete_since is None else min(since, complete_since)
     window = Window(settled_before=START, known_since=known_since, removals_since=since)
     finding = find(row, shown, window, now=START, deletes=deletes)
-    agree, why = words.agreement(row, shown, replace(DEPLOYED, deletes=deletes), START, complete_since)
+    agree, why = formatting.agreement(row, shown, replace(DEPLOYED, deletes=deletes), START, complete_since)
     assert agree is (finding is None), why
 
 
@@ -145,11 +143,11 @@ def test_inspect_and_the_audit_agree_about_what_agrees(
 def test_a_late_write_is_told() -> None:
     """F96: in text and in JSON, which has no sets."""
     row = replace(ROW, late_writes=frozenset({"v#v0"}))
-    assert dict(words.standing(row, START))["late writes"] == "v#v0"
-    [found] = compare([Entry("k", row)], [Shown(V1, current=True)], DEPLOYED, START, None)
+    assert dict(formatting.describe_row(row, START))["late writes"] == "v#v0"
+    [found] = compare([ObjectRow("k", row)], [ListedVersion(V1, current=True)], DEPLOYED, START, None)
     assert not found.agree
     assert "a late worker" in found.why
-    told = json.loads(json.dumps(documents.inspected(DEPLOYED, "k", [found], None)))
+    told = json.loads(json.dumps(json_output.inspect_json(DEPLOYED, "k", [found], None)))
     assert told["states"][0]["row"]["late_writes"] == ["v#v0"]
 
 
@@ -159,14 +157,14 @@ def test_in_every_version_each_version_has_its_own_row() -> None:
     gone = replace(ROW, version_id="v0", committed_state="v#v0")
     half_done = replace(ROW, version_id="v-1", status=Status.FAILED)
     deleted = replace(ROW, kind=StateKind.DELETED, version_id="v9", committed_state="d#v9")
-    entries = [Entry("k", row) for row in (gone, ROW, half_done, deleted)]
-    found = compare(entries, [Shown(V2, current=True), Shown(V1, current=False)], deployed, START, None)
+    entries = [ObjectRow("k", row) for row in (gone, ROW, half_done, deleted)]
+    found = compare(entries, [ListedVersion(V2, current=True), ListedVersion(V1, current=False)], deployed, START, None)
     rows = [(one.row.version_id if one.row else None, one.agree) for one in found]
     assert rows == [(None, False), ("v1", True), ("v0", True), ("v-1", False), ("v9", True)]
 
 
 def test_without_s3_nothing_is_said_of_agreement() -> None:
-    [found] = compare([Entry("k", ROW)], None, DEPLOYED, START, None)
+    [found] = compare([ObjectRow("k", ROW)], None, DEPLOYED, START, None)
     assert (found.state, found.agree) == (None, None)
 
 
@@ -188,14 +186,14 @@ def test_without_s3_nothing_is_said_of_agreement() -> None:
     ],
 )  # fmt: skip
 def test_each_error_is_one_line_with_the_fix(error: Any, said: str) -> None:
-    text = in_words(error)
+    text = describe_error(error)
     assert said in text
     assert "\n" not in text
 
 
 def test_what_others_wrote_cannot_move_the_cursor() -> None:
     """A key may hold anything."""
-    assert screen.safe("a\x1b[31mb\r\nä b") == "a\\x1b[31mb\\r\\nä b"
+    assert tables.escape("a\x1b[31mb\r\nä b") == "a\\x1b[31mb\\r\\nä b"
 
 
 TIMES, RANDOM = st.integers(0, 2**48 - 1), st.integers(0, 2**RANDOM_BITS - 1)
@@ -228,10 +226,10 @@ def test_a_rate_is_kept_over_time(per_second: float, together: int) -> None:
         slept.append(seconds)
         clock[0] += seconds
 
-    rate = Rate(per_second, clock=lambda: clock[0], sleep=sleep)
-    assert rate.together == together
+    rate = RateLimit(per_second, clock=lambda: clock[0], sleep=sleep)
+    assert rate.batch_size == together
     for _ in range(100 // together):
-        rate.take(together)
+        rate.wait_for(together)
         clock[0] += 0.01
     sent = 100 // together * together
     assert clock[0] - 100.0 == pytest.approx((sent - together) / per_second, abs=0.02)
@@ -245,9 +243,9 @@ def test_a_report_is_shown_with_all_its_lines() -> None:
     numbers = {line: number for number, line in enumerate(Line, 1)}
     report.lines.update(numbers)
     report.unlisted.update(leased=1_000)
-    console = screen.console()
+    console = tables.console()
     with console.capture() as capture:
-        console.print(screen.report(report.as_json(START), None, START), width=1_000)
+        console.print(tables.report_table(report.as_json(START), None, START), width=1_000)
     shown = capture.get()
     for line, number in numbers.items():
         alone = line in (Line.AGREES, Line.RESUBMITTED, Line.REJECTED)
@@ -261,7 +259,7 @@ def test_a_report_of_an_older_release_is_shown_without_lines() -> None:
     content = Report("1", START).as_json(START)
     for name in ("lines", "unlisted", "passes"):
         del content[name]
-    console = screen.console()
+    console = tables.console()
     with console.capture() as capture:
-        console.print(screen.report(content, None, START))
+        console.print(tables.report_table(content, None, START))
     assert "Waiting" not in capture.get()
