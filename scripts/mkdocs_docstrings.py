@@ -10,8 +10,8 @@ from typing import Any
 import griffe
 
 PACKAGES = ("cdk_intake_ledger", "intake_ledger", "cdk_intake_ledger.testing")
-MODULES = ("intake_ledger_testing.events",)
-"""Modules that are public as a whole, in addition to the names of `__all__`."""
+_ROOTS = ("cdk_intake_ledger", "intake_ledger", "intake_ledger_testing")
+"""Packages that define the public names."""
 _UNEXPLAINED = (griffe.ParameterKind.var_positional, griffe.ParameterKind.var_keyword)
 
 log = logging.getLogger("mkdocs.hooks.docstrings")
@@ -21,10 +21,10 @@ def on_pre_build(config: Any) -> None:
     """Check each public name."""
     paths = config.plugins["mkdocstrings"].config.handlers["python"]["paths"]
     loader = griffe.GriffeLoader(search_paths=paths, docstring_parser="google")
-    for package in sorted({name.partition(".")[0] for name in PACKAGES}):
+    for package in _ROOTS:
         loader.load(package)
     public = [f"{package}.{name}" for package in PACKAGES for name in loader.modules_collection[package].exports]
-    for path in (*public, *MODULES):
+    for path in public:
         for gap in gaps(loader.modules_collection[path], path):
             log.warning(gap)
 
@@ -41,7 +41,7 @@ def gaps(found: Any, path: str) -> Iterator[str]:
     if found.is_module or found.is_class:
         members = found.all_members if found.is_class else found.members
         for name, member in members.items():
-            ours = not member.is_alias or (found.is_class and member.target_path.split(".")[0] in _roots())
+            ours = not member.is_alias or (found.is_class and member.target_path.split(".")[0] in _ROOTS)
             if ours and (name == "__init__" or not name.startswith("_")):
                 yield from gaps(member, f"{path}.{name}")
 
@@ -73,7 +73,3 @@ def _unless_told(told: bool, path: str, name: str) -> Iterator[str]:
 def _is_member_of_enum(found: Any) -> bool:
     """Tell whether it is a member of an enumeration. Its value may be its explanation."""
     return found.is_attribute and found.parent.is_class and any("Enum" in str(base) for base in found.parent.bases)
-
-
-def _roots() -> set[str]:
-    return {name.partition(".")[0] for name in PACKAGES}

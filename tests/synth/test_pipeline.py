@@ -513,7 +513,7 @@ def test_no_variable_of_the_environment_is_read(tmp_path: Path) -> None:
     wheels takes the place of its cache from there, and hands the environment to pip.
     """
     source = Path(__file__).parents[2] / "constructs" / "cdk_intake_ledger"
-    readers = [path.name for path in source.glob("*.py") if "environ" in path.read_text().replace("environment", "")]
+    readers = [path.name for path in source.rglob("*.py") if "environ" in path.read_text().replace("environment", "")]
     assert readers == ["wheels.py"]
 
 
