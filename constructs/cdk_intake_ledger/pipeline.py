@@ -20,12 +20,12 @@ from constructs import Construct, IConstruct
 from cdk_intake_ledger.audit.intake_audit import IntakeAudit
 from cdk_intake_ledger.audit.reports import report_problems
 from cdk_intake_ledger.delivery.event_delivery import (
+    add_notifications,
     bucket_problems,
-    deliver,
+    default_delivery_mode,
     delivery_problems,
     owned_resource,
     owner_of,
-    way_from,
 )
 from cdk_intake_ledger.delivery.key_filters import filter_problems, key_filters, looks_encoded
 from cdk_intake_ledger.errors import IntakeConfigurationError
@@ -40,18 +40,18 @@ from cdk_intake_ledger.resources.bucket import intake_bucket
 from cdk_intake_ledger.resources.fixed_names import MAX_NAME, FixedIds, pipeline_name_problems, register, tag
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.validation.bucket_validation import BucketGuard
+from cdk_intake_ledger.validation.bucket_validation import BucketValidation
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
-from cdk_intake_ledger.validation.rules import (
+from cdk_intake_ledger.validation.plan import (
     DAY,
     DEAD_LETTER_RETENTION_DAYS,
     LEDGER_RETENTION_DAYS,
     QUEUE_RETENTION_DAYS,
     UNKNOWN,
     Plan,
-    problems,
 )
-from cdk_intake_ledger.validation.warnings import TOPIC
+from cdk_intake_ledger.validation.rules import problems
+from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
 
 
 @jsii.implements(iam.IGrantable)
@@ -200,7 +200,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             *problems(plan),
             *filter_problems(keys),
             *(bucket_problems(bucket, self, keys, delivery) if bucket else ()),
-            *delivery_problems(delivery, brought=bucket is not None and queue is not None and queue.is_brought),
+            *delivery_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
             *(queue.problems(plan.max_attempts) if queue else ()),
             *(ledger.problems() if ledger else ()),
             *report_problems(audit, bucket, keys),
@@ -210,7 +210,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             raise IntakeConfigurationError(self.node.path, found)
         for end in looks_encoded(keys):
             Annotations.of(self).add_warning_v2(
-                f"{TOPIC}:filterLooksEncoded",
+                f"{WARNING_PREFIX}:filterLooksEncoded",
                 f"the filter {end!r} looks percent-encoded: write it as it is in the key, it is encoded for S3 here",
             )
 
@@ -218,7 +218,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             self, "Bucket", encryption_key=encryption_key, removal_policy=removal_policy
         )
         resource = owned_resource(self._bucket)
-        way = delivery or (way_from(bucket, resource, self) if bucket else Delivery.S3)
+        delivery_mode = delivery or (default_delivery_mode(bucket, resource, self) if bucket else Delivery.S3)
         visibility = int(plan.least_visibility)
         self._queue = queue or IntakeQueue(
             self,
@@ -227,7 +227,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             encryption_key=encryption_key,
             removal_policy=removal_policy,
         )
-        self._queue.serve(self, visibility)
+        self._queue.attach_to(self, visibility)
         self._ledger = ledger or IntakeLedger(
             self, "Ledger", encryption_key=encryption_key, removal_policy=removal_policy
         )
@@ -248,7 +248,7 @@ class IntakePipeline(Construct, IntakeMetrics):
             bucket=self._bucket,
             bucket_is_own=bucket is None,
             bucket_owner=owner_of(self._bucket, resource, self),
-            delivery=way,
+            delivery=delivery_mode,
             queue=self._queue,
             ledger=self._ledger,
             retention=self._ledger.retention or Duration.seconds(plan.remembered),
@@ -293,9 +293,9 @@ class IntakePipeline(Construct, IntakeMetrics):
             alarm_actions=alarm_actions,
         )
         self._filters = keys
-        deliver(
+        add_notifications(
             self,
-            way,
+            delivery_mode,
             pipeline_name=self._pipeline_name,
             bucket=self._bucket,
             own=bucket is None,
@@ -305,11 +305,11 @@ class IntakePipeline(Construct, IntakeMetrics):
         )
         self.node.add_validation(wildcards)
         self.node.add_validation(
-            BucketGuard(
+            BucketValidation(
                 self,
                 bucket=self._bucket,
                 resource=resource,
-                delivery=way,
+                delivery=delivery_mode,
                 filters=keys,
                 role=self._consumer.role,
                 message_life=plan.queue_retention + plan.dead_letter_retention,

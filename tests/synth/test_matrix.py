@@ -7,7 +7,7 @@ import pytest
 from aws_cdk import App, Stack, Token
 
 from cdk_intake_ledger.testing import logical_ids
-from cdk_intake_ledger.validation.warnings import TOPIC
+from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
 from tests.synth import matrix as rows
 from tests.synth.build import Json, resources, template_of, warnings
 from tests.synth.conftest import Matrix
@@ -84,7 +84,7 @@ def test_a_row_synthesises(matrix: Matrix, row: str) -> None:
     assert way(template) == BUCKETS.get(row, "S3")
 
 
-def test_what_is_brought_is_not_made_again(matrix: Matrix, row: str) -> None:
+def test_what_is_existing_is_not_made_again(matrix: Matrix, row: str) -> None:
     """And what is not brought is made, under the logical id that it has everywhere."""
     found = logical_ids(matrix.stacks[row], *PARTS)
     made = {type_: f"Orders{name}" in found.get(type_, ()) for type_, name in PARTS.items()}
@@ -93,7 +93,7 @@ def test_what_is_brought_is_not_made_again(matrix: Matrix, row: str) -> None:
 
 def test_what_cannot_be_checked_is_said(matrix: Matrix, row: str) -> None:
     """Warnings where something is imported, and nowhere else."""
-    found = [text for text in warnings(matrix.stacks[row]) if f"[ack: {TOPIC}:" in text]
+    found = [text for text in warnings(matrix.stacks[row]) if f"[ack: {WARNING_PREFIX}:" in text]
     assert len(found) == len(SAID.get(row, ()))
     assert all(text in warning for text, warning in zip(SAID.get(row, ()), found, strict=True))
 

@@ -13,7 +13,7 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 import cdk_intake_ledger
 from cdk_intake_ledger import IntakePipeline
-from cdk_intake_ledger.validation import nag_suppressions as accepted
+from cdk_intake_ledger.validation import nag_suppressions
 from tests.synth import matrix as rows
 from tests.synth.build import new_app, new_stack, processor
 from tests.synth.conftest import Matrix
@@ -49,7 +49,7 @@ def test_no_finding_of_ours_is_left(matrix: Matrix) -> None:
 
 def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With acknowledgements that cdk-nag cannot see, it finds what they are about: none too many, none too broad."""
-    monkeypatch.setattr(accepted, "ACKNOWLEDGED_RULES", "unseen")
+    monkeypatch.setattr(nag_suppressions, "ACKNOWLEDGED_RULES", "unseen")
     app = new_app(context=rows.CONTEXT)
     for row in (
         rows.default,
@@ -71,7 +71,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     assert {(rule, path) for rule, path, _ in acknowledged} == found
     assert len(acknowledged) == len(found), "an acknowledgement is said once"
-    assert {reason for *_, reason in acknowledged} == {one.reason for one in accepted.ACCEPTED}
+    assert {reason for *_, reason in acknowledged} == {one.reason for one in nag_suppressions.SUPPRESSIONS}
 
 
 def test_a_team_with_both_packs_can_synthesise() -> None:
@@ -109,7 +109,9 @@ def test_the_page_shows_what_is_accepted() -> None:
     documented = re.findall(
         r"^\| (`(?:AwsSolutions|Serverless)-.+?) \| (.+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE
     )
-    told = [(", ".join(f"`{rule}`" for rule in one.rules), one.where, one.reason) for one in accepted.ACCEPTED]
+    told = [
+        (", ".join(f"`{rule}`" for rule in one.rules), one.where, one.reason) for one in nag_suppressions.SUPPRESSIONS
+    ]
     assert documented == told
 
 

@@ -6,18 +6,8 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger import RetryOptions
-from cdk_intake_ledger.validation.rules import (
-    DAY,
-    HOUR,
-    MINUTE,
-    RULES,
-    UNKNOWN,
-    Plan,
-    Rule,
-    function_timeout,
-    problems,
-    span,
-)
+from cdk_intake_ledger.validation.plan import DAY, HOUR, MINUTE, UNKNOWN, Plan, function_timeout, span
+from cdk_intake_ledger.validation.rules import RULES, Rule, problems
 
 PLAN = Plan(
     processing_timeout=60,

@@ -101,7 +101,7 @@ class AuditAthena(Construct):
         role.add_to_policy(
             iam.PolicyStatement(sid="ResultsByAthenasNames", actions=_RESULT_ACTIONS, resources=[results])
         )
-        wildcards.accept(role, results, FILES)
+        wildcards.suppress(role, results, FILES)
 
     def _allow(self, role: iam.Role, actions: list[str], *resources: str) -> None:
         role.add_to_policy(iam.PolicyStatement(actions=actions, resources=list(resources)))

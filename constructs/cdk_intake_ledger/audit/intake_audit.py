@@ -21,7 +21,7 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     METRICS,
     RULES_BY_TARGET,
     Wildcards,
-    accept,
+    suppress,
 )
 
 TICK_MINUTES = 15
@@ -67,7 +67,7 @@ class IntakeAudit(Construct):
             ephemeral_storage=Size.gibibytes(4),
             timeout=Duration.minutes(15),
             layers=join.layers if join else (),
-            accepted=AUDIT_DEAD_LETTERS,
+            suppression=AUDIT_DEAD_LETTERS,
             environment=wiring.environment
             | {
                 "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
@@ -114,7 +114,7 @@ class IntakeAudit(Construct):
                 resources=[consumer.function.function_arn, wiring.dead_letter_arn],
             )
         )
-        wiring.wildcards.accept(self.role, "*", METRICS)
+        wiring.wildcards.suppress(self.role, "*", METRICS)
         key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
         if key is not None:
             # A key that is the table's too may be described already.
@@ -153,7 +153,7 @@ class IntakeAudit(Construct):
             ("RuleByNameWouldTieACircle", ["events:DescribeRule", "events:ListTargetsByRule"], rules),
         ):
             self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=[resource]))
-        wildcards.accept(self.role, rules, RULES_BY_TARGET)
+        wildcards.suppress(self.role, rules, RULES_BY_TARGET)
 
     def _schedule(self, interval: Duration, target: str, action: str) -> None:
         schedule(
@@ -167,4 +167,4 @@ class IntakeAudit(Construct):
         )
         # Lambda's own repetition of an asynchronous call that failed, for the same reason.
         self.function.configure_async_invoke(retry_attempts=0)
-        accept(self.function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)
+        suppress(self.function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)

@@ -16,7 +16,7 @@ from cdk_intake_ledger.functions.lambda_function import QUEUE_KEY_ACTIONS, Place
 from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
 from cdk_intake_ledger.resources.bucket import private_bucket
-from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, accept
+from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
 
 DUCKDB = "duckdb==2.0.0"
 """The engine of the join, with which the tests run."""
@@ -85,7 +85,7 @@ class AuditJoin(Construct):
             layers=[self.layer],
             environment={"INTAKE_AUDIT_FILES": self.files.bucket_name}
             | (self.athena.environment if self.athena else {}),
-            accepted=AUDIT_DEAD_LETTERS,
+            suppression=AUDIT_DEAD_LETTERS,
         )
         self.allow(role)
         if self.athena:
@@ -105,7 +105,7 @@ class AuditJoin(Construct):
                 sid="FilesOfRunsByTheirNames", actions=["s3:GetObject", "s3:PutObject"], resources=[objects]
             )
         )
-        self._wiring.wildcards.accept(role, objects, FILES)
+        self._wiring.wildcards.suppress(role, objects, FILES)
         if self.files.encryption_key is not None:
             self.files.encryption_key.grant(role, *QUEUE_KEY_ACTIONS)
 
@@ -117,5 +117,5 @@ class AuditJoin(Construct):
             lifecycle_rule=s3.LifecycleRule(expiration=KEPT, abort_incomplete_multipart_upload_after=Duration.days(1)),
             removal_policy=removal_policy,
         )
-        accept(made, FILE_ACCESS_LOGS)
+        suppress(made, FILE_ACCESS_LOGS)
         return made

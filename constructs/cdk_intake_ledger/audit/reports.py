@@ -39,7 +39,7 @@ def allow_reports(role: iam.Role, wiring: Wiring, options: AuditOptions) -> dict
     role.add_to_policy(
         iam.PolicyStatement(sid="ReportsOfThisPipelineByDayAndRun", actions=["s3:PutObject"], resources=[objects])
     )
-    wiring.wildcards.accept(role, objects, REPORTS)
+    wiring.wildcards.suppress(role, objects, REPORTS)
     if bucket.encryption_key is not None:
         bucket.encryption_key.grant(role, "kms:GenerateDataKey")
     owner = owner_of(bucket, owned_resource(bucket), role)

@@ -17,8 +17,8 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     MACHINE_EXECUTIONS,
     MACHINE_LOGS,
     MACHINE_TRACING,
-    accept,
-    accept_wildcards,
+    suppress,
+    suppress_wildcards,
 )
 
 RUN_LIMIT = Duration.days(1)
@@ -87,10 +87,10 @@ class AuditMachine(Construct):
         role = self.machine.role.node.default_child
         if isinstance(role, iam.CfnRole):
             role.description = description
-        accept(self.machine, MACHINE_LOGS, MACHINE_TRACING)
+        suppress(self.machine, MACHINE_LOGS, MACHINE_TRACING)
         children = self.machine.node.find_child("DistributedMapPolicy")
         assert isinstance(children, iam.Policy)
-        accept_wildcards(children, MACHINE_EXECUTIONS)
+        suppress_wildcards(children, MACHINE_EXECUTIONS)
         self.machine.add_to_role_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function_arn, join.function_arn])
         )

@@ -26,8 +26,8 @@ from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
 from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.queue import IntakeQueue, Missing
-from cdk_intake_ledger.validation.nag_suppressions import NOTIFICATIONS_HANDLER, accept
-from cdk_intake_ledger.validation.warnings import TOPIC
+from cdk_intake_ledger.validation.nag_suppressions import NOTIFICATIONS_HANDLER, suppress
+from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
 
 # Lifecycle deletions are not among `ObjectRemoved:*`. Removals are asked for even where they are not processed: the
 # ledger has to know that a state is over. A restore makes an archived object readable that was rejected before.
@@ -73,15 +73,15 @@ def has_cdk_notifications(bucket: s3.IBucket) -> bool:
     return bucket.node.try_find_child(CDK_NOTIFICATIONS) is not None
 
 
-def way_from(bucket: s3.IBucket, resource: s3.CfnBucket | None, scope: IConstruct) -> Delivery:
+def default_delivery_mode(bucket: s3.IBucket, resource: s3.CfnBucket | None, scope: IConstruct) -> Delivery:
     """The way that works for this bucket, where nobody has chosen one."""
     sibling = resource is not None and not in_stack_of(bucket, scope)
     return Delivery.EVENTBRIDGE if sibling else Delivery.S3
 
 
-def delivery_problems(delivery: Delivery | None, *, brought: bool) -> Iterator[str]:
+def delivery_problems(delivery: Delivery | None, *, existing: bool) -> Iterator[str]:
     """What a choice of delivery needs, and does not have."""
-    if delivery is Delivery.EXISTING and not brought:
+    if delivery is Delivery.EXISTING and not existing:
         yield (
             "delivery is EXISTING without a bucket and a queue of yours: nobody sends to a queue that is made here, "
             "bring both, or leave delivery out"
@@ -131,9 +131,9 @@ def _is_ours(event: str) -> bool:
     return any(event == one or (one.endswith("*") and event.startswith(one[:-1])) for one in EVENTS.values())
 
 
-def deliver(
+def add_notifications(
     scope: Construct,
-    way: Delivery,
+    delivery_mode: Delivery,
     *,
     pipeline_name: str,
     bucket: s3.IBucket,
@@ -145,9 +145,9 @@ def deliver(
     """Have the changes of these keys sent to the queue. `own`: the pipeline has just made the bucket."""
     if resource is None:
         _warn_about_versioning(scope, bucket)
-    if way is Delivery.EXISTING:
+    if delivery_mode is Delivery.EXISTING:
         return
-    if way is Delivery.EVENTBRIDGE:
+    if delivery_mode is Delivery.EVENTBRIDGE:
         _switch_event_bridge_on(scope, bucket, resource)
         _deliver_by_event_bridge(scope, pipeline_name, bucket, queue, filters)
     elif resource is None:
@@ -211,7 +211,7 @@ def _notify_by_cdk(
             bucket.add_event_notification(event, destination, *keys)
     handler = stack.node.try_find_child(CDK_HANDLER)
     if handler is not None and not handler_is_theirs:
-        accept(handler.node.find_child("Role"), NOTIFICATIONS_HANDLER, of=f"[Policy::{LOGS_POLICY}]")
+        suppress(handler.node.find_child("Role"), NOTIFICATIONS_HANDLER, of=f"[Policy::{LOGS_POLICY}]")
 
 
 @jsii.implements(s3.IBucketNotificationDestination)
@@ -242,7 +242,7 @@ def _allow_s3(
 def _switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket | None) -> None:
     if resource is None:
         Annotations.of(scope).add_warning_v2(
-            f"{TOPIC}:eventBridgeUnknown",
+            f"{WARNING_PREFIX}:eventBridgeUnknown",
             f"whether the imported bucket {bucket.node.path} tells EventBridge of its changes cannot be seen at "
             "synthesis: without that nothing arrives, switch it on where the bucket is made",
         )
@@ -329,7 +329,7 @@ def configuration_of(resource: s3.CfnBucket) -> dict[str, Any]:
 
 def _warn_about_versioning(scope: Construct, bucket: s3.IBucket) -> None:
     Annotations.of(scope).add_warning_v2(
-        f"{TOPIC}:bucketVersioningUnknown",
+        f"{WARNING_PREFIX}:bucketVersioningUnknown",
         f"whether the imported bucket {bucket.node.path} keeps versions cannot be seen at synthesis: without them two "
         "uploads of the same bytes are one change, and the audit cannot tell which version was processed",
     )
@@ -339,7 +339,7 @@ def _warn_about_policies(scope: Construct, missing: Sequence[Missing]) -> None:
     for one in missing:
         statement = json.dumps(Stack.of(scope).resolve(one.statement.to_statement_json()))
         Annotations.of(scope).add_warning_v2(
-            f"{TOPIC}:{one.kind}PolicyUnknown",
+            f"{WARNING_PREFIX}:{one.kind}PolicyUnknown",
             f"the {one.kind} {one.policy_of} is imported, so its policy cannot be extended: without this statement "
             f"nothing arrives, and S3 refuses to be told of the queue: {statement}",
         )

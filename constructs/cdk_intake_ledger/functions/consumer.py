@@ -9,8 +9,8 @@ from cdk_intake_ledger.functions.lambda_function import Placement, Wiring, in_se
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options.options import Reasons, RetryOptions
 from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, accept
-from cdk_intake_ledger.validation.rules import HOLD_SHARE, QUEUE_RETENTION_DAYS, function_timeout
+from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, suppress
+from cdk_intake_ledger.validation.plan import HOLD_SHARE, QUEUE_RETENTION_DAYS, function_timeout
 
 LATE_AFTER = 6 * 3_600
 """Seconds after which an event counts as late, and the ledger looks before it claims. The longest gap between two
@@ -68,7 +68,7 @@ class IntakeConsumer(Construct):
             }
             | processor.settings,
             layers=processor.layers,
-            accepted=CONSUMER_DEAD_LETTERS,
+            suppression=CONSUMER_DEAD_LETTERS,
         )
         wiring.allow(
             self.role,
@@ -107,7 +107,7 @@ class IntakeConsumer(Construct):
             # Without it Lambda takes whatever the consumer answers for success, and deletes the messages.
             report_batch_item_failures=True,
         )
-        accept(self.source, SOURCE_DESTINATION)
+        suppress(self.source, SOURCE_DESTINATION)
 
 
 def _hold_seconds(queue: IntakeQueue) -> str:

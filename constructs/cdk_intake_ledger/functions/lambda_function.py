@@ -26,9 +26,9 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     OBJECTS,
     RUNTIME,
     TRACING,
-    Accepted,
+    Suppression,
     Wildcards,
-    accept,
+    suppress,
 )
 
 # What a function in a VPC does to have a network interface there; EC2 knows no resources for the describing ones.
@@ -151,7 +151,7 @@ class Wiring:
         _grant(role, table, self.table.table_arn)
         _grant(role, queue, self.queue.queue.queue_arn)
         for one in objects:
-            self.wildcards.accept(role, one, OBJECTS)
+            self.wildcards.suppress(role, one, OBJECTS)
         keys = (
             (self.bucket.encryption_key, BUCKET_KEY_ACTIONS),
             (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
@@ -187,7 +187,7 @@ def intake_function(
     ephemeral_storage: Size | None = None,
     timeout: Duration,
     environment: Mapping[str, str],
-    accepted: Accepted,
+    suppression: Suppression,
     layers: Sequence[lambda_.ILayerVersion] = (),
 ) -> tuple[lambda_.Function, iam.Role]:
     """A function with a role of its own, which may write to its log group and do nothing else yet."""
@@ -202,7 +202,7 @@ def intake_function(
         interfaces = iam.PolicyStatement(
             sid="NetworkInterfacesHaveNoNameBeforehand", actions=list(INTERFACE_ACTIONS), resources=["*"]
         )
-        accept(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, of="[Resource::*]")
+        suppress(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, of="[Resource::*]")
     common: dict[str, Any] = {
         "description": description,
         "architecture": architecture,
@@ -222,7 +222,7 @@ def intake_function(
         resource = image.node.default_child
         assert isinstance(resource, CfnResource), scope.node.path
         resource.add_property_override("ImageConfig.Command", [handler])
-        accept(image, TRACING, accepted)
+        suppress(image, TRACING, suppression)
         return image, role
     function = lambda_.Function(
         scope,
@@ -235,7 +235,7 @@ def intake_function(
         **common,
     )
     tested = runtime is TESTED_RUNTIME or runtime.name == TESTED_RUNTIME.name
-    accept(function, TRACING, *((RUNTIME,) if tested else ()), accepted)
+    suppress(function, TRACING, *((RUNTIME,) if tested else ()), suppression)
     return function, role
 
 

@@ -11,8 +11,8 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics
-from cdk_intake_ledger.validation.rules import DAY, span
-from cdk_intake_ledger.validation.warnings import TOPIC
+from cdk_intake_ledger.validation.plan import DAY, span
+from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
 
 AN_HOUR_OF_PERIODS = 12
 """Periods of five minutes that the alarms on repetition and on errors look at."""
@@ -249,7 +249,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         periods = math.ceil(interval / period) + 1
         if period * periods > LONGEST_WATCH:
             Annotations.of(self).add_warning_v2(
-                f"{TOPIC}:auditNotWatched",
+                f"{WARNING_PREFIX}:auditNotWatched",
                 f"the audit runs every {span(interval)}, and an alarm looks back {span(LONGEST_WATCH)} at most: nobody "
                 "will hear when it stops running, let it run at least every 6 days",
             )

@@ -54,7 +54,7 @@ class Reports:
         role.add_to_policy(
             iam.PolicyStatement(sid="FilesOfTheInventoryByS3sNames", actions=["s3:GetObject"], resources=[files])
         )
-        wildcards.accept(role, files, REPORTED)
+        wildcards.suppress(role, files, REPORTED)
         if self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant(role, "kms:Decrypt")
 

@@ -5,8 +5,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.validation.nag_suppressions import ACCESS_LOGS, accept
-from cdk_intake_ledger.validation.rules import ABORT_MULTIPART_DAYS, NONCURRENT_EXPIRY_DAYS
+from cdk_intake_ledger.validation.nag_suppressions import ACCESS_LOGS, suppress
+from cdk_intake_ledger.validation.plan import ABORT_MULTIPART_DAYS, NONCURRENT_EXPIRY_DAYS
 
 
 def intake_bucket(
@@ -29,7 +29,7 @@ def intake_bucket(
         ),
         removal_policy=removal_policy,
     )
-    accept(made, ACCESS_LOGS)
+    suppress(made, ACCESS_LOGS)
     return made
 
 

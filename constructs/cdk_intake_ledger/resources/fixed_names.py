@@ -15,7 +15,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.resources.cloudformation import arn_identity
-from cdk_intake_ledger.validation.warnings import TOPIC
+from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
 from intake_ledger.protocol.settings import PIPELINE_TAG
 
 MAX_NAME = 64
@@ -26,9 +26,9 @@ _NOT_SHOWN = ("Default", "Resource")
 """CDK leaves these parts of a path out of its logical ids too."""
 _PATH_METADATA = "aws:cdk:path"
 
-PIPELINES = f"{TOPIC}:pipelines"
+PIPELINES = f"{WARNING_PREFIX}:pipelines"
 """Metadata of the app: for each pipeline with a fixed name that, its path, environment and stack, and its table."""
-LEDGERS = f"{TOPIC}:ledgers"
+LEDGERS = f"{WARNING_PREFIX}:ledgers"
 """Metadata of the app: name, path and stack of each ledger with a fixed name."""
 
 
@@ -146,7 +146,7 @@ def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable |
             yield f"pipeline_name is {name!r}, which {other['path']} has already on the same ledger: give each its own"
         elif other["environment"] == _environment(scope):
             Annotations.of(scope).add_warning_v2(
-                f"{TOPIC}:pipelineNameTwice",
+                f"{WARNING_PREFIX}:pipelineNameTwice",
                 f"pipeline_name is {name!r}, which {other['path']} has in the same account and region: their metrics "
                 "are counted together, give each its own name",
             )

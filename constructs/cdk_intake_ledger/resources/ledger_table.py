@@ -13,8 +13,8 @@ from constructs import Construct
 
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.fixed_names import FixedIds, ledger_name_problems
-from cdk_intake_ledger.validation.rules import LEDGER_RETENTION_DAYS
-from cdk_intake_ledger.validation.warnings import TOPIC
+from cdk_intake_ledger.validation.plan import LEDGER_RETENTION_DAYS
+from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
 
 DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
@@ -67,7 +67,7 @@ class IntakeLedger(Construct):
         super().__init__(scope, id)
         self._pipelines: list[tuple[str, str, lambda_.Function]] = []
         self._retention = retention
-        self._brought = table is not None
+        self._is_existing = table is not None
         self._key_beside_table = table is not None and encryption_key is not None
         self._name_problems = list(ledger_name_problems(self, ledger_name)) if ledger_name is not None else []
         if table is not None:
@@ -75,7 +75,7 @@ class IntakeLedger(Construct):
             self._encryption_key = table.encryption_key
             if _resource_of(table) is None:
                 Annotations.of(self).add_warning_v2(
-                    f"{TOPIC}:tableUnknown",
+                    f"{WARNING_PREFIX}:tableUnknown",
                     f"keys, time to live and index of {table.node.path} cannot be seen at synthesis: it needs the keys "
                     f"{PARTITION_KEY} and {SORT_KEY} (texts), time to live by {EXPIRY}, and the index "
                     f"{REVIEW_INDEX} by {REVIEW_INDEX} (a text) and {REVIEW_TIME} (a number)",
@@ -144,7 +144,7 @@ class IntakeLedger(Construct):
         yield from self._name_problems
         if self._key_beside_table:
             yield "encryption_key belongs to the table that was brought: set it there, and leave it out here"
-        resource = _resource_of(self._table) if self._brought else None
+        resource = _resource_of(self._table) if self._is_existing else None
         if resource is None:
             return
         found, path = properties_of(resource), self._table.node.path

@@ -11,20 +11,20 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.resources.cloudformation import arn_identity, properties_of
-from cdk_intake_ledger.validation.nag_suppressions import DEAD_LETTERS, accept
-from cdk_intake_ledger.validation.rules import (
+from cdk_intake_ledger.validation.nag_suppressions import DEAD_LETTERS, suppress
+from cdk_intake_ledger.validation.plan import (
     DEAD_LETTER_RETENTION_DAYS,
     IMPORTED_RECEIVES,
     MAX_RECEIVES,
     QUEUE_RETENTION_DAYS,
     span,
 )
-from cdk_intake_ledger.validation.warnings import TOPIC
+from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
 
 LEAST_MESSAGE_BYTES = 64 * 1_024
 """An S3 event with the longest key, form-encoded, has some ten KB; SQS's own limit is far above."""
 
-SERVED = f"{TOPIC}:served"
+QUEUE_OWNERS = f"{WARNING_PREFIX}:served"
 """Metadata of the app: the path of a pipeline, and the ARNs of its queue and its dead-letter queue."""
 
 KEY_OF_SQS = "alias/aws/sqs"
@@ -124,7 +124,7 @@ class IntakeQueue(Construct):
             enforce_ssl=True,
             removal_policy=removal_policy,
         )
-        accept(self._dead_letter_queue, DEAD_LETTERS)
+        suppress(self._dead_letter_queue, DEAD_LETTERS)
         self._queue = sqs.Queue(
             self,
             "Messages",
@@ -170,7 +170,7 @@ class IntakeQueue(Construct):
         return self._dead_letter_queue
 
     @property
-    def is_brought(self) -> bool:
+    def is_existing(self) -> bool:
         """Whether the queues are the team's own."""
         return not self._made
 
@@ -223,7 +223,7 @@ class IntakeQueue(Construct):
 
         """
         found = list(self._found)
-        if (consumer := self._served(self._queue)) is not None:
+        if (consumer := self._owner_of(self._queue)) is not None:
             path = (self if self._made else self._queue).node.path
             taken = f"the queue {path} already belongs to {consumer}"
             found.append(f"{taken}: two consumers would take each other's messages, give each its own")
@@ -238,7 +238,7 @@ class IntakeQueue(Construct):
                 f"{dead_letters} is brought as queue and as dead_letter_queue: what is set aside would be delivered at "
                 "once, for ever, bring another one for it"
             )
-        elif (consumer := self._served(self._dead_letter_queue)) is not None:
+        elif (consumer := self._owner_of(self._dead_letter_queue)) is not None:
             yield (
                 f"the dead-letter queue {dead_letters} already belongs to {consumer}: a redrive would send each the "
                 "other's messages, give each its own"
@@ -268,7 +268,7 @@ class IntakeQueue(Construct):
                 "redrive policy out, since the ledger counts"
             )
 
-    def serve(self, pipeline: Construct, visibility: int) -> None:
+    def attach_to(self, pipeline: Construct, visibility: int) -> None:
         """Belong to a pipeline, which calls this itself.
 
         Args:
@@ -281,12 +281,12 @@ class IntakeQueue(Construct):
         """
         queues = [self._identity(queue) for queue in (self._queue, self._dead_letter_queue)]
         node = pipeline.node
-        node.root.node.add_metadata(SERVED, [node.path, *queues])
+        node.root.node.add_metadata(QUEUE_OWNERS, [node.path, *queues])
         if self._known.visibility_timeout is not None:
             return
         if not self._made:
             Annotations.of(self).add_warning_v2(
-                f"{TOPIC}:queueVisibilityUnknown",
+                f"{WARNING_PREFIX}:queueVisibilityUnknown",
                 f"the visibility timeout of {self._queue.node.path} cannot be seen at synthesis: with less than "
                 f"{span(visibility)} a message comes back while it is worked on, say what it is (visibility_timeout)",
             )
@@ -296,10 +296,10 @@ class IntakeQueue(Construct):
             raise TypeError(f"{self._queue.node.path} has no CloudFormation resource of a queue")
         resource.visibility_timeout = visibility
 
-    def _served(self, queue: sqs.IQueue) -> str | None:
+    def _owner_of(self, queue: sqs.IQueue) -> str | None:
         """The pipeline of the app that has this very queue, whichever `IntakeQueue` it came in, or was imported by."""
         wanted = self._identity(queue)
-        entries = (entry.data for entry in self.node.root.node.metadata if entry.type == SERVED)
+        entries = (entry.data for entry in self.node.root.node.metadata if entry.type == QUEUE_OWNERS)
         return next((str(pipeline) for pipeline, *queues in entries if wanted in queues), None)
 
     def _identity(self, queue: sqs.IQueue) -> str:

@@ -19,12 +19,12 @@ from cdk_intake_ledger.delivery.event_delivery import CDK_NOTIFICATIONS, has_cdk
 from cdk_intake_ledger.delivery.key_filters import KeyFilter
 from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import properties_of
-from cdk_intake_ledger.validation.rules import DAY, span
-from cdk_intake_ledger.validation.warnings import TOPIC
+from cdk_intake_ledger.validation.plan import DAY, span
+from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
 
 
 @jsii.implements(IValidation)
-class BucketGuard:
+class BucketValidation:
     """Looks at the bucket, at what the processor may write into it, and at a given queue."""
 
     def __init__(
@@ -99,7 +99,7 @@ class BucketGuard:
         versioning = properties.get("versioningConfiguration", {})
         if versioning.get("status") != "Enabled":
             Annotations.of(self._scope).add_warning_v2(
-                f"{TOPIC}:bucketNotVersioned",
+                f"{WARNING_PREFIX}:bucketNotVersioned",
                 f"{self._bucket.node.path} keeps no versions: two uploads of the same bytes are one change there, and "
                 "what an overtaken event was about cannot be read any more",
             )
@@ -123,7 +123,7 @@ class BucketGuard:
                     )
                 elif _may_match(pattern, item):
                     Annotations.of(self._scope).add_warning_v2(
-                        f"{TOPIC}:processorMayCallItself",
+                        f"{WARNING_PREFIX}:processorMayCallItself",
                         f"the processor may write {pattern!r} into {self._bucket.node.path}, where the pipeline takes "
                         f"{item} for input: what it writes there calls it again; let it write under another prefix",
                     )
