@@ -10,7 +10,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
+from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
 
 ROOT = Path(__file__).parent
 
@@ -27,8 +27,8 @@ class CatalogueStack(Stack):
         id: str,
         *,
         processing_timeout: Duration | None = None,
-        clock_skew: Duration | None = None,
         retry: RetryOptions | None = None,
+        concurrency: ConcurrencyOptions | None = None,
         audit: AuditOptions | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         env: Environment | None = None,
@@ -51,8 +51,8 @@ class CatalogueStack(Stack):
             filters=self.filters(),
             deletes=True,
             processing_timeout=processing_timeout,
-            clock_skew=clock_skew,
             retry=retry,
+            concurrency=concurrency,
             audit=audit,
             removal_policy=removal_policy,
         )

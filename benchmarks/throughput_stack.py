@@ -8,7 +8,7 @@ from typing import Any, override
 import aws_cdk as cdk
 from examples.demo.stack import DemoStack, stage_code
 
-from cdk_intake_ledger import IntakePipeline
+from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline
 
 STACK = "Throughput"
 NAIVE_TIMEOUT = 30
@@ -25,7 +25,7 @@ class ThroughputStack(DemoStack):
             "Together",
             processor=self.watched(),
             deletes=True,
-            commit_together=True,
+            concurrency=ConcurrencyOptions(commit_together=True),
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
         self.catalogue.grant(

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.functions.processor import Processor
     from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
     from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
-    from cdk_intake_ledger.options.options import AuditOptions, Delivery, Existing, Ordering, Reasons, RetryOptions
+    from cdk_intake_ledger.options.options import (
+        AuditOptions,
+        ConcurrencyOptions,
+        Delivery,
+        Existing,
+        MonitoringOptions,
+        NetworkOptions,
+        Ordering,
+        Reasons,
+        RetryOptions,
+    )
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.resources.ledger_table import IntakeLedger
     from cdk_intake_ledger.resources.queue import IntakeQueue
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AuditOptions",
     "AuditScale",
+    "ConcurrencyOptions",
     "Delivery",
     "Engine",
     "Existing",
@@ -35,6 +46,8 @@ __all__ = [
     "IntakeMonitoring",
     "IntakePipeline",
     "IntakeQueue",
+    "MonitoringOptions",
+    "NetworkOptions",
     "Ordering",
     "Processor",
     "Reasons",
@@ -48,6 +61,7 @@ if not TYPE_CHECKING:
         {
             "AuditOptions": "cdk_intake_ledger.options.options",
             "AuditScale": "cdk_intake_ledger.options.audit_scale",
+            "ConcurrencyOptions": "cdk_intake_ledger.options.options",
             "Delivery": "cdk_intake_ledger.options.options",
             "Engine": "cdk_intake_ledger.options.audit_scale",
             "Existing": "cdk_intake_ledger.options.options",
@@ -56,6 +70,8 @@ if not TYPE_CHECKING:
             "IntakeMonitoring": "cdk_intake_ledger.monitoring.intake_monitoring",
             "IntakePipeline": "cdk_intake_ledger.pipeline",
             "IntakeQueue": "cdk_intake_ledger.resources.queue",
+            "MonitoringOptions": "cdk_intake_ledger.options.options",
+            "NetworkOptions": "cdk_intake_ledger.options.options",
             "Ordering": "cdk_intake_ledger.options.options",
             "Processor": "cdk_intake_ledger.functions.processor",
             "Reasons": "cdk_intake_ledger.options.options",

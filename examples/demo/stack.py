@@ -20,7 +20,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from examples.demo.world import SETTLE_SECONDS
 
-from cdk_intake_ledger import AuditOptions, Processor, RetryOptions
+from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, Processor, RetryOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = "Demo"
@@ -54,7 +54,7 @@ class DemoStack(CatalogueStack):
         return {
             # On a busy machine two seconds were too few: an attempt timed out after its effect, which is then repeated.
             "processing_timeout": cdk.Duration.seconds(4),
-            "clock_skew": cdk.Duration.seconds(3),
+            "concurrency": ConcurrencyOptions(clock_skew=cdk.Duration.seconds(3)),
             "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
             "audit": AuditOptions(settle_time=cdk.Duration.seconds(SETTLE_SECONDS)),
         }

@@ -13,7 +13,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from cdk_intake_ledger import IntakeLedger, IntakePipeline, Ordering
+from cdk_intake_ledger import IntakeLedger, IntakePipeline, MonitoringOptions, NetworkOptions, Ordering
 from tests.local.recorded import effects_table, recording
 from tests.synth.matrix import queues, table
 
@@ -38,10 +38,14 @@ class BroughtStack(cdk.Stack):
             deletes=True,
             queue=queues(self, encryption_master_key=self._key),
             ledger=ledger,
-            vpc=ec2.Vpc(self, "Vpc", max_azs=1, nat_gateways=0, restrict_default_security_group=False),
-            vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
-            log_group=logs.LogGroup(self, "Log", removal_policy=DESTROY),
-            alarm_actions=[actions.SnsAction(sns.Topic(self, "Pager"))],
+            network=NetworkOptions(
+                vpc=ec2.Vpc(self, "Vpc", max_azs=1, nat_gateways=0, restrict_default_security_group=False),
+                vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
+            ),
+            monitoring=MonitoringOptions(
+                log_group=logs.LogGroup(self, "Log", removal_policy=DESTROY),
+                alarm_actions=[actions.SnsAction(sns.Topic(self, "Pager"))],
+            ),
         )
         self._pipeline(self, "Sharing", bucket=s3.Bucket(self, "Unversioned", removal_policy=DESTROY), ledger=ledger)
         nested = cdk.NestedStack(self, "Deeper")

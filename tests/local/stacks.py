@@ -14,7 +14,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor, RetryOptions
+from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
 from tests.local.brought_stack import BroughtStack
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMES: dict[str, Any] = {
     # What a busy machine needs for a first event, whose clients are made within it.
     "processing_timeout": cdk.Duration.seconds(4),
-    "clock_skew": cdk.Duration.seconds(2),
+    "concurrency": ConcurrencyOptions(clock_skew=cdk.Duration.seconds(2)),
     "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
     "audit": AuditOptions(settle_time=cdk.Duration.seconds(1)),
     "removal_policy": cdk.RemovalPolicy.DESTROY,
@@ -67,7 +67,8 @@ class LocalStack(CatalogueStack):
         retry = RetryOptions(max_attempts=2, min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(1))
         # Its neighbours take their first breath while one hangs, on a machine that may be busy.
         seconds = cdk.Duration.seconds(5)
-        options = {"concurrency": 3, "retry": retry, "processing_timeout": seconds}
+        concurrency = ConcurrencyOptions(threads=3, clock_skew=cdk.Duration.seconds(2))
+        options = {"concurrency": concurrency, "retry": retry, "processing_timeout": seconds}
         made = pipeline(self, "Threads", self._code, self._effects, **options)
         cdk.CfnOutput(self, "ThreadsQueueUrl", value=made.queue.queue_url)
         cdk.CfnOutput(self, "ThreadsDeadLetterQueueUrl", value=made.dead_letter_queue.queue_url)

@@ -6,7 +6,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger import Delivery, IntakePipeline, Processor
+from cdk_intake_ledger import ConcurrencyOptions, Delivery, IntakePipeline, Processor
 from tests.synth.build import PROCESSORS
 
 STACK = "Watched"
@@ -23,7 +23,7 @@ class WatchedStack(cdk.Stack):
             "Keyed",
             encryption_key=key,
             filters=[s3.NotificationKeyFilter(prefix="in/")],
-            max_batching_window=cdk.Duration.seconds(1),
+            concurrency=ConcurrencyOptions(max_batching_window=cdk.Duration.seconds(1)),
         )
         self._pipeline("Ruled", delivery=Delivery.EVENTBRIDGE)
         code = lambda_.Code.from_inline("def handler(event, context):\n    return None\n")

@@ -20,7 +20,18 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, AuditScale, Engine, IntakeLedger, IntakePipeline, IntakeQueue, Processor
+from cdk_intake_ledger import (
+    AuditOptions,
+    AuditScale,
+    ConcurrencyOptions,
+    Engine,
+    IntakeLedger,
+    IntakePipeline,
+    IntakeQueue,
+    MonitoringOptions,
+    NetworkOptions,
+    Processor,
+)
 from tests.synth.build import PROCESSORS, Json, processor
 
 CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
@@ -47,10 +58,11 @@ def key(scope: Construct) -> kms.Key:
     return kms.Key(scope, "Key", enable_key_rotation=True)
 
 
-def network(scope: Construct) -> dict[str, Any]:
+def network(scope: Construct) -> NetworkOptions:
     vpc = ec2.Vpc(scope, "Vpc", nat_gateways=0, restrict_default_security_group=False)
     vpc.add_flow_log("Flow")
-    return {"vpc": vpc, "vpc_subnets": ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)}
+    private = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+    return NetworkOptions(vpc=vpc, vpc_subnets=private)
 
 
 def queues(scope: Construct, **options: Any) -> IntakeQueue:
@@ -194,19 +206,20 @@ def shared_ledger(app: App) -> Stack:
 
 def in_a_vpc(app: App) -> Stack:
     stack = Stack(app, "InVpc")
-    orders(stack, **network(stack))
+    orders(stack, network=network(stack))
     return stack
 
 
 def own_log_group(app: App) -> Stack:
     stack = Stack(app, "OwnLogGroup")
-    orders(stack, log_group=logs.LogGroup(stack, "Log", retention=logs.RetentionDays.ONE_YEAR))
+    log_group = logs.LogGroup(stack, "Log", retention=logs.RetentionDays.ONE_YEAR)
+    orders(stack, monitoring=MonitoringOptions(log_group=log_group))
     return stack
 
 
 def alarm_topic(app: App) -> Stack:
     stack = Stack(app, "AlarmTopic")
-    orders(stack, alarm_actions=[topic(stack)])
+    orders(stack, monitoring=MonitoringOptions(alarm_actions=[topic(stack)]))
     return stack
 
 
@@ -299,13 +312,15 @@ def everything(app: App) -> Stack:
             "Ledger",
             table=table(ours, encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED, encryption_key=ours_only),
         ),
-        max_concurrency=5,
+        concurrency=ConcurrencyOptions(max_concurrency=5, batch_size=100, max_batching_window=Duration.seconds(5)),
         audit=AuditOptions(report_bucket=bucket(ours, "Reports")),
-        batch_size=100,
-        max_batching_window=Duration.seconds(5),
-        log_group=logs.LogGroup(ours, "Log", retention=logs.RetentionDays.ONE_YEAR),
-        alarm_actions=[cloudwatch_actions.SnsAction(sns.Topic(ours, "Pager", enforce_ssl=True, master_key=ours_only))],
-        **network(ours),
+        monitoring=MonitoringOptions(
+            log_group=logs.LogGroup(ours, "Log", retention=logs.RetentionDays.ONE_YEAR),
+            alarm_actions=[
+                cloudwatch_actions.SnsAction(sns.Topic(ours, "Pager", enforce_ssl=True, master_key=ours_only))
+            ],
+        ),
+        network=network(ours),
     )
     return ours
 

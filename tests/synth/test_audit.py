@@ -10,7 +10,14 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
-from cdk_intake_ledger import AuditOptions, Existing, IntakeConfigurationError, IntakePipeline, IntakeQueue
+from cdk_intake_ledger import (
+    AuditOptions,
+    ConcurrencyOptions,
+    Existing,
+    IntakeConfigurationError,
+    IntakePipeline,
+    IntakeQueue,
+)
 from intake_ledger.delivery_check.deployed import Deployed
 from intake_ledger.protocol.settings import Delivery, Reports, audit_settings
 from tests.synth.build import (
@@ -186,7 +193,10 @@ class TestDeployed:
         """F117: of the pipeline's own resources, with what the team changed afterwards."""
         stack = new_stack()
         pipeline = IntakePipeline(
-            stack, "Orders", processor=processor(), max_concurrency=7, max_batching_window=Duration.seconds(3)
+            stack,
+            "Orders",
+            processor=processor(),
+            concurrency=ConcurrencyOptions(max_concurrency=7, max_batching_window=Duration.seconds(3)),
         )
         function = pipeline.consumer_function.node.default_child
         assert isinstance(function, lambda_.CfnFunction)

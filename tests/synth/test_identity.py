@@ -24,6 +24,7 @@ from cdk_intake_ledger import (
     IntakeLedger,
     IntakePipeline,
     IntakeQueue,
+    NetworkOptions,
 )
 from cdk_intake_ledger.testing import logical_ids
 from tests.synth.build import Json, new_app, new_stack, processor, resources, template_of, variables, warnings
@@ -58,8 +59,7 @@ def everything(stack: Stack, before: bool) -> None:
         id_,
         pipeline_name="big",
         processor=processor(),
-        vpc=vpc,
-        vpc_subnets=private,
+        network=NetworkOptions(vpc=vpc, vpc_subnets=private),
         delivery=Delivery.EVENTBRIDGE,
         audit=AuditOptions(scale=AuditScale.shards()),
     )

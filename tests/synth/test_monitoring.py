@@ -9,7 +9,12 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 
-from cdk_intake_ledger import AuditOptions, IntakeLedger, IntakePipeline
+from cdk_intake_ledger import (
+    AuditOptions,
+    IntakeLedger,
+    IntakePipeline,
+    MonitoringOptions,
+)
 from intake_ledger.observability.telemetry import OutcomeKind
 from intake_ledger.protocol.verdict import Verdict
 from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warnings
@@ -38,7 +43,12 @@ NAMES = [
 def stack() -> Stack:
     stack = new_stack()
     topic = sns.Topic(stack, "Pager")
-    pipeline = IntakePipeline(stack, "Orders", processor=processor(), alarm_actions=[actions.SnsAction(topic)])
+    pipeline = IntakePipeline(
+        stack,
+        "Orders",
+        processor=processor(),
+        monitoring=MonitoringOptions(alarm_actions=[actions.SnsAction(topic)]),
+    )
     dashboard = cloudwatch.Dashboard(stack, "Dashboard")
     dashboard.add_widgets(*pipeline.monitoring.widgets())
     pipeline.metric_failed(period=Duration.minutes(1)).create_alarm(

@@ -86,7 +86,7 @@ def test_a_wildcard_of_the_teams_is_still_found() -> None:
     """In a VPC too, where a wildcard of ours is accepted."""
     app = new_app()
     stack = Stack(app, "Stack")
-    pipeline = rows.orders(stack, **rows.network(stack))
+    pipeline = rows.orders(stack, network=rows.network(stack))
     everything = iam.PolicyStatement(actions=["ssm:GetParameter"], resources=["*"])
     pipeline.grant_principal.add_to_principal_policy(everything)
     app.synth()

@@ -19,11 +19,15 @@ from syrupy.extensions.json import JSONSnapshotExtension
 
 from cdk_intake_ledger import (
     AuditOptions,
+    ConcurrencyOptions,
     IntakeLedger,
     IntakePipeline,
     IntakeQueue,
+    MonitoringOptions,
+    NetworkOptions,
     Ordering,
     Processor,
+    Reasons,
     RetryOptions,
 )
 from cdk_intake_ledger.testing import logical_ids, stable_template
@@ -208,7 +212,7 @@ def test_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> No
 def test_commits_together_are_allowed_where_they_are_asked_for(together: bool) -> None:
     """Otherwise the role has no such right, and the consumer is told to leave it."""
     stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor(), commit_together=together)
+    IntakePipeline(stack, "Orders", processor=processor(), concurrency=ConcurrencyOptions(commit_together=together))
     template = template_of(stack)
     allowed = [action for one in statements(template, "OrdersConsumer") for action in one["Action"]]
     assert ("dynamodb:PartiQLUpdate" in allowed) is together
@@ -345,15 +349,20 @@ def test_every_option_arrives() -> None:
         ),
         ledger=IntakeLedger(stack, "Rows", retention=Duration.days(40), removal_policy=RemovalPolicy.DESTROY),
         processing_timeout=Duration.minutes(5),
-        clock_skew=Duration.seconds(30),
         retry=RetryOptions(max_attempts=3, min_backoff=Duration.seconds(1), max_backoff=Duration.seconds(9)),
-        batch_size=100,
-        max_batching_window=Duration.seconds(20),
-        max_concurrency=7,
-        vpc=vpc,
-        vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
-        security_groups=[ec2.SecurityGroup(stack, "Group", vpc=vpc)],
-        log_group=logs.LogGroup(stack, "AllLogs"),
+        concurrency=ConcurrencyOptions(
+            batch_size=100,
+            max_batching_window=Duration.seconds(20),
+            max_concurrency=7,
+            threads=5,
+            clock_skew=Duration.seconds(30),
+        ),
+        network=NetworkOptions(
+            vpc=vpc,
+            vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
+            security_groups=[ec2.SecurityGroup(stack, "Group", vpc=vpc)],
+        ),
+        monitoring=MonitoringOptions(log_group=logs.LogGroup(stack, "AllLogs"), reasons=Reasons.FULL),
         audit=AuditOptions(
             interval=Duration.hours(6), settle_time=Duration.minutes(5), look_back=Duration.days(10), budget=77
         ),
@@ -475,8 +484,7 @@ def test_numbers_that_come_with_the_deployment_pass_through() -> None:
         stack,
         "Orders",
         processor=processor(),
-        batch_size=later(),
-        max_concurrency=later(),
+        concurrency=ConcurrencyOptions(batch_size=later(), max_concurrency=later()),
         retry=RetryOptions(max_attempts=later(), min_backoff=Duration.seconds(later())),
         ledger=IntakeLedger(stack, "Ledger", retention=Duration.seconds(later())),
         audit=AuditOptions(budget=later()),

@@ -11,6 +11,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import (
     AuditOptions,
+    ConcurrencyOptions,
     IntakeConfigurationError,
     IntakeLedger,
     IntakePipeline,
@@ -35,8 +36,7 @@ def test_all_problems_are_told_at_once() -> None:
         stack=stack,
         processor=Processor.from_asset(PROCESSORS / "orders", entrypoint="orders:proces", memory_size=64),
         processing_timeout=Duration.minutes(15),
-        batch_size=0,
-        max_concurrency=1,
+        concurrency=ConcurrencyOptions(batch_size=0, max_concurrency=1),
         retry=RetryOptions(max_attempts=1),
         ledger=IntakeLedger(stack, "Ledger", retention=Duration.days(7)),
         audit=AuditOptions(look_back=Duration.days(60)),
@@ -63,7 +63,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_a_single_problem_is_one_line() -> None:
     """Nothing to count, nothing to list."""
-    error = refusal(batch_size=0)
+    error = refusal(concurrency=ConcurrencyOptions(batch_size=0))
     assert str(error) == f"Stack/Orders: {error.problems[0]}"
     assert isinstance(error, ValueError)
 
@@ -80,11 +80,11 @@ def test_a_single_problem_is_one_line() -> None:
             "processing_timeout is 1.5 seconds: it must be a whole number",
         ),
         (
-            {"batch_size": 20_000, "max_batching_window": Duration.seconds(1)},
+            {"concurrency": ConcurrencyOptions(batch_size=20_000, max_batching_window=Duration.seconds(1))},
             "batch_size is 20,000: it must be 1 to 10,000",
         ),
-        ({"batch_size": 11}, "batch_size is 11 without a max_batching_window"),
-        ({"max_concurrency": 1}, "max_concurrency is 1: it must be 2 to 1,000"),
+        ({"concurrency": ConcurrencyOptions(batch_size=11)}, "batch_size is 11 without a max_batching_window"),
+        ({"concurrency": ConcurrencyOptions(max_concurrency=1)}, "max_concurrency is 1: it must be 2 to 1,000"),
         (
             {"audit": AuditOptions(interval=Duration.seconds(90))},
             "audit_interval is 90 seconds: it must be a whole number of minutes",
@@ -123,8 +123,8 @@ def test_a_queue_serves_one_pipeline() -> None:
     "options",
     [
         {"processing_timeout": Duration.seconds(later())},
-        {"clock_skew": Duration.minutes(later())},
-        {"max_batching_window": Duration.seconds(later())},
+        {"concurrency": ConcurrencyOptions(clock_skew=Duration.minutes(later()))},
+        {"concurrency": ConcurrencyOptions(max_batching_window=Duration.seconds(later()))},
         {"audit": AuditOptions(interval=Duration.minutes(later()))},
     ],
 )
@@ -161,7 +161,9 @@ def test_no_more_layers_than_lambda_takes() -> None:
 
 def test_refusals_are_written_alike() -> None:
     """Lower-case, the value, the way out, no final period."""
-    for problem in refusal(batch_size=0, processor=Processor.from_asset("nowhere", entrypoint="a:b")).problems:
+    for problem in refusal(
+        concurrency=ConcurrencyOptions(batch_size=0), processor=Processor.from_asset("nowhere", entrypoint="a:b")
+    ).problems:
         assert re.match(r"[a-z].*: .*[^.]$", problem), problem
 
 

@@ -10,7 +10,14 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakePipeline
+from cdk_intake_ledger import (
+    AuditOptions,
+    AuditScale,
+    Engine,
+    Existing,
+    IntakePipeline,
+    NetworkOptions,
+)
 from tests.synth.build import Json, actions, new_app, new_stack, processor, resources, template_of
 
 POLICIES = {
@@ -54,7 +61,11 @@ def keyed() -> Stack:
     vpc = ec2.Vpc(stack, "Vpc", nat_gateways=0)
     private = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
     IntakePipeline(
-        stack, "Orders", processor=processor(), encryption_key=kms.Key(stack, "Key"), vpc=vpc, vpc_subnets=private
+        stack,
+        "Orders",
+        processor=processor(),
+        encryption_key=kms.Key(stack, "Key"),
+        network=NetworkOptions(vpc=vpc, vpc_subnets=private),
     )
     return stack
 

@@ -12,7 +12,7 @@ from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource
 
 from cdk_intake_ledger.delivery.event_delivery import has_cdk_notifications, owned_resource
 from cdk_intake_ledger.functions.consumer import IntakeConsumer
-from cdk_intake_ledger.functions.lambda_function import Wiring
+from cdk_intake_ledger.functions.lambda_function import PipelineResources
 from cdk_intake_ledger.options.options import Delivery
 
 if TYPE_CHECKING:
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 _SAME = "the pipeline's own"
 
 
-def deployed_settings(wiring: Wiring, consumer: IntakeConsumer) -> str:
+def deployed_settings(resources: PipelineResources, consumer: IntakeConsumer) -> str:
     """A token that becomes the settings when the app is synthesised, so that later changes of the team count too.
 
     Args:
-        wiring: the pipeline's resources.
+        resources: the pipeline's resources.
         consumer: the pipeline's.
 
     """
-    return Lazy.string(_Settings(wiring, consumer))
+    return Lazy.string(_Settings(resources, consumer))
 
 
 @jsii.implements(IStableStringProducer)
 class _Settings:
-    def __init__(self, wiring: Wiring, consumer: IntakeConsumer) -> None:
-        self._wiring = wiring
+    def __init__(self, resources: PipelineResources, consumer: IntakeConsumer) -> None:
+        self._resources = resources
         self._consumer = consumer
 
     def produce(self) -> str:
         """The settings in JSON, with the references that CloudFormation replaces."""
-        wiring, consumer = self._wiring, self._consumer
+        resources, consumer = self._resources, self._consumer
         found = self._properties()
         function, mapping, queue, table = (found.get(name, {}) for name in ("function", "mapping", "queue", "table"))
         stacks = dict(self._stacks())
@@ -58,25 +58,25 @@ class _Settings:
             "window": _number(mapping.get("maximumBatchingWindowInSeconds", 0)),
             "concurrency": _number((mapping.get("scalingConfig") or {}).get("maximumConcurrency", 0)),
             "filtered": True if mapping.get("filterCriteria") else None,
-            "visibility": _number(queue.get("visibilityTimeout")) or _seconds(wiring.queue.visibility_timeout),
-            "retention": _number(queue.get("messageRetentionPeriod")) or _seconds(wiring.queue.retention),
+            "visibility": _number(queue.get("visibilityTimeout")) or _seconds(resources.queue.visibility_timeout),
+            "retention": _number(queue.get("messageRetentionPeriod")) or _seconds(resources.queue.retention),
             "receives": _receives(queue.get("redrivePolicy")) if queue else None,
-            "dead": wiring.dead_letter_url,
-            "dead_arn": wiring.dead_letter_arn if self._is_dead_letter_queue(queue.get("redrivePolicy")) else None,
-            "dead_retention": _seconds(wiring.queue.dead_letter_retention),
+            "dead": resources.dead_letter_url,
+            "dead_arn": resources.dead_letter_arn if self._is_dead_letter_queue(queue.get("redrivePolicy")) else None,
+            "dead_retention": _seconds(resources.queue.dead_letter_retention),
             "pitr": "table" not in found or _has_recovery(table),
         }
         known = {name: value for name, value in settings.items() if value not in (None, {})}
-        return wiring.stack.to_json_string(known)
+        return resources.stack.to_json_string(known)
 
     def _properties(self) -> dict[str, dict[str, Any]]:
         """Properties of the resources of this app, resolved together: each question to the CDK's process costs time."""
-        wiring, consumer, given = self._wiring, self._consumer, self._wiring.given
+        resources, consumer, given = self._resources, self._consumer, self._resources.existing
         owners: dict[str, IConstruct] = {"function": consumer.function, "mapping": consumer.source}
-        if "queue" not in given or Resource.is_owned_resource(wiring.queue.queue):
-            owners["queue"] = wiring.queue.queue
+        if "queue" not in given or Resource.is_owned_resource(resources.queue.queue):
+            owners["queue"] = resources.queue.queue
         if "table" in given:
-            owners["table"] = wiring.table
+            owners["table"] = resources.table
         raw: dict[str, Any] = {}
         for name, owner in owners.items():
             resource = owner.node.default_child
@@ -84,34 +84,34 @@ class _Settings:
                 raw[name] = resource._cfn_properties  # noqa: SLF001 - as in `properties_of`
             elif name == "table":
                 raw[name] = {}
-        return dict(wiring.stack.resolve(raw))
+        return dict(resources.stack.resolve(raw))
 
     def _account(self) -> str | None:
-        wiring = self._wiring
-        if wiring.delivery is not Delivery.S3:
+        resources = self._resources
+        if resources.delivery is not Delivery.S3:
             return None
-        return wiring.bucket_owner or wiring.bucket.env.account
+        return resources.bucket_owner or resources.bucket.env.account
 
     def _stacks(self) -> Iterator[tuple[str, str]]:
         """The stacks of the given resources: an empty one if the app does not make it. The first is the pipeline's."""
-        ours = _selector(self._wiring.stack)
+        ours = _selector(self._resources.stack)
         yield "", ours
-        for name, resource in self._wiring.given.items():
+        for name, resource in self._resources.existing.items():
             theirs = _selector(Stack.of(resource)) if Resource.is_owned_resource(resource) else ""
             yield name, _SAME if theirs == ours else theirs
 
     def _notified_by_cdk(self) -> bool:
-        wiring = self._wiring
-        if wiring.delivery is not Delivery.S3 or "bucket" not in wiring.given:
+        resources = self._resources
+        if resources.delivery is not Delivery.S3 or "bucket" not in resources.existing:
             return False
-        return owned_resource(wiring.bucket) is None or has_cdk_notifications(wiring.bucket)
+        return owned_resource(resources.bucket) is None or has_cdk_notifications(resources.bucket)
 
     def _is_dead_letter_queue(self, redrive: Any) -> bool:
-        if "queue" not in self._wiring.given:
+        if "queue" not in self._resources.existing:
             return True
         if not isinstance(redrive, dict):
             return False
-        theirs = self._wiring.stack.resolve(self._wiring.dead_letter_arn)
+        theirs = self._resources.stack.resolve(self._resources.dead_letter_arn)
         return bool(redrive.get("deadLetterTargetArn") == theirs)
 
 

@@ -12,7 +12,13 @@ from cdk_intake_ledger.audit.reports import allow_reports
 from cdk_intake_ledger.audit.schedule import schedule
 from cdk_intake_ledger.audit.state_machine import AuditMachine
 from cdk_intake_ledger.functions.consumer import IntakeConsumer
-from cdk_intake_ledger.functions.lambda_function import Placement, Wiring, in_seconds, in_text, intake_function
+from cdk_intake_ledger.functions.lambda_function import (
+    FunctionNetworking,
+    PipelineResources,
+    in_seconds,
+    in_text,
+    intake_function,
+)
 from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
 from cdk_intake_ledger.options.options import AuditOptions, Delivery, Existing
 from cdk_intake_ledger.validation.nag_suppressions import (
@@ -40,22 +46,24 @@ class IntakeAudit(Construct):
         scope: Construct,
         id: str,
         *,
-        placement: Placement,
-        wiring: Wiring,
+        networking: FunctionNetworking,
+        resources: PipelineResources,
         options: AuditOptions,
         consumer: IntakeConsumer,
     ) -> None:
         super().__init__(scope, id)
         scale = options.scale
-        self._description = f"Intake ledger, audit of {wiring.name}"
+        self._description = f"Intake ledger, audit of {resources.name}"
         join = (
-            AuditJoin(self, "Join", placement=placement, wiring=wiring, scale=scale, description=self._description)
+            AuditJoin(
+                self, "Join", networking=networking, resources=resources, scale=scale, description=self._description
+            )
             if scale.in_parts
             else None
         )
         self.function, self.role = intake_function(
             self,
-            placement=placement,
+            networking=networking,
             description=self._description,
             code=lambda_.Code.from_inline(CODE),
             handler="index.handler",
@@ -68,16 +76,16 @@ class IntakeAudit(Construct):
             timeout=Duration.minutes(15),
             layers=join.layers if join else (),
             suppression=AUDIT_DEAD_LETTERS,
-            environment=wiring.environment
+            environment=resources.environment
             | {
                 "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
                 "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
                 "INTAKE_AUDIT_MAX_RESUBMISSIONS": in_text(options.budget),
-                "INTAKE_DELIVERY_MODE": wiring.delivery.value,
-                "INTAKE_DEPLOYED": deployed_settings(wiring, consumer),
+                "INTAKE_DELIVERY_MODE": resources.delivery.value,
+                "INTAKE_DEPLOYED": deployed_settings(resources, consumer),
             },
         )
-        wiring.allow(
+        resources.allow(
             self.role,
             bucket=["s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"],
             table=[
@@ -93,7 +101,7 @@ class IntakeAudit(Construct):
             ],
             queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
         )
-        for name, value in allow_reports(self.role, wiring, options).items():
+        for name, value in allow_reports(self.role, resources, options).items():
             self.function.add_environment(name, value)
         backfills = options.existing is Existing.BACKFILL
         if scale.in_parts:
@@ -111,23 +119,23 @@ class IntakeAudit(Construct):
         self.role.add_to_policy(
             iam.PolicyStatement(
                 actions=["lambda:GetFunctionConcurrency", "lambda:GetFunctionConfiguration", "sqs:GetQueueAttributes"],
-                resources=[consumer.function.function_arn, wiring.dead_letter_arn],
+                resources=[consumer.function.function_arn, resources.dead_letter_arn],
             )
         )
-        wiring.wildcards.suppress(self.role, "*", METRICS)
-        key, tables = wiring.queue.encryption_key, wiring.ledger.encryption_key
+        resources.wildcards.suppress(self.role, "*", METRICS)
+        key, tables = resources.queue.encryption_key, resources.ledger.encryption_key
         if key is not None:
             # A key that is the table's too may be described already.
             shared = tables is not None and tables.node.path == key.node.path
             key.grant(self.role, *(() if shared else ("kms:DescribeKey",)), "kms:GetKeyPolicy")
-        if wiring.delivery is Delivery.EVENTBRIDGE:
-            self._allow_looking_at_rules(wiring.wildcards)
+        if resources.delivery is Delivery.EVENTBRIDGE:
+            self._allow_looking_at_rules(resources.wildcards)
         self.state_machine: sfn.IStateMachine | None = None
         if join is not None:
             for name, value in join.environment.items():
                 self.function.add_environment(name, value)
             join.allow(self.role)
-            plan = scale.allow_planning(self.role, wiring.bucket, wiring.wildcards)
+            plan = scale.allow_planning(self.role, resources.bucket, resources.wildcards)
             machine = AuditMachine(
                 self,
                 "Parts",

@@ -12,7 +12,12 @@ from constructs import Construct
 from cdk_intake_ledger.audit.athena import AuditAthena
 from cdk_intake_ledger.bundling.assets import LAYER_FOLDER, wheel_code
 from cdk_intake_ledger.bundling.requirements import parse_requirements
-from cdk_intake_ledger.functions.lambda_function import QUEUE_KEY_ACTIONS, Placement, Wiring, intake_function
+from cdk_intake_ledger.functions.lambda_function import (
+    QUEUE_KEY_ACTIONS,
+    FunctionNetworking,
+    PipelineResources,
+    intake_function,
+)
 from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
 from cdk_intake_ledger.resources.bucket import private_bucket
@@ -42,12 +47,19 @@ class AuditJoin(Construct):
     """The bucket of the files, the layer with DuckDB, and the function that joins or lets Athena join."""
 
     def __init__(
-        self, scope: Construct, id: str, *, placement: Placement, wiring: Wiring, scale: AuditScale, description: str
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        networking: FunctionNetworking,
+        resources: PipelineResources,
+        scale: AuditScale,
+        description: str,
     ) -> None:
         super().__init__(scope, id)
-        key = wiring.ledger.encryption_key
-        self._wiring = wiring
-        self.files = self._bucket(key, placement.removal_policy)
+        key = resources.ledger.encryption_key
+        self._resources = resources
+        self.files = self._bucket(key, networking.removal_policy)
         self.environment = {"INTAKE_AUDIT_FILES": self.files.bucket_name} | (
             {"TZDIR": TIME_ZONES} if scale.reports else {}
         )
@@ -67,13 +79,13 @@ class AuditJoin(Construct):
             compatible_architectures=[scale.architecture],
         )
         self.athena = (
-            AuditAthena(self, "Athena", name=wiring.name, files=self.files, scanned_bytes=scale.scanned_bytes)
+            AuditAthena(self, "Athena", name=resources.name, files=self.files, scanned_bytes=scale.scanned_bytes)
             if scale.engine is Engine.ATHENA
             else None
         )
         self.function, role = intake_function(
             self,
-            placement=placement,
+            networking=networking,
             description=f"{description}: joins what its parts have read",
             code=lambda_.Code.from_inline(_CODE.format("athena_joining" if self.athena else "joining")),
             handler="index.handler",
@@ -89,7 +101,7 @@ class AuditJoin(Construct):
         )
         self.allow(role)
         if self.athena:
-            self.athena.allow(role, wiring.wildcards)
+            self.athena.allow(role, resources.wildcards)
 
     @property
     def layers(self) -> Sequence[lambda_.ILayerVersion]:
@@ -105,7 +117,7 @@ class AuditJoin(Construct):
                 sid="FilesOfRunsByTheirNames", actions=["s3:GetObject", "s3:PutObject"], resources=[objects]
             )
         )
-        self._wiring.wildcards.suppress(role, objects, FILES)
+        self._resources.wildcards.suppress(role, objects, FILES)
         if self.files.encryption_key is not None:
             self.files.encryption_key.grant(role, *QUEUE_KEY_ACTIONS)
 

@@ -8,7 +8,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.delivery.event_delivery import owned_resource, owner_of
 from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
-from cdk_intake_ledger.functions.lambda_function import Wiring
+from cdk_intake_ledger.functions.lambda_function import PipelineResources
 from cdk_intake_ledger.options.options import AuditOptions
 from cdk_intake_ledger.validation.nag_suppressions import REPORTS
 
@@ -30,16 +30,16 @@ def report_problems(options: AuditOptions, bucket: s3.IBucket | None, filters: S
             )
 
 
-def allow_reports(role: iam.Role, wiring: Wiring, options: AuditOptions) -> dict[str, str]:
+def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOptions) -> dict[str, str]:
     """Let the audit write its reports, and nothing beside them; the variables that say where."""
     if not _wanted(options):
         return {}
-    bucket = options.report_bucket or wiring.bucket
-    objects = bucket.arn_for_objects(KeyFilter(f"{_prefix(options)}{wiring.name}/").iam_pattern())
+    bucket = options.report_bucket or resources.bucket
+    objects = bucket.arn_for_objects(KeyFilter(f"{_prefix(options)}{resources.name}/").iam_pattern())
     role.add_to_policy(
         iam.PolicyStatement(sid="ReportsOfThisPipelineByDayAndRun", actions=["s3:PutObject"], resources=[objects])
     )
-    wiring.wildcards.suppress(role, objects, REPORTS)
+    resources.wildcards.suppress(role, objects, REPORTS)
     if bucket.encryption_key is not None:
         bucket.encryption_key.grant(role, "kms:GenerateDataKey")
     owner = owner_of(bucket, owned_resource(bucket), role)

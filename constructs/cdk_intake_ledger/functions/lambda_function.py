@@ -7,7 +7,6 @@ from typing import Any
 
 from aws_cdk import CfnResource, Duration, RemovalPolicy, Size, Stack, Tokenization
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -18,7 +17,7 @@ from constructs import Construct, IConstruct
 from cdk_intake_ledger.delivery.key_filters import KeyFilter, read_patterns
 from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
 from cdk_intake_ledger.monitoring.metrics import METRICS_NAMESPACE
-from cdk_intake_ledger.options.options import Delivery, Ordering
+from cdk_intake_ledger.options.options import Delivery, NetworkOptions, Ordering
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import (
@@ -55,20 +54,19 @@ TABLE_KEY_ACTIONS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placement:
-    """Where the functions run and write."""
+class FunctionNetworking:
+    """Layer, network and logs of the functions."""
 
     layer: lambda_.ILayerVersion
-    vpc: ec2.IVpc | None
-    vpc_subnets: ec2.SubnetSelection | None
-    security_groups: Sequence[ec2.ISecurityGroup] | None
+    network: NetworkOptions | None
     log_group: logs.ILogGroup | None
+    """None if each function has its own."""
     removal_policy: RemovalPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wiring:
-    """What the functions work on."""
+class PipelineResources:
+    """The resources of one pipeline, and the settings that its functions share."""
 
     name: str
     """The pipeline's name, unique among those that share a ledger."""
@@ -89,8 +87,8 @@ class Wiring:
     stack: Stack
     """The pipeline's own."""
     wildcards: Wildcards
-    """What both roles may have with an asterisk."""
-    given: Mapping[str, IConstruct]
+    """Resources with an asterisk that the roles' policies may have."""
+    existing: Mapping[str, IConstruct]
     """Resources that the pipeline did not make: `bucket`, `queue`, `dead`, `table` and `key`."""
 
     @cached_property
@@ -161,6 +159,20 @@ class Wiring:
             key.grant(role, *sorted(key_actions))
 
 
+def existing_resources(
+    bucket: s3.IBucket | None, queue: IntakeQueue | None, ledger: IntakeLedger | None, key: kms.IKey | None
+) -> dict[str, IConstruct]:
+    """The resources that a pipeline did not make. The key is the queue's, or the pipeline's `encryption_key`."""
+    resources = {
+        "bucket": bucket,
+        "queue": queue and queue.queue,
+        "dead": queue and queue.dead_letter_queue,
+        "table": ledger and ledger.table,
+        "key": queue.encryption_key if queue else key,
+    }
+    return {name: resource for name, resource in resources.items() if resource is not None}
+
+
 def _grant(role: iam.Role, actions: Sequence[str], resource: str) -> None:
     iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=[resource])
 
@@ -177,7 +189,7 @@ def _merged(pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> Iterable[
 def intake_function(
     scope: Construct,
     *,
-    placement: Placement,
+    networking: FunctionNetworking,
     description: str,
     code: lambda_.Code | lambda_.DockerImageCode,
     handler: str,
@@ -191,12 +203,13 @@ def intake_function(
     layers: Sequence[lambda_.ILayerVersion] = (),
 ) -> tuple[lambda_.Function, iam.Role]:
     """A function with a role of its own, which may write to its log group and do nothing else yet."""
-    log_group = placement.log_group or logs.LogGroup(
-        scope, "Logs", retention=logs.RetentionDays.TWO_MONTHS, removal_policy=placement.removal_policy
+    log_group = networking.log_group or logs.LogGroup(
+        scope, "Logs", retention=logs.RetentionDays.TWO_MONTHS, removal_policy=networking.removal_policy
     )
     role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
-    if placement.vpc:
+    network = networking.network
+    if network:
         # Not among what is granted to the role, so that accepting this asterisk accepts no other one. A function waits
         # for all of its role.
         interfaces = iam.PolicyStatement(
@@ -212,9 +225,9 @@ def intake_function(
         "environment": dict(environment),
         "role": role,
         "log_group": log_group,
-        "vpc": placement.vpc,
-        "vpc_subnets": placement.vpc_subnets,
-        "security_groups": list(placement.security_groups) if placement.security_groups else None,
+        "vpc": network and network.vpc,
+        "vpc_subnets": network and network.vpc_subnets,
+        "security_groups": list(network.security_groups) if network and network.security_groups else None,
     }
     if isinstance(code, lambda_.DockerImageCode):
         image = lambda_.DockerImageFunction(scope, "Function", code=code, **common)
@@ -231,7 +244,7 @@ def intake_function(
         handler=handler,
         runtime=runtime,
         # Lambda unpacks layers in this order, so nothing of the team's replaces a file of ours.
-        layers=[*layers, placement.layer],
+        layers=[*layers, networking.layer],
         **common,
     )
     tested = runtime is TESTED_RUNTIME or runtime.name == TESTED_RUNTIME.name

@@ -1,91 +1,166 @@
-"""What a team may choose, beside the resources themselves."""
+"""Groups of options of a pipeline."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.options.audit_scale import AuditScale
 from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.settings import Delivery, Reasons
 
-__all__ = ["AuditOptions", "Delivery", "Existing", "Ordering", "Reasons", "RetryOptions"]
+__all__ = [
+    "AuditOptions",
+    "ConcurrencyOptions",
+    "Delivery",
+    "Existing",
+    "MonitoringOptions",
+    "NetworkOptions",
+    "Ordering",
+    "Reasons",
+    "RetryOptions",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcurrencyOptions:
+    """Batches of messages, and how many of them are processed at the same time."""
+
+    batch_size: int = 10
+    """The maximum number of messages in one invocation of the consumer, 1 to 10,000; 10 when omitted. More than 10
+    need a `max_batching_window`."""
+
+    max_batching_window: Duration | None = None
+    """How long Lambda collects messages for a batch, up to 5 minutes; it does not wait when omitted."""
+
+    max_concurrency: int | None = None
+    """The maximum number of concurrent invocations of the consumer, 2 to 1,000 (the range of an SQS event source); only
+    the account's quota limits them when omitted."""
+
+    threads: int = 1
+    """How many records of a batch one invocation processes at the same time, 1 to `batch_size`; 1 when omitted. Use
+    more than 1 for a thread-safe processor that mostly waits for I/O. Records of the same key never run at the same
+    time. A processor that exceeds `processing_timeout` ends its process."""
+
+    commit_together: bool = False
+    """Whether changes that were claimed in one request are also committed in one request, up to 25 at a time; each has
+    its own request when omitted. It saves CPU time. A worker that stops before the commit repeats the effects of up to
+    25 changes instead of one. It needs `threads=1`."""
+
+    clock_skew: Duration = field(default_factory=lambda: Duration.minutes(2))
+    """The largest expected difference between the clocks of two workers, 1 second to 1 hour; 2 minutes when omitted. A
+    lease lasts this much longer than its invocation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """The VPC of the pipeline's functions."""
+
+    vpc: ec2.IVpc
+    """The VPC. It needs endpoints or a NAT gateway for S3, SQS and DynamoDB. The audit also calls CloudWatch, Lambda,
+    KMS if the queue has a key, and EventBridge if it delivers the events."""
+
+    vpc_subnets: ec2.SubnetSelection | None = None
+    """Subnets of the `vpc`; its private subnets when omitted."""
+
+    security_groups: Sequence[ec2.ISecurityGroup] | None = None
+    """Security groups of all functions; each function gets a new one when omitted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitoringOptions:
+    """Alarms, logs and the text of failures."""
+
+    alarm_actions: Sequence[cloudwatch.IAlarmAction] = ()
+    """Actions of each of the `alarms`; none when omitted."""
+
+    log_group: logs.ILogGroup | None = None
+    """The log group of all functions. When omitted, each function has its own, which keeps two months."""
+
+    reasons: Reasons = Reasons.TYPES
+    """What ledger rows, dead-letter messages and logs say about a failed attempt. When omitted, types of exceptions and
+    positions in your code. `Reasons.FULL` adds the messages of exceptions, which may quote the content of objects. The
+    text of an `Unprocessable` is always kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryOptions:
-    """How often one state of one object is tried, and how long to wait in between.
+    """How often and how soon a failed attempt is repeated.
 
-    The count is the ledger's own: only tries that reached the processor use it up, not throttles, busy keys, or a batch
-    that a neighbour brought down. The wait doubles with each try, with jitter.
+    The ledger counts attempts for each state of each object. Only calls of the processor count. Throttled invocations,
+    busy keys and a batch that another record stopped do not. The wait doubles with each attempt, with jitter.
     """
 
     max_attempts: int = 12
-    """Tries before the message is copied to the dead-letter queue and the row becomes REJECTED, 2 to 50; 12 when
+    """Attempts before the message is copied to the dead-letter queue and the row becomes REJECTED, 2 to 50; 12 when
     omitted."""
 
     min_backoff: Duration = field(default_factory=lambda: Duration.seconds(15))
-    """The wait after the first failure, 1 second to 12 hours (the longest that SQS can hide a message); 15 seconds when
+    """The wait after the first failure, 1 second to 12 hours (SQS's limit for hiding a message); 15 seconds when
     omitted."""
 
     max_backoff: Duration = field(default_factory=lambda: Duration.minutes(30))
-    """The longest wait, up to 12 hours; 30 minutes when omitted: twelve attempts then outlast an hour of the
-    downstream's absence."""
+    """The longest wait, up to 12 hours; 30 minutes when omitted. Twelve attempts then cover an outage of more than an
+    hour."""
 
     max_wait: Duration | None = None
-    """How long a change may wait whose processor raises `NotYet`. Then it is rejected. At least a minute, and at most
-    three quarters of the queue's retention, which it is when omitted: 3 days of 4."""
+    """How long a change may wait while its processor raises `NotYet`, before it is rejected. At least 1 minute, and at
+    most three quarters of the queue's retention. Three quarters, 3 of 4 days, when omitted."""
 
 
 class Existing(Enum):
-    """What becomes of the objects that were in a bucket of the team's own before the pipeline."""
+    """How the audit treats objects that were in your bucket before the pipeline."""
 
     BASELINE = "BASELINE"
-    """They are left alone, and so is what becomes of them, until they are overwritten or removed."""
+    """Ignore them until they are overwritten or removed."""
     BACKFILL = "BACKFILL"
-    """Each is processed once, at the rate of `AuditOptions.backfill_rate`."""
+    """Process each one once, at `AuditOptions.backfill_rate`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """How the audit looks for objects that S3 never told anyone about."""
+    """How the audit finds changes whose events were lost."""
 
     interval: Duration = field(default_factory=lambda: Duration.days(1))
     """The time between two runs, in whole minutes, up to 365 days; one day when omitted."""
 
     settle_time: Duration = field(default_factory=lambda: Duration.hours(1))
-    """How long a fresh object is left alone, since its event may still be on its way; one hour when omitted. It should
-    exceed the longest backlog that the queue is expected to have."""
+    """The minimum age of a change that the audit judges, since the event of a younger one may still arrive; one hour
+    when omitted. Choose more than the longest backlog that you expect in the queue."""
 
     look_back: Duration = field(default_factory=lambda: Duration.days(14))
-    """How old an object may be and still be compared with the ledger; 14 days when omitted. Multipart uploads carry the
-    date at which they began, hence more than the seven days after which an unfinished one is removed. The audit of a
-    ledger that has kept the row of every object since its first day compares all objects, however old."""
+    """The maximum age of an object that is compared with the ledger; 14 days when omitted. A multipart upload has the
+    date of its start, so choose more than the 7 days after which an unfinished one is removed. If the ledger has kept
+    the row of every object since its first day, the audit compares all objects."""
 
     budget: int = 10_000
-    """The number of messages that one run may send; what is left over waits for the next run; 10,000 when omitted."""
+    """The maximum number of messages that one run sends; 10,000 when omitted. The next run sends the rest."""
 
     resubmit_rate: int = 100
-    """The number of messages that a run in parts sends in a second, 1 to 5,000; 100 when omitted. After a large loss,
-    raise it with the `budget`."""
+    """Messages per second that a run in parts sends, 1 to 5,000; 100 when omitted. After a large loss, raise it
+    together with `budget`."""
 
     scale: AuditScale = field(default_factory=AuditScale.one)
-    """How a run goes through the bucket: in one function when omitted, which is right for some ten million objects;
-    `AuditScale.shards(...)` and `AuditScale.inventory(...)` are for more."""
+    """How a run reads the bucket. When omitted, one function lists it, which suits up to about ten million objects. Use
+    `AuditScale.shards(...)` or `AuditScale.inventory(...)` for more."""
 
     existing: Existing = Existing.BASELINE
-    """What becomes of objects that were in the bucket before the pipeline; they are left alone when omitted."""
+    """How objects are treated that were in the bucket before the pipeline; they are ignored when omitted."""
 
     backfill_rate: int = 3
-    """The number of messages that `Existing.BACKFILL` sends in a second, 1 to 5,000; 3 when omitted, which is 10,800 an
-    hour. An audit in one function sends those of a quarter of an hour at once, less what waits in the queue, and reads
-    the bucket each time. Give a rate that needs less than 0.9 of the ledger's retention."""
+    """Messages per second that `Existing.BACKFILL` sends, 1 to 5,000; 3 when omitted, which is 10,800 an hour. An audit
+    in one function sends the messages of 15 minutes at once, less those that wait in the queue, and reads the bucket
+    each time. The backfill must end within 0.9 of the ledger's retention."""
 
     report_bucket: s3.IBucket | None = None
-    """Where the report of each run is written, as JSON with the run's day and id in its key. When omitted, reports are
-    only logged and returned; with a `report_prefix` alone, they go into the intake bucket."""
+    """The bucket for the report of each run, a JSON object whose key has the run's day and id. When omitted, reports
+    are logged and returned. With a `report_prefix` only, they are written to the intake bucket."""
 
     report_prefix: str | None = None
-    """What the reports' keys begin with, before the pipeline's name; `audit/` when omitted. In the intake bucket it
-    must be outside of what the filters take in, or each report would be processed."""
+    """The prefix of the reports' keys, before the pipeline's name; `audit/` when omitted. In the intake bucket, the
+    filters must exclude it. Otherwise the pipeline would process its own reports."""

@@ -69,7 +69,7 @@ class Plan:
     batch_size: float
     max_batching_window: float
     max_concurrency: float
-    concurrency: float
+    threads: float
     commit_together: bool
     visibility_timeout: float
     """As the team's own queue was given it; unknown where the pipeline chooses it."""

@@ -126,23 +126,23 @@ RULES: tuple[Rule, ...] = (
     ),
     _between("max_concurrency", 2, 1_000, "the range of an SQS event source", _count),
     Rule(
-        ("concurrency",),
-        lambda p: p.concurrency < 1,
-        lambda p: f"concurrency is {_count(p.concurrency)}: it must be at least 1, one record after the other",
+        ("threads",),
+        lambda p: p.threads < 1,
+        lambda p: f"threads is {_count(p.threads)}: it must be at least 1, one record after the other",
     ),
     Rule(
-        ("concurrency", "batch_size"),
-        lambda p: p.concurrency > max(p.batch_size, 1),
+        ("threads", "batch_size"),
+        lambda p: p.threads > max(p.batch_size, 1),
         lambda p: (
-            f"concurrency is {_count(p.concurrency)} and batch_size {_count(p.batch_size)}: no more records than a "
-            "batch has can be processed at the same time, lower concurrency or raise batch_size"
+            f"threads is {_count(p.threads)} and batch_size {_count(p.batch_size)}: no more records than a batch has "
+            "can be processed at the same time, lower threads or raise batch_size"
         ),
     ),
     Rule(
-        ("concurrency",),
-        lambda p: p.commit_together and p.concurrency > 1,
+        ("threads",),
+        lambda p: p.commit_together and p.threads > 1,
         lambda p: (
-            f"commit_together is on and concurrency is {_count(p.concurrency)}: what is committed together is "
+            f"commit_together is on and threads is {_count(p.threads)}: changes that are committed together are "
             "processed one after the other, leave one of the two out"
         ),
     ),

@@ -10,7 +10,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, IntakePipeline
+from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline
 from tests.local.audit_run import STACK
 from tests.local.recorded import effects_table, put_code, recording
 from tests.synth.build import new_app
@@ -30,7 +30,7 @@ class AuditedStack(cdk.Stack):
             filters=[s3.NotificationKeyFilter(prefix="in/")],
             deletes=True,
             processing_timeout=cdk.Duration.seconds(10),
-            clock_skew=cdk.Duration.seconds(1),
+            concurrency=ConcurrencyOptions(clock_skew=cdk.Duration.seconds(1)),
             audit=AuditOptions(settle_time=cdk.Duration.seconds(1), report_prefix="audit/"),
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )

@@ -13,7 +13,12 @@ from typing import Any
 import aws_cdk as cdk
 from constructs import Construct
 
-from cdk_intake_ledger import IntakePipeline, Processor, RetryOptions
+from cdk_intake_ledger import (
+    ConcurrencyOptions,
+    IntakePipeline,
+    Processor,
+    RetryOptions,
+)
 from tests.local.faults import HOUR, STACK
 from tests.synth.build import new_app
 
@@ -27,6 +32,11 @@ def seconds(number: int) -> cdk.Duration:
     return cdk.Duration.seconds(number)
 
 
+def concurrency(threads: int = 1) -> ConcurrencyOptions:
+    # Enough for workers to meet; each more would take from the others of this machine.
+    return ConcurrencyOptions(threads=threads, max_concurrency=2, clock_skew=seconds(1))
+
+
 # The default (12 attempts, 15 s to 30 min apart) in fast-forward; the first wait cannot be less than a second.
 LIKE_THE_DEFAULT = RetryOptions(min_backoff=seconds(1), max_backoff=seconds(HOUR // 2))
 SOON = RetryOptions(min_backoff=seconds(1), max_backoff=seconds(4))
@@ -35,7 +45,7 @@ SOON_GIVEN_UP = RetryOptions(max_attempts=4, min_backoff=seconds(1), max_backoff
 PIPELINES: dict[str, dict[str, Any]] = {
     "Killed": {"processing_timeout": seconds(2), "retry": SOON_GIVEN_UP},
     "Wired": {"processing_timeout": seconds(2), "retry": SOON},
-    "Plain": {"processing_timeout": seconds(10), "retry": SOON_GIVEN_UP, "concurrency": 4},
+    "Plain": {"processing_timeout": seconds(10), "retry": SOON_GIVEN_UP, "concurrency": concurrency(threads=4)},
     "Outage": {"processing_timeout": seconds(10), "retry": LIKE_THE_DEFAULT},
 }
 
@@ -50,11 +60,8 @@ class FaultsStack(cdk.Stack):
                 self,
                 name,
                 processor=_wired(downstream, proxy) if name == "Wired" else _processor(PROCESSORS, downstream),
-                clock_skew=seconds(1),
-                # Enough for workers to meet; each more would take from the others of this machine.
-                max_concurrency=2,
                 removal_policy=cdk.RemovalPolicy.DESTROY,
-                **options,
+                **({"concurrency": concurrency()} | options),
             )
             for what, value in {
                 "Bucket": pipeline.bucket.bucket_name,

@@ -1,0 +1,89 @@
+"""Permissions that a pipeline gives to others."""
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger.delivery.key_filters import KeyFilter
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
+
+
+class PipelineGrants:
+    """`grant_*` for one pipeline."""
+
+    _bucket: s3.IBucket
+    _filters: Sequence[KeyFilter]
+    _queue: IntakeQueue
+    _ledger: IntakeLedger
+
+    def grant_put(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to upload objects whose keys pass the pipeline's filters.
+
+        Args:
+            grantee: a role, a user, or another grantee. A principal of another account also needs this permission in
+                its own account, and permission for the bucket's key if it has one.
+
+        Returns:
+            the grant.
+
+        """
+        first, *rest = (self._bucket.grant_put(grantee, item.iam_pattern()) for item in self._filters)
+        for grant in rest:
+            first = first.combine(grant)
+        return first
+
+    def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to read rows, to list rows that need attention, and to list the bucket's versions.
+
+        Args:
+            grantee: gets the reading actions on the table and its index, use of the table's key for them, and the
+                listing of the bucket's versions: names, sizes and dates, but no content.
+
+        Returns:
+            the grant.
+
+        """
+        return self._ledger.grant_read(grantee).combine(self._grant_list(grantee, "s3:ListBucketVersions"))
+
+    def grant_redrive(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to move messages from the dead-letter queue back to the queue.
+
+        Args:
+            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key.
+
+        Returns:
+            the grant.
+
+        """
+        receive = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
+        return self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive)).combine(
+            self._grant_send(grantee)
+        )
+
+    def grant_reprocess(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to request that objects are processed again, by key or by prefix.
+
+        Args:
+            grantee: may send to the queue, use its key, and list the bucket. A request names a key only. The pipeline
+                asks S3 for the object's state, so a request cannot invent one.
+
+        Returns:
+            the grant.
+
+        """
+        listing = self._grant_list(grantee, "s3:ListBucket", "s3:ListBucketVersions")
+        return self._with_queue_key(grantee, self._grant_send(grantee)).combine(listing)
+
+    def _grant_list(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
+        return iam.Grant.add_to_principal(
+            grantee=grantee, actions=list(actions), resource_arns=[self._bucket.bucket_arn]
+        )
+
+    def _grant_send(self, grantee: iam.IGrantable) -> iam.Grant:
+        return self._queue.queue.grant(grantee, "sqs:GetQueueAttributes", "sqs:SendMessage")
+
+    def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
+        key = self._queue.encryption_key
+        return grant.combine(key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant

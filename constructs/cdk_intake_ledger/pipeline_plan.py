@@ -1,0 +1,83 @@
+"""The numbers of a pipeline's options, as the plan that synthesis checks."""
+
+import math
+
+from aws_cdk import Duration, Token
+
+from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, RetryOptions
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.validation.plan import (
+    DAY,
+    DEAD_LETTER_RETENTION_DAYS,
+    LEDGER_RETENTION_DAYS,
+    QUEUE_RETENTION_DAYS,
+    UNKNOWN,
+    Plan,
+)
+
+
+def plan_of(
+    *,
+    processor: Processor,
+    processing_timeout: Duration,
+    concurrency: ConcurrencyOptions,
+    retry: RetryOptions,
+    audit: AuditOptions,
+    queue: IntakeQueue | None,
+    ledger: IntakeLedger | None,
+) -> Plan:
+    """The numbers that these options give. A token is `UNKNOWN`."""
+    return Plan(
+        processing_timeout=_seconds(processing_timeout),
+        clock_skew=_seconds(concurrency.clock_skew),
+        max_attempts=_number(retry.max_attempts),
+        min_backoff=_seconds(retry.min_backoff),
+        max_backoff=_seconds(retry.max_backoff),
+        max_wait=_seconds(retry.max_wait),
+        batch_size=_number(concurrency.batch_size),
+        max_batching_window=_seconds(concurrency.max_batching_window) if concurrency.max_batching_window else 0,
+        max_concurrency=_number(concurrency.max_concurrency),
+        threads=_number(concurrency.threads),
+        commit_together=concurrency.commit_together,
+        visibility_timeout=_seconds(queue.visibility_timeout if queue else None),
+        queue_retention=_seconds(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
+        dead_letter_retention=_seconds(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY,
+        ledger_retention=_seconds(ledger.retention) if ledger else LEDGER_RETENTION_DAYS * DAY,
+        audit_interval=_seconds(audit.interval),
+        settle_time=_seconds(audit.settle_time),
+        look_back=_seconds(audit.look_back),
+        audit_budget=_number(audit.budget),
+        resubmit_rate=_number(audit.resubmit_rate),
+        backfill_rate=_number(audit.backfill_rate),
+        memory_size=_number(processor.memory_size),
+        processor_timeout=_seconds(processor.function_timeout),
+    )
+
+
+def unknown_number_problems(plan: Plan) -> list[str]:
+    """One problem for each number that must be known at synthesis, because other numbers follow from it."""
+    names = ("processing_timeout", "clock_skew", "max_batching_window", "audit_interval")
+    return [
+        f"{name} is a token: its value is needed at synthesis, since others are calculated from it, give a plain one"
+        for name in names
+        if math.isnan(getattr(plan, name))
+    ]
+
+
+def _seconds(duration: Duration | None) -> float:
+    """The seconds of a duration; `UNKNOWN` if it is None or contains a token."""
+    if duration is None:
+        return UNKNOWN
+    try:
+        seconds = duration.to_seconds(integral=False)
+    except RuntimeError:  # CDK cannot convert a token from other units, such as days
+        return UNKNOWN
+    # A token of seconds is a negative number, and no duration is negative.
+    return UNKNOWN if seconds < 0 else float(seconds)
+
+
+def _number(value: float | None) -> float:
+    # A token is a negative number. Ask the CDK about negative numbers only: each question is a call of its process.
+    return UNKNOWN if value is None or (value < 0 and Token.is_unresolved(value)) else value
