@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Environments of their own: checkov needs other releases of what the checkout needs too, and the oldest CDK is another.
+# Separate environments: checkov needs other releases of shared dependencies, and the oldest CDK conflicts with the newest.
 CHECKOV := build/checkov
 LOWEST := build/lowest
 OLD_URLLIB3 := build/urllib3
@@ -14,7 +14,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help setup demo check test environments parts lint types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
+.PHONY: help setup demo check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,7 +30,7 @@ build/%/.ready: scripts/%-requirements.txt | $(READY)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
 	@touch $@
 
-# Not an environment: a folder that stands first on the path of the tests that want it.
+# Not an environment: some tests put this folder first on their path.
 $(OLD_URLLIB3)/.ready: scripts/urllib3-requirements.txt | $(READY)
 	@rm -rf $(@D)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
@@ -44,14 +44,14 @@ $(MERMAID)/.ready: Makefile | $(READY)
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
-# Each target's output is printed when the target ends, and one that fails stops no other.
+# Print the output of each target when it ends. A failed target does not stop the others.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going
 
-check: $(READY) ## before each commit, in under two minutes: ruff, import-linter, mypy, unit tests
-	@$(SIDE_BY_SIDE) --jobs=2 types unit lint
+check: $(READY) ## before each commit, in under two minutes: ruff, import-linter, mypy, measures, unit tests
+	@$(SIDE_BY_SIDE) --jobs=2 types unit lint house
 
 test: $(READY) ## everything that CI runs
-	@$(SIDE_BY_SIDE) --jobs=3 lint types environments
+	@$(SIDE_BY_SIDE) --jobs=3 lint types house environments
 	@$(SIDE_BY_SIDE) --jobs=2 parts
 
 environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready
@@ -62,6 +62,9 @@ parts: deployed synth unit packaging protocol
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
 	@lint-imports --no-cache
+
+house: $(READY) ## measures of the prose and the code against their limits
+	@python -m scripts.house
 
 types: $(READY) ## mypy, strict
 	@mypy
@@ -94,7 +97,7 @@ breaker: $(READY) ## bad files and outages in virtual time, all worlds (about ha
 docs: $(MKDOCS)/.ready $(MERMAID)/.ready ## the documentation site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(MKDOCS)/bin/mkdocs build --strict
 
-faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under fire, in full (some minutes); SHORT=1 for ten minutes, TIMES=10 in a row, DEFECTS=1 to see each one found
+faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under faults, in full (some minutes); SHORT=1 for ten minutes, TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(SHORT),--ten-minutes) $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
 
 audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number), and of a million synthetic ones
@@ -111,7 +114,7 @@ wheel: $(READY) ## the wheel and the source distribution, in dist/
 	@rm -rf dist && python -m build --no-isolation
 
 # The next target that needs the checkout makes its environment again.
-test-wheel: $(READY) $(OLD_URLLIB3)/.ready ## tests of what is installed from dist/: unit, synth, packaging
+test-wheel: $(READY) $(OLD_URLLIB3)/.ready ## tests of the wheel in dist/: unit, synth, packaging
 	@rm $(READY)
 	@python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
 	@pytest tests/unit tests/synth tests/packaging --ignore=tests/synth/test_checkov.py \
@@ -120,8 +123,8 @@ test-wheel: $(READY) $(OLD_URLLIB3)/.ready ## tests of what is installed from di
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .
 
-lock: ## write requirements.txt anew from pyproject.toml
+lock: ## write requirements.txt from pyproject.toml
 	@scripts/lock.sh
 
-clean: ## remove what the other targets made
+clean: ## remove all files that the other targets made
 	rm -rf $(VENV) node_modules cdk.out build dist .mypy_cache .ruff_cache .hypothesis

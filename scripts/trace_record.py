@@ -1,9 +1,10 @@
-"""Print each call that one record causes in the runtime, from the consumer's handler to the commit, and the totals.
+"""Print the calls for one record in the runtime, from the consumer's handler to the commit, and the totals.
 
 Run it from the root of the project: `python scripts/trace_record.py`. Calls of the local pipeline and of libraries are
-left out. The totals show how long the route is that a reader has to follow.
+left out. The totals show the length of the route that a reader follows.
 """
 
+import itertools
 import sys
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,15 @@ class Call(NamedTuple):
     depth: int
     file: str
     function: str
+
+
+class Route(NamedTuple):
+    """The size of a route: its calls, the different functions and files, and the changes from one file to another."""
+
+    calls: int
+    functions: int
+    files: int
+    changes: int
 
 
 def process(change: ObjectChange) -> str:
@@ -58,15 +68,20 @@ def trace() -> list[Call]:
     return calls
 
 
+def route(calls: list[Call]) -> Route:
+    """Count the calls, functions, files and changes of file."""
+    files = [call.file for call in calls]
+    changes = sum(file != before for before, file in itertools.pairwise([None, *files]))
+    return Route(len(calls), len({(call.file, call.function) for call in calls}), len(set(files)), changes)
+
+
 def main() -> None:
     """Print the calls and the totals."""
     calls = trace()
     for call in calls:
         print(f"{'  ' * call.depth}{call.file}  {call.function}")
-    files = [call.file for call in calls]
-    changes = sum(one != other for one, other in zip(files, [None, *files], strict=False))
-    functions = len({(call.file, call.function) for call in calls})
-    print(f"{len(calls)} calls of {functions} functions in {len(set(files))} files, {changes} changes of file")
+    size = route(calls)
+    print(f"{size.calls} calls of {size.functions} functions in {size.files} files, {size.changes} changes of file")
 
 
 if __name__ == "__main__":
