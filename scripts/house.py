@@ -66,7 +66,7 @@ class Parameters(NamedTuple):
     """A function and the number of its parameters."""
 
     name: str
-    count: int
+    number: int
 
 
 def python_files(folders: Iterable[Path]) -> list[Path]:
@@ -115,7 +115,7 @@ def measure(root: Path = ROOT) -> dict[str, float]:
     """Take all measures that have a goal."""
     sources = [file.read_text(encoding="utf-8") for file in python_files(root / folder for folder in PRODUCTION)]
     sizes = [lines(source) for source in sources]
-    many = [found for source in sources for found in parameters(source) if found.count > MAX_PARAMETERS]
+    many = [found for source in sources for found in parameters(source) if found.number > MAX_PARAMETERS]
     one_record = route(trace())
     measured: dict[str, float] = {f"prose in {folder}": prose.measure([root / folder]).rate for folder in CODE}
     measured["prose in documents"] = prose.measure(root / name for name in DOCUMENTS).rate
@@ -139,9 +139,9 @@ def details(root: Path = ROOT) -> Iterator[str]:
         if lines(source) > MAX_LINES:
             yield f"{name}: {lines(source)} lines"
         for found in parameters(source):
-            if found.count > MAX_PARAMETERS:
+            if found.number > MAX_PARAMETERS:
                 reason = EXCEPTIONS.get(found.name)
-                yield f"{name}: {found.name} has {found.count} parameters{f' ({reason})' if reason else ''}"
+                yield f"{name}: {found.name} has {found.number} parameters{f' ({reason})' if reason else ''}"
     yield f"production code: {total:,} lines, {total_code:,} without blank lines, comments and docstrings"
 
 

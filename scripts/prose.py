@@ -14,6 +14,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +59,8 @@ class Finding(NamedTuple):
     patterns: list[str]
 
 
-class Report(NamedTuple):
+@dataclass(frozen=True)
+class Report:
     """The findings in some files, and the number of words of prose in these files."""
 
     files: int
