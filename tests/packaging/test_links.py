@@ -12,7 +12,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 _BLOCK = re.compile("^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _DEFINED = re.compile(r"^ *(?:def|class) (\w+)", re.MULTILINE)
-_PROOF = re.compile(r"\[✓\]\((tests/[^)#]+\.py)#(\w+)\)")
+_PROOF = re.compile(r"\[✓\]\((?:\.\./)?(tests/[^)#]+\.py)#(\w+)\)")
 
 
 def links(text: str) -> Iterator[str]:
@@ -85,19 +85,18 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
-def test_each_promise_of_the_readme_names_the_test_that_would_break() -> None:
-    """In the sections that promise: each item, each row of a table, each paragraph."""
-    text = _BLOCK.sub("", (ROOT / "README.md").read_text())
-    unproved = []
-    for title in ("Beside what you would write otherwise", "What is promised"):
-        section = text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
-        rows = [row for row in section.splitlines() if row.startswith("| ") and "yes |" not in row][2:]
-        items = re.split(r"\n(?=\d\. )", section)[1:]
-        unproved += [one for one in (*rows, *items) if not _PROOF.search(one)]
-    assert not unproved
-    proved = _PROOF.findall(text)
-    assert len(proved) > 30
-    assert not [one for one in proved if not one[1].lower().startswith("test")]
+def test_each_promise_names_the_test_that_would_break() -> None:
+    """Each item of the README's promises, and each row of the comparison."""
+    readme, comparison = ((ROOT / name).read_text() for name in ("README.md", "docs/comparison.md"))
+    section = readme.split("## What is promised\n", 1)[1].split("\n## ", 1)[0]
+    items = [paragraph for paragraph in re.split(r"\n(?=\d\. )|\n\n", section) if paragraph.strip()][1:]
+    rows = [row for row in comparison.splitlines() if row.startswith("| ") and "yes |" not in row][2:]
+    assert len(items) == 6
+    assert len(rows) == 11
+    assert [text for text in (*rows, *items) if not _PROOF.search(text)] == []
+    named = [test for page in PAGES for _, test in _PROOF.findall(page.read_text())]
+    assert len(named) > 30
+    assert [test for test in named if not test.lower().startswith("test")] == []
 
 
 def test_every_document_can_be_found_from_the_readme() -> None:

@@ -1,4 +1,4 @@
-"""The README's snippets do what it says beside them."""
+"""Run the snippets of the README and of the page about processors."""
 
 import re
 from pathlib import Path
@@ -12,8 +12,9 @@ from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange
 from tests.synth.build import PROCESSORS, new_stack, template_of
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-SNIPPETS = re.findall("^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parents[2]
+TEXT = "".join((ROOT / name).read_text() for name in ("README.md", "docs/processor.md"))
+SNIPPETS = re.findall("^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
 def snippet(beginning: str) -> str:
