@@ -29,6 +29,7 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
 from intake_ledger.processor.object_change import ObjectChange
 from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.reasons import Reason
 from intake_ledger.protocol.row import Ordering, Row
 from intake_ledger.protocol.verdict import Policy
 from intake_ledger_testing.events import s3_notification
@@ -359,12 +360,12 @@ class _Counting(Telemetry):
         self._found = found
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
-    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None: ...
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
         raise AssertionError(f"{what}: {error!r}")
 
-    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
         self._found.breaker["opened"] += 1
 
     def downstream_back(self) -> None:

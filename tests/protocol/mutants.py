@@ -283,7 +283,7 @@ MUTANTS = (
     Mutant(
         "no copy of what is exhausted",
         "consumer/failures.py",
-        '        self._dead_letter(change, after, after.reason or "")\n',
+        '        self._dead_letter(change, after, Reason(ReasonCode.ATTEMPTS_EXHAUSTED, after.reason or ""))\n',
         "",
         "budget",
     ),
@@ -768,14 +768,14 @@ MUTANTS = (
     Mutant(
         "a vanished version is acknowledged",
         "consumer/attempt.py",
-        "return Outcome(OutcomeKind.GONE, why, judge_again=True)",
-        "return Outcome(OutcomeKind.GONE, why)",
+        "return Outcome(OutcomeKind.GONE, reason, judge_again=True)",
+        "return Outcome(OutcomeKind.GONE, reason)",
         "tests/unit/test_consumer.py -k f53",
     ),
     Mutant(
         "a vanished version is committed",
         "consumer/attempt.py",
-        "        if begun:\n            self._ledger.fail(claim, why)\n        else:\n            self._ledger.release(claim)",
+        "        if begun:\n            self._ledger.fail(claim, reason)\n        else:\n            self._ledger.release(claim)",
         "        self._ledger.commit(claim, None)",
         "tests/unit/test_consumer.py",
     ),
@@ -1238,14 +1238,14 @@ MUTANTS = (
     ),
     Mutant(
         "F114: a reason quotes the exception",
-        "protocol/reasons.py",
+        "observability/error_text.py",
         "    if reasons is Reasons.FULL:\n        said =",
         "    if reasons:\n        said =",
         "tests/unit/test_content.py -k f114",
     ),
     Mutant(
         "F114: a reason quotes AWS, boto or another function",
-        "protocol/reasons.py",
+        "observability/error_text.py",
         "return text_of(error) if reasons is Reasons.FULL else error.why",
         "return text_of(error)",
         "tests/unit/test_content.py -k f114",
@@ -1266,7 +1266,7 @@ MUTANTS = (
     ),
     Mutant(
         "F114: AWS's error code is taken for one without a look",
-        "protocol/reasons.py",
+        "observability/error_text.py",
         "if _AWS_CODE.fullmatch(code) else name",
         "if code else name",
         "tests/unit/test_content.py -k AWS",
@@ -1464,8 +1464,8 @@ MUTANTS = (
     Mutant(
         "a commit that was refused after a late write spends an attempt",
         "consumer/attempt.py",
-        "self._ledger.fail(claim, overwritten.why, counted=False)",
-        "self._ledger.fail(claim, overwritten.why)",
+        "self._ledger.fail(claim, reason, counted=False)",
+        "self._ledger.fail(claim, reason)",
         "tests/unit/test_late_writes.py -k repeated_at_once",
     ),
     Mutant(

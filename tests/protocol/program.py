@@ -33,6 +33,7 @@ from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
 from intake_ledger.processor.object_change import Commit, ObjectChange
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import NotYet, Unprocessable
+from intake_ledger.protocol.reasons import Reason
 from intake_ledger.protocol.row import Ordering, Row
 from intake_ledger.protocol.settings import AuditSettings, ConsumerSettings, KeyFilter
 from intake_ledger.protocol.verdict import Policy
@@ -281,11 +282,11 @@ class _Silent(Telemetry):
         """Say nothing: a run is repeated for every step of the search."""
 
     def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
-    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None: ...
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None: ...
     def late_write(self, claim: Claim) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...
-    def unparseable(self, why: str, message_id: str) -> None:
-        raise AssertionError(f"the explorer only sends what can be parsed: {why}")
+    def unparseable(self, reason: Reason, message_id: str) -> None:
+        raise AssertionError(f"the explorer only sends what can be parsed: {reason}")
 
     def filtered_out(self, change: Change) -> None: ...
 
@@ -295,7 +296,7 @@ class _Silent(Telemetry):
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
         raise AssertionError(f"none of the explorer's faults is an error here: {what}: {error!r}") from error
 
-    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
         raise AssertionError("one key cannot tell that the downstream is out")
 
     def flush(self) -> None: ...

@@ -34,6 +34,7 @@ from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
 from intake_ledger.processor.object_change import ObjectChange
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import ObjectReadError
+from intake_ledger.protocol.reasons import Reason
 from intake_ledger.protocol.row import Ordering, Row
 from intake_ledger.protocol.verdict import Policy
 from intake_ledger_testing.events import s3_notification
@@ -494,7 +495,7 @@ class _Counting(Telemetry):
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         self._tally.verdicts[answer.verdict] += 1
 
-    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         self._tally.outcomes[outcome] += 1
         if outcome is OutcomeKind.COMMITTED:
             self._worker.committed()
@@ -505,13 +506,13 @@ class _Counting(Telemetry):
     def exhausted(self, change: Change, row: Row) -> None:
         self._tally.outcomes[OutcomeKind.REJECTED] += 1
 
-    def unparseable(self, why: str, message_id: str) -> None:
-        self._tally.wrong.append(f"unparseable: {why}")
+    def unparseable(self, reason: Reason, message_id: str) -> None:
+        self._tally.wrong.append(f"unparseable: {reason}")
 
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
         self._tally.wrong.append(f"{what}: {error!r}")
 
-    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
         self._tally.breaker["opened"] += 1
 
     def downstream_back(self) -> None:

@@ -15,6 +15,7 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.processor.object_stream import ObjectStream
 from intake_ledger.protocol.change import Change, Origin
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, RowKey, row_key
 from intake_ledger.protocol.verdict import Policy, Verdict
 from intake_ledger_testing.events import eventbridge_event, s3_notification
@@ -189,6 +190,11 @@ def redriven(change: Change, rejected_fence: int) -> Change:
     return one_change(change.body, rejected_fence=rejected_fence)
 
 
+def make_reason(text: str, code: ReasonCode = ReasonCode.PROCESSOR_ERROR) -> Reason:
+    """A reason with any code, for tests that look at its text only."""
+    return Reason(code, text)
+
+
 def create_table(client: "DynamoDBClient", name: str) -> None:
     """The ledger's table as the construct defines it: keys, sparse index and TTL."""
     client.create_table(
@@ -335,12 +341,12 @@ class World:
     def fail(self, change: Change, reason: str = "downstream is out", *, retry_in: int | None = None) -> Claim:
         """Claim and fail; `retry_in` (milliseconds) is how long every message for the state then has to wait."""
         claim = self.accept(change)
-        self.ledger.fail(claim, reason, retry_at=None if retry_in is None else self.clock() + retry_in)
+        self.ledger.fail(claim, make_reason(reason), retry_at=None if retry_in is None else self.clock() + retry_in)
         return claim
 
     def reject(self, change: Change, reason: str = "not a CSV") -> Claim:
         claim = self.accept(change)
-        self.ledger.reject(claim, reason)
+        self.ledger.reject(claim, make_reason(reason))
         return claim
 
     def die(self, change: Change) -> Claim:

@@ -327,6 +327,37 @@ class TestActing:
         assert (said["moved"], said["reasons"]) == (1, {"no invoice": 1})
         assert len(person.site.messages()) == 1
 
+    def test_redrive_shows_codes_in_a_dry_run(self, person: Person) -> None:
+        person.site.dead_letter("x", reason="no invoice", reason_code="unprocessable")
+        person.site.dead_letter("y", reason="no invoice")
+        said = person.reads("redrive", "--dry-run")["deadLetters"]
+        assert [one["reasonCode"] for one in said] == ["unprocessable", None]
+
+    @pytest.mark.parametrize("command", [("redrive",), ("reprocess", "--rejected")])
+    @pytest.mark.parametrize("reason", ["processor_timout", "unprocesable", "no_such_code"])
+    def test_a_misspelled_code_is_refused_with_the_list_of_codes(
+        self, person: Person, command: tuple[str, ...], reason: str
+    ) -> None:
+        person.site.dead_letter("x", reason="no invoice", reason_code="unprocessable")
+        person.types(*command, "--reason", reason, ends=1)
+        assert f"--reason {reason}: no reason has this text, and it is not a code" in person.complaint
+        assert "processor_error, processor_throttled, processor_timeout" in person.complaint
+
+    @pytest.mark.parametrize("reason", ["processor_timeout", "KeyError", "no_invoice"])
+    def test_a_code_or_a_text_that_matches_nothing_moves_nothing(self, person: Person, reason: str) -> None:
+        """A text that looks like a code is refused only if no reason has it."""
+        person.site.dead_letter("x", reason="no_invoice")
+        assert person.reads("redrive", "--reason", reason)["moved"] == (reason == "no_invoice")
+
+    def test_list_and_inspect_show_the_code(self, person: Person) -> None:
+        row = Row(Status.REJECTED, START, version_id="v1", reason="no", reason_code="unprocessable", updated_at=START)
+        person.site.row("in/a", row)
+        assert [one["reason_code"] for one in person.reads("list")["rows"]] == ["unprocessable"]
+        assert [one["row"]["reason_code"] for one in person.reads("inspect", "in/a")["states"]] == ["unprocessable"]
+        assert "unprocessable" in person.types("inspect", "in/a")
+        assert person.reads("reprocess", "--rejected", "--reason", "unprocessable")["sent"] == 1
+        assert person.reads("reprocess", "--rejected", "--reason", "processor_error")["sent"] == 0
+
     def test_redrive_tells_what_it_left_to_another_pipeline(self, person: Person) -> None:
         """Or somebody would look for it in vain."""
         person.site.dead_letter("x", reason="y", pipeline="Other-Pipeline")
@@ -535,7 +566,8 @@ def test_the_page_shows_commands_that_there_are() -> None:
     for line in lines:
         name, *arguments = shlex.split(line)
         group.commands[name].make_context(name, arguments)
-    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    commands_table, _, _ = page.partition("\n## ")
+    rows = re.findall(r"^\| (`.*?) \|", commands_table, re.MULTILINE)
     assert {word for row in rows for word in re.findall("`([a-z]+)", row)} == set(group.commands)
 
 

@@ -27,6 +27,7 @@ from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
 from intake_ledger.protocol.change import Change, Origin
 from intake_ledger.protocol.errors import ObjectGone
 from intake_ledger.protocol.object_state import State
+from intake_ledger.protocol.reasons import Reason
 from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, Reasons
 from intake_ledger.protocol.ulid import ulid
@@ -134,7 +135,7 @@ class FakeTelemetry:
     def decided(self, change: Change, answer: Answer, *, now: int) -> None:
         self.verdicts.append(answer.verdict)
 
-    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         self.outcomes.append(outcome)
 
     def late_write(self, claim: Claim) -> None:
@@ -143,9 +144,9 @@ class FakeTelemetry:
     def exhausted(self, change: Change, row: Row) -> None:
         self.outcomes.append(OutcomeKind.REJECTED)
 
-    def unparseable(self, why: str, message_id: str) -> None:
+    def unparseable(self, reason: Reason, message_id: str) -> None:
         self.on_unparseable()
-        self.unparsed.append(why)
+        self.unparsed.append(reason.text)
 
     def filtered_out(self, change: Change) -> None:
         self.filtered.append(change.key)
@@ -156,7 +157,7 @@ class FakeTelemetry:
     def troubled(self, what: str, message_id: str, error: Exception) -> None:
         self.troubles.append(error)
 
-    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
         self.said.append("out")
 
     def downstream_back(self) -> None:
@@ -782,6 +783,7 @@ class TestRejection:
         assert copy == body
         assert attributes == {
             "reason": "not a CSV",
+            "reason_code": "unprocessable",
             "pipeline": PIPELINE,
             "bucket": BUCKET,
             "key": "in/a%20b%2B%C3%A4.csv",

@@ -32,6 +32,7 @@ from tests.unit.support import (
     World,
     audited,
     created,
+    make_reason,
     marked,
     notification,
     one_change,
@@ -114,7 +115,7 @@ class TestLedger:
         assert report(world, first)
         with pytest.raises(Overwritten):
             world.ledger.commit(second)
-        world.ledger.fail(second, "written late", counted=False)
+        world.ledger.fail(second, make_reason("written late"), counted=False)
         row = row_of(world)
         assert (row.status, row.attempts, row.late_writes) == (Status.FAILED, 0, frozenset({first.state.identity}))
         third = world.accept(audited(second.state))
@@ -213,7 +214,7 @@ class TestLedger:
         assert report(world, first), "the next state may be written without a transaction"
         with pytest.raises(Overwritten):
             world.ledger.commit(third)
-        world.ledger.fail(third, "written late", counted=False)
+        world.ledger.fail(third, make_reason("written late"), counted=False)
         world.process(audited(third.state))
         assert row_of(world).transactional is None
 
@@ -222,7 +223,7 @@ class TestLedger:
         """A key without a row, and a row of the same claim."""
         claim = late(world)
         assert not world.ledger.report_late_write(claim)
-        world.ledger.fail(claim, "timed out")
+        world.ledger.fail(claim, make_reason("timed out"))
         assert not world.ledger.report_late_write(claim)
         world.expire(created(claim.state))
         assert not world.ledger.report_late_write(claim)

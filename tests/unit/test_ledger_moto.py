@@ -33,6 +33,7 @@ from tests.unit.support import (
     created,
     deleted,
     eventbridge,
+    make_reason,
     marked,
     one_change,
     redriven,
@@ -214,7 +215,7 @@ class TestFence:
         successor = world.accept(change)
         assert successor.row.fence > zombie.row.fence
         if ending != "works":
-            {"fails": world.ledger.fail, "rejects": world.ledger.reject}[ending](successor, "no")
+            {"fails": world.ledger.fail, "rejects": world.ledger.reject}[ending](successor, make_reason("no"))
         return zombie, world.known(change)
 
     @pytest.mark.failure_mode("F03")
@@ -645,7 +646,7 @@ class TestAbandon:
         state = every.s3.put(KEY, "1")
         done = every.process(created(state), "invoice-17")
         claim = every.accept(reprocess(ULID_1, state=state))
-        every.ledger.abandon(claim, "gone")
+        every.ledger.abandon(claim, make_reason("gone"))
         row = every.known(done.change)
         assert (row.status, row.reason, row.commit_id) == (Status.PROCESSED, "gone", "invoice-17")
         assert (row.committed_fence, row.fence) == (done.row.fence, claim.row.fence)
@@ -657,7 +658,7 @@ class TestAbandon:
         """F81: without versions an ETag is no promise that it never comes back."""
         every = make_world(Ordering.EVERY_VERSION, versioned=False)
         change = created(every.s3.put(KEY, "A"))
-        every.ledger.abandon(every.accept(change), "gone")
+        every.ledger.abandon(every.accept(change), make_reason("gone"))
         assert every.accept(change).row.attempts == 1
 
     @pytest.mark.failure_mode("F03")
@@ -667,7 +668,7 @@ class TestAbandon:
         zombie = every.die(created(every.s3.put(KEY, "1")))
         successor = every.accept(zombie.change)
         with pytest.raises(Fenced):
-            every.ledger.abandon(zombie, "gone")
+            every.ledger.abandon(zombie, make_reason("gone"))
         assert every.known(zombie.change) == successor.row
 
     @pytest.mark.failure_mode("F82")
@@ -676,7 +677,7 @@ class TestAbandon:
         every = make_world(Ordering.EVERY_VERSION)
         claim = every.accept(created(every.s3.put(KEY, "1")))
         every.wire.lose = 1
-        every.ledger.abandon(claim, "gone")
+        every.ledger.abandon(claim, make_reason("gone"))
         assert every.known(claim.change).settled
 
 
@@ -708,7 +709,7 @@ class TestRetryAt:
         world.fail(change, retry_in=8_000)
         again = world.accept(reprocess(ULID_1))
         assert again.row.attempts == 2
-        world.ledger.fail(again, "no", retry_at=world.clock() + 8_000)
+        world.ledger.fail(again, make_reason("no"), retry_at=world.clock() + 8_000)
         assert world.accept(redriven(change, 7)).row.attempts == 3
 
     @pytest.mark.failure_mode("F73")
@@ -816,7 +817,7 @@ class TestRejection:
         assert world.verdict(copy) is Verdict.REJECTED
         third = world.accept(redriven(first.change, second.row.fence))
         assert third.row.redrive_count == 2
-        world.ledger.fail(third, "three")
+        world.ledger.fail(third, make_reason("three"))
         assert world.known(copy).redrive_count == 2
         assert world.accept(copy).row.redrive_count == 2
 
@@ -860,7 +861,7 @@ class TestRejection:
         """F86: half done, failed or rejected: no TTL is set, and a claim removes a settled row's."""
         claim = world.accept(created(world.s3.put(KEY, "1")))
         assert "expires_at" not in world.item(claim.change)
-        world.ledger.fail(claim, "no")
+        world.ledger.fail(claim, make_reason("no"))
         assert "expires_at" not in world.item(claim.change)
         world.process(claim.change)
         assert "expires_at" in world.item(claim.change)
@@ -1151,7 +1152,7 @@ class TestEveryVersion:
         change = created(every.s3.put(KEY, "1"))
         claim = every.accept(change)
         assert every.verdict(change) is Verdict.BUSY
-        every.ledger.fail(claim, "one")
+        every.ledger.fail(claim, make_reason("one"))
         assert every.die(change).row.attempts == 2
         assert every.die(change).row.attempts == 3
         answer = every.answer(change)

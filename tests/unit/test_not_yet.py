@@ -11,7 +11,7 @@ from intake_ledger.events.parser import own_message
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.errors import MAX_RETRY_IN
 from intake_ledger.protocol.row import Status
-from tests.unit.support import BUCKET, DAY, HOUR, KEY, MINUTE, SECOND, World, created
+from tests.unit.support import BUCKET, DAY, HOUR, KEY, MINUTE, SECOND, World, created, make_reason
 from tests.unit.test_consumer import Bench, bench, message, put, raising  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class TestRow:
         claim = world.ledger.claim(created(state), lease_ms=MINUTE).claim
         assert claim is not None
         now = world.clock()
-        world.ledger.wait(claim, WHY, retry_at=now + 10 * HOUR)
+        world.ledger.wait(claim, make_reason(WHY), retry_at=now + 10 * HOUR)
         row = world.known(created(state))
 
         def finding(after: int) -> object:

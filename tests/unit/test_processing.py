@@ -17,7 +17,7 @@ from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import Fenced, SettingsError
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind
 from intake_ledger.protocol.row import Retention, Row
-from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, redriven, reprocess
+from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, make_reason, redriven, reprocess
 
 ONE = State(StateKind.OBJECT, "1", "e1", 5, START)
 ULID = "01KA0000000000000000000001"
@@ -79,8 +79,8 @@ class TestIdempotencyKey:
         keys = {told(first).idempotency_key}
         for seen in (
             first,
-            rows.failed(first, "no", review_partition=PIPELINE, now=START),
-            rows.rejected(first, "no", review_partition=PIPELINE, now=START),
+            rows.failed(first, make_reason("no"), review_partition=PIPELINE, now=START),
+            rows.rejected(first, make_reason("no"), review_partition=PIPELINE, now=START),
             rows.exhausted(first, review_partition=PIPELINE, now=START),
         ):
             for change in (created(ONE), audited(ONE), redriven(created(ONE), first.fence)):

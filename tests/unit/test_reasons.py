@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from intake_ledger.observability.error_text import MAX_CAUSES, describe, stack_of
 from intake_ledger.protocol.errors import NotBegun, TransactionRefused
-from intake_ledger.protocol.reasons import MAX_CAUSES, describe, stack_of
 from intake_ledger.protocol.settings import Reasons
 
 CARD = "4111111111111111"

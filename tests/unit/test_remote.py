@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer.composition import make_processor
-from intake_ledger.processor.lambda_processor import RemoteError, remote_processor, told
+from intake_ledger.processor.lambda_processor import remote_processor, told
 from intake_ledger.processor.object_change import object_change
 from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.errors import NotYet, WrongReturnError
+from intake_ledger.protocol.errors import NotYet, RemoteError, RemoteTimeoutError, WrongReturnError
 from intake_ledger.protocol.object_state import State, StateKind
 from tests.unit.support import BUCKET, DAY, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, START, World, created
 from tests.unit.test_consumer import Bench, message, put
@@ -207,7 +207,7 @@ class TestFailure:
     )
     def test_its_own_timeout(self, text: str) -> None:
         """As MiniStack writes it, and as AWS does."""
-        with pytest.raises(RemoteError, match="ran into its own timeout"):
+        with pytest.raises(RemoteTimeoutError, match="ran into its own timeout"):
             call({"errorType": "Sandbox.Timedout", "errorMessage": text}, error=True)
 
     def test_an_error_that_looks_like_success(self) -> None:

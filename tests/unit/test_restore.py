@@ -18,7 +18,19 @@ from intake_ledger.protocol.row import Ordering, Status
 from intake_ledger.protocol.verdict import Verdict
 from intake_ledger_testing.events import eventbridge_event, s3_notification
 from intake_ledger_testing.local_pipeline import BUCKET as LOCAL
-from tests.unit.support import BUCKET, DAY, KEY, MAX_ATTEMPTS, RETENTION, START, MakeWorld, World, created, one_change
+from tests.unit.support import (
+    BUCKET,
+    DAY,
+    KEY,
+    MAX_ATTEMPTS,
+    RETENTION,
+    START,
+    MakeWorld,
+    World,
+    created,
+    make_reason,
+    one_change,
+)
 from tests.unit.test_consumer import Bench, message, put, raising, raising_now
 
 ARCHIVED = ClientError(
@@ -120,7 +132,7 @@ def test_the_restore_of_an_older_version_says_nothing_about_the_current_one(worl
     """F108: only the very state that was refused is taken up again."""
     old, state = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
     claim = world.accept(created(state))
-    world.ledger.reject(claim, "archived", s3_error="InvalidObjectState")
+    world.ledger.reject(claim, make_reason("archived"), s3_error="InvalidObjectState")
     assert world.verdict(restore(old)) is Verdict.REJECTED
     assert world.verdict(restore(state)) is Verdict.ACCEPTED
 
@@ -129,7 +141,7 @@ def test_the_restore_of_an_older_version_says_nothing_about_the_current_one(worl
 def test_a_worker_that_dies_in_the_round_spends_its_attempts(world: World) -> None:
     """F108, F76: the round ends as any other."""
     state = world.s3.put(KEY, "1")
-    world.ledger.reject(world.accept(created(state)), "archived", s3_error="InvalidObjectState")
+    world.ledger.reject(world.accept(created(state)), make_reason("archived"), s3_error="InvalidObjectState")
     for _ in range(MAX_ATTEMPTS):
         world.die(restore(state))
     assert world.verdict(restore(state)) is Verdict.EXHAUSTED

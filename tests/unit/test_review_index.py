@@ -21,7 +21,7 @@ from intake_ledger.protocol.row import (
     row_key,
 )
 from intake_ledger_cli import reading
-from tests.unit.support import BUCKET, PIPELINE, START, created
+from tests.unit.support import BUCKET, PIPELINE, START, created, make_reason
 from tests.unit.test_cli_formatting import DEPLOYED
 from tests.unit.test_groups import new_world
 
@@ -57,12 +57,12 @@ def test_a_row_goes_into_its_partition_and_out_again() -> None:
     expected = review_partition(PIPELINE, world.key(change))
     claim = world.accept(change)
     assert world.known(change).needs_review is None
-    world.ledger.fail(claim, "no")
+    world.ledger.fail(claim, make_reason("no"))
     assert world.known(change).needs_review == expected
-    world.ledger.reject(world.accept(change), "no")
+    world.ledger.reject(world.accept(change), make_reason("no"))
     assert world.known(change).needs_review == expected
-    assert failed(claim.row, "no", review_partition=expected, now=START).needs_review == expected
-    assert rejected(claim.row, "no", review_partition=expected, now=START).needs_review == expected
+    assert failed(claim.row, make_reason("no"), review_partition=expected, now=START).needs_review == expected
+    assert rejected(claim.row, make_reason("no"), review_partition=expected, now=START).needs_review == expected
 
 
 class Index:

@@ -10,9 +10,23 @@ from hypothesis import strategies as st
 from intake_ledger.protocol import row as rows
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Retention, Row, RowKey, Status, row_key
 from intake_ledger.protocol.verdict import Policy, Verdict, judge_state
-from tests.unit.support import BUCKET, DAY, KEY, LEASE, PIPELINE, START, created, deleted, marked, redriven, reprocess
+from tests.unit.support import (
+    BUCKET,
+    DAY,
+    KEY,
+    LEASE,
+    PIPELINE,
+    START,
+    created,
+    deleted,
+    make_reason,
+    marked,
+    redriven,
+    reprocess,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +46,11 @@ def committed(row: Row, commit: str | None = None, *, now: int = START) -> Row:
 
 
 def failed(row: Row, reason: str = "no", *, now: int = START) -> Row:
-    return rows.failed(row, reason, review_partition=PIPELINE, now=now)
+    return rows.failed(row, make_reason(reason), review_partition=PIPELINE, now=now)
 
 
 def rejected(row: Row, reason: str = "no", *, now: int = START) -> Row:
-    return rows.rejected(row, reason, review_partition=PIPELINE, now=now)
+    return rows.rejected(row, make_reason(reason), review_partition=PIPELINE, now=now)
 
 
 def item_size(key: RowKey, row: Row) -> int:
@@ -147,7 +161,7 @@ class TestTransitions:
     def test_a_failure_says_when_its_next_attempt_is_due(self) -> None:
         """F23: and no other row does, whatever becomes of it."""
         claim = claimed(None, created(ONE))
-        out = rows.failed(claim, "no", review_partition=PIPELINE, now=START, retry_at=START + 8_000)
+        out = rows.failed(claim, make_reason("no"), review_partition=PIPELINE, now=START, retry_at=START + 8_000)
         assert out.retry_at == START + 8_000
         assert failed(claim).retry_at is None
         again = claimed(out, created(ONE))
@@ -158,7 +172,7 @@ class TestTransitions:
             rejected(again),
             rows.exhausted(out, review_partition=PIPELINE, now=START),
             rows.settled(out, marked(marker), marker, now=START, retention=Retention(1)),
-            rows.abandoned(again, "gone", now=START, retention=Retention(1)),
+            rows.abandoned(again, make_reason("gone"), now=START, retention=Retention(1)),
             claimed(out, created(TWO), TWO),
         ):
             assert row.retry_at is None
@@ -169,7 +183,7 @@ class TestTransitions:
         """F53: the version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
         done = committed(claimed(None, created(ONE)), "invoice-17")
         claim = claimed(done, reprocess(ULID_1), now=START + 1)
-        row = rows.abandoned(claim, "gone", now=START + 2, retention=Retention(RETENTION_SECONDS))
+        row = rows.abandoned(claim, make_reason("gone"), now=START + 2, retention=Retention(RETENTION_SECONDS))
         assert (row.status, row.reason, row.fence) == (Status.PROCESSED, "gone", claim.fence)
         names = ("committed_state", "committed_fence", "commit_id")
         assert [getattr(row, name) for name in names] == [getattr(done, name) for name in names]
@@ -180,7 +194,7 @@ class TestTransitions:
     @pytest.mark.failure_mode("F53")
     def test_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
         """F53: so that the same bytes may come again in a bucket without versions."""
-        row = rows.abandoned(claimed(None, created(ONE)), "gone", now=START, retention=Retention(1))
+        row = rows.abandoned(claimed(None, created(ONE)), make_reason("gone"), now=START, retention=Retention(1))
         assert row.settled
         assert not row.has_committed(ONE.identity)
 
@@ -434,7 +448,7 @@ class TestSize:
         for text in (
             failed(claim, long).reason,
             rejected(claim, long).reason,
-            rows.abandoned(claim, long, now=START, retention=Retention(1)).reason,
+            rows.abandoned(claim, make_reason(long), now=START, retention=Retention(1)).reason,
             committed(claim, long).commit_id,
         ):
             assert text is not None
@@ -496,12 +510,13 @@ class TestSize:
         """F17: with everything at its longest, in any script."""
         key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
         claim = claimed(committed(claimed(None, created(ONE)), text * 300), reprocess(ULID_1), TWO)
-        failure = rows.failed(claim, text * 400, review_partition="P" * 64, now=START, retry_at=START + DAY + 1)
+        reason = Reason(max(ReasonCode, key=len), text * 400)
+        failure = rows.failed(claim, reason, review_partition="P" * 64, now=START, retry_at=START + DAY + 1)
         for row in (
             failure,
-            rows.rejected(claim, text * 400, review_partition="P" * 64, now=START),
+            rows.rejected(claim, reason, review_partition="P" * 64, now=START),
             rows.exhausted(failure, review_partition="P" * 64, now=START),
-            rows.abandoned(claim, text * 400, now=START, retention=Retention(RETENTION_SECONDS)),
+            rows.abandoned(claim, reason, now=START, retention=Retention(RETENTION_SECONDS)),
         ):
             assert item_size(key, row) <= 2048
 

@@ -10,7 +10,7 @@ from intake_ledger.observability.telemetry import Telemetry
 from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.row import Row, RowKey, Status
 from intake_ledger.protocol.verdict import Verdict
-from tests.unit.support import created
+from tests.unit.support import created, make_reason
 
 KEY, CHANGE = RowKey("uploads/a", "p@latest"), created(State(StateKind.OBJECT, "v1"))
 
@@ -32,7 +32,7 @@ def test_an_invocation_counts_in_one_value_each(telemetry: Telemetry, capsys: py
     """However many records a batch has; and nothing of it is counted again by the next invocation."""
     for _ in range(250):
         telemetry.held_back()
-    telemetry.unparseable("not JSON", "m1")
+    telemetry.unparseable(make_reason("not JSON"), "m1")
     telemetry.flush()
     assert values(capsys) == {"BreakerOpen": [250.0], "UnreadableMessages": [1.0]}
     telemetry.held_back()

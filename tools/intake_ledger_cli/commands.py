@@ -1,10 +1,12 @@
 """The commands, with their options. What they do is in the modules beside this one."""
 
 import json
+import re
 import secrets
 import sys
 import time
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -12,6 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import RenderableType
 from rich.live import Live
 
+from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import Status
 from intake_ledger.protocol.ulid import RANDOM_BITS, ulid
 from intake_ledger_cli import audits, json_output, reading, reprocess, status, tables
@@ -32,6 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
+"""Texts that look like a reason code."""
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.", show_default=False)]
 PerSecond = Annotated[
     float | None, typer.Option("--rate", help="Messages a second; as fast as SQS takes them when omitted.", min=0.1)
@@ -136,7 +141,9 @@ def redrive(
     key: Annotated[
         str | None, typer.Option(help="Only of this object; with * at its end, of all keys that begin so.")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Only with this in the reason, whatever the case.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Only with this reason: a reason code, or a part of the text in any case.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="How many at most; all when omitted.", min=1)] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
@@ -160,6 +167,8 @@ def redrive(
         call.output(json_output.redrive_json(done, dry_run=dry_run), tables.redrive_table(done, dry_run=dry_run))
     if done.failed:
         raise typer.Exit(1)
+    if not done.matched:
+        _check_reason(reason)
 
 
 @app.command("adopt")
@@ -211,7 +220,9 @@ def reprocess_command(
         str | None, typer.Option(help="Everything under this prefix that S3 has now; '' is the whole bucket.")
     ] = None,
     rejected: Annotated[bool, typer.Option("--rejected", help="All that was rejected.")] = False,
-    reason: Annotated[str | None, typer.Option(help="With --rejected: only with this in the reason.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="With --rejected: only with this reason code, or this part of the text.")
+    ] = None,
     version_id: Annotated[str | None, typer.Option(help="In EVERY_VERSION: only this version of the key.")] = None,
     request_id: Annotated[
         str | None, typer.Option("--id", help="Repeat the call that had this id: nothing is served twice.")
@@ -247,6 +258,8 @@ def reprocess_command(
         )
     if result.failed:
         raise typer.Exit(1)
+    if not result.sent:
+        _check_reason(reason)
 
 
 @app.command()
@@ -281,6 +294,20 @@ def _one_way(
         raise CliError("--reason goes with --rejected: nothing else has one")
     if version_id is not None and len(keys or ()) != 1:
         raise CliError("--version-id goes with one key")
+
+
+def _check_reason(reason: str | None) -> None:
+    """Refuse a reason that matches nothing, if it looks like a misspelled code.
+
+    Raises:
+        CliError: with all codes.
+
+    """
+    if reason is None or reason in ReasonCode:
+        return
+    if _CODE.fullmatch(reason) or get_close_matches(reason, list(ReasonCode)):
+        codes = ", ".join(sorted(ReasonCode))
+        raise CliError(f"--reason {reason}: no reason has this text, and it is not a code. The codes are {codes}")
 
 
 def _review_status(name: str) -> Status | None:

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from intake_ledger.events.parser import parse_message
 from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.reasons import ReasonCode, matches_reason
 
 NO_REASON = "given up by SQS: received too often"
 """What the consumer sets aside has its reason with it."""
@@ -28,6 +29,13 @@ class DeadLetterMessage:
     def reason(self) -> str:
         """Why it is here."""
         return self._text("reason") or NO_REASON
+
+    @property
+    def reason_code(self) -> str:
+        """The code of the reason. Empty if an earlier release wrote the message."""
+        if code := self._text("reason_code"):
+            return code
+        return "" if self._text("reason") else ReasonCode.MAX_RECEIVES
 
     @property
     def pipeline(self) -> str:
@@ -73,10 +81,10 @@ class MessageFilter:
     key: str | None = None
     """The object's key; one that ends with `*` is a beginning."""
     reason: str | None = None
-    """A part of the reason, whatever its case."""
+    """A reason code, or a part of the reason's text in any case."""
 
     def matches(self, message: DeadLetterMessage) -> bool:
-        if self.reason is not None and self.reason.casefold() not in message.reason.casefold():
+        if self.reason is not None and not matches_reason(self.reason, message.reason_code, message.reason):
             return False
         return self.key is None or any(self._is(key) for key in message.keys)
 

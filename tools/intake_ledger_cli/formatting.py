@@ -70,6 +70,7 @@ def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
     said = [
         ("status", status),
         ("reason", row.reason or ""),
+        ("reason code", row.reason_code or ""),
         ("state", describe_state(State(row.kind, row.version_id, row.etag, row.size), now)),
         ("committed", _committed(row)),
         ("late writes", ", ".join(sorted(row.late_writes))),

@@ -71,7 +71,10 @@ def inspect_json(
 
 
 def redrive_json(found: RedriveResult, *, dry_run: bool) -> JsonObject:
-    dead_letters = [{"id": one.id, "keys": one.keys, "reason": one.reason} for one in found.matched_messages]
+    dead_letters = [
+        {"id": one.id, "keys": one.keys, "reason": one.reason, "reasonCode": one.reason_code or None}
+        for one in found.matched_messages
+    ]
     return {
         "dryRun": dry_run,
         "matched": found.matched,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from intake_ledger.events.parser import own_message
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.reasons import matches_reason
 from intake_ledger.protocol.row import Ordering, Status
 from intake_ledger.protocol.ulid import is_ulid, made_at
 from intake_ledger_cli import reading
@@ -129,13 +130,13 @@ def prefix_targets(
 
 
 def rejected_targets(client: "DynamoDBClient", deployed: "DeployedPipeline", reason: str | None) -> Iterator[Target]:
-    """All that the ledger has as rejected, or what has this in its reason, whatever the case."""
+    """All rejected objects, or those with this reason: a reason code, or a part of the text in any case."""
     # Read to the end first: a request that is served changes the index that is read.
     entries = list(reading.rows_to_review(client, deployed, Status.REJECTED))
     for entry in entries:
         if entry.row.status is Status.LATER_FORMAT:
             continue  # the consumer would only give the message back
-        if reason is not None and reason.casefold() not in (entry.row.reason or "").casefold():
+        if reason is not None and not matches_reason(reason, entry.row.reason_code, entry.row.reason or ""):
             continue
         if deployed.ordering is Ordering.LATEST:
             yield Target(entry.key)

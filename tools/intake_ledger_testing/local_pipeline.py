@@ -35,6 +35,7 @@ from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
 from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.reasons import Reason
 from intake_ledger.protocol.row import Ordering, Row, row_key
 from intake_ledger.protocol.settings import ConsumerSettings, Reasons
 from intake_ledger.protocol.verdict import Policy
@@ -462,7 +463,7 @@ class _Record(Telemetry):
         self._pipeline.verdicts[answer.verdict.value] += 1
 
     @override
-    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         self._pipeline.outcomes[outcome.value] += 1
 
     @override
@@ -477,7 +478,7 @@ class _Record(Telemetry):
         self._pipeline.outcomes[OutcomeKind.REJECTED.value] += 1
 
     @override
-    def unparseable(self, why: str, message_id: str) -> None: ...
+    def unparseable(self, reason: Reason, message_id: str) -> None: ...
 
     @override
     def filtered_out(self, change: Change) -> None: ...
@@ -492,7 +493,7 @@ class _Record(Telemetry):
             raise error
 
     @override
-    def downstream_out(self, why: str | None, *, pause_ms: int) -> None: ...
+    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None: ...
 
     @override
     def downstream_back(self) -> None: ...

@@ -16,6 +16,7 @@ from intake_ledger.consumer.services import Services
 from intake_ledger.events.parser import own_message
 from intake_ledger.events.sqs_batch import Message
 from intake_ledger.ledger.claims import Claim
+from intake_ledger.observability.error_text import describe, text_of
 from intake_ledger.observability.telemetry import OutcomeKind
 from intake_ledger.processor.object_change import Commit, Processor, as_commit, object_change
 from intake_ledger.protocol.change import Origin
@@ -30,7 +31,7 @@ from intake_ledger.protocol.errors import (
     Unprocessable,
     WrongReturnError,
 )
-from intake_ledger.protocol.reasons import describe, text_of
+from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of
 from intake_ledger.protocol.row import Ordering
 
 Guard = Callable[[Claim, float], AbstractContextManager[None]]
@@ -151,13 +152,14 @@ class Attempts:
             return self._overran(claim, message)
         # The processor may send other requests to AWS than the read of the object.
         reads = not begun or (isinstance(error, ClientError) and error.operation_name == "GetObject")
+        s3_error = s3_refusal(error) if reads else None
         return self._failures.fail(
             claim,
             message,
-            self._reason(error),
+            self._reason(error, ReasonCode.S3_REFUSED if s3_error else None),
             counted=not isinstance(error, NotBegun),
             begun=begun,
-            s3_error=s3_refusal(error) if reads else None,
+            s3_error=s3_error,
         )
 
     def _judged(self, claim: Claim, verdict: Unprocessable | NotYet | WrongReturnError) -> Outcome:
@@ -168,48 +170,52 @@ class Attempts:
             # The effect has happened. Another attempt would repeat it.
             return self._failures.reject(claim, self._reason(verdict))
         # The team writes this text as the reason, so it is kept.
-        return self._failures.reject(claim, text_of(verdict) or "the processor gave no reason")
+        text = text_of(verdict) or "the processor gave no reason"
+        return self._failures.reject(claim, Reason(ReasonCode.UNPROCESSABLE, text))
 
     def _commit(self, claim: Claim, commit: Commit, message: Message) -> Outcome:
         try:
             self._ledger.commit(claim, commit.identity, commit.transact)
         except Overwritten as overwritten:
             # The next claim reads the late write and repeats the effect. It comes at once, and counts no attempt.
-            self._ledger.fail(claim, overwritten.why, counted=False)
-            return Outcome(OutcomeKind.FAILED, overwritten.why, 0, healthy=True)
+            reason = self._reason(overwritten)
+            self._ledger.fail(claim, reason, counted=False)
+            return Outcome(OutcomeKind.FAILED, reason, 0, healthy=True)
         except TransactionRefused as refused:
             return self._failures.fail(claim, message, self._reason(refused), counted=not refused.passing)
         return Outcome(OutcomeKind.COMMITTED, healthy=True)
 
     def _gone(self, claim: Claim, *, begun: bool) -> Outcome:
         """End a claim whose version vanished. `begun`: the processor had started and may have written something."""
-        why = f"S3 no longer holds {claim.state.identity}"
+        reason = Reason(ReasonCode.OBJECT_GONE, f"S3 no longer holds {claim.state.identity}")
         if self._settings.ordering is Ordering.EVERY_VERSION:
             # The message is only about this version.
             if begun or (claim.seen is not None and claim.seen.unsettled):
-                self._ledger.abandon(claim, why)
+                self._ledger.abandon(claim, reason)
             else:
                 self._ledger.release(claim)
-            return Outcome(OutcomeKind.GONE, why)
+            return Outcome(OutcomeKind.GONE, reason)
         if begun:
-            self._ledger.fail(claim, why)
+            self._ledger.fail(claim, reason)
         else:
             self._ledger.release(claim)
-        return Outcome(OutcomeKind.GONE, why, judge_again=True)
+        return Outcome(OutcomeKind.GONE, reason, judge_again=True)
 
     def _overran(self, claim: Claim, message: Message) -> Outcome:
         limit = self._settings.processing_timeout_seconds
-        why = f"the processor ran longer than its {limit} s and was interrupted"
-        return self._failures.fail(claim, message, why)
+        text = f"the processor ran longer than its {limit} s and was interrupted"
+        return self._failures.fail(claim, message, Reason(ReasonCode.PROCESSOR_TIMEOUT, text))
 
     def _overtaken(self, claim: Claim, fenced: Fenced, *, begun: bool) -> Outcome:
         """End a claim whose row another attempt has. `begun`: the effects may have come in the wrong order."""
         late = begun and self._ledger.report_late_write(claim)
-        return Outcome(OutcomeKind.FENCED, str(fenced), self._failures.backoff(claim.row.attempts), late_write=late)
+        reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
+        return Outcome(OutcomeKind.FENCED, reason, self._failures.backoff(claim.row.attempts), late_write=late)
 
-    def _reason(self, error: BaseException) -> str:
-        """Why an attempt failed, without the content that the error may quote."""
-        return describe(error, self._settings.reasons, team=self._team)
+    def _reason(self, error: BaseException, code: ReasonCode | None = None) -> Reason:
+        """Describe the error without the content that it may quote. The code follows from its type if it is omitted."""
+        text = describe(error, self._settings.reasons, team=self._team)
+        return Reason(code or code_of(error, ReasonCode.PROCESSOR_ERROR), text)
 
     def _report(self, claim: Claim, outcome: Outcome, duration_ms: int) -> None:
         """Report how a claim ended, and wake the key after a late write.

@@ -13,6 +13,7 @@ from intake_ledger.ledger.claims import Answer
 from intake_ledger.observability.telemetry import OutcomeKind
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.ulid import made_at
 
@@ -72,23 +73,27 @@ class Claims:
         try:
             self._ledger.release(answer.claim)
         except Fenced as fenced:
-            self._telemetry.ended(answer.claim, OutcomeKind.FENCED, str(fenced), duration_ms=0)
+            reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
+            self._telemetry.ended(answer.claim, OutcomeKind.FENCED, reason, duration_ms=0)
             return self._failures.backoff(answer.claim.row.attempts)
         return retry_after
 
-    def misdirected(self, change: Change) -> str | None:
+    def misdirected(self, change: Change) -> Reason | None:
         """Why this pipeline cannot act on the change, or None if it can."""
         if change.bucket != self._settings.bucket:
-            return f"the event is about bucket {change.bucket!r}, this pipeline's is {self._settings.bucket!r}"
+            text = f"the event is about bucket {change.bucket!r}, this pipeline's is {self._settings.bucket!r}"
+            return Reason(ReasonCode.WRONG_BUCKET, text)
         if change.state is None and not change.is_event and self._settings.ordering is Ordering.EVERY_VERSION:
-            return "the message names no version, and in EVERY_VERSION each is on its own: name one"
+            text = "the message names no version, and in EVERY_VERSION each is on its own: name one"
+            return Reason(ReasonCode.VERSION_MISSING, text)
         if change.reprocess_id is not None:
             ahead_ms = made_at(change.reprocess_id) - self._clock()
             if ahead_ms > self._settings.clock_skew_seconds * 1000:
-                return (
+                text = (
                     f"reprocess id {change.reprocess_id} was made {ahead_ms // 1000} s in the future: every later "
                     "request for the key would be taken for served, make a new id"
                 )
+                return Reason(ReasonCode.REPROCESS_ID_AHEAD, text)
         return None
 
     def _takes(self, change: Change) -> bool:

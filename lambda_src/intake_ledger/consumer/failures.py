@@ -10,10 +10,11 @@ from intake_ledger.consumer.services import Services
 from intake_ledger.events.parser import Unparseable
 from intake_ledger.events.sqs_batch import Message
 from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.observability.error_text import text_of
 from intake_ledger.observability.telemetry import OutcomeKind
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import MAX_RETRY_IN, NotYet
-from intake_ledger.protocol.reasons import text_of
+from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import Row
 
 _GROWTH = 1 / 16
@@ -38,7 +39,7 @@ class Failures:
         self,
         claim: Claim,
         message: Message,
-        reason: str,
+        reason: Reason,
         *,
         counted: bool = True,
         begun: bool = True,
@@ -49,7 +50,7 @@ class Failures:
         Args:
             claim: the claim whose attempt failed.
             message: its message.
-            reason: a text without content of the object.
+            reason: its text quotes no content of the object.
             counted: whether the failure counts as an attempt.
             begun: whether the failure says something about the downstream.
             s3_error: S3's code, if S3 refused the read of the object.
@@ -77,20 +78,23 @@ class Failures:
 
     def wait(self, claim: Claim, missing: NotYet) -> Outcome:
         """Retry when the missing thing may be there. This says nothing about the downstream."""
-        reason = text_of(missing) or "the processor said NotYet and gave no reason"
+        text = text_of(missing) or "the processor said NotYet and gave no reason"
         now = self._clock()
         waited_ms = 0 if claim.row.waiting_since is None else now - claim.row.waiting_since
         left_ms = self._settings.max_wait_seconds * 1000 - waited_ms
         if left_ms <= 0:
-            outcome = self.reject(claim, f"waited for {waited_ms / 3_600_000:.3g} hours (max_wait): {reason}")
-            return replace(outcome, waited_too_long=True)
+            text = f"waited for {waited_ms / 3_600_000:.3g} hours (max_wait): {text}"
+            return replace(self.reject(claim, Reason(ReasonCode.MAX_WAIT, text)), waited_too_long=True)
         # Waits grow, so that they do not use up the queue's maxReceiveCount. The last try is at the end of `max_wait`.
         wanted = max(missing.retry_in or _RETRY_IN_SECONDS, waited_ms / 1000 * _GROWTH)
         delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
+        reason = Reason(ReasonCode.NOT_YET, text)
         self._ledger.wait(claim, reason, retry_at=now + delay * 1000)
         return Outcome(OutcomeKind.WAITING, reason, delay)
 
-    def reject(self, claim: Claim, reason: str, *, healthy: bool | None = None, s3_error: str | None = None) -> Outcome:
+    def reject(
+        self, claim: Claim, reason: Reason, *, healthy: bool | None = None, s3_error: str | None = None
+    ) -> Outcome:
         """Record a failure that is not retried."""
         # Send the copy first. If the worker dies in between, there are two copies and not none.
         self._dead_letter(claim.change, claim.row, reason)
@@ -100,20 +104,21 @@ class Failures:
     def exhaust(self, change: Change, answer: Answer, seen: Row) -> Row | None:
         """Reject a change whose attempts all ended without an outcome. None: another worker took the row meanwhile."""
         after = self._ledger.exhausted_row(answer.key, seen)
-        self._dead_letter(change, after, after.reason or "")
+        self._dead_letter(change, after, Reason(ReasonCode.ATTEMPTS_EXHAUSTED, after.reason or ""))
         return after if self._ledger.exhaust(answer.key, seen, after) else None
 
-    def refuse(self, refused: Unparseable) -> str:
+    def refuse(self, refused: Unparseable) -> Reason:
         """Send records that the consumer cannot handle to the dead-letter queue. Returns the reason."""
         count = refused.records
         why = refused.why if count == 1 else f"{count} records cannot be handled, the first one: {refused.why}"
         attributes: dict[str, str | int | None] = {
             "reason": why[:1024],
+            "reason_code": refused.code.value,
             "pipeline": self._settings.pipeline,
             "unreadable_records": count,
         }
         self._queues.dead_letter(refused.body, attributes)
-        return why
+        return Reason(refused.code, why)
 
     def backoff(self, attempts: int) -> float:
         """Seconds until the next attempt: exponential, from half to the whole of a step.
@@ -135,11 +140,12 @@ class Failures:
             message.receives, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000
         )
 
-    def _dead_letter(self, change: Change, row: Row, reason: str) -> None:
+    def _dead_letter(self, change: Change, row: Row, reason: Reason) -> None:
         self._queues.dead_letter(
             change.body,
             {
-                "reason": reason[:1024],
+                "reason": reason.text[:1024],
+                "reason_code": reason.code.value,
                 "pipeline": self._settings.pipeline,
                 "bucket": change.bucket,
                 "key": quote(change.key),

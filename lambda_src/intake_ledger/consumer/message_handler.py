@@ -67,8 +67,8 @@ class MessageHandler:
         if isinstance(parsed, Ignored):
             self._telemetry.ignored(parsed.why)
             return None
-        if isinstance(parsed, Change) and (why := self._claims.misdirected(parsed)):
-            return Unparseable(why, parsed.body)
+        if isinstance(parsed, Change) and (reason := self._claims.misdirected(parsed)):
+            return Unparseable(reason.text, parsed.body, code=reason.code)
         if isinstance(parsed, Unparseable):
             return parsed
         if not self._settings.wants(parsed.key):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from intake_ledger.observability.telemetry import OutcomeKind
 from intake_ledger.processor.object_change import Commit
+from intake_ledger.protocol.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +12,7 @@ class Outcome:
     """The end of an attempt on a claim, and the time until its message is delivered again."""
 
     kind: OutcomeKind
-    reason: str | None = None
+    reason: Reason | None = None
     retry_after: float | None = None
     """Seconds until SQS delivers the message again. None: it is finished, or `judge_again` is true."""
     judge_again: bool = False

@@ -15,6 +15,7 @@ from urllib.parse import unquote_plus
 
 from intake_ledger.protocol.change import RESTORED, Change, Origin
 from intake_ledger.protocol.object_state import State, StateKind, bare_etag, real_version
+from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.ulid import is_ulid
 
 _MAX_TEXT_BYTES = 3 * 1024
@@ -52,6 +53,8 @@ class Unparseable:
     """These records as a message body of their own."""
     records: int = 1
     """How many, where the message has records."""
+    code: ReasonCode = ReasonCode.UNPARSEABLE_MESSAGE
+    """Why the first record cannot be handled."""
 
 
 Parsed = Change | Ignored | Unparseable
@@ -146,7 +149,7 @@ def together(refused: Sequence[Unparseable], whole: str) -> Unparseable:
         with suppress(RecursionError):
             records = [record for one in refused for record in json.loads(one.body)["Records"]]
             part = _body_of(records, whole, _utf8_bytes(whole))
-    return Unparseable(refused[0].why, part, sum(one.records for one in refused))
+    return Unparseable(refused[0].why, part, sum(one.records for one in refused), refused[0].code)
 
 
 def _s3(record: object, body: str) -> Change | Ignored:

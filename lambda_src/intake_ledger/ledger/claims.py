@@ -34,6 +34,7 @@ from intake_ledger.protocol import row as rows
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import Fenced, ObjectGone, Overwritten
 from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.reasons import Reason
 from intake_ledger.protocol.row import Ordering, Retention, Row, RowKey
 from intake_ledger.protocol.verdict import Policy, Verdict, judge_row, judge_state
 
@@ -355,7 +356,7 @@ class Ledger:
             return False
         return True
 
-    def abandon(self, claim: Claim, reason: str) -> None:
+    def abandon(self, claim: Claim, reason: Reason) -> None:
         """Settle the row with nothing committed by this claim: its version is gone, and only it mattered.
 
         Raises:
@@ -367,7 +368,7 @@ class Ledger:
     def fail(
         self,
         claim: Claim,
-        reason: str,
+        reason: Reason,
         *,
         retry_at: int | None = None,
         counted: bool = True,
@@ -386,7 +387,7 @@ class Ledger:
             claim, rows.failed(row, reason, review_partition=review, now=now, retry_at=retry_at, s3_error=s3_error)
         )
 
-    def wait(self, claim: Claim, reason: str, *, retry_at: int) -> None:
+    def wait(self, claim: Claim, reason: Reason, *, retry_at: int) -> None:
         """Record that something is missing which the processor needs, and that it is tried again at `retry_at`.
 
         Raises:
@@ -396,7 +397,7 @@ class Ledger:
         partition = rows.waiting_partition(self._options.pipeline)
         self._end(claim, rows.waiting(claim.row, reason, partition=partition, now=self._clock(), retry_at=retry_at))
 
-    def reject(self, claim: Claim, reason: str, *, s3_error: str | None = None) -> None:
+    def reject(self, claim: Claim, reason: Reason, *, s3_error: str | None = None) -> None:
         """Record a failure for good; the copy for the dead-letter queue was sent *before*, with `claim.row.fence`.
 
         Raises:

@@ -10,8 +10,9 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.reasons import describe, stack_of
+from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of
 from intake_ledger.protocol.row import Row, Status
 from intake_ledger.protocol.settings import Reasons
 from intake_ledger.protocol.verdict import Verdict
@@ -67,12 +68,12 @@ class Telemetry:
             # The worker may die in this attempt, as the last one did. Nothing that it counted would be written then.
             self.flush()
 
-    def ended(self, claim: Claim, outcome: OutcomeKind, why: str | None = None, *, duration_ms: int) -> None:
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         """Report the end of an attempt on a claim."""
         self._count(outcome.value)
         # What was processed is the state that S3 showed, which need not be the message's.
-        said = {"version_id": claim.state.version_id, "reason": why, "duration_ms": duration_ms}
-        extra = _names(claim.change) | said | _standing(claim.row)
+        fields = {"version_id": claim.state.version_id, **_reason_fields(reason), "duration_ms": duration_ms}
+        extra = _names(claim.change) | fields | _standing(claim.row)
         write = self._logger.info if outcome is OutcomeKind.COMMITTED else self._logger.warning
         write(outcome.lower(), extra=extra)
 
@@ -89,12 +90,13 @@ class Telemetry:
     def exhausted(self, change: Change, row: Row) -> None:
         """Attempts that never came back were rejected in their place."""
         self._count(OutcomeKind.REJECTED.value)
-        self._logger.warning("rejected", extra=_names(change) | {"reason": row.reason} | _standing(row))
+        fields = {"reason": row.reason, "reason_code": row.reason_code}
+        self._logger.warning("rejected", extra=_names(change) | fields | _standing(row))
 
-    def unparseable(self, why: str, message_id: str) -> None:
+    def unparseable(self, reason: Reason, message_id: str) -> None:
         """Report a message that cannot be handled. It is in the dead-letter queue."""
         self._count("UnreadableMessages")
-        self._logger.error("unparseable", extra={"reason": why, "message_id": message_id})
+        self._logger.error("unparseable", extra={**_reason_fields(reason), "message_id": message_id})
 
     def filtered_out(self, change: Change) -> None:
         """A message was about a key that the pipeline's filters leave out. Nothing was done."""
@@ -110,12 +112,13 @@ class Telemetry:
         self._count("ConsumerErrors")
         # A traceback has the messages of all causes, which may quote content.
         traceback = error if self._reasons is Reasons.FULL else None
-        said = {"message_id": message_id, "reason": describe(error, self._reasons), "stack": stack_of(error)}
-        self._logger.error(what, exc_info=traceback, extra=said)
+        reason = Reason(code_of(error, ReasonCode.CONSUMER_ERROR), describe(error, self._reasons))
+        fields = {"message_id": message_id, **_reason_fields(reason), "stack": stack_of(error)}
+        self._logger.error(what, exc_info=traceback, extra=fields)
 
-    def downstream_out(self, why: str | None, *, pause_ms: int) -> None:
+    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
         """Report that the circuit breaker has opened."""
-        self._logger.error("downstream out", extra={"reason": why, "pause_ms": pause_ms})
+        self._logger.error("downstream out", extra={**_reason_fields(reason), "pause_ms": pause_ms})
 
     def downstream_back(self) -> None:
         """Report that the circuit breaker has closed."""
@@ -158,6 +161,10 @@ def _repeats(answer: Answer) -> list[str]:
     if answer.verdict in _TAKES_OVER and seen is not None and seen.status is Status.PROCESSING and seen.lease_until:
         found.append("LapsedLeases")
     return found
+
+
+def _reason_fields(reason: Reason | None) -> dict[str, object]:
+    return {"reason": reason.text if reason else None, "reason_code": reason.code.value if reason else None}
 
 
 def _names(change: Change) -> dict[str, object]:

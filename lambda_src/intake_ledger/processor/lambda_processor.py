@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
-from intake_ledger.protocol.errors import MAX_RETRY_IN, NotBegun, NotYet, OwnError, Unprocessable, WrongReturnError
+from intake_ledger.protocol.errors import (
+    MAX_RETRY_IN,
+    NotBegun,
+    NotYet,
+    RemoteError,
+    RemoteTimeoutError,
+    Unprocessable,
+    WrongReturnError,
+)
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -36,10 +44,6 @@ class Invokes(Protocol):
     """What is asked of boto3's Lambda client, which must not repeat a call by itself: that would run it twice."""
 
     def invoke(self, *, FunctionName: str, Payload: bytes) -> Any: ...  # noqa: N803 - boto3's names
-
-
-class RemoteError(OwnError):
-    """The function failed; the change is tried again."""
 
 
 def remote_processor(make_client: Callable[[], Invokes], function: str) -> Processor:
@@ -118,7 +122,7 @@ def _failure(content: bytes) -> RemoteError:
     kind, message = str(said.get("errorType", "")), str(said.get("errorMessage", ""))
     # On AWS the text has a time and a request id in front.
     if "Task timed out" in message:
-        return RemoteError("the function ran into its own timeout", detail=message)
+        return RemoteTimeoutError("the function ran into its own timeout", detail=message)
     named = f" with {kind}" if _NAME.fullmatch(kind) else ""
     return RemoteError(f"the function failed{named}{_position(said)}", detail=message)
 

@@ -1,20 +1,21 @@
-"""Every error of the runtime, in one place.
+"""All errors of the runtime.
 
 Exception
-├── Unprocessable        raised by a processor: this change can never succeed
-├── NotYet               raised by a processor: something that it needs is not there yet
-├── ObjectGone           raised by `ObjectChange.open()`: S3 no longer holds the claimed version
-├── Fenced               the ledger refused a write: the claim belongs to somebody else by now
+├── Unprocessable        a processor raises it: this change can never succeed
+├── NotYet               a processor raises it: something that it needs is missing
+├── ObjectGone           `ObjectChange.open()` raises it: S3 no longer holds the claimed version
+├── Fenced               the ledger refused a write, because another attempt has the row
 ├── OwnError             its text quotes no content and is always kept as a reason
 │   ├── Overwritten          the ledger refused a commit: another state may have been written after its effect
 │   ├── ObjectReadError      raised while an object is read: its content is incomplete or altered
-│   ├── NoSpaceError         raised by `ObjectChange.download()`: the disk is full
-│   ├── TransactionRefused   a commit was refused as a whole because of the team's writes in it
-│   ├── NotBegun             a processor's function was throttled before it had begun
-│   ├── WrongReturnError     a processor returned what is no commit
-│   └── RemoteError          a processor's function failed (`intake_ledger.processor.lambda_processor`)
+│   ├── NoSpaceError         `ObjectChange.download()` raises it: the disk is full
+│   ├── TransactionRefused   a commit was refused because of the processor's own writes in it
+│   ├── NotBegun             Lambda throttled the processor's function before it started
+│   ├── WrongReturnError     a processor returned a value that is not a commit
+│   └── RemoteError          a processor's Lambda function failed
+│       └── RemoteTimeoutError   it reached its own timeout
 └── ValueError
-    └── SettingsError    an environment variable of the function is missing or makes no sense
+    └── SettingsError    an environment variable of the function is missing or malformed
 """
 
 import errno
@@ -24,26 +25,26 @@ class Unprocessable(Exception):  # noqa: N818 - a verdict on the input, named fo
     """Raise this from a processor to reject a change for good.
 
     The message goes to the dead-letter queue and the ledger row becomes REJECTED, both with the text given here.
-    Nothing is retried: for a failure that may pass, raise any other exception.
+    Nothing is retried. If the failure may pass, raise any other exception.
     """
 
 
 MAX_RETRY_IN = 11 * 3600
-"""Seconds. SQS hides a message for twelve hours at most, and the function may have held it for a while."""
+"""Seconds. SQS hides a message for at most twelve hours, and the function may have held it for some minutes."""
 
 
 class NotYet(Exception):  # noqa: N818 - a fact about the input, named for how it reads in `raise`
-    """Raise this from a processor when something that it needs is not there yet, such as another file.
+    """Raise this from a processor when something that it needs is missing, such as another file.
 
-    It spends no attempt. The change is tried again after `retry_in`, then less and less often, until the pipeline's
+    It counts no attempt. The change is tried again after `retry_in`, then less and less often, until the pipeline's
     `max_wait` is over. Then it is rejected with this reason. A newer version of the object does not wait for it.
     """
 
     def __init__(self, why: str = "", *, retry_in: float | None = None) -> None:
-        """Say what is missing.
+        """Name the missing thing.
 
         Args:
-            why: what is missing; kept in the ledger's row. A text that says nothing was said when omitted.
+            why: the missing thing; kept in the ledger's row. If omitted, the reason says that none was given.
             retry_in: seconds until the next try, 1 to 39,600 (eleven hours); a minute when omitted.
 
         Raises:
@@ -58,19 +59,21 @@ class NotYet(Exception):  # noqa: N818 - a fact about the input, named for how i
 
 
 class ObjectGone(Exception):  # noqa: N818 - a fact about S3, not a fault
-    """S3 no longer holds the version that was claimed: it was deleted, or overwritten in a bucket without versions.
+    """S3 no longer holds the claimed version: it was deleted, or overwritten in a bucket without versioning.
 
-    Let it propagate out of the processor: the consumer asks S3 again and brings about what is there now.
+    Let it propagate out of the processor. The consumer asks S3 again, and processes the state that it shows now.
     """
 
 
 class Fenced(Exception):  # noqa: N818 - the protocol's own word
-    """The row no longer belongs to this claim: its lease ran out and another attempt, or another state, took over."""
+    """The row belongs to another claim: the lease ended, and another attempt or another state took over."""
 
 
 class OwnError(Exception):
-    """An error whose text this library writes. `why` quotes nothing and is kept as a reason; `detail` may quote the
-    content of objects or another program's words, and is kept with `Reasons.FULL` only.
+    """An error whose text this library writes.
+
+    `why` quotes nothing and is kept as a reason. `detail` may quote an object or another program, and is kept with
+    `Reasons.FULL` only.
     """
 
     def __init__(self, why: str, *, detail: str = "") -> None:
@@ -89,13 +92,13 @@ class OwnError(Exception):
 class ObjectReadError(OwnError):
     """The content is incomplete or altered: the connection to S3 was cut, or the checksum is wrong.
 
-    Let it propagate: the change is retried. It is retried too if the processor catches the error and returns, unless
+    Let it propagate: the change is retried. It is also retried if the processor catches the error and returns, unless
     the processor has opened the object again and has read it completely.
     """
 
 
 class Overwritten(OwnError):  # noqa: N818 - named as the others
-    """The claim is still this attempt's, but an overtaken worker may have written another state after its effect."""
+    """The lease is still owned, but an overtaken worker may have written another state after this attempt's effect."""
 
 
 class NoSpaceError(OwnError, OSError):
@@ -107,9 +110,9 @@ class NoSpaceError(OwnError, OSError):
 
 
 class TransactionRefused(OwnError):  # noqa: N818 - named as the others
-    """Nothing of a commit was written, because of what the processor wanted to write with it.
+    """Nothing of a commit was written, because of the processor's own writes in it.
 
-    `passing`: nothing is wrong with those writes, only others were at the same items, or too many.
+    `passing`: the writes are valid. Other writes used the same items at that time, or there were too many.
     """
 
     def __init__(self, why: str, *, passing: bool, detail: str = "") -> None:
@@ -118,12 +121,20 @@ class TransactionRefused(OwnError):  # noqa: N818 - named as the others
 
 
 class NotBegun(OwnError):  # noqa: N818 - named as the others
-    """The processor's function was not run, since Lambda throttles it: no attempt is spent."""
+    """The processor's function did not run, because Lambda throttles it. This counts no attempt."""
 
 
 class WrongReturnError(OwnError, TypeError):
-    """The processor returned something else than a commit. Its effect has happened: the change is rejected at once."""
+    """The processor returned a value that is not a commit. Its effect has happened, so the change is rejected."""
+
+
+class RemoteError(OwnError):
+    """The processor's Lambda function failed. The change is tried again."""
+
+
+class RemoteTimeoutError(RemoteError):
+    """The processor's Lambda function reached its own timeout."""
 
 
 class SettingsError(ValueError):
-    """An environment variable is missing or malformed; the text names the variable, the value and what is allowed."""
+    """An environment variable is missing or malformed. The text has the variable, the value and the allowed values."""

@@ -1,120 +1,115 @@
-"""Why an attempt failed, in words that quote no content: exception types and code positions.
+"""Reason codes: why an attempt failed, or why a message was refused.
 
-The message of an exception often quotes what the code was reading, such as a card number. It is kept only with
-`Reasons.FULL`. The texts of this library's own errors quote nothing and are always kept.
+A reason has a stable code for programs and a text for people. Texts may change with each release. Codes may not,
+because people redrive messages by code.
 """
 
-import re
-import sys
-from collections.abc import Iterator
-from functools import cache
-from importlib import metadata
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from enum import StrEnum
 
-from botocore.exceptions import ClientError
-
-from intake_ledger.protocol.errors import OwnError
-from intake_ledger.protocol.settings import Reasons
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-MAX_CAUSES = 4
-"""Exceptions of one chain that a reason names."""
-MAX_PARTS = 3
-"""Exceptions of one group that a reason names."""
-MAX_FRAMES = 12
-"""Frames of one exception that a log line names. The innermost ones are kept."""
-_AWS_CODE = re.compile(r"[A-Za-z.]+|\d{3}")
-"""AWS's codes consist of letters and dots. S3 answers a HEAD with the HTTP status only."""
-_OWN = frozenset({"intake_ledger", "cdk_intake_ledger"})
+from intake_ledger.protocol.errors import (
+    Fenced,
+    NoSpaceError,
+    NotBegun,
+    NotYet,
+    ObjectGone,
+    ObjectReadError,
+    Overwritten,
+    RemoteTimeoutError,
+    TransactionRefused,
+    Unprocessable,
+    WrongReturnError,
+)
 
 
-def describe(error: BaseException, reasons: Reasons, *, team: str = "") -> str:
-    """The error in one line: its type, the team's line that it came through, and its causes.
+class ReasonCode(StrEnum):
+    """The stable codes of reasons. A code is never renamed and never gets another meaning."""
+
+    PROCESSOR_ERROR = "processor_error"
+    """The processor raised an exception, or its Lambda function failed."""
+    PROCESSOR_TIMEOUT = "processor_timeout"
+    """The processor ran longer than `processing_timeout`, or its Lambda function reached its own timeout."""
+    PROCESSOR_THROTTLED = "processor_throttled"
+    """Lambda throttled the processor's function before it started. No attempt was counted."""
+    WRONG_RETURN = "wrong_return"
+    """The processor returned a value that is not a commit."""
+    UNPROCESSABLE = "unprocessable"
+    """The processor raised `Unprocessable`, or the content is malformed."""
+    NOT_YET = "not_yet"
+    """The processor raised `NotYet`. The change waits."""
+    MAX_WAIT = "max_wait"
+    """The processor still raised `NotYet` at the end of `max_wait`."""
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    """The worker of the last permitted attempt died or timed out. The text is the last known error."""
+    TRANSACTION_REFUSED = "transaction_refused"
+    """DynamoDB or the library refused the writes of `Commit(transact=...)`."""
+    LATE_WRITE = "late_write"
+    """An earlier worker may have written another state after this attempt's effect. The change is processed again."""
+    LEASE_LOST = "lease_lost"
+    """The lease ended, and another attempt claimed the row."""
+    OBJECT_GONE = "object_gone"
+    """S3 no longer holds the claimed version."""
+    READ_ERROR = "read_error"
+    """The content that arrived from S3 is incomplete or altered."""
+    S3_REFUSED = "s3_refused"
+    """S3 refused to let the object be read: it is archived, or access is denied. `s3_error` has S3's code."""
+    NO_SPACE = "no_space"
+    """The temporary directory has not enough free space for the object."""
+    UNPARSEABLE_MESSAGE = "unparseable_message"
+    """The message is not an event that this release can parse."""
+    WRONG_BUCKET = "wrong_bucket"
+    """The message is about another bucket than the pipeline's."""
+    VERSION_MISSING = "version_missing"
+    """The message names no version, and the pipeline's ordering is EVERY_VERSION."""
+    REPROCESS_ID_AHEAD = "reprocess_id_ahead"
+    """The time in the ID of the reprocess request is in the future by more than `clock_skew`."""
+    MAX_RECEIVES = "max_receives"
+    """SQS moved the message to the dead-letter queue, because it reached `maxReceiveCount`."""
+    CONSUMER_ERROR = "consumer_error"
+    """A request to AWS failed, or the library did. Only log lines have this code. The message is delivered again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an attempt failed, or why a message was refused."""
+
+    code: ReasonCode
+    text: str
+    """For people. It quotes no content of the object unless the pipeline's `reasons` is FULL."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+_CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
+    (Unprocessable, ReasonCode.UNPROCESSABLE),
+    (NotYet, ReasonCode.NOT_YET),
+    (ObjectGone, ReasonCode.OBJECT_GONE),
+    (Fenced, ReasonCode.LEASE_LOST),
+    (Overwritten, ReasonCode.LATE_WRITE),
+    (ObjectReadError, ReasonCode.READ_ERROR),
+    (NoSpaceError, ReasonCode.NO_SPACE),
+    (TransactionRefused, ReasonCode.TRANSACTION_REFUSED),
+    (NotBegun, ReasonCode.PROCESSOR_THROTTLED),
+    (WrongReturnError, ReasonCode.WRONG_RETURN),
+    (RemoteTimeoutError, ReasonCode.PROCESSOR_TIMEOUT),
+)
+
+
+def code_of(error: BaseException, otherwise: ReasonCode) -> ReasonCode:
+    """The code of this library's own error, or `otherwise` for any other error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), otherwise)
+
+
+def matches_reason(wanted: str, code: str | None, text: str) -> bool:
+    """True if a stored reason is the wanted one.
 
     Args:
-        error: as it was caught.
-        reasons: whether the messages are wanted.
-        team: the top-level package of the processor. Other packages that are no installed library count as the team's.
+        wanted: a reason code, or a part of the text in any case.
+        code: the stored code. None or empty: an earlier release stored the reason, which then has a text only.
+        text: the stored text.
 
     """
-    if isinstance(error, OwnError):
-        return text_of(error) if reasons is Reasons.FULL else error.why
-    return ", from ".join(_describe_one(one, reasons, team) for one in _chain(error))
-
-
-def text_of(error: BaseException) -> str:
-    """The error's own message. The team's code makes it, and may fail in turn."""
-    try:
-        return str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - whatever it is, there has to be a reason
-        return f"{type(error).__name__}, which cannot tell what it is about"
-
-
-def stack_of(error: BaseException) -> list[str]:
-    """The frames of the error and of its causes, innermost last, as `type: module:line > module:line`."""
-    return [
-        f"{_type_of(one)}: {' > '.join(f'{module}:{line}' for module, line in list(_frames(one))[-MAX_FRAMES:])}"
-        for one in _chain(error)
-    ]
-
-
-def _describe_one(error: BaseException, reasons: Reasons, team: str) -> str:
-    said = _type_of(error)
-    if reasons is Reasons.FULL:
-        said = f"{said}: {text_of(error)}"
-    if position := _position(error, team):
-        said = f"{said} at {position}"
-    if isinstance(error, BaseExceptionGroup):
-        parts = [_describe_one(one, reasons, team) for one in error.exceptions[:MAX_PARTS]]
-        more = len(error.exceptions) - len(parts)
-        said = f"{said} of ({'; '.join(parts)}{f'; {more} more' if more else ''})"
-    return said
-
-
-def _type_of(error: BaseException) -> str:
-    """The type's name, with AWS's error code where there is one."""
-    name = type(error).__name__
-    if not isinstance(error, ClientError):
-        return name
-    code = str(error.response.get("Error", {}).get("Code", ""))
-    return f"{name} {code}" if _AWS_CODE.fullmatch(code) else name
-
-
-def _position(error: BaseException, team: str) -> str:
-    """The innermost line of the team's own code; of any code where none of the team's took part."""
-    frames = list(_frames(error))
-    own = [(module, line) for module, line in frames if _is_the_teams(module, team)]
-    return "{}:{}".format(*(own or frames)[-1]) if frames else ""
-
-
-def _is_the_teams(module: str, team: str) -> bool:
-    package = module.partition(".")[0]
-    return package not in _OWN and (package == team or package not in _libraries())
-
-
-@cache
-def _libraries() -> frozenset[str]:
-    """Top-level packages that are Python's or were installed, which a function's code may have beside the team's."""
-    return frozenset(metadata.packages_distributions()) | sys.stdlib_module_names
-
-
-def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
-    """Module and line of each frame, outermost first."""
-    traceback: TracebackType | None = error.__traceback__
-    while traceback is not None:
-        yield str(traceback.tb_frame.f_globals.get("__name__", "?")), traceback.tb_lineno
-        traceback = traceback.tb_next
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, what caused it, and so on, as a traceback shows them."""
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen and len(seen) < MAX_CAUSES:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    if code and (wanted == code or wanted in ReasonCode):
+        return wanted == code
+    return wanted.casefold() in text.casefold()

@@ -20,6 +20,7 @@ from typing import Any
 
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.object_state import State, StateKind, identity_of
+from intake_ledger.protocol.reasons import Reason, ReasonCode
 
 MAX_REASON_BYTES = 256
 """A longer reason would make every later write of the row cost more than one write unit of 1 KB."""
@@ -139,6 +140,8 @@ class Row:
     commit_id: str | None = None
     """What the processor returned: the downstream's own name for the effect."""
     reason: str | None = None
+    reason_code: str | None = None
+    """The `ReasonCode` of `reason`. Rows of earlier releases lack it. A later release may have written another code."""
     s3_error: str | None = None
     """S3's error code, where the reason is that S3 refused to let the object be read."""
     retry_at: int | None = None
@@ -278,6 +281,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         lease_until=lease_until,
         lease_owner=owner,
         reason=base.reason if retry or resumed else None,
+        reason_code=base.reason_code if retry or resumed else None,
         s3_error=base.s3_error if retry or resumed else None,
         retry_at=None,
         rejected_fence=base.rejected_fence if retry or resumed else None,
@@ -309,6 +313,7 @@ def committed(row: Row, commit: str | None, *, now: int, retention: Retention, t
         commit_id=cut(commit, MAX_COMMIT_BYTES),
         transactional=1 if transactional else None,
         reason=None,
+        reason_code=None,
         s3_error=None,
         rejected_fence=None,
         reprocess_id=None,
@@ -320,7 +325,7 @@ def committed(row: Row, commit: str | None, *, now: int, retention: Retention, t
     )
 
 
-def abandoned(row: Row, reason: str, *, now: int, retention: Retention) -> Row:
+def abandoned(row: Row, reason: Reason, *, now: int, retention: Retention) -> Row:
     """The claimed row when its version is gone for good: settled, but what was committed stays what it was."""
     return replace(
         committed(row, row.commit_id, now=now, retention=retention),
@@ -328,7 +333,8 @@ def abandoned(row: Row, reason: str, *, now: int, retention: Retention) -> Row:
         committed_state=row.committed_state,
         committed_fence=row.committed_fence,
         transactional=row.transactional,
-        reason=cut(reason, MAX_REASON_BYTES),
+        reason=cut(reason.text, MAX_REASON_BYTES),
+        reason_code=reason.code.value,
     )
 
 
@@ -339,7 +345,13 @@ def settled(seen: Row | None, change: Change, state: State, *, now: int, retenti
 
 
 def failed(
-    row: Row, reason: str, *, review_partition: str, now: int, retry_at: int | None = None, s3_error: str | None = None
+    row: Row,
+    reason: Reason,
+    *,
+    review_partition: str,
+    now: int,
+    retry_at: int | None = None,
+    s3_error: str | None = None,
 ) -> Row:
     """The claimed row after a failure that will be tried again, not before `retry_at` (epoch milliseconds).
 
@@ -350,7 +362,8 @@ def failed(
         status=Status.FAILED,
         lease_until=None,
         lease_owner=None,
-        reason=cut(reason, MAX_REASON_BYTES),
+        reason=cut(reason.text, MAX_REASON_BYTES),
+        reason_code=reason.code.value,
         s3_error=s3_error,
         retry_at=retry_at,
         updated_at=now,
@@ -358,7 +371,7 @@ def failed(
     )
 
 
-def waiting(row: Row, reason: str, *, partition: str, now: int, retry_at: int) -> Row:
+def waiting(row: Row, reason: Reason, *, partition: str, now: int, retry_at: int) -> Row:
     """The claimed row while something that the processor needs is not there yet. The attempt is not counted."""
     return replace(
         failed(row, reason, review_partition=partition, now=now, retry_at=retry_at),
@@ -367,7 +380,7 @@ def waiting(row: Row, reason: str, *, partition: str, now: int, retry_at: int) -
     )
 
 
-def rejected(row: Row, reason: str, *, review_partition: str, now: int, s3_error: str | None = None) -> Row:
+def rejected(row: Row, reason: Reason, *, review_partition: str, now: int, s3_error: str | None = None) -> Row:
     """The claimed row after a failure for good."""
     return replace(
         failed(row, reason, review_partition=review_partition, now=now, s3_error=s3_error),
@@ -379,10 +392,10 @@ def rejected(row: Row, reason: str, *, review_partition: str, now: int, s3_error
 
 def exhausted(seen: Row, *, review_partition: str, now: int) -> Row:
     """The row whose last attempt never came back, rejected in its place with the last error that is known."""
-    reason = seen.reason or "the worker died or timed out at every attempt"
+    text = seen.reason or "the worker died or timed out at every attempt"
     return rejected(
         replace(seen, fence=_next_fence(seen, now)),
-        reason,
+        Reason(ReasonCode.ATTEMPTS_EXHAUSTED, text),
         review_partition=review_partition,
         now=now,
         s3_error=seen.s3_error,
