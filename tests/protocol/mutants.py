@@ -789,8 +789,8 @@ MUTANTS = (
     Mutant(
         "a fenced worker acknowledges",
         "consumer/attempt.py",
-        "return Outcome(OutcomeKind.FENCED, str(fenced), self._failures.backoff(claim.row.attempts), late_write=late)",
-        "return Outcome(OutcomeKind.FENCED, str(fenced), late_write=late)",
+        "return Outcome(OutcomeKind.FENCED, reason, self._failures.backoff(claim.row.attempts), late_write=late)",
+        "return Outcome(OutcomeKind.FENCED, reason, late_write=late)",
         "tests/unit/test_consumer.py -k fence",
     ),
     Mutant(
