@@ -13,7 +13,7 @@ import pytest
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger import IntakePipeline, Processor
-from cdk_intake_ledger.bundling.imports import LAMBDA_MODULES
+from cdk_intake_ledger.bundling import LAMBDA_MODULES
 from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
 from tests.synth.build import PROCESSORS, new_stack, only, template_of
 

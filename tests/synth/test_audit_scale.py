@@ -14,8 +14,7 @@ from benchmarks.audit_formula import ATHENA, DUCKDB, Run
 from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakeConfigurationError, IntakePipeline
 from cdk_intake_ledger.audit.athena import PARTITION, TABLES
 from cdk_intake_ledger.audit.join import ORC
-from cdk_intake_ledger.bundling.requirements import parse_requirements
-from cdk_intake_ledger.bundling.wheels import install
+from cdk_intake_ledger.bundling import install, parse_requirements
 from intake_ledger.audit import athena_query
 from intake_ledger.audit.relations import COLUMNS
 from intake_ledger.protocol.settings import audit_settings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk_intake_ledger.functions.entrypoint import entrypoint_problems
+from cdk_intake_ledger.bundling.entrypoint import entrypoint_problems
 
 
 @pytest.fixture

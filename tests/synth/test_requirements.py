@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk_intake_ledger.bundling.requirements import parse_requirements, read_requirements
+from cdk_intake_ledger.bundling import parse_requirements, read_requirements
 
 HASH = "sha256:" + "0" * 64
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from cdk_intake_ledger.bundling import parse_requirements
 from cdk_intake_ledger.bundling.elf import machine_of, wrong_objects
-from cdk_intake_ledger.bundling.requirements import MACHINES, parse_requirements
+from cdk_intake_ledger.bundling.requirements import MACHINES
 from cdk_intake_ledger.bundling.wheels import WheelError, _tidy, cache_folder, install
 from tests.wheel_maker import WheelFolder, only_index, shared_object
 

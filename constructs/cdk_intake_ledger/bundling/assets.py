@@ -1,4 +1,4 @@
-"""Wheels as CDK assets. The hash is known before anything is installed, and an asset that exists is not made again."""
+"""CDK assets of wheels. Their hash follows from the pins, so an existing asset is not made again."""
 
 import os
 import shutil
@@ -14,21 +14,26 @@ from cdk_intake_ledger.bundling.requirements import Requirements
 from cdk_intake_ledger.bundling.wheels import install
 
 LAYER_FOLDER = "python"
-"""Where Lambda looks for modules in a layer: https://docs.aws.amazon.com/lambda/latest/dg/python-layers.html."""
+"""The folder of a layer where Lambda looks for modules: https://docs.aws.amazon.com/lambda/latest/dg/python-layers.html."""
 
 
 def wheel_code(requirements: Requirements, *, python: str, architecture: str, folder: str = "") -> lambda_.Code:
     """Pinned wheels as code of a function or layer, without Docker.
 
-    The asset's hash is that of the pins. The wheels are installed when the CDK stages an asset that it does not have
-    yet; `WheelError` is raised then. To report problems earlier and with others, call `wheels.install` first: it keeps
-    its result.
+    The asset's hash follows from the pins. The wheels are installed when the CDK stages an asset that it does not have
+    yet. To report problems earlier, call `install` first: it caches its result.
 
     Args:
-        requirements: of `parse_requirements(["duckdb==1.4.2"])` or `read_requirements(path)`.
-        python: Lambda's Python, such as `3.13`.
+        requirements: such as `parse_requirements(["duckdb==1.4.2"])` or `read_requirements(path)`.
+        python: Lambda's Python version, such as `3.13`.
         architecture: `arm64` or `x86_64`: the `name` of a `lambda_.Architecture`.
-        folder: where in the asset; `LAYER_FOLDER` for a layer. At its top when omitted.
+        folder: the wheels' folder in the asset, `LAYER_FOLDER` for a layer; the asset's top folder when omitted.
+
+    Returns:
+        the code.
+
+    Raises:
+        WheelError: at staging: the wheels cannot be installed.
 
     """
 
@@ -40,15 +45,18 @@ def wheel_code(requirements: Requirements, *, python: str, architecture: str, fo
 
 
 def made_code(content: str, fill: Callable[[Path], None]) -> lambda_.Code:
-    """Code that a function puts into a folder.
+    """Code that a Python function writes into a folder.
 
     Args:
-        content: identifies the content; the asset's hash follows from it.
-        fill: is called with an empty folder, if the CDK has no such asset in its output folder yet.
+        content: an identity of the content, from which the asset's hash follows.
+        fill: writes the content into an empty folder. The CDK calls it if its output folder has no such asset.
+
+    Returns:
+        the code.
 
     """
     return lambda_.Code.from_asset(
-        # The CDK also wants a source, from which it takes nothing.
+        # The CDK requires a source, but does not read it.
         str(Path(__file__).parent),
         asset_hash_type=AssetHashType.CUSTOM,
         asset_hash=content,
@@ -57,11 +65,11 @@ def made_code(content: str, fill: Callable[[Path], None]) -> lambda_.Code:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy files into a folder that may have others.
+    """Copy all files of a folder into another folder, which may have other files.
 
     Args:
         source: a folder.
-        target: another one, which is made if it does not exist.
+        target: another folder. It is made if it does not exist.
 
     """
     for folder, _, files in os.walk(source):
@@ -72,13 +80,13 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file's content, under a mode that does not depend on this machine's umask: Lambda's user has to read it.
+    """Copy a file's content, with a mode that does not depend on this machine's umask. Lambda's user must read it.
 
     A hard link would be faster, but an edit of the copy would change the cache.
 
     Args:
         source: a file.
-        target: its new path. Folders above it are made.
+        target: the path of the copy. Missing folders are made.
 
     """
     target.parent.mkdir(parents=True, exist_ok=True)

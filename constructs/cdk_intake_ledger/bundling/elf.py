@@ -1,11 +1,11 @@
-"""Reads from a shared object's header for which machine it was built."""
+"""Reads the machine of a shared object from its header."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# e_machine of the ELF header: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
+# e_machine of the ELF header: https://refspecs.linuxwrong_by_stemation.org/elf/gabi4+/ch4.eheader.html
 _ELF_MACHINES = {3: "32-bit x86", 40: "32-bit ARM", 62: "x86_64", 183: "arm64"}
 _MACH_O = {b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe"}
 
@@ -20,10 +20,13 @@ class WrongObject:
 
 
 def machine_of(head: bytes) -> str | None:
-    """The machine of a file that begins with these bytes, 20 at least; None for no shared object.
+    """The machine that a shared object was built for.
 
     Args:
-        head: the beginning of a file.
+        head: the first bytes of a file, at least 20.
+
+    Returns:
+        the machine; None if the file is not a shared object.
 
     """
     if head[:4] in _MACH_O:
@@ -35,19 +38,22 @@ def machine_of(head: bytes) -> str | None:
 
 
 def wrong_objects(files: Iterable[Path], architecture: str, *, compiled: bool) -> Iterator[WrongObject]:
-    """Shared objects that keep the modules of these files from being loaded.
+    """Shared objects that the function cannot load, although its modules need them.
 
-    Some distributions carry shared objects for several machines and load the right one. So an extension module is wrong
-    if there is none of the same name for the function's machine, and another shared object if it comes with a wheel for
-    this platform and none in the wheel is for the function's machine.
+    Some distributions have shared objects for several machines and load the right one. Therefore, an extension module
+    is wrong if no other of the same name is for the function's machine. Another shared object is wrong if it is in a
+    wheel for one platform, and nothing in that wheel is for the function's machine.
 
     Args:
-        files: of one distribution, or of a folder.
+        files: the files of one distribution, or of a folder.
         architecture: `arm64` or `x86_64`.
-        compiled: whether they come from a wheel for one platform.
+        compiled: whether the files are from a wheel for one platform.
+
+    Yields:
+        one wrong object for each module.
 
     """
-    found: dict[tuple[Path, str], list[WrongObject]] = defaultdict(list)
+    wrong_by_stem: dict[tuple[Path, str], list[WrongObject]] = defaultdict(list)
     right: set[tuple[Path, str]] = set()
     for path in files:
         if ".so" not in path.name or not path.is_file():
@@ -58,12 +64,12 @@ def wrong_objects(files: Iterable[Path], architecture: str, *, compiled: bool) -
         if machine == architecture:
             right.add(stem)
         elif machine:
-            found[stem].append(WrongObject(path, machine))
-    for stem, wrong in sorted(found.items()):
+            wrong_by_stem[stem].append(WrongObject(path, machine))
+    for stem, wrong in sorted(wrong_by_stem.items()):
         if stem not in right and ((compiled and not right) or _is_extension(wrong[0].path)):
             yield wrong[0]
 
 
 def _is_extension(path: Path) -> bool:
-    """True if Python would import it: it has the function that makes the module."""
+    """True if Python can import the file: it has the function that makes the module."""
     return f"PyInit_{path.name.partition('.')[0]}".encode() in path.read_bytes()

@@ -1,4 +1,4 @@
-"""Reads which modules a processor imports for certain, without importing any of them."""
+"""Reads which modules a processor always imports. It imports none of them."""
 
 import ast
 import sys
@@ -20,7 +20,7 @@ _OTHER_MODULES = frozenset({"__main__", "annotationlib", "compression"})
 
 _PATH_CHANGES = (b"sys.path", b"addsitedir", b"meta_path", b"path_hooks")
 
-# Distributions that are not called as their module.
+# Distributions whose name differs from their module.
 _DISTRIBUTIONS = {
     "bs4": "beautifulsoup4", "Crypto": "pycryptodome", "cv2": "opencv-python-headless", "docx": "python-docx",
     "fitz": "pymupdf", "jwt": "pyjwt", "magic": "python-magic", "PIL": "pillow", "pptx": "python-pptx",
@@ -30,7 +30,7 @@ _DISTRIBUTIONS = {
 
 @dataclass(frozen=True)
 class Import:
-    """A module's top-level name, and the place that needs it."""
+    """The top-level name of an imported module, and the place of the import."""
 
     name: str
     source: Path
@@ -38,34 +38,37 @@ class Import:
 
     @property
     def distribution(self) -> str:
-        """The distribution that most likely has it."""
+        """The distribution that probably has the module."""
         return _DISTRIBUTIONS.get(self.name, self.name.replace("_", "-").lower())
 
 
 def missing_imports(directory: Path, module: str, function: str, available: Collection[str]) -> Iterator[Import]:
-    """The modules without which the processor cannot be imported or called, each once.
+    """Imports that always run and that would fail, each module once.
 
-    Only imports that run for certain count: of the entry point's module, the modules of the folder that it imports, and
-    the function's body. An import under `if` or `try`, or in another function, may never run. Code that changes where
-    Python looks for modules may import any.
+    These are the imports of the entry point's module, of the folder's modules that it imports, and of the function's
+    body. An import under `if` or `try`, or in another function, may never run. If the code changes Python's search
+    path, nothing is reported.
 
     Args:
-        directory: the folder.
-        module: of the entry point.
-        function: of the entry point.
-        available: top-level names besides those of the folder and Lambda.
+        directory: the processor's folder.
+        module: the entry point's module.
+        function: the entry point's function.
+        available: further top-level names, besides those of the folder and of Lambda.
+
+    Yields:
+        the imports.
 
     """
     reader = _Reader(directory)
-    found = reader.read(module, function)
+    imports = reader.read(module, function)
     if reader.changes_path:
         return
     known = sys.stdlib_module_names | _OTHER_MODULES | LAMBDA_MODULES | LAYER_MODULES | modules_in(directory)
     seen: set[str] = set()
-    for one in found:
-        if one.name not in known and one.name not in available and one.name not in seen:
-            seen.add(one.name)
-            yield one
+    for statement in imports:
+        if statement.name not in known and statement.name not in available and statement.name not in seen:
+            seen.add(statement.name)
+            yield statement
 
 
 def modules_in(directory: Path) -> frozenset[str]:
@@ -81,16 +84,16 @@ class _Reader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._read: set[str] = set()
-        self._found: list[Import] = []
+        self._imports: list[Import] = []
         self.changes_path = False
-        """True if a module that was read changes where Python looks for modules."""
+        """True if one of the modules changes Python's search path."""
 
     def read(self, module: str, function: str) -> list[Import]:
         self._module(module, function)
-        return self._found
+        return self._imports
 
     def _module(self, module: str, function: str | None = None) -> None:
-        """Read a module of the folder, and the packages above it, which are imported first."""
+        """Read a module of the folder, after the packages above it, as Python imports them."""
         if module in self._read:
             return
         self._read.add(module)
@@ -106,7 +109,7 @@ class _Reader:
         try:
             tree = ast.parse(content)
         except (SyntaxError, ValueError):
-            return  # said of the entry point's module elsewhere; another one may never be imported
+            return  # `entrypoint.py` reports this for the entry point; other modules may never be imported
         within = module if source is package else parent
         for statement in _certain(tree.body, function):
             self._import(statement, source, within)
@@ -115,12 +118,12 @@ class _Reader:
         for name in _modules_of(statement, within):
             top = name.partition(".")[0]
             if top:
-                self._found.append(Import(top, source, statement.lineno))
+                self._imports.append(Import(top, source, statement.lineno))
                 self._module(name)
 
 
 def _modules_of(statement: ast.Import | ast.ImportFrom, within: str) -> Iterator[str]:
-    """Full names of the modules that a statement imports, and of some that may be attributes."""
+    """Full names of the modules that a statement imports. Some of the names may be attributes."""
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names)
         return
@@ -135,7 +138,7 @@ def _modules_of(statement: ast.Import | ast.ImportFrom, within: str) -> Iterator
 
 
 def _certain(body: list[ast.stmt], function: str | None) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports among statements that run whenever the module is imported, or the function called."""
+    """Imports that run at each import of the module or each call of the function."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():

@@ -1,4 +1,4 @@
-"""A processor's folder: its own files, the wheels of its requirements.txt, and the asset that both make."""
+"""The folder of a processor: its files, the wheels of its `requirements.txt`, and the asset with both."""
 
 import os
 import re
@@ -12,19 +12,19 @@ from aws_cdk import IgnoreMode
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.bundling.elf import wrong_objects
+from cdk_intake_ledger.bundling.entrypoint import entrypoint_problems
 from cdk_intake_ledger.bundling.imports import missing_imports, modules_in
-from cdk_intake_ledger.functions.entrypoint import entrypoint_problems
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.bundling.requirements import Requirements
 
 REQUIREMENTS = "requirements.txt"
 
-# Nothing of these runs in Lambda, and each would change the asset's hash from one machine to the next.
+# Lambda needs none of these files, and they differ between machines, as the asset's hash then would.
 NOT_CODE = ("__pycache__/", "*.pyc", ".*", "*.egg-info/")
 
 POWERTOOLS = "3"
-"""The major version of Powertools that the consumer works with."""
+"""The major version of Powertools that the consumer needs."""
 
 MOST_BYTES = 262_144_000
 """Unpacked size of a function's code with its layers: 250 MB at
@@ -32,17 +32,17 @@ https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html."""
 
 
 class ProcessorFolder:
-    """The folder of one processor, for the Python and the machine of its function."""
+    """The folder of one processor, for the Python version and architecture of its function."""
 
     def __init__(self, directory: Path, entrypoint: str, *, python: str, architecture: str, any_module: bool) -> None:
-        """Describe the folder. Nothing is read yet.
+        """Describe the folder. This reads nothing yet.
 
         Args:
-            directory: of the team's modules.
+            directory: the folder with your modules.
             entrypoint: `module:function`.
-            python: Lambda's Python, such as `3.13`; empty if the runtime is refused.
+            python: Lambda's Python version, such as `3.13`; empty if the runtime is refused.
             architecture: `arm64` or `x86_64`.
-            any_module: true if the function may have modules from elsewhere: from layers, or by `PYTHONPATH`.
+            any_module: whether the function may import modules from other places, such as layers or `PYTHONPATH`.
 
         """
         self._directory = directory
@@ -53,31 +53,31 @@ class ProcessorFolder:
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
-        """Everything that keeps the folder from running on Lambda. The wheels are installed for this, once."""
-        found = list(entrypoint_problems(self._directory, self._entrypoint))
+        """Reasons why the folder would not run on Lambda. The first call installs the wheels."""
+        problems = list(entrypoint_problems(self._directory, self._entrypoint))
         if not self._directory.is_dir():
-            return tuple(found)
+            return tuple(problems)
         wheels = self._directory
         if self._has_requirements and not self._is_known_platform:
-            return tuple(found) if not self._python else (*found, self._platform_problem())
+            return tuple(problems) if not self._python else (*problems, self._platform_problem())
         if self._has_requirements:
             from cdk_intake_ledger.bundling.wheels import WheelError  # noqa: PLC0415 - see _wheels
 
-            if ours := [one for one in self._requirements.lines if one.name == "cdk-intake-ledger"]:
-                return (*found, self._hiding(ours[0].where))  # with the CDK, it would be a large installation
+            if ours := [line for line in self._requirements.lines if line.name == "cdk-intake-ledger"]:
+                return (*problems, self._hiding(ours[0].where))  # with the CDK, it would be a large installation
             try:
                 wheels = self._wheels
             except WheelError as error:
                 # Without the wheels the imports cannot be judged.
-                return (*found, *(f"processor path '{self._directory}': {one}" for one in error.problems))
-            found += self._wheel_problems(wheels)
-        if not found:
-            found += self._import_problems(wheels)
-        return tuple(found)
+                return (*problems, *(f"processor path '{self._directory}': {problem}" for problem in error.problems))
+            problems += self._wheel_problems(wheels)
+        if not problems:
+            problems += self._import_problems(wheels)
+        return tuple(problems)
 
     @property
     def code(self) -> lambda_.Code:
-        """The asset. CDK ties it to the first stack that uses it, so make it for each pipeline."""
+        """The asset. CDK binds an asset to the first stack that uses it, so each pipeline needs a new one."""
         if not self._has_requirements:
             return lambda_.Code.from_asset(str(self._directory), exclude=list(NOT_CODE), ignore_mode=IgnoreMode.GIT)
         from cdk_intake_ledger.bundling.assets import copy_file, copy_tree, made_code  # noqa: PLC0415 - see _wheels
@@ -105,20 +105,20 @@ class ProcessorFolder:
 
     @cached_property
     def _wheels(self) -> Path:
-        # A folder without requirements needs neither of these modules at synthesis, nor `packaging`.
+        # A folder without requirements needs none of these modules, and not `packaging`, at synthesis.
         from cdk_intake_ledger.bundling.wheels import install  # noqa: PLC0415
 
         return install(self._requirements, python=self._python, architecture=self._architecture)
 
     @cached_property
     def _requirements(self) -> "Requirements":
-        from cdk_intake_ledger.bundling.requirements import read_requirements  # noqa: PLC0415 - as above
+        from cdk_intake_ledger.bundling.requirements_file import read_requirements  # noqa: PLC0415 - as above
 
         return read_requirements(self._directory / REQUIREMENTS)
 
     @cached_property
     def _digest(self) -> str:
-        """A hash of the folder's files, the pins, the Python version and the architecture."""
+        """Hash of the folder's files, the pins, the Python version and the architecture."""
         digest = sha256(self._requirements.digest(self._python, self._architecture).encode())
         for name, path in self._files:
             digest.update(f"{name}\0".encode() + sha256(path.read_bytes()).digest())
@@ -126,7 +126,7 @@ class ProcessorFolder:
 
     @cached_property
     def _files(self) -> list[tuple[str, Path]]:
-        """The folder's files that belong to the asset, by their names in it."""
+        """Names and paths of the folder's files in the asset."""
         return sorted(_code_files(self._directory))
 
     def _wheel_problems(self, wheels: Path) -> Iterator[str]:
@@ -163,7 +163,7 @@ class ProcessorFolder:
         )
 
     def _collisions(self, wheels: Path) -> Iterator[str]:
-        """Files of both, and modules of both where one hides the other. Parts of a namespace package do not collide."""
+        """Files that both have, and modules that hide another one. Parts of a namespace package do not collide."""
         for name, _ in self._files:
             if (wheels / name).exists():
                 yield name
@@ -173,28 +173,29 @@ class ProcessorFolder:
                 yield name.partition("/")[0]
 
     def _import_problems(self, wheels: Path) -> Iterator[str]:
-        """Imports that would fail."""
+        """Imports that would fail on Lambda."""
         if self._any_module:
             return
         module, function = self._entrypoint.split(":")
-        for one in missing_imports(self._directory, module, function, modules_in(wheels)):
-            where = f"processor module '{one.source}' line {one.line}"
+        for missing in missing_imports(self._directory, module, function, modules_in(wheels)):
+            where = f"processor module '{missing.source}' line {missing.line}"
             if self._has_requirements:
                 yield (
-                    f"{where} imports {one.name!r}, which neither the folder nor its {REQUIREMENTS} nor Lambda has: "
-                    f"add {one.distribution}==<version> to {REQUIREMENTS}"
+                    f"{where} imports {missing.name!r}, which neither the folder nor its {REQUIREMENTS} nor Lambda "
+                    f"has: add {missing.distribution}==<version> to {REQUIREMENTS}"
                 )
             else:
                 yield (
-                    f"{where} imports {one.name!r}, which neither the folder nor Lambda has: pin it in "
-                    f"'{self._directory / REQUIREMENTS}' ({one.distribution}==<version>), or give the layer that has it"
+                    f"{where} imports {missing.name!r}, which neither the folder nor Lambda has: pin it in "
+                    f"'{self._directory / REQUIREMENTS}' ({missing.distribution}==<version>), or give the layer that "
+                    "has it"
                 )
 
 
 def _code_files(directory: Path) -> Iterator[tuple[str, Path]]:
     for folder, folders, files in os.walk(directory, followlinks=True):
         folders[:] = [
-            one for one in folders if one != "__pycache__" and one[0] != "." and not one.endswith(".egg-info")
+            name for name in folders if name != "__pycache__" and name[0] != "." and not name.endswith(".egg-info")
         ]
         for name in files:
             if name[0] != "." and not name.endswith(".pyc"):

@@ -7,8 +7,7 @@ from pathlib import Path
 from aws_cdk import Duration, Size, Token
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.bundling.processor_folder import ProcessorFolder
-from cdk_intake_ledger.functions.entrypoint import form_problem
+from cdk_intake_ledger.bundling import ProcessorFolder, form_problem
 from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
 
 LEAST_PYTHON = (3, 12)

@@ -1,4 +1,4 @@
-"""Reading a processor's source at synthesis: does the entry point exist? Nothing of it is imported or run."""
+"""Checks at synthesis that a processor's entry point exists. It reads the source, and does not import or run it."""
 
 import ast
 import re
@@ -16,21 +16,21 @@ NO_COMMITS = frozenset({
 
 
 def form_problem(entrypoint: str) -> str | None:
-    """What is wrong with the spelling of an entry point, if anything is."""
+    """The problem with the form of an entry point, or None."""
     if FORM.fullmatch(entrypoint):
         return None
     return f"entrypoint {entrypoint!r} is not of the form 'module:function', such as 'invoices:process'"
 
 
 def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[str]:
-    """Why `module:function` could not be called by the consumer if `directory` were its code."""
+    """Reasons why the consumer could not call `module:function` if `directory` were its code."""
     if wrong := form_problem(entrypoint):
         yield wrong
         return
     if not directory.is_dir():
-        what = "is not a directory" if directory.exists() else "does not exist"
+        state = "is not a directory" if directory.exists() else "does not exist"
         yield (
-            f"processor path '{directory}' {what} (looked from '{Path.cwd()}'): give the directory that holds the "
+            f"processor path '{directory}' {state} (looked from '{Path.cwd()}'): give the directory that holds the "
             "processor's module"
         )
         return
@@ -42,9 +42,9 @@ def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[str]:
     module, function = entrypoint.split(":")
     source = _source_of(directory, module)
     if source is None:
-        found = _one_of(_modules_in(directory))
+        modules = _choices(_modules_in(directory))
         yield (
-            f"processor module {module!r} does not exist in '{directory}', where there is {found}: name one of those "
+            f"processor module {module!r} does not exist in '{directory}', where there is {modules}: name one of those "
             "in the entrypoint"
         )
         return
@@ -80,10 +80,10 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[st
             definitions[bound] = statement
     if name not in definitions:
         if "*" in definitions:
-            return  # `from elsewhere import *`: reading this file alone cannot tell
+            return  # `from elsewhere import *` may define it
         functions = [key for key, value in definitions.items() if isinstance(value, ast.FunctionDef) and key[0] != "_"]
         yield (
-            f"processor function {name!r} does not exist in '{source}', where there is {_one_of(functions)}: name one "
+            f"processor function {name!r} does not exist in '{source}', where there is {_choices(functions)}: name one "
             "of those in the entrypoint"
         )
         return
@@ -102,7 +102,7 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[st
 
 
 def _top_level(node: ast.AST) -> Iterator[ast.stmt]:
-    """The statements that run at import, also those inside `if` and `try`."""
+    """Statements that run at import, including those inside `if` and `try`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt):
             yield child
@@ -129,7 +129,7 @@ def _return_problems(function: ast.FunctionDef, source: Path) -> Iterator[str]:
     elif function.returns is not None and (wrong := _wrong_types(function.returns)):
         yield (
             f"{where} returns {ast.unparse(function.returns)}: the consumer would reject each change after its effect, "
-            f"since {_one_of(wrong)} is no commit, return a Commit, a text or None"
+            f"since {_choices(wrong)} is no commit, return a Commit, a text or None"
         )
 
 
@@ -145,7 +145,7 @@ def _is_generator(function: ast.FunctionDef) -> bool:
 
 
 def _wrong_types(annotation: ast.expr) -> list[str]:
-    """The types in an annotation that are no commit for certain. An unknown name may be one: an alias, or `Any`."""
+    """Types in an annotation that cannot be a commit. An unknown name can be an alias or `Any`."""
     match annotation:
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return [*_wrong_types(left), *_wrong_types(right)]
@@ -157,9 +157,9 @@ def _wrong_types(annotation: ast.expr) -> list[str]:
         case ast.Subscript(value=of, slice=inner) if _name_of(of) in {"Optional", "Union", "Annotated"}:
             members = inner.elts if isinstance(inner, ast.Tuple) else [inner]
             return [
-                one
+                name
                 for member in (members[:1] if _name_of(of) == "Annotated" else members)
-                for one in _wrong_types(member)
+                for name in _wrong_types(member)
             ]
         case ast.Subscript(value=of):
             return _wrong_types(of)
@@ -181,5 +181,5 @@ def _takes_one(arguments: ast.arguments) -> bool:
     return has_room and required <= 1 and None not in arguments.kw_defaults
 
 
-def _one_of(names: Sequence[str]) -> str:
+def _choices(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names[:8]) + (" ..." if len(names) > 8 else "") if names else "none at all"
