@@ -563,9 +563,9 @@ class TestFinding:
         renamed = rename()
         functions: Any = Aws.functions
         renamed.upload(renamed.old, "in/a")
-        assert "own name" in renamed.adopt(ends=1, former=NEW)
+        assert "current name" in renamed.adopt(ends=1, former=NEW)
         functions.readers = ["arn:aws:lambda:eu-central-1:1:function:other"]
-        assert f"{renamed.former} is alive: other takes messages" in renamed.adopt(ends=1)
+        assert f"{renamed.former} still runs: other takes messages" in renamed.adopt(ends=1)
         functions.readers = []
         functions.environments["older"] = renamed.old.environment()
         stack: Any = Aws.cloudformation
@@ -582,5 +582,10 @@ def test_a_person_reads_what_became_of_it(rename: Callable[..., Renamed], capsys
     renamed.old.dead_letter("{}", reason="why", pipeline=renamed.former)
     assert commands.run(["adopt", "--from", renamed.former, "--stack", STACK]) == 1
     said = capsys.readouterr().out
-    for words in ("1 messages moved", "1 dead letters moved", "1 rows left: a worker", "run it again"):
+    for words in (
+        "1 messages moved",
+        "1 dead-letter messages moved",
+        "1 rows not moved: a worker",
+        "run the command again",
+    ):
         assert words in said

@@ -25,7 +25,7 @@ from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.row import Row, Status
 from intake_ledger.protocol.settings import KeyFilter, Reports
-from intake_ledger_cli import commands, drain, reading, redrive
+from intake_ledger_cli import commands, drain, redrive, s3_listing
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.sending import send
 from tests.cli_actions import NEEDED, action_of
@@ -135,7 +135,7 @@ class TestFinding:
         twins = {name: site.environment() | {"INTAKE_PIPELINE_NAME": f"{name}-In-99AA88BB"} for name in ("A", "B")}
         person = sit(site, **twins)
         person.types("status", "--pipeline", "In", ends=1)
-        assert "may be each of A-In-99AA88BB, B-In-99AA88BB" in person.complaint
+        assert "matches several pipelines, use a whole name: A-In-99AA88BB, B-In-99AA88BB" in person.complaint
 
     def test_a_stack_that_is_not_there(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Aws, "cloudformation", FakeCloudFormation({}))
@@ -154,7 +154,7 @@ class TestFinding:
 
     def test_a_profile_that_is_not_there(self, person: Person) -> None:
         person.types("status", "--profile", "nobody", ends=1)
-        assert "name one of `aws configure list-profiles` with --profile" in person.complaint
+        assert "use --profile with a profile of `aws configure list-profiles`" in person.complaint
 
 
 class TestStatus:
@@ -195,11 +195,11 @@ class TestStatus:
         assert said["audit"]["last"]["counts"]["missing"] == 1
         assert [(one["name"], one["state"]) for one in said["alarms"]] == [("Mine", "ALARM"), ("Letters", "OK")]
         shown = person.types("status")
-        assert "1 of 2: it burns" in shown
+        assert "1 of 2 in ALARM: it burns" in shown
         assert said["lastHour"] == {"retries": 80, "lapsedLeases": 80}
         assert "80 attempts repeated, 80 after a worker died" in shown
         assert "1 of 3 objects never reached the ledger" in shown
-        assert "wait for a person: list --status REJECTED" in shown
+        assert "need a person, see: list --status REJECTED" in shown
 
     def test_what_may_not_be_seen_keeps_nothing_else_away(
         self, person: Person, monkeypatch: pytest.MonkeyPatch
@@ -217,7 +217,7 @@ class TestStatus:
 
     def test_a_consumer_that_takes_nothing_is_told(self, person: Person) -> None:
         person.functions.source = "Disabled"
-        assert "takes no messages: its event source is Disabled" in person.types("status")
+        assert "takes no messages: its event source mapping is Disabled" in person.types("status")
 
     def test_watch_looks_again_and_again(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         """Until Ctrl-C, which is no error; for programs, a line for each look."""
@@ -246,7 +246,7 @@ class TestLooking:
         assert second["after"] is None
         assert f"--after {first['after']}" in person.types("list", "--limit", "3")
         person.types("list", "--after", "nonsense", ends=1)
-        assert "copy it as it was printed" in person.complaint
+        assert "copy the token that `list` printed" in person.complaint
 
     def test_a_list_is_of_one_status_or_of_both(self, person: Person) -> None:
         person.site.reject("in/a", "x")
@@ -255,7 +255,7 @@ class TestLooking:
             assert [row["key"] for row in person.reads("list", "--status", status)["rows"]] == keys
         assert len(person.reads("list")["rows"]) == 2
         person.types("list", "--status", "PROCESSED", ends=1)
-        assert "the index holds FAILED and REJECTED rows" in person.complaint
+        assert "--status PROCESSED cannot be listed: use FAILED or REJECTED" in person.complaint
 
     @pytest.mark.failure_mode("F102")
     def test_waiting_rows_have_a_list_of_their_own(self, person: Person) -> None:
@@ -285,7 +285,7 @@ class TestLooking:
         assert "PROCESSED after 1 attempt" in shown
         assert "no: S3 shows another state than the ledger's last" in shown
         person.site.row("in/a", Row(Status.PROCESSED, 7, version_id=new, committed_state=f"v#{new}"))
-        assert "yes: what S3 shows is what was committed" in person.types("inspect", "in/a")
+        assert "yes: the ledger has committed the state that S3 shows" in person.types("inspect", "in/a")
 
     def test_an_object_that_is_a_prefix_of_another_is_not_taken_for_it(self, person: Person) -> None:
         """S3 lists by prefix."""
@@ -301,7 +301,7 @@ class TestLooking:
         assert (said["s3"]["kind"], said["s3"]["versionId"]) == ("marker", marker)
 
     def test_a_key_beside_the_filters_is_told(self, person: Person) -> None:
-        assert "passes none of the pipeline's filters" in person.types("inspect", "out/a")
+        assert "matches none of the pipeline's filters" in person.types("inspect", "out/a")
 
     def test_without_access_to_s3_the_row_is_shown_all_the_same(
         self, person: Person, monkeypatch: pytest.MonkeyPatch
@@ -311,7 +311,7 @@ class TestLooking:
         def refuse(*_: Any) -> Any:
             raise denied("s3:ListBucketVersions", "ListObjectVersions")
 
-        monkeypatch.setattr(reading, "list_key_versions", refuse)
+        monkeypatch.setattr(s3_listing, "list_key_versions", refuse)
         said = person.reads("inspect", "in/a")
         assert (said["denied"], said["states"][0]["agree"]) == ("s3:ListBucketVersions", None)
         shown = person.types("inspect", "in/a")
@@ -340,7 +340,7 @@ class TestActing:
     ) -> None:
         person.site.dead_letter("x", reason="no invoice", reason_code="unprocessable")
         person.types(*command, "--reason", reason, ends=1)
-        assert f"--reason {reason}: no reason has this text, and it is not a code" in person.complaint
+        assert f"--reason {reason} matches nothing and is not a reason code" in person.complaint
         assert "processor_error, processor_throttled, processor_timeout" in person.complaint
 
     @pytest.mark.parametrize("reason", ["processor_timeout", "KeyError", "no_invoice"])
@@ -361,13 +361,13 @@ class TestActing:
     def test_redrive_tells_what_it_left_to_another_pipeline(self, person: Person) -> None:
         """Or somebody would look for it in vain."""
         person.site.dead_letter("x", reason="y", pipeline="Other-Pipeline")
-        assert "1 left to who set them aside: Other-Pipeline" in person.types("redrive")
+        assert "1 not moved, of another pipeline: Other-Pipeline" in person.types("redrive")
         assert person.reads("redrive")["ofOthers"] == {"Other-Pipeline": 1}
 
     def test_redrive_tells_how_to_take_what_was_set_aside_under_a_former_name(self, person: Person) -> None:
         """F97: a default name is a path in the app, which may change while messages wait."""
         person.site.dead_letter("x", reason="y", pipeline="Old-Pipeline")
-        assert "Old-Pipeline (if it had this name: intake-ledger adopt)" in person.types("redrive")
+        assert "Old-Pipeline (if this is a former name, run: intake-ledger adopt)" in person.types("redrive")
 
     def test_redrive_ends_badly_when_a_message_stays(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         """A script has to notice."""
@@ -389,7 +389,7 @@ class TestActing:
             return send(*arguments)
 
         monkeypatch.setattr(redrive, "send", interrupted)
-        assert "10 moved back to the queue" in person.types("redrive", ends=130)
+        assert "10 messages moved back to the queue" in person.types("redrive", ends=130)
         assert person.site.visible(person.site.deployed.dead_letter_url) == 1
 
     @pytest.mark.failure_mode("F106")
@@ -420,7 +420,7 @@ class TestActing:
         person.site.reject("in/x", "no invoice")
         dry = person.reads("reprocess", "--prefix", "", "--dry-run")
         assert (dry["sent"], dry["skipped"], person.site.messages()) == (2, 1, [])
-        assert "would be asked for" in person.types("reprocess", "--rejected", "--dry-run")
+        assert "1 requests would be sent" in person.types("reprocess", "--rejected", "--dry-run")
         assert person.reads("reprocess", "--rejected", "--reason", "INVOICE")["sent"] == 1
         assert [change.key for change in person.site.changes()] == ["in/x"]
 
@@ -436,7 +436,7 @@ class TestActing:
     )
     def test_a_request_that_means_nothing_is_refused(self, person: Person, arguments: tuple[str, ...]) -> None:
         person.types("reprocess", *arguments, ends=1)
-        assert any(word in person.complaint for word in ("one of the three only", "goes with"))
+        assert any(word in person.complaint for word in ("exactly one of", "needs --rejected", "needs exactly one key"))
 
     def test_wrong_usage_has_its_own_exit_code(self, person: Person) -> None:
         person.types("inspect", ends=2)
@@ -455,7 +455,11 @@ class TestAudit:
     @pytest.mark.parametrize(
         ("answer", "payload", "said"),
         [
-            ({}, {"skipped": "another run is at work, or none is due yet"}, "not now: another run is at work"),
+            (
+                {},
+                {"skipped": "another run is at work, or none is due yet"},
+                "the audit did not start: another run is at work",
+            ),
             ({"FunctionError": "Unhandled"}, {"errorMessage": "Task timed out"}, "the audit failed: Task timed out"),
         ],
     )
@@ -507,7 +511,7 @@ class TestAudit:
             client("dynamodb").put_item(TableName=site.deployed.table, Item=item)
         person = sit(site)
         told = " ".join(person.types("status").split())
-        assert "one is at work, 250 of at most 1,000 messages sent, about 30 minutes left" in told
+        assert "an audit is running, 250 of at most 1,000 messages sent, about 30 minutes left" in told
         assert person.reads("status")["audit"]["sending"]["sent"] == 250
 
     def test_a_pipeline_without_an_audit(self, sit: Callable[..., Person]) -> None:
@@ -518,7 +522,7 @@ class TestAudit:
     def test_the_last_report(self, person: Person) -> None:
         """Until there is one, that is said."""
         person.types("report", ends=1)
-        assert "`intake-ledger audit` runs one now" in person.complaint
+        assert "run `intake-ledger audit`" in person.complaint
         report = leave_report(
             person.site, delivery=["the key is Disabled: enable it"], stopped="out of time", complete=False
         )

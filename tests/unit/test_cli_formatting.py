@@ -23,11 +23,13 @@ from intake_ledger.protocol.object_state import ABSENT, State, StateKind
 from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, Status
 from intake_ledger.protocol.ulid import RANDOM_BITS, is_ulid, made_at, ulid
 from intake_ledger_cli import formatting, json_output, tables
+from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, describe_error
 from intake_ledger_cli.inspection import compare
 from intake_ledger_cli.rate_limit import RateLimit
-from intake_ledger_cli.reading import ListedVersion, ObjectRow
+from intake_ledger_cli.reading import ObjectRow
+from intake_ledger_cli.s3_listing import ListedVersion
 from tests.unit.cli_support import denied
 from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START
 
@@ -59,13 +61,13 @@ def test_a_span_is_told_in_its_largest_unit(milliseconds: int, said: str) -> Non
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (replace(ROW, status=Status.PROCESSING, lease_until=START + MINUTE), "attempt 1 is at work, until"),
+        (replace(ROW, status=Status.PROCESSING, lease_until=START + MINUTE), "attempt 1 is running, its lease ends 20"),
         (replace(ROW, status=Status.PROCESSING, lease_until=START), "attempt 1 died or timed out"),
-        (replace(ROW, status=Status.FAILED, attempts=2, retry_at=START + MINUTE), "the next one is due 20"),
-        (replace(ROW, status=Status.FAILED, retry_at=START), "there will be another"),
-        (replace(ROW, status=Status.REJECTED, attempts=5), "after 5 attempts, until a person asks"),
+        (replace(ROW, status=Status.FAILED, attempts=2, retry_at=START + MINUTE), "will be retried, next attempt 20"),
+        (replace(ROW, status=Status.FAILED, retry_at=START), "failed and will be retried"),
+        (replace(ROW, status=Status.REJECTED, attempts=5), "after 5 attempts: redrive or reprocess it"),
         (ROW, "PROCESSED after 1 attempt"),
-        (replace(ROW, attempts=0), "only recorded"),
+        (replace(ROW, attempts=0), "recorded without an attempt"),
     ],
 )
 def test_each_status_is_told_with_what_follows(row: Row, said: str) -> None:
@@ -80,7 +82,7 @@ def test_a_row_is_told_without_what_it_has_not() -> None:
     assert not {"reason", "redrives", "expires", "reprocess"} & set(told)
     asked_for = replace(ROW, redrive_count=2, served_reprocess_id="01K", reason="x", expires_at=START // 1000 + 86_400)
     told = dict(formatting.describe_row(asked_for, START))
-    assert (told["redrives"], told["reprocess"]) == ("taken up again 2 times after a rejection", "01K")
+    assert (told["redrives"], told["reprocess"]) == ("accepted again 2 times after a rejection", "01K")
     assert told["expires"].endswith("in 1 day")
 
 
@@ -90,8 +92,8 @@ def test_a_row_is_told_without_what_it_has_not() -> None:
         (V1, "an object, 1,204 bytes, version v1, since "),
         (State(StateKind.OBJECT, None, "e9"), "an object, ETag e9"),
         (State(StateKind.MARKER, "m1"), "removed: a delete marker, version m1"),
-        (State(StateKind.DELETED, "v9"), "version v9 was deleted for good"),
-        (ABSENT, "nothing"),
+        (State(StateKind.DELETED, "v9"), "version v9 was permanently deleted"),
+        (ABSENT, "no object"),
     ],
 )
 def test_each_state_is_told(state: State, said: str) -> None:
@@ -179,10 +181,10 @@ def test_without_s3_nothing_is_said_of_agreement() -> None:
         (ClientError({"Error": {"Code": "ExpiredToken", "Message": "m"}}, "X"), "have expired or are not valid here"),
         (ClientError({"Error": {"Code": "Throttling", "Message": "slow"}}, "X"), "X failed: Throttling: slow"),
         (ProfileNotFound(profile="me"), "--profile"),
-        (NoCredentialsError(), "no AWS credentials: name a --profile"),
-        (NoRegionError(), "no AWS region: name it with --region"),
+        (NoCredentialsError(), "no AWS credentials: use --profile"),
+        (NoRegionError(), "no AWS region: use --region"),
         (UnauthorizedSSOTokenError(), "log in again"),
-        (EndpointConnectionError(endpoint_url="https://x"), "is the network there"),
+        (EndpointConnectionError(endpoint_url="https://x"), "check the network, the region and AWS_ENDPOINT_URL"),
     ],
 )  # fmt: skip
 def test_each_error_is_one_line_with_the_fix(error: Any, said: str) -> None:
@@ -193,7 +195,7 @@ def test_each_error_is_one_line_with_the_fix(error: Any, said: str) -> None:
 
 def test_what_others_wrote_cannot_move_the_cursor() -> None:
     """A key may hold anything."""
-    assert tables.escape("a\x1b[31mb\r\nä b") == "a\\x1b[31mb\\r\\nä b"
+    assert escape("a\x1b[31mb\r\nä b") == "a\\x1b[31mb\\r\\nä b"
 
 
 TIMES, RANDOM = st.integers(0, 2**48 - 1), st.integers(0, 2**RANDOM_BITS - 1)
@@ -243,9 +245,9 @@ def test_a_report_is_shown_with_all_its_lines() -> None:
     numbers = {line: number for number, line in enumerate(Line, 1)}
     report.lines.update(numbers)
     report.unlisted.update(leased=1_000)
-    console = tables.console()
-    with console.capture() as capture:
-        console.print(tables.report_table(report.as_json(START), None, START), width=1_000)
+    terminal = console()
+    with terminal.capture() as capture:
+        terminal.print(tables.report_table(report.as_json(START), None, START), width=1_000)
     shown = capture.get()
     for line, number in numbers.items():
         alone = line in (Line.AGREES, Line.RESUBMITTED, Line.REJECTED)
@@ -259,7 +261,7 @@ def test_a_report_of_an_older_release_is_shown_without_lines() -> None:
     content = Report("1", START).as_json(START)
     for name in ("lines", "unlisted", "passes"):
         del content[name]
-    console = tables.console()
-    with console.capture() as capture:
-        console.print(tables.report_table(content, None, START))
+    terminal = console()
+    with terminal.capture() as capture:
+        terminal.print(tables.report_table(content, None, START))
     assert "Waiting" not in capture.get()

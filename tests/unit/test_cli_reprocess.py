@@ -73,7 +73,7 @@ def test_a_key_beside_the_filters_is_refused() -> None:
     """The pipeline never processes it."""
     site = make_site(filters=(KeyFilter("in/", ".csv"), KeyFilter("b/")))
     site.put("in/a.txt")
-    with pytest.raises(CliError, match=r"in/a.txt is none of the pipeline's keys: its filters are in/\*.csv, b/\*"):
+    with pytest.raises(CliError, match=r"in/a.txt matches none of the pipeline's filters: in/\*.csv, b/\*"):
         keys(site, "in/a.txt")
 
 

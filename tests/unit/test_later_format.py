@@ -21,7 +21,9 @@ from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Ordering, Row, RowKey, Status
 from intake_ledger.protocol.verdict import Verdict
 from intake_ledger_cli import inspection, json_output, tables
-from intake_ledger_cli.reading import ListedVersion, ObjectRow, ReviewPage
+from intake_ledger_cli.console import console
+from intake_ledger_cli.reading import ObjectRow, ReviewPage
+from intake_ledger_cli.s3_listing import ListedVersion
 from intake_ledger_testing.memory_dynamodb import Item, MemoryDynamoDB
 from tests.alarms import points_of
 from tests.unit.audit_support import AuditWorld
@@ -273,9 +275,9 @@ def test_the_command_shows_it(row: Row, changes: Item) -> None:
         [ObjectRow("k", found)], [ListedVersion(state, current=True)], DEPLOYED, START, None
     )
     assert compared.agree is None
-    console = tables.console()
-    with console.capture() as capture:
-        console.print(tables.list_table(listed, START))
-        console.print(tables.inspect_table(DEPLOYED, "k", [compared], None, START))
-    assert "of a later release" in capture.get()
+    terminal = console()
+    with terminal.capture() as capture:
+        terminal.print(tables.list_table(listed, START))
+        terminal.print(tables.inspect_table(DEPLOYED, "k", [compared], None, START))
+    assert "by a later release" in capture.get()
     json.dumps([json_output.list_json(listed), json_output.inspect_json(DEPLOYED, "k", [compared], None)])

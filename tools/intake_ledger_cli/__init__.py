@@ -1,6 +1,6 @@
-"""`intake-ledger`: to look at a deployed pipeline, and to act on it.
+"""`intake-ledger`: inspect and operate a deployed pipeline.
 
-It needs the extra `cli` (`pip install 'cdk-intake-ledger[cli]'`), and never the CDK: nothing here imports it.
+The command needs the extra `cli` (`pip install 'cdk-intake-ledger[cli]'`). It never imports the CDK.
 """
 
 import sys
@@ -9,9 +9,9 @@ _EXTRA = ("boto3", "botocore", "rich", "typer")
 
 
 def main() -> None:
-    """The command. Ends with 0 when all went well, with 1 and the reason in words otherwise, with 2 for wrong usage."""
+    """Run the command. Exit with 0 on success, 1 on failure and 2 for wrong usage."""
     try:
-        from intake_ledger_cli.commands import run  # noqa: PLC0415 - what it needs may not be installed
+        from intake_ledger_cli.commands import run  # noqa: PLC0415 - the extra may be missing
     except ModuleNotFoundError as missing:
         name = (missing.name or "").partition(".")[0]
         if name not in _EXTRA:

@@ -1,7 +1,7 @@
-"""Moves rows, messages and dead letters of a former pipeline to its successor: rows first, so that each message finds
-its row.
+"""Moves rows, messages and dead-letter messages of a former pipeline to its successor. Rows move first, so that each
+message finds its row.
 
-Every step may be repeated, and may be killed at any place.
+Each step can be repeated, and can be interrupted at any point.
 """
 
 from collections.abc import Callable
@@ -30,12 +30,12 @@ KEYS_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class OldBucket:
-    """A bucket of the former pipeline: its objects stay there."""
+    """A bucket of the former pipeline. Its objects stay there."""
 
     name: str
     objects: int = 0
     more: bool = False
-    """There are more than were counted."""
+    """True if the bucket has more objects than were counted."""
     keys: tuple[str, ...] = ()
     """The first keys."""
     why: str | None = None
@@ -44,11 +44,11 @@ class OldBucket:
 
 @dataclass(slots=True)
 class AdoptionResult:
-    """The result of one call."""
+    """The result of an adoption."""
 
     rows: RowAdoptionResult = field(default_factory=RowAdoptionResult)
     queue: TransferResult | None = None
-    """None if no old queue is known, or if the successor uses it."""
+    """None if the old queue is unknown, or if the successor uses the same queue."""
     dead_letters: TransferResult = field(default_factory=TransferResult)
     old_buckets: list[OldBucket] = field(default_factory=list)
     finished: bool = False
@@ -56,14 +56,14 @@ class AdoptionResult:
 
     @property
     def complete(self) -> bool:
-        """True if another call has nothing to move."""
+        """True if nothing is left for another call."""
         queues = (self.queue, self.dead_letters)
         rest = self.rows.held or self.rows.later_format
         return self.finished and not rest and all(one is None or one.complete for one in queues)
 
 
 class Adoption:
-    """One call of the command. `clock` gives epoch milliseconds."""
+    """One run of the command. `clock` returns epoch milliseconds."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class Adoption:
         self._clock = clock
         self._dry_run = dry_run
         self.outcome = AdoptionResult()
-        """True at any time, when the run was interrupted too."""
+        """Valid at any time, also after an interruption."""
 
     def run(self) -> AdoptionResult:
         """Take all steps.
 
         Raises:
-            ClientError: AWS refuses.
+            ClientError: AWS refuses a request.
 
         """
         out, former, deployed = self.outcome, self._former, self._deployed

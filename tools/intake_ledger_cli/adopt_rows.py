@@ -199,7 +199,7 @@ class RowAdoption:
         }
 
     def _adopt_records(self) -> None:
-        """Keep the time of the audit's first run: the audit judges what was uploaded later. Delete all records."""
+        """Keep the time of the audit's first run, because the audit judges later uploads only. Delete all records."""
         now = self._clock()
         if any(int(one.get("lease_until", {}).get("N", "0")) > now for one in self._records):
             self.outcome.held += 1

@@ -1,4 +1,4 @@
-"""Runs the audit by hand, and tells how the last run went."""
+"""Starts the audit and reads the report of its last run."""
 
 import json
 from collections.abc import Callable
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 LOOK_SECONDS = 3.0
-"""Between two looks at an execution."""
+"""Seconds between two requests for the state of an execution."""
 
 Report = dict[str, Any]
-"""As `intake_ledger.audit.report.Report.as_json` writes it."""
+"""The JSON form of `intake_ledger.audit.report.Report`."""
 
 
 def run_audit(aws: "Aws", deployed: "DeployedPipeline", *, dry_run: bool, sleep: Callable[[float], None]) -> Report:
-    """Have the audit run now and wait for its report; one that is not done in one call says so in it.
+    """Run the audit now and return its report. A report says if the audit did not finish in one call.
 
     Raises:
-        CliError: The pipeline has no audit, another run is at work, or this one failed.
+        CliError: The pipeline has no audit, another run holds the lease, or this run failed.
 
     """
     if deployed.audit_function is None:
-        raise CliError(f"{deployed.name} has no audit function: it was taken out of the stack")
+        raise CliError(f"{deployed.name} has no audit function: its audit is disabled")
     asked = json.dumps({"dryRun": True} if dry_run else {})
     machine = _machine(aws.machines, deployed)
     if machine is None:
@@ -39,7 +39,7 @@ def run_audit(aws: "Aws", deployed: "DeployedPipeline", *, dry_run: bool, sleep:
     else:
         content = _execute(aws.machines, machine, asked, sleep)
     if "skipped" in content:
-        raise CliError(f"not now: {content['skipped']}; see `intake-ledger status`")
+        raise CliError(f"the audit did not start: {content['skipped']}; see `intake-ledger status`")
     return content
 
 
@@ -48,12 +48,12 @@ def _invoke(client: "LambdaClient", function: str, asked: str) -> Report:
     content: Report = json.loads(answer["Payload"].read() or b"{}")
     if "FunctionError" in answer:
         said = content.get("errorMessage") or answer["FunctionError"]
-        raise CliError(f"the audit failed: {said}; the log of {function} has more")
+        raise CliError(f"the audit failed: {said}; see the log of {function}")
     return content
 
 
 def _machine(client: "SFNClient", deployed: "DeployedPipeline") -> str | None:
-    """The state machine that runs this pipeline's audit in parts: the one that calls its function."""
+    """Return the ARN of the state machine that calls this pipeline's audit function, or None."""
     for arn in deployed.machines:
         if f':function:{deployed.audit_function}"' in client.describe_state_machine(stateMachineArn=arn)["definition"]:
             return arn
@@ -61,19 +61,19 @@ def _machine(client: "SFNClient", deployed: "DeployedPipeline") -> str | None:
 
 
 def _execute(client: "SFNClient", machine: str, asked: str, sleep: Callable[[float], None]) -> Report:
-    """It goes on without us when nobody waits for it any more."""
+    """Start an execution and wait for its end. The execution continues if this process stops."""
     execution = client.start_execution(stateMachineArn=machine, input=asked)["executionArn"]
     while (state := client.describe_execution(executionArn=execution))["status"] == "RUNNING":
         sleep(LOOK_SECONDS)
     if state["status"] != "SUCCEEDED":
-        why = state.get("cause") or state.get("error") or "it gave no cause"
+        why = state.get("cause") or state.get("error") or "no cause"
         raise CliError(f"the audit {state['status'].lower()}: {why}; see the execution {execution}")
     content: Report = json.loads(state["output"])
     return content
 
 
 def report_location(deployed: "DeployedPipeline", report: Report) -> str | None:
-    """Where a report is with all the findings that a run names; None where none are kept."""
+    """Return the S3 URI of the full report, or None if the pipeline keeps no reports."""
     if deployed.reports is None or report["dryRun"]:
         return None
     day = datetime.fromtimestamp(report["startedAt"] / 1000, UTC).date().isoformat()
@@ -81,7 +81,7 @@ def report_location(deployed: "DeployedPipeline", report: Report) -> str | None:
 
 
 def last_report(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Report:
-    """The report of the last invocation that worked.
+    """Return the report of the last successful run.
 
     Raises:
         CliError: There is none yet.
@@ -89,5 +89,5 @@ def last_report(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Repor
     """
     found = reading.read_audit_state(client, deployed).last
     if found is None:
-        raise CliError(f"no audit of {deployed.name} has left a report yet: `intake-ledger audit` runs one now")
+        raise CliError(f"no audit of {deployed.name} has written a report yet: run `intake-ledger audit`")
     return found

@@ -1,4 +1,4 @@
-"""The AWS clients of one call of the command, each made when it is first needed."""
+"""The AWS clients of one call, created on first use."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ LONGEST_INVOCATION_SECONDS = 900  # Lambda's limit
 
 
 class Aws:
-    """Credentials, region and endpoint come from where every AWS tool takes them, unless they are given."""
+    """Clients with the default credentials, region and endpoint of the AWS SDK, unless the caller gives others."""
 
     def __init__(self, *, region: str | None = None, profile: str | None = None) -> None:
         self._session = boto3.Session(region_name=region, profile_name=profile)
@@ -26,7 +26,7 @@ class Aws:
 
     @property
     def region(self) -> str:
-        """The region's name; empty when none is known."""
+        """The region's name, or an empty text if it is unknown."""
         return self._session.region_name or ""
 
     @cached_property
@@ -35,7 +35,7 @@ class Aws:
 
     @cached_property
     def cloudwatch(self) -> Any:
-        # Its stubs are not among the development dependencies.
+        # The development dependencies have no type stubs for CloudWatch.
         session: Any = self._session
         return session.client("cloudwatch", config=self._config)
 
@@ -45,7 +45,7 @@ class Aws:
 
     @cached_property
     def functions(self) -> "LambdaClient":
-        # A synchronous call lasts as long as its function, and to send it twice would start two.
+        # A synchronous invocation lasts as long as its function. A retry would start the function a second time.
         patient = Config(
             connect_timeout=5, read_timeout=LONGEST_INVOCATION_SECONDS + 10, retries={"total_max_attempts": 1}
         )
@@ -61,7 +61,7 @@ class Aws:
 
     @cached_property
     def tagging(self) -> Any:
-        # As for CloudWatch.
+        # No type stubs, as for CloudWatch.
         session: Any = self._session
         return session.client("resourcegroupstaggingapi", config=self._config)
 

@@ -1,12 +1,10 @@
-"""The commands, with their options. What they do is in the modules beside this one."""
+"""The commands and their options. Other modules do the work."""
 
 import json
-import re
 import secrets
 import sys
 import time
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -14,43 +12,46 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import RenderableType
 from rich.live import Live
 
-from intake_ledger.protocol.reasons import ReasonCode
-from intake_ledger.protocol.row import Status
 from intake_ledger.protocol.ulid import RANDOM_BITS, ulid
-from intake_ledger_cli import audits, json_output, reading, reprocess, status, tables
+from intake_ledger_cli import audits, json_output, reading, reprocess, result_tables, s3_listing, status, tables
 from intake_ledger_cli.adopt import Adoption
+from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.dead_letters import MessageFilter
 from intake_ledger_cli.errors import CliError, denied_action, describe_error
 from intake_ledger_cli.former import find_former
 from intake_ledger_cli.inspection import compare
 from intake_ledger_cli.json_output import JsonObject
-from intake_ledger_cli.options import Call, with_shared_options
+from intake_ledger_cli.options import Call, check_reason, check_selection, review_status, with_shared_options
 from intake_ledger_cli.rate_limit import RateLimit
 from intake_ledger_cli.redrive import Redrive
 
 app = typer.Typer(
-    help="Look at a deployed intake pipeline, and act on it.",
+    help="Inspect and operate a deployed intake pipeline.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-_CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
-"""Texts that look like a reason code."""
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.", show_default=False)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.", show_default=False)]
 PerSecond = Annotated[
-    float | None, typer.Option("--rate", help="Messages a second; as fast as SQS takes them when omitted.", min=0.1)
+    float | None,
+    typer.Option("--rate", help="Rate limit in messages per second. Without it there is no limit.", min=0.1),
 ]
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments (the process's own when omitted) say; the exit code."""
+    """Run a command and return its exit code.
+
+    Args:
+        arguments: of the command; those of the process when omitted.
+
+    """
     try:
         app(args=None if arguments is None else list(arguments))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except (CliError, BotoCoreError, ClientError) as error:
-        tables.console(stderr=True).print(tables.escape(f"intake-ledger: {describe_error(error)}"))
+        console(stderr=True).print(escape(f"intake-ledger: {describe_error(error)}"))
         return 1
     return 0
 
@@ -58,7 +59,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 @app.command("status")
 @with_shared_options
 def status_command(call: Call) -> None:
-    """How the pipeline stands: queue, dead letters, failed and rejected objects, last audit, alarms."""
+    """Show queues, failed and rejected objects, the last audit and alarms."""
     aws, deployed = call.open()
     found, now = status.read_status(aws, deployed), _now()
     call.output(json_output.status_json(deployed, found, now), tables.status_table(deployed, found, now))
@@ -69,9 +70,9 @@ def status_command(call: Call) -> None:
 def watch(
     call: Call,
     *,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1)] = 3,
+    interval: Annotated[float, typer.Option(help="Seconds between two updates.", min=1)] = 3,
 ) -> None:
-    """The same, again and again, until Ctrl-C. With --json, one line for each look."""
+    """Repeat the status until Ctrl-C. With --json, print one line for each update."""
     aws, deployed = call.open()
 
     def look() -> tuple[JsonObject, RenderableType]:
@@ -84,7 +85,7 @@ def watch(
                 sys.stdout.write(json.dumps(look()[0]) + "\n")
                 sys.stdout.flush()
                 time.sleep(interval)
-        with Live(look()[1], console=tables.console(), auto_refresh=False) as live:
+        with Live(look()[1], console=console(), auto_refresh=False) as live:
             while True:
                 time.sleep(interval)
                 live.update(look()[1], refresh=True)
@@ -97,15 +98,13 @@ def watch(
 def list_command(
     call: Call,
     *,
-    only: Annotated[str, typer.Option("--status", help="FAILED or REJECTED; both when omitted.")] = "",
-    waiting: Annotated[
-        bool, typer.Option("--waiting", help="Those that wait for something which the processor needs.")
-    ] = False,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 50,
-    after: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
+    only: Annotated[str, typer.Option("--status", help="FAILED or REJECTED. Without it, both.")] = "",
+    waiting: Annotated[bool, typer.Option("--waiting", help="List objects whose processor raised NotYet.")] = False,
+    limit: Annotated[int, typer.Option(help="Largest number of objects.", min=1)] = 50,
+    after: Annotated[str | None, typer.Option(help="Token that the previous page printed.", show_default=False)] = None,
 ) -> None:
-    """Objects that failed or were rejected, with the reasons; those that have waited longest come first."""
-    wanted = _review_status(only)
+    """List objects that failed or were rejected, with reasons, oldest first."""
+    wanted = review_status(only)
     aws, deployed = call.open()
     found = reading.list_rows_to_review(aws.dynamodb, deployed, wanted, limit=limit, after=after, waiting=waiting)
     call.output(json_output.list_json(found), tables.list_table(found, _now()))
@@ -115,14 +114,14 @@ def list_command(
 @with_shared_options
 def inspect(
     call: Call,
-    key: Annotated[str, typer.Argument(help="The object's key, as it is.", show_default=False)],
+    key: Annotated[str, typer.Argument(help="Key of the object, not encoded.", show_default=False)],
 ) -> None:
-    """What the ledger says of an object, what S3 shows, and whether they agree."""
+    """Compare the ledger's row of an object with S3."""
     aws, deployed = call.open()
-    # The row first: what happens in between makes it look behind, which is no lie.
+    # Read the row before S3, so that a change in between can only make the ledger look late.
     entries, denied = reading.read_rows(aws.dynamodb, deployed, key), None
     try:
-        versions = reading.list_key_versions(aws.s3, deployed, key)
+        versions = s3_listing.list_key_versions(aws.s3, deployed, key)
     except ClientError as error:
         if (denied := denied_action(error)) is None:
             raise
@@ -139,16 +138,17 @@ def redrive(
     call: Call,
     *,
     key: Annotated[
-        str | None, typer.Option(help="Only of this object; with * at its end, of all keys that begin so.")
+        str | None, typer.Option(help="Only messages about this key. A key that ends with * is a prefix.")
     ] = None,
     reason: Annotated[
-        str | None, typer.Option(help="Only with this reason: a reason code, or a part of the text in any case.")
+        str | None,
+        typer.Option(help="Only messages with this reason code, or with this text in the reason, in any case."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="How many at most; all when omitted.", min=1)] = None,
+    limit: Annotated[int | None, typer.Option(help="Largest number of messages. Without it, all.", min=1)] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Move messages from the dead-letter queue back to the queue: each rejected object gets another round."""
+    """Move messages from the dead-letter queue back to the queue, to process rejected objects again."""
     aws, deployed = call.open()
     wanted = MessageFilter(key, reason)
     moving = Redrive(
@@ -160,15 +160,15 @@ def redrive(
         dry_run=dry_run,
     )
     try:
-        with tables.console(stderr=True).status("going through the dead-letter queue"):
+        with console(stderr=True).status("reading the dead-letter queue"):
             moving.run()
     finally:
         done = moving.outcome
-        call.output(json_output.redrive_json(done, dry_run=dry_run), tables.redrive_table(done, dry_run=dry_run))
+        call.output(json_output.redrive_json(done, dry_run=dry_run), result_tables.redrive_table(done, dry_run=dry_run))
     if done.failed:
         raise typer.Exit(1)
     if not done.matched:
-        _check_reason(reason)
+        check_reason(reason)
 
 
 @app.command("adopt")
@@ -176,21 +176,23 @@ def redrive(
 def adopt_command(
     call: Call,
     *,
-    former: Annotated[
-        str, typer.Option("--from", help="The name that the pipeline had before, as rows and messages have it.")
-    ],
+    former: Annotated[str, typer.Option("--from", help="Former name of the pipeline, as in its rows and messages.")],
     from_table: Annotated[
-        str | None, typer.Option(help="Its table; when omitted, the one with its tag, or the pipeline's own.")
+        str | None,
+        typer.Option(help="Table of the former pipeline. Without it, the table with its tag, or the current table."),
     ] = None,
-    from_queue: Annotated[str | None, typer.Option(help="Its queue's URL; the one with its tag when omitted.")] = None,
+    from_queue: Annotated[
+        str | None, typer.Option(help="URL of its queue. Without it, the queue with its tag.")
+    ] = None,
     from_dead_letter_queue: Annotated[
-        str | None, typer.Option(help="Its dead-letter queue's URL; the one with its tag when omitted.")
+        str | None, typer.Option(help="URL of its dead-letter queue. Without it, the dead-letter queue with its tag.")
     ] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Take over rows, messages and dead letters of the name that the pipeline had before. Ends with 1 while some are
-    left that another call can move.
+    """Move rows, messages and dead-letter messages of a former pipeline name to this pipeline.
+
+    The exit code is 1 while another call can move the remaining ones.
     """
     aws, deployed = call.open()
     left = find_former(
@@ -198,13 +200,13 @@ def adopt_command(
     )
     adoption = Adoption(aws, deployed, left, rate=_rate(rate), clock=_now, dry_run=dry_run)
     try:
-        with tables.console(stderr=True).status("adopting"):
+        with console(stderr=True).status("adopting"):
             adoption.run()
     finally:
         done = adoption.outcome
         call.output(
             json_output.adopt_json(left, deployed, done, dry_run=dry_run),
-            tables.adopt_table(left, deployed, done, dry_run=dry_run),
+            result_tables.adopt_table(left, deployed, done, dry_run=dry_run),
         )
     if not done.complete:
         raise typer.Exit(1)
@@ -214,52 +216,54 @@ def adopt_command(
 @with_shared_options
 def reprocess_command(
     call: Call,
-    keys: Annotated[list[str] | None, typer.Argument(help="Objects' keys, as they are.", show_default=False)] = None,
+    keys: Annotated[list[str] | None, typer.Argument(help="Keys of objects, not encoded.", show_default=False)] = None,
     *,
     prefix: Annotated[
-        str | None, typer.Option(help="Everything under this prefix that S3 has now; '' is the whole bucket.")
+        str | None, typer.Option(help="All objects under this prefix. Use '' for the whole bucket.")
     ] = None,
-    rejected: Annotated[bool, typer.Option("--rejected", help="All that was rejected.")] = False,
+    rejected: Annotated[bool, typer.Option("--rejected", help="All rejected objects.")] = False,
     reason: Annotated[
-        str | None, typer.Option(help="With --rejected: only with this reason code, or this part of the text.")
+        str | None,
+        typer.Option(help="With --rejected: only objects with this reason code, or with this text in the reason."),
     ] = None,
-    version_id: Annotated[str | None, typer.Option(help="In EVERY_VERSION: only this version of the key.")] = None,
+    version_id: Annotated[str | None, typer.Option(help="With EVERY_VERSION: only this version of the key.")] = None,
     request_id: Annotated[
-        str | None, typer.Option("--id", help="Repeat the call that had this id: nothing is served twice.")
+        str | None,
+        typer.Option("--id", help="ID of an earlier call, to repeat it. No object is processed twice for an ID."),
     ] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Have objects processed again, though they were committed or rejected; and fill the ledger from a full bucket."""
-    _one_way(keys, prefix, rejected, reason, version_id)
+    """Request that objects are processed again, or for the first time if the bucket is older than the pipeline."""
+    check_selection(keys, prefix, rejected, reason, version_id)
     aws, deployed = call.open()
     if request_id is not None:
         reprocess.check_id(request_id, deployed, _now())
     result = reprocess.ReprocessResult(request_id or ulid(_now(), secrets.randbits(RANDOM_BITS)))
     if keys:
-        # All are checked before any is sent.
+        # Check all keys before the first message is sent.
         targets = iter(list(reprocess.key_targets(aws.s3, deployed, dict.fromkeys(keys), version_id, result)))
     elif prefix is not None:
         targets = reprocess.prefix_targets(aws.s3, deployed, prefix, result)
     else:
         targets = reprocess.rejected_targets(aws.dynamodb, deployed, reason)
-    notes = tables.console(stderr=True)
+    notes = console(stderr=True)
     if not dry_run:
         notes.print(f"reprocess id {result.id}")
     try:
-        with notes.status("asking"):
+        with notes.status("sending requests"):
             if dry_run:
                 result.sent = sum(1 for _ in targets)
             else:
                 reprocess.send_requests(aws.sqs, deployed, targets, result, _rate(rate))
     finally:
         call.output(
-            json_output.reprocess_json(result, dry_run=dry_run), tables.reprocess_table(result, dry_run=dry_run)
+            json_output.reprocess_json(result, dry_run=dry_run), result_tables.reprocess_table(result, dry_run=dry_run)
         )
     if result.failed:
         raise typer.Exit(1)
     if not result.sent:
-        _check_reason(reason)
+        check_reason(reason)
 
 
 @app.command()
@@ -269,9 +273,9 @@ def audit(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Compare bucket and ledger now, and resubmit what differs. It may take minutes."""
+    """Run the audit now: list the bucket and resubmit each key that differs from the ledger. It may take minutes."""
     aws, deployed = call.open()
-    with tables.console(stderr=True).status("the audit is at work"):
+    with console(stderr=True).status("the audit is running"):
         found = audits.run_audit(aws, deployed, dry_run=dry_run, sleep=time.sleep)
     call.output(found, tables.report_table(found, audits.report_location(deployed, found), _now()))
 
@@ -279,42 +283,10 @@ def audit(
 @app.command()
 @with_shared_options
 def report(call: Call) -> None:
-    """What the last audit found."""
+    """Show the report of the last audit."""
     aws, deployed = call.open()
     found = audits.last_report(aws.dynamodb, deployed)
     call.output(found, tables.report_table(found, audits.report_location(deployed, found), _now()))
-
-
-def _one_way(
-    keys: list[str] | None, prefix: str | None, rejected: bool, reason: str | None, version_id: str | None
-) -> None:
-    if sum((bool(keys), prefix is not None, rejected)) != 1:
-        raise CliError("say what to reprocess: keys, or --prefix, or --rejected, and one of the three only")
-    if reason is not None and not rejected:
-        raise CliError("--reason goes with --rejected: nothing else has one")
-    if version_id is not None and len(keys or ()) != 1:
-        raise CliError("--version-id goes with one key")
-
-
-def _check_reason(reason: str | None) -> None:
-    """Refuse a reason that matches nothing, if it looks like a misspelled code.
-
-    Raises:
-        CliError: with all codes.
-
-    """
-    if reason is None or reason in ReasonCode:
-        return
-    if _CODE.fullmatch(reason) or get_close_matches(reason, list(ReasonCode)):
-        codes = ", ".join(sorted(ReasonCode))
-        raise CliError(f"--reason {reason}: no reason has this text, and it is not a code. The codes are {codes}")
-
-
-def _review_status(name: str) -> Status | None:
-    allowed = {"": None, "FAILED": Status.FAILED, "REJECTED": Status.REJECTED}
-    if name.upper() not in allowed:
-        raise CliError(f"--status {name}: the index holds FAILED and REJECTED rows, say one of them or neither")
-    return allowed[name.upper()]
 
 
 def _rate(per_second: float | None) -> RateLimit:

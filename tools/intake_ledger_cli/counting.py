@@ -1,4 +1,4 @@
-"""How many rows wait for something, by status. Counts stop at a bound, and one that is not certain says so."""
+"""Counts the rows that need review, by status. A count stops at a limit and says if it is not exact."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 MOST = 10_000
-"""A person who has more rows of a status than this needs no exact number."""
+"""The largest exact count of a status."""
 MOST_READ = 200_000
-"""DynamoDB reads every row of the index to count those of one status: some 100 MB then."""
+"""The largest number of rows that a count reads, about 100 MB. DynamoDB reads all rows of the index to count one
+status.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,13 @@ class Count:
 
     @property
     def unknown(self) -> bool:
-        """Whether nothing can be said: what was not read may be any number."""
+        """True if the count gives no information, because rows that were not read may have the status."""
         return bool(self.why) and self.number == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The rows in the index, by what they wait for."""
+    """Counts of the rows in the review index."""
 
     failed: Count
     rejected: Count
@@ -50,10 +52,10 @@ class Counts:
 
 
 def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Counts:
-    """Count with `Select=COUNT`, so that no rows are transferred.
+    """Count rows with `Select=COUNT`, which transfers no rows.
 
     Raises:
-        ClientError: This person may not read the index, or DynamoDB refuses the request itself.
+        ClientError: The caller may not read the index, or DynamoDB refuses the request.
 
     """
     partitions = rows.review_partitions(deployed.name)
@@ -67,21 +69,21 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Counts
 
 
 def _rest(total: Count, *others: Count) -> Count:
-    """The rows that are in none of the others."""
+    """Return the number of rows that no other count includes."""
     if total.more or total.why or any(one.more or one.why for one in others):
         return Count(0, why="the other counts are not exact")
-    # Each count is a request of its own, and rows come and go in between.
+    # The counts come from separate requests, and rows change in between.
     return Count(max(total.number - sum(one.number for one in others), 0))
 
 
 def _count(
     client: "DynamoDBClient", deployed: "DeployedPipeline", partitions: Iterable[str], status: Status | None = None
 ) -> Count:
-    """The rows in these partitions; with `status` those that have it."""
+    """Count the rows in these partitions, or only those with this status."""
     number = read = 0
     try:
         for partition in partitions:
-            # A page without a match is not the last one.
+            # DynamoDB may return a page without matches before pages with matches.
             for page in client.get_paginator("query").paginate(**_request(deployed, partition, status)):
                 number += page["Count"]
                 read += page["ScannedCount"]
@@ -97,7 +99,7 @@ def _count(
 
 
 def _is_passing(error: ClientError) -> bool:
-    """Whether DynamoDB may answer the same request later."""
+    """True if DynamoDB may accept the same request later."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = error.response["Error"]["Code"]
     return status >= 500 or "Throttl" in code or "Exceeded" in code or code == "InternalServerError"
@@ -113,7 +115,7 @@ def _request(deployed: "DeployedPipeline", partition: str, status: Status | None
         "ExpressionAttributeValues": {":partition": {"S": partition}},
     }
     if status is not None:
-        # A row of a later format is none of this status's, whatever it calls its own.
+        # A row of a later format does not count, because its status may have another meaning.
         request["FilterExpression"] = "#status = :status AND #format = :format"
         request["ExpressionAttributeNames"] |= {"#status": "status", "#format": "format"}
         request["ExpressionAttributeValues"] |= {":status": {"S": status.value}, ":format": {"N": str(rows.FORMAT)}}

@@ -1,4 +1,4 @@
-"""A message in the dead-letter queue, and whether it is one that is meant. Pure."""
+"""Dead-letter messages and a filter for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.reasons import ReasonCode, matches_reason
 
 NO_REASON = "given up by SQS: received too often"
-"""What the consumer sets aside has its reason with it."""
+"""The reason of a message without attributes, which SQS itself moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterMessage:
-    """One message of the dead-letter queue."""
+    """A message of the dead-letter queue."""
 
     id: str
     body: str
@@ -23,11 +23,11 @@ class DeadLetterMessage:
     """Message attributes, as SQS types them."""
     receipt_handle: str
     sent_at: int
-    """Epoch milliseconds; what SQS itself moved here keeps the time of its first sending."""
+    """The time of the first send in epoch milliseconds. SQS keeps it when it moves a message itself."""
 
     @property
     def reason(self) -> str:
-        """Why it is here."""
+        """The reason of the rejection."""
         return self._text("reason") or NO_REASON
 
     @property
@@ -39,24 +39,24 @@ class DeadLetterMessage:
 
     @property
     def pipeline(self) -> str:
-        """Whose consumer set it aside; empty where SQS did."""
+        """The pipeline whose consumer rejected the message, or an empty text if SQS moved it."""
         return self._text("pipeline")
 
     @property
     def attempts(self) -> str:
-        """How often it was tried; empty where nobody said so."""
+        """The number of attempts, or an empty text if it is unknown."""
         return self._text("attempts")
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The objects that it is about; none where it cannot be understood."""
+        """The keys of its objects, or none if it cannot be parsed."""
         if key := self._text("key"):
             return (unquote(key),)
         return tuple(one.key for one in parse_message(self.body) if isinstance(one, Change))
 
     @property
     def buckets(self) -> frozenset[str]:
-        """The buckets of these objects; none where it cannot be understood."""
+        """The buckets of its objects, or none if it cannot be parsed."""
         return frozenset(one.bucket for one in parse_message(self.body) if isinstance(one, Change))
 
     def _text(self, name: str) -> str:
@@ -64,7 +64,7 @@ class DeadLetterMessage:
 
 
 def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
-    """The message as SQS hands it out."""
+    """Convert a message as ReceiveMessage returns it."""
     return DeadLetterMessage(
         message["MessageId"],
         message["Body"],
@@ -76,10 +76,10 @@ def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Which messages are meant; all of them when nothing is said."""
+    """A filter for dead-letter messages. Without conditions it matches all messages."""
 
     key: str | None = None
-    """The object's key; one that ends with `*` is a beginning."""
+    """The object's key. A key that ends with `*` matches as a prefix."""
     reason: str | None = None
     """A reason code, or a part of the reason's text in any case."""
 

@@ -1,4 +1,4 @@
-"""Finds a deployed pipeline by the name of its stack, from what its functions were told."""
+"""Finds a deployed pipeline by its stack, from the environment variables of its functions."""
 
 import json
 import re
@@ -24,7 +24,9 @@ _MACHINE = "AWS::StepFunctions::StateMachine"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployedPipeline:
-    """One pipeline as it is deployed. Only what is needed here is read, so that older deployments are understood."""
+    """A deployed pipeline. It holds only the settings that the commands need, so that it also describes older
+    deployments.
+    """
 
     name: str
     bucket: str
@@ -36,33 +38,34 @@ class DeployedPipeline:
     deletes: bool
     retention_seconds: int
     clock_skew_seconds: int = 0
-    """By how much this machine's clock may differ from AWS's."""
+    """The largest expected difference between this machine's clock and AWS's clock."""
     keeps_rows: bool = False
     skips_existing: bool = False
-    """As in `intake_ledger.protocol.settings.Settings`."""
+    """See `intake_ledger.protocol.settings.Settings`."""
     consumer_function: str
     audit_function: str | None
-    """None where the audit was taken out."""
+    """None if the audit is disabled."""
     filters: tuple[KeyFilter, ...]
     alarms: tuple[str, ...]
     """All alarms of the stack."""
     machines: tuple[str, ...]
-    """All state machines of the stack, by ARN: one of them may run the audit in parts."""
+    """The ARNs of all state machines of the stack. One of them may run the audit in parts."""
     reports: str | None
-    """Where the audit's reports go: `s3://`, bucket, prefix and the pipeline's name; None where none are wanted."""
+    """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
     others: tuple[str, ...] = ()
     """The names of the stack's other pipelines."""
 
     def wants(self, key: str) -> bool:
-        """Whether the key passes the pipeline's filters."""
+        """True if the key passes the pipeline's filters."""
         return not self.filters or any(one.matches(key) for one in self.filters)
 
 
 def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> DeployedPipeline:
-    """The stack's pipeline. Where there are several, `pipeline` is its name or the end of it, the construct's id.
+    """Find the pipeline of a stack. `pipeline` is its name or its construct's ID, and is required if the stack has
+    several.
 
     Raises:
-        CliError: There is no such stack or pipeline, or it is not clear which is meant.
+        CliError: The stack or the pipeline does not exist, or several pipelines match.
 
     """
     resources = list(_resources(aws.cloudformation, stack, aws.region))
@@ -76,7 +79,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
     if not consumers:
         if denied:
             raise denied[0]
-        raise CliError(f"the stack {stack} has no intake pipeline among its {len(names)} functions: name another")
+        raise CliError(f"the stack {stack} has no intake pipeline among its {len(names)} functions: check --stack")
     name = _choose(stack, sorted(consumers), pipeline)
     audits = {
         told["INTAKE_PIPELINE_NAME"]: (function, told)
@@ -111,26 +114,26 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
 
 
 def _choose(stack: str, names: list[str], wanted: str | None) -> str:
-    """The pipeline that is meant."""
+    """Return the name of the selected pipeline."""
     listed = ", ".join(names)
     if wanted is None:
         if len(names) > 1:
             raise CliError(f"the stack {stack} has several pipelines, name one with --pipeline: {listed}")
         return names[0]
-    # A name is the construct's path and a hash of it.
+    # A default name is the construct's path and a hash of the path.
     end = re.compile(rf"(.*-)?{re.escape(wanted)}(-[0-9A-F]{{8}})?")
     found = [name for name in names if name == wanted] or [name for name in names if end.fullmatch(name)]
     if not found:
         raise CliError(f"the stack {stack} has no pipeline {wanted!r}, it has: {listed}")
     if len(found) > 1:
-        raise CliError(f"--pipeline {wanted} may be each of {', '.join(found)}: write the whole name")
+        raise CliError(f"--pipeline {wanted} matches several pipelines, use a whole name: {', '.join(found)}")
     return found[0]
 
 
 def _resources(client: "CloudFormationClient", stack: str, region: str) -> Iterator[tuple[str, str]]:
-    """Type and physical id of all that is in the stack, and in those nested in it."""
+    """Yield type and physical ID of each resource of the stack and its nested stacks."""
     try:
-        # DescribeStackResources leaves out what comes after the first hundred.
+        # DescribeStackResources returns at most 100 resources.
         for page in client.get_paginator("list_stack_resources").paginate(StackName=stack):
             for one in page["StackResourceSummaries"]:
                 name = one.get("PhysicalResourceId")
@@ -143,13 +146,12 @@ def _resources(client: "CloudFormationClient", stack: str, region: str) -> Itera
     except ClientError as error:
         said = error.response["Error"]
         if said.get("Code") == "ValidationError" and "does not exist" in said.get("Message", ""):
-            where = "--region, --profile, and the name"
-            raise CliError(f"there is no stack {stack} in {region} with these credentials: see to {where}") from None
+            raise CliError(f"there is no stack {stack} in {region}: check --stack, --region and --profile") from None
         raise
 
 
 def _environments(client: "LambdaClient", names: list[str]) -> tuple[dict[str, Mapping[str, str]], list[Exception]]:
-    """What each function was told, and the refusals: a person need not be allowed to see all functions of the stack."""
+    """Return the environment variables of each function, and the errors for functions that the caller may not read."""
     told: dict[str, Mapping[str, str]] = {}
     denied: list[Exception] = []
     for name in names:

@@ -1,6 +1,6 @@
-"""Takes the messages of a queue one after the other, each of them once.
+"""Receives all messages of a queue, each of them once.
 
-A message that is not deleted stays hidden until the end: given back earlier, it would be received again and again.
+A message that is not deleted stays hidden until the end. If it became visible earlier, it would be received again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ class Drain:
         self._url = url
         self._kept: dict[str, str] = {}
         self.overfull = False
-        """SQS hides no more messages at once: the rest was not received."""
+        """True if SQS refuses more messages in flight, so that the remaining messages were not received."""
 
     def receive(self) -> Iterator[list[DeadLetterMessage]]:
         """Messages that were not received before, at most ten at a time, until there are no more.

@@ -1,4 +1,4 @@
-"""What went wrong, in words and with the fix. Pure."""
+"""Errors of the command line, with their fixes."""
 
 import re
 
@@ -19,40 +19,40 @@ _EXPIRED = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "RequestExpired", "UnrecognizedClientException"}
 )
 _PERFORM = re.compile(r"to perform:? ([a-z0-9-]+:\w+)")
-_LOG_IN = "log in again (aws sso login), or name another --profile"
+_LOG_IN = "log in again (aws sso login), or use another --profile"
 _GRANTS = {
-    "dynamodb": "the pipeline's grant_read_ledger gives it",
-    "kms": "the pipeline's grants give it for the key that was given to the pipeline",
-    "s3": "grant_read_ledger and grant_reprocess give it; a bucket of another account has to allow it too",
-    "sqs": "the pipeline's grant_redrive and grant_reprocess give it, and grant_redrive is enough for status",
+    "dynamodb": "the pipeline's grant_read_ledger allows it",
+    "kms": "the pipeline's grants allow it for the pipeline's own key",
+    "s3": "grant_read_ledger and grant_reprocess allow it; the bucket policy of another account must also allow it",
+    "sqs": "the pipeline's grant_redrive and grant_reprocess allow it, and grant_redrive is enough for status",
 }
 _FIXES: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    ((ProfileNotFound,), "{}: name one of `aws configure list-profiles` with --profile"),
+    ((ProfileNotFound,), "{}: use --profile with a profile of `aws configure list-profiles`"),
     (
         (NoCredentialsError, PartialCredentialsError),
-        "no AWS credentials: name a --profile, set AWS_PROFILE, or log in (aws sso login)",
+        "no AWS credentials: use --profile, set AWS_PROFILE, or log in (aws sso login)",
     ),
-    ((NoRegionError,), "no AWS region: name it with --region, or set AWS_REGION"),
+    ((NoRegionError,), "no AWS region: use --region, or set AWS_REGION"),
     ((SSOError, CredentialRetrievalError), f"the AWS credentials cannot be used ({{}}): {_LOG_IN}"),
     (
         (EndpointConnectionError,),
-        "{}: is the network there, and is the region (or AWS_ENDPOINT_URL) right?",
+        "{}: check the network, the region and AWS_ENDPOINT_URL",
     ),
 )
-_OWN = "docs/operating.md lists what a person needs beside the pipeline's grants"
+_OWN = "docs/operating.md lists the permissions that the pipeline's grants do not include"
 
 
 class CliError(Exception):
-    """The command cannot go on; the text says why and what to do."""
+    """The command cannot continue. The text has the reason and the fix."""
 
 
 def denied_action(error: Exception) -> str | None:
-    """The action that AWS refused to this person, or the operation's name where AWS does not say; None: it was
-    something else.
+    """Return the IAM action that AWS denied, or the operation's name if AWS does not name the action. Return None for
+    other errors.
     """
     if not isinstance(error, ClientError):
         return None
-    # HEAD has no body to name a code in.
+    # A HEAD response has no body, so botocore shows the HTTP status as the code.
     code = error.response["Error"].get("Code", "")
     if not _DENIED.search(code) and code != "403":
         return None
@@ -61,13 +61,13 @@ def denied_action(error: Exception) -> str | None:
 
 
 def describe_error(error: CliError | BotoCoreError | ClientError) -> str:
-    """One line for people."""
+    """Describe an error in one line."""
     if (action := denied_action(error)) is not None:
         hint = _GRANTS.get(action.partition(":")[0], _OWN)
         return f"not allowed: {action}; {hint}"
     if isinstance(error, ClientError):
         said = error.response["Error"]
-        text = f"{said.get('Code', 'an error')}: {said.get('Message', 'AWS says no more')}"
+        text = f"{said.get('Code', 'an error')}: {said.get('Message', 'no message')}"
         if said.get("Code") in _EXPIRED:
             return f"the AWS credentials have expired or are not valid here ({text}): {_LOG_IN}"
         return f"{error.operation_name} failed: {text}"

@@ -1,4 +1,4 @@
-"""What rows and states mean, in words. Pure; times are epoch milliseconds."""
+"""Describes rows, states and reports as text. Times are in epoch milliseconds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,11 +12,13 @@ from intake_ledger.protocol.row import Row, Status
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
+_EVENT_MISSING = "its event is in transit, or was lost, and then the audit resubmits the key"
+_MESSAGE_MISSING = "its message will be received again, or was lost, and then the audit resubmits the key"
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 
 
 def duration(milliseconds: int) -> str:
-    """A length of time in its largest unit: "3 hours"."""
+    """Format a duration in its largest unit: "3 hours"."""
     for unit, size in _UNITS:
         if milliseconds >= size:
             number = milliseconds // size
@@ -25,7 +27,7 @@ def duration(milliseconds: int) -> str:
 
 
 def relative_time(then: int, now: int) -> str:
-    """A time, and how far away it is: "2026-11-21 20:01:02 UTC, 3 minutes ago"."""
+    """Format a time and its distance: "2026-11-21 20:01:02 UTC, 3 minutes ago"."""
     distance = f"in {duration(then - now)}" if then > now else f"{duration(now - then)} ago"
     return f"{timestamp(then)}, {distance}"
 
@@ -35,7 +37,7 @@ def timestamp(then: int) -> str:
 
 
 def describe_state(shown: State, now: int) -> str:
-    """What S3 shows."""
+    """Describe a state that S3 shows."""
     since = f", since {relative_time(shown.created_at, now)}" if shown.created_at is not None else ""
     version = f"version {shown.version_id}" if shown.version_id else f"ETag {shown.etag}"
     match shown.kind:
@@ -45,28 +47,31 @@ def describe_state(shown: State, now: int) -> str:
         case StateKind.MARKER:
             return f"removed: a delete marker{f', {version}' if shown.version_id else ''}{since}"
         case StateKind.DELETED:
-            return f"{version} was deleted for good{since}"
+            return f"{version} was permanently deleted{since}"
         case StateKind.ABSENT:
-            return "nothing"
+            return "no object"
 
 
 def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
-    """A row, as pairs of a label and its text; the first is the status."""
+    """Describe a row as pairs of a label and its text. The first pair is the status."""
     if row.is_live(now):
-        status = (
-            f"PROCESSING: attempt {row.attempts} is at work, until {relative_time(row.lease_until or now, now)} at most"
-        )
+        ends = relative_time(row.lease_until or now, now)
+        status = f"PROCESSING: attempt {row.attempts} is running, its lease ends {ends}"
     elif row.status is Status.PROCESSING:
-        status = f"PROCESSING: attempt {row.attempts} died or timed out, its lease is over"
+        status = f"PROCESSING: attempt {row.attempts} died or timed out, and its lease has ended"
     elif row.status is Status.FAILED:
-        due = f", the next one is due {relative_time(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
-        status = f"FAILED: attempt {row.attempts} failed and there will be another{due}"
+        due = f", next attempt {relative_time(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
+        status = f"FAILED: attempt {row.attempts} failed and will be retried{due}"
     elif row.status is Status.LATER_FORMAT:
-        status = f"of a later release (format {row.format}): use that release's command"
+        status = f"written by a later release (format {row.format}): use the command of that release"
     elif row.status is Status.REJECTED:
-        status = f"REJECTED after {_times(row.attempts, 'attempt')}, until a person asks for it"
+        status = f"REJECTED after {_times(row.attempts, 'attempt')}: redrive or reprocess it"
     else:
-        status = f"PROCESSED after {_times(row.attempts, 'attempt')}" if row.attempts else "PROCESSED: only recorded"
+        status = (
+            f"PROCESSED after {_times(row.attempts, 'attempt')}"
+            if row.attempts
+            else "PROCESSED: recorded without an attempt"
+        )
     said = [
         ("status", status),
         ("reason", row.reason or ""),
@@ -76,7 +81,7 @@ def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
         ("late writes", ", ".join(sorted(row.late_writes))),
         (
             "redrives",
-            f"taken up again {_times(row.redrive_count, 'time')} after a rejection" if row.redrive_count else "",
+            f"accepted again {_times(row.redrive_count, 'time')} after a rejection" if row.redrive_count else "",
         ),
         ("fence", str(row.fence)),
         ("first seen", relative_time(row.first_claimed_at, now) if row.first_claimed_at else ""),
@@ -92,7 +97,7 @@ def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
 
 
 def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """The lines of an audit's report, as pairs of a label and its text. An older release's report has none."""
+    """Yield the lines of an audit's report as pairs of a label and its text. Older releases write no lines."""
     if not counted:
         return
     yield "Agree", f"{counted[Line.AGREES]:,}"
@@ -104,19 +109,19 @@ def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 
 
 def unlisted_rows(counted: Mapping[str, int]) -> str:
-    """The rows whose object no listing has shown; empty if there are none."""
+    """Describe the rows whose objects were not listed. The text is empty if there are none."""
     return f"rows: {_group(counted, tuple(Line))}" if any(counted.values()) else ""
 
 
 def listing_parts(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str]]:
-    """When each part of a bucket was listed: its beginning (epoch milliseconds) and its text. One part needs none."""
+    """Yield the start (epoch milliseconds) and a description of each listed part of a bucket, if there are several."""
     parts = list(found)
     for one in parts if len(parts) > 1 else ():
         yield one["from"], f"{one['listed']:,} listed within {duration(one['until'] - one['from'])}"
 
 
 def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
-    """A sum with its lines: "3: 2 with a worker, 1 younger than the settle time"."""
+    """Format a sum with its lines: "3: 2 with a worker, 1 younger than the settle time"."""
     each = [f"{counted[line]:,} {WORDS[line]}" for line in group if counted[line]]
     return ": ".join(filter(None, (f"{sum(counted[line] for line in group):,}", ", ".join(each))))
 
@@ -124,47 +129,58 @@ def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
 def agreement(  # noqa: PLR0911 - one return per line of the rule
     row: Row | None, shown: State, deployed: "DeployedPipeline", now: int, complete_since: int | None
 ) -> tuple[bool, str]:
-    """Whether the ledger and S3 agree about a state, and what follows from it. `complete_since` is the time since when
-    each processed object has a row, in epoch milliseconds; None when rows may be missing.
+    """Compare the ledger with S3 for one state, and explain the result.
+
+    Args:
+        row: of the ledger, if there is one.
+        shown: the state that S3 shows.
+        deployed: the pipeline.
+        now: epoch milliseconds.
+        complete_since: the time since when each processed object has a row, in epoch milliseconds; None if rows may be
+            missing.
+
+    Returns:
+        True if they agree, and the explanation.
+
     """
-    untold = shown.removed and not deployed.deletes
+    ignored = shown.removed and not deployed.deletes
     if row is None:
-        return _without_row(shown, deployed, now, complete_since, untold=untold)
+        return _without_row(shown, deployed, now, complete_since, ignored=ignored)
     if row.is_live(now):
-        return True, "it is being worked on"
+        return True, "an attempt is processing it"
     if row.has_committed(shown.identity):
-        return True, "what S3 shows is what was committed"
+        return True, "the ledger has committed the state that S3 shows"
     if row.identity != shown.identity or row.settled:
-        what = "it is gone from S3" if shown.removed else "S3 shows another state than the ledger's last"
-        return False, f"{what}: its event is on its way, or lost, and then the audit finds it"
+        difference = "S3 no longer has the object" if shown.removed else "S3 shows another state than the ledger's last"
+        return False, f"{difference}: {_EVENT_MISSING}"
     if row.status is Status.PROCESSED:
         return (
             False,
-            "a late worker may have written over it: it is processed again, or the audit finds it",
+            "a late worker may have overwritten the result: the state will be processed again",
         )
     if row.status is Status.REJECTED:
-        return True, "S3 shows what was rejected: mend the cause, then redrive or reprocess it"
+        return True, "S3 shows the rejected state: fix the cause, then redrive or reprocess it"
     if row.status is Status.FAILED:
-        return False, "S3 shows what failed: its message comes again, or is lost, and then the audit finds it"
-    return False, "its worker died: the message comes again, or the audit finds it"
+        return False, f"S3 shows the state that failed: {_MESSAGE_MISSING}"
+    return False, f"its worker died: {_MESSAGE_MISSING}"
 
 
 def _without_row(
-    shown: State, deployed: "DeployedPipeline", now: int, complete_since: int | None, *, untold: bool
+    shown: State, deployed: "DeployedPipeline", now: int, complete_since: int | None, *, ignored: bool
 ) -> tuple[bool, str]:
-    if untold or shown.kind is StateKind.ABSENT:
-        return True, "there is nothing, and the ledger knows of nothing"
+    if ignored or shown.kind is StateKind.ABSENT:
+        return True, "neither S3 nor the ledger has an object"
     kept = deployed.retention_seconds * 1000
-    # The row of a removal expires in a complete ledger too.
+    # The row of a removal expires even if the ledger is complete.
     known_since = now - kept if complete_since is None or shown.removed else min(now - kept, complete_since)
     if shown.created_at is not None and shown.created_at < known_since:
         if complete_since is not None and not shown.removed:
-            return True, "it is older than the ledger: from before the pipeline, or from before its present filters"
+            return True, "the object was uploaded before the ledger began, or before the current filters were deployed"
         return (
             True,
-            f"it is older than the ledger remembers ({duration(kept)}): settled long ago, or from before the pipeline",
+            f"the object is older than the ledger's retention ({duration(kept)}), which may have removed its row",
         )
-    return False, "the ledger has never heard of it: its event is on its way, or lost, and then the audit finds it"
+    return False, f"the ledger has no row: {_EVENT_MISSING}"
 
 
 def _committed(row: Row) -> str:

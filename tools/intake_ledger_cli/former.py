@@ -1,6 +1,7 @@
 """Finds the resources of a pipeline that was renamed, moved to another stack, or deleted.
 
-CloudFormation keeps its bucket, table and queues, which no stack has then. Each has a tag with the pipeline's name.
+CloudFormation keeps the bucket, the table and the queues, but no stack owns them. Each has a tag with the pipeline's
+name.
 """
 
 from collections import defaultdict
@@ -48,9 +49,11 @@ def find_former(
 
     """
     if name == deployed.name:
-        raise CliError(f"--from {name} is the pipeline's own name: name the one that it had before")
+        raise CliError(f"--from {name} is the pipeline's current name: use its former name")
     if name in deployed.others:
-        raise CliError(f"--from {name} is deployed in the same stack: only what a pipeline has left can be adopted")
+        raise CliError(
+            f"--from {name} is deployed in the same stack: only a pipeline that is no longer deployed can be adopted"
+        )
     tagged = _tagged(aws, name)
     queue_urls, dead_letter_urls = _queues(aws, tagged["sqs"])
     queue_url = queue or _only(queue_urls, name, "--from-queue")
@@ -71,12 +74,12 @@ def find_former(
 
 def _only(found: list[str], name: str, option: str) -> str | None:
     if len(found) > 1:
-        raise CliError(f"several resources have the tag {PIPELINE_TAG}={name}, give one as {option}: {found}")
+        raise CliError(f"several resources have the tag {PIPELINE_TAG}={name}, select one with {option}: {found}")
     return found[0] if found else None
 
 
 def _tagged(aws: "Aws", name: str) -> dict[str, list[str]]:
-    """The names of all resources with the pipeline's tag, by service."""
+    """Return the names of all resources with the pipeline's tag, by service."""
     pages = aws.tagging.get_paginator("get_resources").paginate(TagFilters=[{"Key": PIPELINE_TAG, "Values": [name]}])
     found: dict[str, list[str]] = defaultdict(list)
     for arn in sorted(one["ResourceARN"] for page in pages for one in page["ResourceTagMappingList"]):
@@ -86,7 +89,7 @@ def _tagged(aws: "Aws", name: str) -> dict[str, list[str]]:
 
 
 def _queues(aws: "Aws", names: list[str]) -> tuple[list[str], list[str]]:
-    """The URLs of queues and of dead-letter queues: these redrive to no other queue."""
+    """Return the URLs of queues and of dead-letter queues. A dead-letter queue has no redrive policy."""
     queues: list[str] = []
     dead_letters: list[str] = []
     for name in names:
@@ -101,6 +104,6 @@ def _refuse_live_queue(aws: "Aws", queue_url: str, name: str) -> None:
     mappings = aws.functions.list_event_source_mappings(EventSourceArn=told["QueueArn"])["EventSourceMappings"]
     if readers := [one["FunctionArn"].rsplit(":", 1)[-1] for one in mappings if one["State"] not in _GONE]:
         raise CliError(
-            f"{name} is alive: {', '.join(readers)} takes messages from its queue {queue_url}; delete it, or disable "
-            "its event source first"
+            f"{name} still runs: {', '.join(readers)} takes messages from its queue {queue_url}; delete the function, "
+            "or disable its event source mapping first"
         )

@@ -1,4 +1,4 @@
-"""What the ledger says of a key beside what S3 shows, and whether they agree. Pure."""
+"""Compares the ledger with S3 for one key."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind
 from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_cli.formatting import agreement
-from intake_ledger_cli.reading import ListedVersion, ObjectRow
+from intake_ledger_cli.reading import ObjectRow
+from intake_ledger_cli.s3_listing import ListedVersion
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
-_LATER_FORMAT = "a later release wrote the row, which this release cannot judge"
+_LATER_FORMAT = "a later release wrote the row, and this release cannot judge it"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A row and a state that belong together; either may be missing."""
+    """A row and a state of the same object or version. One of them may be missing."""
 
     row: Row | None
     state: State | None
-    """None: S3 was not asked, or has the row's version no more."""
+    """None if S3 was not read, or if S3 no longer has the row's version."""
     agree: bool | None
-    """None: it cannot be said."""
+    """None if the comparison is not possible."""
     why: str
 
 
@@ -35,20 +36,20 @@ def compare(
     now: int,
     complete_since: int | None,
 ) -> list[Comparison]:
-    """The key's one row with its current state; in EVERY_VERSION each version with its row, the newest first.
+    """Compare the key's row with its current state. In EVERY_VERSION compare each version with its row, newest first.
 
     Args:
         entries: the key's rows.
-        versions: of the key in S3; None when S3 could not be asked.
+        versions: of the key in S3; None if S3 could not be read.
         deployed: the pipeline.
         now: epoch milliseconds.
-        complete_since: the time since when each processed object has a row, in epoch milliseconds; None when rows may
-            be missing.
+        complete_since: the time since when each processed object has a row, in epoch milliseconds; None if rows may be
+            missing.
 
     """
     rows = [entry.row for entry in entries]
     if versions is None:
-        return [Comparison(row, None, None, "S3 could not be asked") for row in rows]
+        return [Comparison(row, None, None, "S3 could not be read") for row in rows]
     if deployed.ordering is Ordering.LATEST:
         current = next((one.state for one in versions if one.current), ABSENT)
         row = rows[0] if rows else None
@@ -70,12 +71,14 @@ def _compared(
 
 
 def _alone(row: Row, deployed: "DeployedPipeline", now: int) -> Comparison:
-    """A row of EVERY_VERSION that no version of the listing belongs to."""
+    """Compare a row of EVERY_VERSION whose version S3 does not list."""
     if row.status is Status.LATER_FORMAT:
         return Comparison(row, None, None, _LATER_FORMAT)
     if row.kind is StateKind.DELETED:
         state = State(StateKind.DELETED, row.version_id)
         return Comparison(row, None, *agreement(row, state, deployed, now, None))
     if row.settled:
-        return Comparison(row, None, True, "S3 has this version no more, and it was settled")
-    return Comparison(row, None, False, "S3 has this version no more: it can only be settled, without being processed")
+        return Comparison(row, None, True, "S3 no longer has this version, and it was settled")
+    return Comparison(
+        row, None, False, "S3 no longer has this version: the ledger can only settle it without processing"
+    )

@@ -1,4 +1,6 @@
-"""What `--json` prints: for programs, so names and units stay as they are. Times are epoch milliseconds. Pure."""
+"""Builds the JSON output of `--json`. Programs read it, so names and units stay the same. Times are in epoch
+milliseconds.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +147,7 @@ def _entry(entry: ObjectRow) -> JsonObject:
 
 
 def _row(row: Row) -> JsonObject:
-    """The row's attributes; JSON has no sets."""
+    """Return the row's attributes. Sets become sorted lists."""
     return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in attributes(row).items()}
 
 
@@ -171,7 +173,7 @@ def _audit(item: AuditState, now: int) -> JsonObject:
 
 
 def _count(count: Count) -> int | JsonObject:
-    """The number, where it is certain."""
+    """Return an exact count as a number, and other counts as an object."""
     if count.more:
         return {"moreThan": count.number}
     if count.unknown:

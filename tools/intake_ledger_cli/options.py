@@ -1,9 +1,11 @@
-"""The options that all commands have: which pipeline is meant, and in which form the answer is wanted."""
+"""The options that all commands share: the pipeline, the AWS account and the output format."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
@@ -11,45 +13,51 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from intake_ledger_cli import tables
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Status
 from intake_ledger_cli.aws import Aws
+from intake_ledger_cli.console import console
 from intake_ledger_cli.deployed import DeployedPipeline, find_pipeline
+from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.json_output import JsonObject
+
+_CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
+"""Texts that look like a reason code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a command, as far as all of them are alike."""
+    """The shared options of one call."""
 
-    stack: Annotated[str, typer.Option(help="The CloudFormation stack that the pipeline is in.", show_default=False)]
+    stack: Annotated[str, typer.Option(help="CloudFormation stack of the pipeline.", show_default=False)]
     pipeline: Annotated[
         str | None,
-        typer.Option(help="Its name, or its construct's id, where the stack has several.", show_default=False),
+        typer.Option(help="Name of the pipeline or its construct's ID, if the stack has several.", show_default=False),
     ] = None
-    region: Annotated[str | None, typer.Option(help="As for every AWS tool.", show_default=False)] = None
-    profile: Annotated[str | None, typer.Option(help="As for every AWS tool.", show_default=False)] = None
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.", show_default=False)] = False
+    region: Annotated[str | None, typer.Option(help="AWS Region, as for the AWS CLI.", show_default=False)] = None
+    profile: Annotated[str | None, typer.Option(help="AWS profile, as for the AWS CLI.", show_default=False)] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)] = False
 
     def open(self) -> tuple[Aws, DeployedPipeline]:
-        """AWS as the caller is known there, and the pipeline.
+        """Create the AWS clients and find the pipeline.
 
         Raises:
-            CliError: There is no such pipeline, or it is not clear which is meant.
+            CliError: The pipeline does not exist, or several pipelines match.
 
         """
         aws = Aws(region=self.region, profile=self.profile)
         return aws, find_pipeline(aws, self.stack, self.pipeline)
 
     def output(self, document: JsonObject, shown: RenderableType) -> None:
-        """Answer: with the document where a program asks."""
+        """Print the JSON object or the table."""
         if self.as_json:
             sys.stdout.write(json.dumps(document, indent=2) + "\n")
         else:
-            tables.console().print(shown)
+            console().print(shown)
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer has to see it: with the fields of its first parameter, the call, as options of its own."""
+    """Add the shared options to a command, so that typer sees them in its signature."""
     shared = signature(Call).parameters
     _, *own = signature(command).parameters.values()
     positional = [one for one in own if one.kind is not Parameter.KEYWORD_ONLY]
@@ -60,3 +68,47 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
     called.__signature__ = Signature([*positional, *shared.values(), *own[len(positional) :]])  # type: ignore[attr-defined]
     return called
+
+
+def check_selection(
+    keys: list[str] | None, prefix: str | None, rejected: bool, reason: str | None, version_id: str | None
+) -> None:
+    """Check the options of reprocess that select objects.
+
+    Raises:
+        CliError: They select nothing, or contradict each other.
+
+    """
+    if sum((bool(keys), prefix is not None, rejected)) != 1:
+        raise CliError("reprocess needs exactly one of: keys, --prefix, --rejected")
+    if reason is not None and not rejected:
+        raise CliError(f"--reason {reason} needs --rejected: only rejected objects have a reason")
+    if version_id is not None and len(keys or ()) != 1:
+        raise CliError(f"--version-id {version_id} needs exactly one key, and {len(keys or ())} were given")
+
+
+def review_status(name: str) -> Status | None:
+    """Parse the option `--status`. An empty text means all statuses.
+
+    Raises:
+        CliError: The index does not hold this status.
+
+    """
+    allowed = {"": None, "FAILED": Status.FAILED, "REJECTED": Status.REJECTED}
+    if name.upper() not in allowed:
+        raise CliError(f"--status {name} cannot be listed: use FAILED or REJECTED, or omit --status for both")
+    return allowed[name.upper()]
+
+
+def check_reason(reason: str | None) -> None:
+    """Refuse a reason that matches nothing, if it looks like a misspelled code.
+
+    Raises:
+        CliError: It looks like a code. The message lists all codes.
+
+    """
+    if reason is None or reason in ReasonCode:
+        return
+    if _CODE.fullmatch(reason) or get_close_matches(reason, list(ReasonCode)):
+        codes = ", ".join(sorted(ReasonCode))
+        raise CliError(f"--reason {reason} matches nothing and is not a reason code; the codes are {codes}")

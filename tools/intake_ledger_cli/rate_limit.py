@@ -1,4 +1,4 @@
-"""So many messages a second, and no more."""
+"""Limits the number of messages that a command sends in a second."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ MAX_BATCH_SIZE = 10  # SQS's limit of a batch
 
 
 class RateLimit:
-    """Waits as long as it takes. `clock` gives seconds that never go back; without `per_second` there is no limit."""
+    """A rate limit. `clock` returns monotonic seconds. Without `per_second` there is no limit."""
 
     def __init__(self, per_second: float | None, *, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._per_second = per_second
@@ -16,11 +16,11 @@ class RateLimit:
 
     @property
     def batch_size(self) -> int:
-        """How many to send at once, so that few a second do not come in bursts."""
+        """The number of messages to send together. Low rates send small batches, so that they do not come in bursts."""
         return MAX_BATCH_SIZE if self._per_second is None else max(1, min(MAX_BATCH_SIZE, int(self._per_second)))
 
     def wait_for(self, messages: int) -> None:
-        """Return when so many messages may be sent."""
+        """Wait until this number of messages may be sent."""
         if self._per_second is None:
             return
         if (early := self._free_at - self._clock()) > 0:

@@ -1,7 +1,7 @@
-"""Moves messages from the dead-letter queue back to the queue, with all that was known of them.
+"""Moves messages from the dead-letter queue back to the queue, with their attributes.
 
-SQS's own StartMessageMoveTask cannot choose. Here each message is sent before it is deleted: a death in between leaves
-two copies, never none, and the ledger lets one of them through.
+StartMessageMoveTask of SQS cannot filter messages. This module sends each message before it deletes it. If the process
+stops in between, two copies remain, and the ledger accepts one of them.
 """
 
 from collections import Counter
@@ -24,32 +24,34 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RedriveResult:
-    """What became of the messages."""
+    """The result of a redrive."""
 
     matched: int = 0
     moved: int = 0
     left: int = 0
-    """They do not fit the filter, or are beyond the limit."""
+    """Messages that do not match the filter, or that exceed the limit. They stay."""
     of_others: Counter[str] = field(default_factory=Counter)
-    """By the name of the pipeline that set them aside; they stay where they are."""
+    """Messages of other pipelines, by pipeline. They stay."""
     arrived_meanwhile: int = 0
-    """They were sent after the beginning: failed again, most likely, and would go round for ever."""
+    """Messages that were sent after the start. They stay. Most likely they failed again, and would be moved in an
+    endless loop.
+    """
     hidden_by_others: int = 0
-    """Somebody else was looking at them at the beginning, or a redrive died within the last minutes."""
+    """Messages that were hidden at the start: another redrive is running, or was killed in the last 15 minutes."""
     undeleted: int = 0
-    """They were moved, but their copies could not be deleted: moved again, they change nothing."""
+    """Messages that were moved but not deleted. The ledger ignores the second copy."""
     overfull: bool = False
-    """SQS hides no more messages at once: the rest was not looked at."""
+    """True if SQS refuses more messages in flight, so that the remaining messages were not received."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """Of those that matched."""
+    """The reasons of the matching messages."""
     failed: list[tuple[DeadLetterMessage, str]] = field(default_factory=list)
-    """They could not be sent, and why; they stay where they are."""
+    """Messages that could not be sent, with the error. They stay."""
     matched_messages: list[DeadLetterMessage] = field(default_factory=list)
-    """Those that matched, in a dry run."""
+    """The matching messages of a dry run."""
 
 
 class Redrive:
-    """One call of the command."""
+    """One run of the command."""
 
     def __init__(
         self,
@@ -72,13 +74,13 @@ class Redrive:
         self._drain = Drain(client, deployed.dead_letter_url)
         self._moved: set[int] = set()
         self.outcome = RedriveResult()
-        """True at any time, when the run was interrupted too."""
+        """Valid at any time, also after an interruption."""
 
     def run(self) -> RedriveResult:
-        """Move what is meant, and give back the rest, also when something goes wrong.
+        """Move the matching messages. Make the others visible again, also after an error.
 
         Raises:
-            ClientError: SQS refuses.
+            ClientError: SQS refuses a request.
 
         """
         begun_at = self._begin()
@@ -93,7 +95,7 @@ class Redrive:
         return self.outcome
 
     def _begin(self) -> int:
-        """The second in which this begins by SQS's clock, in epoch milliseconds: this machine's may be another."""
+        """Return the current second of SQS's clock in epoch milliseconds, because this machine's clock may differ."""
         answer = self._client.get_queue_attributes(
             QueueUrl=self._dead_letter_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"]
         )
@@ -121,10 +123,10 @@ class Redrive:
             self._move(few)
 
     def _is_back(self, message: DeadLetterMessage, begun_at: int) -> bool:
-        """Whether it came after the beginning: most likely it was moved a moment ago and has failed again."""
+        """True if the message was sent after the start. Most likely it was moved, and failed again."""
         if message.sent_at < begun_at:
             return False
-        # The beginning is known to the second only: what was there before then is told from what is back by its body.
+        # The start is only known to the second. A message of that second is new if its body was moved before.
         return message.sent_at > begun_at + 999 or hash(message.body) in self._moved
 
     def _move(self, messages: Sequence[DeadLetterMessage]) -> None:

@@ -9,14 +9,14 @@ from intake_ledger.protocol import row as rows
 from intake_ledger.protocol.row import Ordering, RowKey
 
 Item = Mapping[str, Any]
-"""A row as DynamoDB types it. Unknown attributes are copied unchanged."""
+"""A row in DynamoDB's JSON. Unknown attributes are copied unchanged."""
 
 _LATEST, _HASHED = "latest", "h#"
 
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """A pipeline's former name, its name, and the bucket that it takes objects from."""
+    """The former name and the new name of a pipeline, and its bucket."""
 
     former: str
     name: str
@@ -24,33 +24,33 @@ class Renaming:
 
 
 def rename_row(item: Item, former: str, name: str) -> dict[str, Any]:
-    """The row of a pipeline `former` as the row of `name`: another sort key, and another key of the index."""
+    """Return the row with the sort key and the index key of the pipeline `name`."""
     place = new_row_key(item, former, name)
     new = dict(item) | {"sk": {"S": place.sk}}
     index = item.get("needs_review", {}).get("S", "")
     if index in rows.review_partitions(former):
         new["needs_review"] = {"S": rows.review_partition(name, place)}
     elif index.startswith(f"{former}#"):
-        # A partition for other rows than failed and rejected ones.
+        # Another partition of the index, such as the one of waiting rows.
         new["needs_review"] = {"S": f"{name}{index.removeprefix(former)}"}
     return new
 
 
 def new_row_key(item: Item, former: str, name: str) -> RowKey:
-    """Where the row is then."""
+    """Return the row's key under the new name."""
     bucket, _, key = item["pk"]["S"].partition("/")
     identity = item["sk"]["S"].removeprefix(f"{former}@")
     if identity == _LATEST:
         return rows.row_key(name, Ordering.LATEST, bucket, key, None)
     if identity.startswith(_HASHED) and (row := rows.from_attributes(plain(item))) is not None:
-        # The hash has the name in it.
+        # The hash includes the pipeline's name.
         identity = row.identity
     return rows.row_key(name, Ordering.EVERY_VERSION, bucket, key, identity)
 
 
 def rename_attributes(attributes: Mapping[str, Mapping[str, Any]], former: str, name: str) -> dict[str, Any]:
-    """A message's attributes, with the name of the pipeline that set it aside."""
-    told = dict(attributes)
-    if told.get("pipeline", {}).get("StringValue") == former:
-        told["pipeline"] = {**told["pipeline"], "StringValue": name}
-    return told
+    """Return the message attributes with the new pipeline name."""
+    renamed = dict(attributes)
+    if renamed.get("pipeline", {}).get("StringValue") == former:
+        renamed["pipeline"] = {**renamed["pipeline"], "StringValue": name}
+    return renamed

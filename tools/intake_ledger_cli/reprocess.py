@@ -1,4 +1,6 @@
-"""Asks the consumer to process objects again. Each request has one id, a ULID: the ledger serves it once per object."""
+"""Requests that objects are processed again. A request has one ID, a ULID, and the ledger accepts an ID once per
+object.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,10 +13,10 @@ from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.reasons import matches_reason
 from intake_ledger.protocol.row import Ordering, Status
 from intake_ledger.protocol.ulid import is_ulid, made_at
-from intake_ledger_cli import reading
+from intake_ledger_cli import reading, s3_listing
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.rate_limit import RateLimit
-from intake_ledger_cli.reading import ListedVersion
+from intake_ledger_cli.s3_listing import ListedVersion
 from intake_ledger_cli.sending import OutgoingMessage, send
 
 if TYPE_CHECKING:
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 TRIES = 3
-"""How often a message is sent before it is reported: SQS may refuse single ones of a batch for a moment."""
+"""The number of sends before a message is reported as failed. SQS may refuse single messages of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be processed again: a key as S3 shows it then, or in EVERY_VERSION one of its states."""
+    """An object to process again: the current state of a key, or one of its states in EVERY_VERSION."""
 
     key: str
     state: State | None = None
@@ -38,31 +40,33 @@ class Target:
 
 @dataclass(slots=True)
 class ReprocessResult:
-    """What became of the requests."""
+    """The result of the requests."""
 
     id: str
     sent: int = 0
     skipped: int = 0
-    """Keys that the pipeline's filters leave out."""
+    """The number of keys that the pipeline's filters exclude."""
     absent: list[str] = field(default_factory=list)
-    """Keys that S3 has nothing of: asked for as removals."""
+    """Keys without an object in S3. They are requested as removals."""
     failed: list[tuple[Target, str]] = field(default_factory=list)
 
 
 def check_id(request_id: str, deployed: "DeployedPipeline", now: int) -> None:
-    """Refuse what the consumer would refuse. `now` is in epoch milliseconds.
+    """Refuse an ID that the consumer would refuse. `now` is in epoch milliseconds.
 
     Raises:
-        CliError: It is not a ULID in canonical form, or it was made in the future.
+        CliError: The ID is not a canonical ULID, or its time is in the future.
 
     """
     if not is_ulid(request_id):
-        raise CliError(f"--id {request_id} is not a ULID in upper case: give the one that was printed, or leave it out")
+        raise CliError(
+            f"--id {request_id} is not a ULID in upper case: use the ID that the command printed, or omit --id"
+        )
     ahead_seconds = (made_at(request_id) - now) // 1000
     if ahead_seconds > deployed.clock_skew_seconds:
         raise CliError(
-            f"--id {request_id} was made {ahead_seconds} s in the future: every later request would be taken for "
-            "served; give the one that was printed, or leave it out"
+            f"--id {request_id} is {ahead_seconds} s in the future, and the ledger would ignore later requests: use "
+            "the ID that the command printed, or omit --id"
         )
 
 
@@ -73,26 +77,26 @@ def key_targets(
     version_id: str | None,
     result: ReprocessResult,
 ) -> Iterator[Target]:
-    """These keys; in EVERY_VERSION each version that they have, or the one that is named.
+    """Yield a target for each key. In EVERY_VERSION yield one for each version, or for the named version.
 
     Raises:
-        CliError: The pipeline takes no such key, S3 has never had it, or a version makes no sense.
+        CliError: The filters exclude a key, S3 does not have it, or a version does not fit the ordering.
 
     """
     for key in keys:
         if not deployed.wants(key):
             listed = ", ".join(f"{one.prefix}*{one.suffix}" for one in deployed.filters)
-            raise CliError(f"{key} is none of the pipeline's keys: its filters are {listed}")
-        versions = reading.list_key_versions(client, deployed, key)
+            raise CliError(f"{key} matches none of the pipeline's filters: {listed}")
+        versions = s3_listing.list_key_versions(client, deployed, key)
         if deployed.ordering is Ordering.EVERY_VERSION:
             yield from _each_version(deployed, key, versions, version_id)
             continue
         if version_id is not None:
             raise CliError(
-                f"--version-id {version_id}: this pipeline's ordering is LATEST, it only brings about what S3 shows"
+                f"--version-id {version_id} cannot be used: the ordering LATEST processes the current version only"
             )
         if not deployed.deletes and not any(one.current and not one.state.removed for one in versions):
-            raise CliError(f"S3 has no object {key} in {deployed.bucket}: see to the key's spelling")
+            raise CliError(f"S3 has no object {key} in {deployed.bucket}: check the key")
         if not versions:
             result.absent.append(key)
         yield Target(key)
@@ -108,7 +112,7 @@ def _each_version(
     ]
     if not found:
         which = f"version {version_id}" if version_id else "version"
-        raise CliError(f"S3 has no {which} of {key} in {deployed.bucket}: see to the key's spelling")
+        raise CliError(f"S3 has no {which} of {key} in {deployed.bucket}: check the key and --version-id")
     for state in found:
         yield Target(key, state)
 
@@ -116,11 +120,13 @@ def _each_version(
 def prefix_targets(
     client: "S3Client", deployed: "DeployedPipeline", prefix: str, result: ReprocessResult
 ) -> Iterator[Target]:
-    """What S3 has under a prefix and the filters let through; in EVERY_VERSION each version."""
+    """Yield a target for each object under a prefix that passes the filters. In EVERY_VERSION yield one for each
+    version.
+    """
     if deployed.ordering is Ordering.LATEST:
-        targets = (Target(key) for key in reading.list_keys(client, deployed, prefix))
+        targets = (Target(key) for key in s3_listing.list_keys(client, deployed, prefix))
     else:
-        listed = reading.list_versions(client, deployed, prefix)
+        listed = s3_listing.list_versions(client, deployed, prefix)
         targets = (Target(key, shown.state) for key, shown in listed if _is_processed(deployed, shown.state))
     for target in targets:
         if deployed.wants(target.key):
@@ -130,8 +136,8 @@ def prefix_targets(
 
 
 def rejected_targets(client: "DynamoDBClient", deployed: "DeployedPipeline", reason: str | None) -> Iterator[Target]:
-    """All rejected objects, or those with this reason: a reason code, or a part of the text in any case."""
-    # Read to the end first: a request that is served changes the index that is read.
+    """Yield a target for each rejected row, or for those with this reason: a code, or a part of the text in any case."""
+    # Read all rows first, because a processed request changes the index.
     entries = list(reading.rows_to_review(client, deployed, Status.REJECTED))
     for entry in entries:
         if entry.row.status is Status.LATER_FORMAT:
@@ -152,7 +158,7 @@ def send_requests(
     result: ReprocessResult,
     rate: RateLimit,
 ) -> None:
-    """Send a message for each.
+    """Send a message for each target.
 
     Raises:
         ClientError: SQS refuses.
@@ -177,5 +183,5 @@ def _body(deployed: "DeployedPipeline", target: Target, request_id: str) -> str:
 
 
 def _is_processed(deployed: "DeployedPipeline", state: State) -> bool:
-    """Whether the processor hears of this state."""
+    """True if the pipeline processes this state."""
     return deployed.deletes or state.kind is StateKind.OBJECT

@@ -1,4 +1,4 @@
-"""Messages into the pipeline's queue, ten at a time."""
+"""Sends messages to the pipeline's queue in batches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 _TOO_MUCH = frozenset({"BatchRequestTooLong", "InvalidParameterValue", "InvalidMessageContents", "InvalidParameter"})
-"""What is wrong with one message only, or with all of them together."""
+"""Errors that may concern one message only, or the size of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to be sent."""
+    """A message to send."""
 
     body: str
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def send(client: "SQSClient", queue_url: str, messages: Sequence[OutgoingMessage]) -> list[str | None]:
-    """Send at most ten: for each, None when it was sent, or why it was not.
+    """Send at most ten messages. Return None for each sent message, and the error for each other message.
 
     Raises:
-        ClientError: None of them can be sent, for a reason that is not theirs.
+        ClientError: No message can be sent, for a reason other than the messages themselves.
 
     """
     entries: Any = [
@@ -50,5 +50,5 @@ def send(client: "SQSClient", queue_url: str, messages: Sequence[OutgoingMessage
 
 
 def _typed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A message attribute as it is sent: what a receive adds to it is left out."""
+    """Return a message attribute without the fields that ReceiveMessage adds."""
     return {name: value[name] for name in ("DataType", "StringValue", "BinaryValue") if name in value}

@@ -1,4 +1,6 @@
-"""How a pipeline stands right now. What this person may not see is said, not hidden, and keeps nothing else away."""
+"""Reads the current status of a pipeline. A part that the caller may not read is shown as denied, and the others are
+shown.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,16 +29,16 @@ _HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """A queue, by SQS's approximate figures."""
+    """The approximate numbers of messages in a queue."""
 
     waiting: int
     hidden: int
-    """In work, or set back for a later attempt."""
+    """Messages in flight: they are processed, or wait for a later attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One of the pipeline's alarms; `state` is CloudWatch's word."""
+    """An alarm of the pipeline. `state` is CloudWatch's name of the state."""
 
     name: str
     state: str
@@ -45,7 +47,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class RetryCounts:
-    """What the consumer counted in the last hour; CloudWatch shows it a minute or two later."""
+    """Metrics of the consumer in the last hour. CloudWatch shows them a minute or two later."""
 
     retries: int
     lapsed_leases: int
@@ -53,14 +55,14 @@ class RetryCounts:
 
 @dataclass(frozen=True, slots=True)
 class AccessDenied:
-    """Something that this person may not see."""
+    """An action that the caller may not perform."""
 
     action: str
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """Everything at a glance."""
+    """The status of a pipeline."""
 
     queue: QueueDepth | AccessDenied
     dead_letters: QueueDepth | AccessDenied
@@ -68,15 +70,15 @@ class PipelineStatus:
     repeats: RetryCounts | AccessDenied
     audit: AuditState | AccessDenied
     source: str | AccessDenied
-    """Whether Lambda takes messages: its word for the state of the event source mapping."""
+    """The state of the event source mapping, as Lambda names it."""
     alarms: list[Alarm] | AccessDenied
 
 
 def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
-    """Ask everything once.
+    """Read all parts of the status.
 
     Raises:
-        ClientError: AWS fails with anything but a refusal.
+        ClientError: AWS returns an error other than a denial.
 
     """
     return PipelineStatus(
@@ -128,7 +130,7 @@ def _source(aws: "Aws", deployed: "DeployedPipeline") -> str:
 
 
 def _alarms(aws: "Aws", deployed: "DeployedPipeline") -> list[Alarm]:
-    """The stack's alarms on this pipeline's metrics, queues and functions; those in ALARM come first."""
+    """Return the stack's alarms on this pipeline's metrics, queues and functions. Those in ALARM come first."""
     own = {deployed.name, deployed.queue_url.rsplit("/", 1)[-1], deployed.dead_letter_url.rsplit("/", 1)[-1]}
     own |= {name for name in (deployed.consumer_function, deployed.audit_function) if name}
     found: list[Alarm] = []
@@ -143,6 +145,6 @@ def _alarms(aws: "Aws", deployed: "DeployedPipeline") -> list[Alarm]:
 
 
 def _watched(alarm: Mapping[str, Any]) -> set[str]:
-    """The values of all dimensions; an alarm on a calculation has its metrics inside."""
+    """Return the values of all dimensions. An alarm on a metric expression has its metrics inside."""
     metrics = [alarm, *(one.get("MetricStat", {}).get("Metric", {}) for one in alarm.get("Metrics", ()))]
     return {dimension["Value"] for metric in metrics for dimension in metric.get("Dimensions", ())}

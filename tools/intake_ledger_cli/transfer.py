@@ -1,7 +1,7 @@
 """Moves the messages of a former pipeline's queue to its successor's queue.
 
-Each message is sent before it is deleted: a death in between leaves two copies, never none, and the ledger lets one of
-them through.
+Each message is sent before it is deleted. If the process stops in between, two copies remain, and the ledger accepts
+one of them.
 """
 
 from collections import Counter
@@ -26,17 +26,19 @@ class TransferResult:
 
     moved: int = 0
     hidden: int = 0
-    """Hidden when this began: a worker has them, they wait for a later attempt, or another command looks at them."""
+    """Messages that were hidden at the start: a worker has them, they wait for a later attempt, or another command
+    holds them.
+    """
     of_others: Counter[str] = field(default_factory=Counter)
-    """By the name of the pipeline that set them aside; they stay."""
+    """Messages of other pipelines, by pipeline. They stay."""
     of_other_buckets: Counter[str] = field(default_factory=Counter)
-    """By bucket: the successor takes nothing from there, so they stay."""
+    """Messages about other buckets, by bucket. The successor does not accept them, so they stay."""
     undeleted: int = 0
-    """They were moved, but their copies could not be deleted: moved again, they change nothing."""
+    """Messages that were moved but not deleted. The ledger ignores the second copy."""
     overfull: bool = False
-    """SQS hides no more messages at once: the rest was not looked at."""
+    """True if SQS refuses more messages in flight, so that the remaining messages were not received."""
     failed: list[tuple[DeadLetterMessage, str]] = field(default_factory=list)
-    """They could not be sent, and why; they stay."""
+    """Messages that could not be sent, with the error. They stay."""
 
     @property
     def complete(self) -> bool:
@@ -45,7 +47,7 @@ class TransferResult:
 
 
 class Transfer:
-    """One queue in one call of the command."""
+    """The transfer of one queue."""
 
     def __init__(
         self,
@@ -65,13 +67,13 @@ class Transfer:
         self._dry_run = dry_run
         self._drain = Drain(client, source)
         self.outcome = TransferResult()
-        """True at any time, when the run was interrupted too."""
+        """Valid at any time, also after an interruption."""
 
     def run(self) -> TransferResult:
-        """Move the messages that the successor can take. Show the others again, also after an error.
+        """Move the messages that the successor accepts. Make the others visible again, also after an error.
 
         Raises:
-            ClientError: SQS refuses.
+            ClientError: SQS refuses a request.
 
         """
         told = self._client.get_queue_attributes(
@@ -94,7 +96,7 @@ class Transfer:
 
     def _is_movable(self, message: DeadLetterMessage) -> bool:
         if self._source == self._target and message.pipeline != self._renaming.former:
-            return False  # where it belongs already
+            return False  # the message is already in the right queue
         if message.pipeline not in ("", self._renaming.former, self._renaming.name):
             self.outcome.of_others[message.pipeline] += 1
             return False

@@ -1,0 +1,126 @@
+"""Builds the tables that show the result of redrive, adopt and reprocess."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from intake_ledger_cli.adopt import AdoptionResult, OldBucket
+from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, escape, grid, heading
+from intake_ledger_cli.redrive import RedriveResult
+from intake_ledger_cli.reprocess import ReprocessResult
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.dead_letters import DeadLetterMessage
+    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.former import FormerPipeline
+
+_NAMED = 20
+"""The largest number of keys or reasons that are listed."""
+
+
+def redrive_table(found: RedriveResult, *, dry_run: bool) -> RenderableType:
+    number, verb = (found.matched, "messages would be moved") if dry_run else (found.moved, "messages moved")
+    parts: list[RenderableType] = [Text(f"{number:,} {verb} back to the queue", style=GOOD if number else "")]
+    lines = grid()
+    for reason, count in found.reasons.most_common(_NAMED):
+        lines.add_row(Text(f"{count:,}", style=DIM), escape(reason))
+        about = [", ".join(one.keys) or one.id for one in found.matched_messages if one.reason == reason]
+        for key in about[:_NAMED]:
+            lines.add_row("", Text(escape(key), style=DIM))
+        if len(about) > _NAMED:
+            lines.add_row("", Text(f"and {len(about) - _NAMED:,} more", style=DIM))
+    parts.append(lines)
+    others = ", ".join(map(escape, found.of_others))
+    parts += _counts(
+        (found.left, "not moved: they do not match, or exceed --limit"),
+        (
+            found.of_others.total(),
+            f"not moved, of another pipeline: {others} (if this is a former name, run: intake-ledger adopt)",
+        ),
+        (found.arrived_meanwhile, "not moved: they arrived after the start, most likely because they failed again"),
+        (
+            found.hidden_by_others,
+            "hidden at the start: another redrive is running, or was killed in the last 15 minutes",
+        ),
+        (found.undeleted, "moved but not deleted: the ledger ignores the second copy"),
+    )
+    parts += _not_moved(found.failed, overfull=found.overfull)
+    return Group(*parts)
+
+
+def _counts(*counts: tuple[int, str]) -> list[Text]:
+    """Return a line for each number that is not zero."""
+    return [Text(f"{number:,} {text}", style=DIM) for number, text in counts if number]
+
+
+def _not_moved(failed: Iterable[tuple["DeadLetterMessage", str]], *, overfull: bool) -> Iterator[Text]:
+    """Yield a line for each message that stays in its queue."""
+    if overfull:
+        yield Text("SQS allows no more messages in flight: run the command again for the rest", style=WARNING)
+    for message, why in failed:
+        yield Text(escape(f"not moved: {', '.join(message.keys) or message.id}: {why}"), style=BAD)
+
+
+def adopt_table(
+    former: "FormerPipeline", deployed: "DeployedPipeline", done: AdoptionResult, *, dry_run: bool
+) -> RenderableType:
+    verb = "would be moved" if dry_run else "moved"
+    rows = done.rows
+    parts: list[RenderableType] = [heading(deployed.name, f"adopts the resources of {former.name}")]
+    parts.append(Text(f"{rows.moved:,} rows {verb}", style=GOOD if rows.moved else ""))
+    parts += _counts(
+        (rows.superseded, "rows deleted: this pipeline has newer ones"),
+        (rows.held, "rows not moved: a worker or an audit may hold their lease; run the command again after its end"),
+        (rows.later_format, "rows not moved: a later release wrote them; run the command of that release"),
+    )
+    for name, found in (("messages", done.queue), ("dead-letter messages", done.dead_letters)):
+        if found is None:
+            parts.append(
+                Text(
+                    f"no {name} moved: no other queue of {former.name} is known; if it has one, use --from-queue",
+                    style=DIM,
+                )
+            )
+            continue
+        parts.append(Text(f"{found.moved:,} {name} {verb}", style=GOOD if found.moved else ""))
+        parts += _counts(
+            (found.hidden, "hidden at the start: run the command again when their visibility timeout has ended"),
+            (found.of_others.total(), f"not moved, of another pipeline: {', '.join(map(escape, found.of_others))}"),
+            (found.undeleted, "moved but not deleted: the ledger ignores the second copy"),
+        )
+        parts += _not_moved(found.failed, overfull=found.overfull)
+    parts += [_old_bucket(one, done) for one in done.old_buckets]
+    if not done.complete:
+        parts.append(Text("some rows or messages were not moved: run the command again", style=WARNING))
+    return Group(*parts)
+
+
+def _old_bucket(found: OldBucket, done: AdoptionResult) -> RenderableType:
+    counts = [done.rows.of_other_buckets]
+    counts += [one.of_other_buckets for one in (done.queue, done.dead_letters) if one]
+    about = sum(one[found.name] for one in counts)
+    said = f"not moved, about the bucket {found.name}: {about:,} rows and messages"
+    if found.why is not None:
+        return Text(escape(f"{said}; it cannot be listed: {found.why}"), style=WARNING)
+    objects = f"{'more than ' if found.more else ''}{found.objects:,} objects"
+    lines = grid()
+    for key in found.keys:
+        lines.add_row("", Text(escape(key), style=DIM))
+    return Group(Text(f"{said}, {objects}; each object that you copy from there is a new upload", style=WARNING), lines)
+
+
+def reprocess_table(found: ReprocessResult, *, dry_run: bool) -> RenderableType:
+    verb = "requests would be sent" if dry_run else "requests sent"
+    parts: list[RenderableType] = [Text(f"{found.sent:,} {verb}", style=GOOD if found.sent else "")]
+    if found.skipped:
+        parts.append(Text(f"{found.skipped:,} keys skipped: they match none of the pipeline's filters", style=DIM))
+    parts += [
+        Text(escape(f"{key}: S3 has no such object, so its removal is requested"), style=WARNING)
+        for key in found.absent
+    ]
+    parts += [Text(escape(f"not requested: {target.key}: {why}"), style=BAD) for target, why in found.failed]
+    if found.failed:
+        parts.append(Text(f"to send these, run the same command with --id {found.id}: no object is processed twice"))
+    return Group(*parts)
