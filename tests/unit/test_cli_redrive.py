@@ -1,4 +1,4 @@
-"""Messages from the dead-message queue back to the queue, on SQS in moto."""
+"""Messages from the dead-letter queue back to the queue, on SQS in moto."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def test_what_sqs_gave_up_is_moved_too(site: Site) -> None:
 
 
 def test_what_another_pipeline_set_aside_is_left_to_it(site: Site) -> None:
-    """Where two share a dead-message queue that is imported, no synthesis can see it: in the wrong queue, what is known
+    """Where two share a dead-letter queue that is imported, no synthesis can see it: in the wrong queue, what is known
     of a message would be lost, or the wrong processor would have the object.
     """
     for name, pipeline in (("in/ours", site.deployed.name), ("in/theirs", "Other-Pipeline")):

@@ -142,7 +142,7 @@ def redrive(
     ] = None,
     reason: Annotated[
         str | None,
-        typer.Option(help="Only messages with this reason code, or with this text in the reason, in any case."),
+        typer.Option(help="Only messages with this reason code, or with this text in the reason."),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Largest number of messages. Without it, all.", min=1)] = None,
     rate: PerSecond = None,
@@ -224,7 +224,7 @@ def reprocess_command(
     rejected: Annotated[bool, typer.Option("--rejected", help="All rejected objects.")] = False,
     reason: Annotated[
         str | None,
-        typer.Option(help="With --rejected: only objects with this reason code, or with this text in the reason."),
+        typer.Option(help="With --rejected: only this reason code, or this text in the reason."),
     ] = None,
     version_id: Annotated[str | None, typer.Option(help="With EVERY_VERSION: only this version of the key.")] = None,
     request_id: Annotated[

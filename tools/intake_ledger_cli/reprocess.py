@@ -136,7 +136,7 @@ def prefix_targets(
 
 
 def rejected_targets(client: "DynamoDBClient", deployed: "DeployedPipeline", reason: str | None) -> Iterator[Target]:
-    """Yield a target for each rejected row, or for those with this reason: a code, or a part of the text in any case."""
+    """Yield a target for each rejected row, or for those with this reason code or with this text in the reason."""
     # Read all rows first, because a processed request changes the index.
     entries = list(reading.rows_to_review(client, deployed, Status.REJECTED))
     for entry in entries:
