@@ -26,7 +26,7 @@ from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor.object_change import ObjectChange
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.reasons import Reason
@@ -35,6 +35,7 @@ from intake_ledger.protocol.verdict import Policy
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
+from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.settings import CONSUMER
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -354,7 +355,7 @@ class _SQS:
         message.visible_at = self._environment.now + entry["VisibilityTimeout"] * SECOND
 
 
-class _Counting(Telemetry):
+class _Counting(StrictTelemetry):
     def __init__(self, found: Found) -> None:
         """Count instead of logging."""
         self._found = found
@@ -362,8 +363,6 @@ class _Counting(Telemetry):
     def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...
-    def troubled(self, what: str, message_id: str, error: Exception) -> None:
-        raise AssertionError(f"{what}: {error!r}")
 
     def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
         self._found.breaker["opened"] += 1
@@ -373,8 +372,6 @@ class _Counting(Telemetry):
 
     def held_back(self) -> None:
         self._found.breaker["given back"] += 1
-
-    def flush(self) -> None: ...
 
 
 def _record(message: _Message) -> dict[str, Any]:

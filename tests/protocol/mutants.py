@@ -1252,7 +1252,7 @@ MUTANTS = (
     ),
     Mutant(
         "F114: a log line has a traceback with its messages",
-        "observability/telemetry.py",
+        "observability/powertools.py",
         "traceback = error if self._reasons is Reasons.FULL else None",
         "traceback = error",
         "tests/unit/test_content.py -k trouble",
@@ -1273,22 +1273,22 @@ MUTANTS = (
     ),
     Mutant(
         "F111: a repeated attempt is counted at the end of the invocation",
-        "observability/telemetry.py",
-        "                self._count(name)\n            # The worker may die in this attempt, as the last one did. "
-        "Nothing that it counted would be written then.\n            self.flush()\n",
+        "observability/powertools.py",
+        "                self._count(name)\n            # This attempt may end the worker, as the last attempt did. Its counts would be lost then.\n"
+        "            self.flush()\n",
         "                self._count(name)\n",
         "tests/synth/test_repetition.py -k die_after",
     ),
     Mutant(
         "F111: repeated attempts are not counted",
-        "observability/telemetry.py",
+        "observability/powertools.py",
         "if repeats := _repeats(answer):",
         "if repeats := []:",
         "tests/synth/test_repetition.py -k after_their_effect",
     ),
     Mutant(
         "F111: a lease that is taken over at the last attempt is not counted",
-        "observability/telemetry.py",
+        "observability/powertools.py",
         "_TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})",
         "_TAKES_OVER = frozenset({Verdict.ACCEPTED})",
         "tests/unit/test_telemetry.py -k f111",

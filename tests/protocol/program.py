@@ -29,7 +29,7 @@ from intake_ledger.ledger import claims as ledger
 from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.ledger.completeness import Completeness, CompletenessRecord
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor.object_change import Commit, ObjectChange
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import NotYet, Unprocessable
@@ -38,6 +38,7 @@ from intake_ledger.protocol.row import Ordering, Row
 from intake_ledger.protocol.settings import AuditSettings, ConsumerSettings, KeyFilter
 from intake_ledger.protocol.verdict import Policy
 from intake_ledger_testing import memory_dynamodb
+from tests.protocol.strict_telemetry import StrictTelemetry
 
 BUCKET, KEY, PIPELINE = "bucket", "key", "p"
 DAY = 86_400
@@ -277,7 +278,7 @@ class _SQS:
         return {}
 
 
-class _Silent(Telemetry):
+class _Silent(StrictTelemetry):
     def __init__(self) -> None:
         """Say nothing: a run is repeated for every step of the search."""
 
@@ -285,21 +286,7 @@ class _Silent(Telemetry):
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None: ...
     def late_write(self, claim: Claim) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...
-    def unparseable(self, reason: Reason, message_id: str) -> None:
-        raise AssertionError(f"the explorer only sends what can be parsed: {reason}")
-
     def filtered_out(self, change: Change) -> None: ...
-
-    def ignored(self, why: str) -> None:
-        raise AssertionError(f"the explorer only sends what matters: {why}")
-
-    def troubled(self, what: str, message_id: str, error: Exception) -> None:
-        raise AssertionError(f"none of the explorer's faults is an error here: {what}: {error!r}") from error
-
-    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
-        raise AssertionError("one key cannot tell that the downstream is out")
-
-    def flush(self) -> None: ...
 
 
 class _Context:

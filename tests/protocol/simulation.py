@@ -30,7 +30,7 @@ from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor.object_change import ObjectChange
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import ObjectReadError
@@ -41,6 +41,7 @@ from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
 from tests.protocol.packed import PackedItems
+from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.settings import AUDIT, CONSUMER
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -486,7 +487,7 @@ class _SQS:
         return {}
 
 
-class _Counting(Telemetry):
+class _Counting(StrictTelemetry):
     def __init__(self, tally: Tally, worker: _Worker) -> None:
         """Count instead of logging."""
         self._tally = tally
@@ -509,8 +510,8 @@ class _Counting(Telemetry):
     def unparseable(self, reason: Reason, message_id: str) -> None:
         self._tally.wrong.append(f"unparseable: {reason}")
 
-    def troubled(self, what: str, message_id: str, error: Exception) -> None:
-        self._tally.wrong.append(f"{what}: {error!r}")
+    def log_error(self, text: str, message_id: str, error: Exception) -> None:
+        self._tally.wrong.append(f"{text}: {error!r}")
 
     def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
         self._tally.breaker["opened"] += 1
@@ -520,8 +521,6 @@ class _Counting(Telemetry):
 
     def held_back(self) -> None:
         self._tally.breaker["given back"] += 1
-
-    def flush(self) -> None: ...
 
 
 def _whole(change: ObjectChange) -> bool:

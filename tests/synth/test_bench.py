@@ -151,8 +151,8 @@ def test_the_parts_of_the_profile_are_there() -> None:
             "boto: signing",
         ),
         (["botocore/validate.py", "botocore/serialize.py", "json/encoder.py"], "boto: writing the body"),
-        (["intake_ledger/observability/telemetry.py", "json/encoder.py"], "log lines"),
-        (["intake_ledger/observability/telemetry.py", "aws_lambda_powertools/metrics/base.py"], "Powertools' metrics"),
+        (["intake_ledger/observability/powertools.py", "json/encoder.py"], "log lines"),
+        (["intake_ledger/observability/powertools.py", "aws_lambda_powertools/metrics/base.py"], "Powertools' metrics"),
     ],
 )
 def test_a_part_has_what_it_calls_but_for_the_parts_above_it(files: list[str], expected: str) -> None:

@@ -15,7 +15,7 @@ from cdk_intake_ledger import (
     IntakePipeline,
     MonitoringOptions,
 )
-from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.observability import OutcomeKind
 from intake_ledger.protocol.verdict import Verdict
 from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warnings
 

@@ -11,7 +11,7 @@ import pytest
 from cdk_intake_ledger import IntakePipeline
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor.object_change import Commit
 from tests.alarms import Alarm, Point, alarms_of, points_of
 from tests.synth.build import Json, new_stack, processor, template_of, variables
@@ -69,7 +69,7 @@ def _in_lambda(template: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables(template, "OrdersConsumer").items():
         if name.startswith("POWERTOOLS_"):
             monkeypatch.setenv(name, value)
-    monkeypatch.setattr("intake_ledger_testing.local_pipeline._Record", lambda _: Telemetry())
+    monkeypatch.setattr("intake_ledger_testing.local_pipeline._Record", lambda _: PowertoolsTelemetry())
 
 
 def repeated(template: Json, fault: Fault, capsys: pytest.CaptureFixture[str], *, batch_size: int) -> Repeating:

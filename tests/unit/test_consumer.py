@@ -23,7 +23,8 @@ from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
 from intake_ledger.events.parser import own_message
 from intake_ledger.events.sqs_batch import PATIENCE
 from intake_ledger.ledger.claims import Answer, Claim
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.observability import OutcomeKind, Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol.change import Change, Origin
 from intake_ledger.protocol.errors import ObjectGone
 from intake_ledger.protocol.object_state import State
@@ -154,7 +155,7 @@ class FakeTelemetry:
     def ignored(self, why: str) -> None:
         self.ignored_.append(why)
 
-    def troubled(self, what: str, message_id: str, error: Exception) -> None:
+    def log_error(self, text: str, message_id: str, error: Exception) -> None:
         self.troubles.append(error)
 
     def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
@@ -1849,7 +1850,7 @@ class TestTelemetry:
         self, bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """With what an operator looks for, and none of the object's content."""
-        bench.telemetry = cast("FakeTelemetry", Telemetry())
+        bench.telemetry = cast("FakeTelemetry", PowertoolsTelemetry())
         state, body = put(bench, "secret content")
         bench.acts = [raising(ValueError("no")), lambda _: None]
         bench.handle(message(body), message(body, "m2"), message("garbage", "m3"))

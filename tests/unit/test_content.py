@@ -17,7 +17,7 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor.lambda_processor import remote_processor
 from intake_ledger.protocol.errors import ObjectGone
 from intake_ledger.protocol.row import Status
@@ -161,7 +161,7 @@ def bench(world: World, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def kept(bench: Bench, process: Process, content: bytes, output: Callable[[], str]) -> str:
     """All that is left anywhere after every attempt at the object has failed."""
-    bench.telemetry = cast("FakeTelemetry", Telemetry(bench.reasons))
+    bench.telemetry = cast("FakeTelemetry", PowertoolsTelemetry(bench.reasons))
     bench.acts = [process] * 2 * MAX_ATTEMPTS
     state = bench.world.s3.put(KEY, content)
     body = notification(record(KEY, state, at=bench.world.clock()))
@@ -221,7 +221,7 @@ def test_the_teams_own_verdict_is_kept(bench: Bench, capsys: pytest.CaptureFixtu
 def test_trouble_of_the_consumers_own_is_logged_by_position(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """F114: S3, SQS or DynamoDB may quote a value that they refuse."""
     refusal = ClientError({"Error": {"Code": "ValidationException", "Message": f"bad value {CARD}"}}, "PutItem")
-    bench.telemetry = cast("FakeTelemetry", Telemetry())
+    bench.telemetry = cast("FakeTelemetry", PowertoolsTelemetry())
     state = bench.world.s3.put(KEY, "1")
     bench.world.wire.down = refusal
     bench.handle(message(notification(record(KEY, state, at=bench.world.clock()))))

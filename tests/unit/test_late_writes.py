@@ -17,7 +17,8 @@ from intake_ledger.consumer.failures import Failures
 from intake_ledger.events.parser import own_message
 from intake_ledger.events.sqs_batch import Message
 from intake_ledger.ledger.claims import Claim
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.observability import OutcomeKind
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.errors import Fenced, ObjectGone, Overwritten
 from intake_ledger.protocol.row import Ordering, Row, RowKey, Status
@@ -301,7 +302,7 @@ class TestConsumer:
         # Powertools keeps a logger for each service, with the output of the test that made it.
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "late-writes")
         monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
-        bench.telemetry = cast("Any", Telemetry())
+        bench.telemetry = cast("Any", PowertoolsTelemetry())
         self.overtaken(bench)
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [line["LateWrites"] for line in lines if "LateWrites" in line] == [[1.0]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from intake_ledger.audit.report import report_of
 from intake_ledger.consumer.message_handler import MAX_LATER_FORMAT_SECONDS, later_format_seconds
 from intake_ledger.ledger.dynamodb_table import LedgerTable, _typed, plain
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import row as rows
 from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Ordering, Row, RowKey, Status
@@ -211,7 +211,7 @@ def test_it_is_counted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
     made, store = world(Ordering.LATEST)
     bench = Bench(made)
-    bench.telemetry = cast("FakeTelemetry", Telemetry())
+    bench.telemetry = cast("FakeTelemetry", PowertoolsTelemetry())
     state = made.s3.put(KEY, "1")
     key = made.key(created(state))
     store.items[key.pk, key.sk] = stored(key, Row(Status.PROCESSED, 1), {"format": {"N": "2"}})

@@ -147,7 +147,7 @@ class TestReturns:
             cast("Queues", bench.queues),
             clock=bench.world.clock,
             time_left_ms=left,
-            report=lambda ids, error: bench.telemetry.troubled("", ids, error),
+            report=lambda ids, error: bench.telemetry.log_error("", ids, error),
         )
 
     def test_ten_are_sent_at_once(self) -> None:

@@ -12,7 +12,8 @@ from botocore.exceptions import ClientError
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.events.parser import own_message
 from intake_ledger.ledger.claims import Claim
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.observability import OutcomeKind, Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import reasons
 from intake_ledger.protocol import row as rows
 from intake_ledger.protocol.change import Origin
@@ -220,7 +221,7 @@ class TestLogLines:
     def telemetry(self, monkeypatch: pytest.MonkeyPatch) -> Telemetry:
         monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "orders")
-        return Telemetry()
+        return PowertoolsTelemetry()
 
     @pytest.mark.parametrize(
         ("write", "code"),
@@ -231,7 +232,7 @@ class TestLogLines:
             ),
             (lambda t, _, reason: t.unparseable(reason, "m1"), ReasonCode.NO_SPACE),
             (lambda t, _, reason: t.downstream_out(reason, pause_ms=1), ReasonCode.NO_SPACE),
-            (lambda t, *_: t.troubled("it failed", "m1", OSError()), ReasonCode.CONSUMER_ERROR),
+            (lambda t, *_: t.log_error("it failed", "m1", OSError()), ReasonCode.CONSUMER_ERROR),
             (
                 lambda t, claim, _: t.exhausted(claim.change, Row(Status.REJECTED, 1, reason_code="max_wait")),
                 ReasonCode.MAX_WAIT,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from intake_ledger.ledger.claims import Answer, Claim
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.row import Row, RowKey, Status
 from intake_ledger.protocol.verdict import Verdict
@@ -22,13 +22,15 @@ def values(capsys: pytest.CaptureFixture[str]) -> dict[str, list[float]]:
 
 
 @pytest.fixture
-def telemetry(monkeypatch: pytest.MonkeyPatch) -> Telemetry:
+def telemetry(monkeypatch: pytest.MonkeyPatch) -> PowertoolsTelemetry:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "orders")
-    return Telemetry()
+    return PowertoolsTelemetry()
 
 
-def test_an_invocation_counts_in_one_value_each(telemetry: Telemetry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invocation_counts_in_one_value_each(
+    telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str]
+) -> None:
     """However many records a batch has; and nothing of it is counted again by the next invocation."""
     for _ in range(250):
         telemetry.held_back()
@@ -41,7 +43,7 @@ def test_an_invocation_counts_in_one_value_each(telemetry: Telemetry, capsys: py
 
 
 def test_an_invocation_that_counted_nothing_writes_nothing(
-    telemetry: Telemetry, capsys: pytest.CaptureFixture[str]
+    telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     telemetry.flush()
     assert capsys.readouterr().out == ""
@@ -76,7 +78,7 @@ class TestRepeats:
     )
     def test_it_is_written_at_the_claim(
         self,
-        telemetry: Telemetry,
+        telemetry: PowertoolsTelemetry,
         capsys: pytest.CaptureFixture[str],
         verdict: Verdict,
         seen: Row,

@@ -11,7 +11,7 @@ from cdk_intake_ledger.testing import Fault, LambdaContext, LocalPipeline, Memor
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.events.parser import Ignored, parse_message
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability import Telemetry
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import ObjectGone
 from intake_ledger.protocol.object_state import StateKind

@@ -17,7 +17,7 @@ import pytest
 from intake_ledger import ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.threads import ProcessorThreads
-from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.observability import OutcomeKind
 from intake_ledger.protocol.row import Status
 from tests.unit.support import LEASE, World, created
 from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
@@ -356,7 +356,7 @@ PROGRAM = """
 from threading import Event
 
 from intake_ledger.consumer.threads import exit_now
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from tests.unit.test_consumer import FakeQueues, message, put
 from tests.unit.test_threads import Stage
 from tests.unit.test_groups import new_world
@@ -366,7 +366,7 @@ class Queues(FakeQueues):
         print("deleted", *receipt_handles)
 
 stage = Stage(new_world(), timeout=1)
-stage.bench.telemetry, stage.bench.queues = Telemetry(), Queues()
+stage.bench.telemetry, stage.bench.queues = PowertoolsTelemetry(), Queues()
 stage.end = exit_now
 stage.consumer = stage.make()
 stage.acts["hangs"] = lambda _: Event().wait()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from intake_ledger.aws.bucket import Bucket
     from intake_ledger.aws.queues import Queues
-    from intake_ledger.observability.telemetry import Telemetry
+    from intake_ledger.observability import Telemetry
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 

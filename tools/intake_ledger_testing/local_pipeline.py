@@ -31,7 +31,7 @@ from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
 from intake_ledger.ledger.completeness import CompletenessRecord
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.observability import OutcomeKind, Telemetry
 from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import Fenced
@@ -487,7 +487,7 @@ class _Record(Telemetry):
     def ignored(self, why: str) -> None: ...
 
     @override
-    def troubled(self, what: str, message_id: str, error: Exception) -> None:
+    def log_error(self, text: str, message_id: str, error: Exception) -> None:
         # A worker that was overtaken may neither release its claim nor hide its message.
         if not isinstance(error, Fenced | ClientError | NotDone):
             raise error

@@ -16,8 +16,7 @@ from intake_ledger.consumer.services import Services
 from intake_ledger.events.parser import own_message
 from intake_ledger.events.sqs_batch import Message
 from intake_ledger.ledger.claims import Claim
-from intake_ledger.observability.error_text import describe, text_of
-from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.observability import OutcomeKind, describe, text_of
 from intake_ledger.processor.object_change import Commit, Processor, as_commit, object_change
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.errors import (
@@ -232,7 +231,7 @@ class Attempts:
         try:
             self._queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
         except Exception as error:  # noqa: BLE001 - the row records it, and the audit finds it
-            self._telemetry.troubled("a late write was recorded and its key not woken", claim.change.key, error)
+            self._telemetry.log_error("a late write was recorded and its key not woken", claim.change.key, error)
 
 
 def _is_overrun(error: BaseException) -> bool:

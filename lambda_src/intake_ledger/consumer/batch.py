@@ -37,7 +37,7 @@ class Batch:
             services.queues,
             clock=services.clock,
             time_left_ms=self.time_left_ms,
-            report=partial(services.telemetry.troubled, "messages could not be returned"),
+            report=partial(services.telemetry.log_error, "messages could not be returned"),
         )
         self.answers: dict[Message, Answer] = {}
         """The answers to messages that were claimed together. Not by id, because a batch may hold one message twice."""

@@ -10,7 +10,7 @@ from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
 from intake_ledger.events.sqs_batch import Message
 from intake_ledger.ledger.claims import Answer
-from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.observability import OutcomeKind
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import Fenced
 from intake_ledger.protocol.reasons import Reason, ReasonCode
@@ -54,7 +54,7 @@ class Claims:
         try:
             answers = self._ledger.claim_together(list(changes.values()), lease_ms=batch.lease_ms)
         except Exception as error:  # noqa: BLE001 - then each is claimed alone
-            self._telemetry.troubled("a group could not be claimed", ids_of(changes), error)
+            self._telemetry.log_error("a group could not be claimed", ids_of(changes), error)
             return
         batch.answers = {message: one for message, one in zip(changes, answers, strict=True) if one is not None}
         for message, answer in batch.answers.items():

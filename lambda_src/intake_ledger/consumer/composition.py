@@ -16,7 +16,7 @@ from intake_ledger.consumer.services import LambdaContext, Services
 from intake_ledger.ledger.claims import Ledger, LedgerOptions
 from intake_ledger.ledger.completeness import CompletenessRecord
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor.object_change import Processor, load_processor
 from intake_ledger.protocol.settings import ConsumerSettings, consumer_settings
 from intake_ledger.protocol.verdict import Policy
@@ -47,7 +47,7 @@ def make_consumer() -> Consumer:
     )
     queues = Queues(_maker(settings, partial(make_client, "sqs", pool)), settings.queue_url, settings.dlq_url)
     services = Services(
-        settings, ledger, bucket, queues, Telemetry(settings.reasons), clock, random.SystemRandom().random
+        settings, ledger, bucket, queues, PowertoolsTelemetry(settings.reasons), clock, random.SystemRandom().random
     )
     return Consumer(services, make_processor(settings))
 

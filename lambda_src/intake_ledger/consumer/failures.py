@@ -10,8 +10,7 @@ from intake_ledger.consumer.services import Services
 from intake_ledger.events.parser import Unparseable
 from intake_ledger.events.sqs_batch import Message
 from intake_ledger.ledger.claims import Answer, Claim
-from intake_ledger.observability.error_text import text_of
-from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.observability import OutcomeKind, text_of
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import MAX_RETRY_IN, NotYet
 from intake_ledger.protocol.reasons import Reason, ReasonCode

@@ -6,7 +6,7 @@ from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.events.sqs_batch import Message
 from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS
-from intake_ledger.observability.telemetry import OutcomeKind
+from intake_ledger.observability import OutcomeKind
 
 HOLD_MS = 1_000
 """A commit that was held for this time is written before another processor starts."""
@@ -39,7 +39,7 @@ class GroupCommit:
             try:
                 outcome = self._attempts.commit(one.claim, one.commit, one.message, one.duration_ms)
             except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
-                self._telemetry.troubled("a commit could not be written", one.message.id, error)
+                self._telemetry.log_error("a commit could not be written", one.message.id, error)
                 batch.finish(one.message, self._failures.backoff(one.message.receives))
                 continue
             batch.finish(one.message, outcome.retry_after)

@@ -58,7 +58,7 @@ class MessageHandler:
                 # Send one copy, when the message comes for the last time.
                 self._telemetry.unparseable(self._failures.refuse(together(refused, message.body)), message.id)
         except Exception as error:  # noqa: BLE001 - no error may lose the message
-            self._telemetry.troubled("the message could not be handled", message.id, error)
+            self._telemetry.log_error("the message could not be handled", message.id, error)
             return self._failures.backoff(message.receives)
         return min(delays) if delays else None
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.queues import Queues
 from intake_ledger.ledger.claims import Ledger
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability import Telemetry
 from intake_ledger.protocol.settings import ConsumerSettings
 
 

@@ -64,7 +64,7 @@ class ParallelGroups:
                 else:
                     retry_after = self._attempts.overran(claim, message).retry_after
             except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
-                self._telemetry.troubled("what was in work could not be given back", message.id, error)
+                self._telemetry.log_error("what was in work could not be given back", message.id, error)
                 retry_after = self._failures.backoff(message.receives)
             if retry_after is None and not message.only_change:
                 # Other changes of the message were not handled.
@@ -81,7 +81,7 @@ class ParallelGroups:
         try:
             self._queues.delete(done, in_time=batch.returns.in_time)
         except Exception as error:  # noqa: BLE001 - they come again, as duplicates
-            self._telemetry.troubled("messages could not be deleted", ids_of(batch.messages), error)
+            self._telemetry.log_error("messages could not be deleted", ids_of(batch.messages), error)
         self._telemetry.process_ends([claim.change.key for claim in overrun])
         self._telemetry.flush()
         self._end_process()

@@ -1,0 +1,171 @@
+"""Write the telemetry with Powertools: structured log lines, and metrics in the embedded metric format."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from threading import Lock
+from typing import override
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.observability.error_text import describe, stack_of
+from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol.verdict import Verdict
+
+_METRICS = {
+    Verdict.DUPLICATE: "Duplicates",
+    # `Rejected` counts changes that are rejected now. An alarm watches it, so a duplicate of one must not count there.
+    Verdict.REJECTED: "AlreadyRejected",
+    Verdict.SETTLED: "RemovalsRecorded",
+    Verdict.LATER_FORMAT: "LaterFormat",
+}
+"""Metrics of verdicts that do not have the verdict's name."""
+_TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})
+"""Verdicts after which the row that was judged is replaced."""
+
+
+class PowertoolsTelemetry(Telemetry):
+    """Writes the consumer's log lines and metrics.
+
+    `reasons` says whether log lines may have tracebacks with the messages of exceptions.
+    """
+
+    def __init__(self, reasons: Reasons = Reasons.TYPES) -> None:
+        self._reasons = reasons
+        self._logger = Logger()
+        self._metrics = Metrics()
+        self._counts: Counter[str] = Counter()
+        """The counts of this invocation. Powertools gets each name once, because a call for each record takes time."""
+        self._lock = Lock()
+
+    @override
+    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+        row = answer.claim.row if answer.claim else answer.row
+        self._count(_METRICS.get(answer.verdict) or answer.verdict.title())
+        event_age_ms = None if change.event_time is None else now - change.event_time
+        fields = {"verdict": answer.verdict, "reason": answer.why, "event_age_ms": event_age_ms}
+        self._logger.info("verdict", extra=_change_fields(change) | fields | _row_fields(row))
+        if repeats := _repeats(answer):
+            for name in repeats:
+                self._count(name)
+            # This attempt may end the worker, as the last attempt did. Its counts would be lost then.
+            self.flush()
+
+    @override
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
+        self._count(outcome.value)
+        # The processor gets the state that S3 shows, which may be another state than the message's.
+        fields = {"version_id": claim.state.version_id, **_reason_fields(reason), "duration_ms": duration_ms}
+        extra = _change_fields(claim.change) | fields | _row_fields(claim.row)
+        write = self._logger.info if outcome is OutcomeKind.COMMITTED else self._logger.warning
+        write(outcome.lower(), extra=extra)
+
+    @override
+    def late_write(self, claim: Claim) -> None:
+        self._count("LateWrites")
+        extra = _change_fields(claim.change) | {"version_id": claim.state.version_id} | _row_fields(claim.row)
+        self._logger.warning("late write", extra=extra)
+
+    @override
+    def waited_too_long(self) -> None:
+        self._count("WaitedTooLong")
+
+    @override
+    def exhausted(self, change: Change, row: Row) -> None:
+        self._count(OutcomeKind.REJECTED.value)
+        fields = {"reason": row.reason, "reason_code": row.reason_code}
+        self._logger.warning("rejected", extra=_change_fields(change) | fields | _row_fields(row))
+
+    @override
+    def unparseable(self, reason: Reason, message_id: str) -> None:
+        self._count("UnreadableMessages")
+        self._logger.error("unparseable", extra={**_reason_fields(reason), "message_id": message_id})
+
+    @override
+    def filtered_out(self, change: Change) -> None:
+        self._count("FilteredOut")
+        self._logger.warning("filtered out", extra=_change_fields(change))
+
+    @override
+    def ignored(self, why: str) -> None:
+        self._logger.info("ignored", extra={"reason": why})
+
+    @override
+    def log_error(self, text: str, message_id: str, error: Exception) -> None:
+        self._count("ConsumerErrors")
+        # A traceback has the messages of all causes, which may quote content.
+        traceback = error if self._reasons is Reasons.FULL else None
+        reason = Reason(code_of(error, ReasonCode.CONSUMER_ERROR), describe(error, self._reasons))
+        fields = {"message_id": message_id, **_reason_fields(reason), "stack": stack_of(error)}
+        self._logger.error(text, exc_info=traceback, extra=fields)
+
+    @override
+    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None:
+        self._logger.error("downstream out", extra={**_reason_fields(reason), "pause_ms": pause_ms})
+
+    @override
+    def downstream_back(self) -> None:
+        self._logger.info("downstream back")
+
+    @override
+    def held_back(self) -> None:
+        self._count("BreakerOpen")
+
+    @override
+    def process_ends(self, keys: Sequence[str]) -> None:
+        fields = {
+            "keys": keys,
+            "reason_code": ReasonCode.PROCESSOR_TIMEOUT.value,
+            "reason": "a thread that is frozen with the environment would wake up in a later invocation",
+        }
+        self._logger.error("the process ends", extra=fields)
+
+    @override
+    def flush(self) -> None:
+        with self._lock:
+            for name, count in self._counts.items():
+                self._metrics.add_metric(name, unit=MetricUnit.Count, value=count)
+            if self._counts:
+                self._metrics.flush_metrics()
+                sys.stdout.flush()
+            self._counts.clear()
+
+    def _count(self, name: str) -> None:
+        with self._lock:
+            self._counts[name] += 1
+
+
+def _repeats(answer: Answer) -> list[str]:
+    """Metrics of an attempt after the first, and of a lease that ended without an outcome."""
+    names = []
+    if answer.claim is not None and answer.claim.row.attempts > 1:
+        names.append("Retries")
+    seen = answer.row
+    # The release of a claim writes such a row without its lease, so that the row counts once.
+    if answer.verdict in _TAKES_OVER and seen is not None and seen.status is Status.PROCESSING and seen.lease_until:
+        names.append("LapsedLeases")
+    return names
+
+
+def _reason_fields(reason: Reason | None) -> dict[str, object]:
+    return {"reason": reason.text if reason else None, "reason_code": reason.code.value if reason else None}
+
+
+def _change_fields(change: Change) -> dict[str, object]:
+    return {
+        "bucket": change.bucket,
+        "key": change.key,
+        "version_id": change.state.version_id if change.state else None,
+        "sequencer": change.sequencer,
+        "event_name": change.event_name,
+    }
+
+
+def _row_fields(row: Row | None) -> dict[str, object]:
+    return {"attempt": row.attempts, "redrive_count": row.redrive_count, "fence": row.fence} if row else {}
