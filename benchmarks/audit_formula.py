@@ -18,8 +18,8 @@ from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.in_parts import CHECKPOINT_MS, CHUNK, SENDING_SECONDS, SLICE_ROWS
 from intake_ledger.audit.join import MOST_CANDIDATES
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS
-from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS
-from intake_ledger.protocol.settings import AuditSettings
+from intake_ledger.ledger import BATCH_STATEMENTS
+from intake_ledger.protocol import AuditSettings
 
 ONE, DUCKDB, ATHENA = "one function", "DuckDB", "Athena"
 """Engines of the join."""

@@ -31,8 +31,7 @@ from intake_ledger.audit.join import Join, Slice, connection, slice_name
 from intake_ledger.audit.look import BATCH, Look
 from intake_ledger.audit.relations import COLUMNS, Candidate, candidate
 from intake_ledger.audit.report import Report
-from intake_ledger.protocol.object_state import ABSENT, State
-from intake_ledger.protocol.row import Row, RowKey, Status, attributes
+from intake_ledger.protocol import ABSENT, Row, RowKey, State, Status, row_attributes
 
 SIZES = (
     (100_000, 100_000),
@@ -102,7 +101,7 @@ class Now:
             if number % PERIOD != 1 and number >= self._first_row:
                 current = number % PERIOD != 2
                 state = f"v#{md5(f'v{number}'.encode(), usedforsecurity=False).hexdigest()}" if current else "v#another"
-                found[key] = attributes(
+                found[key] = row_attributes(
                     Row(Status.PROCESSED, 7, version_id=state[2:], committed_state=state, updated_at=NOW - 2 * DAY)
                 )
         return found

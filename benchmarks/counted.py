@@ -18,11 +18,9 @@ from benchmarks.measure import table
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger.consumer import ProcessingTime
-from intake_ledger.ledger.completeness import CompletenessRecord
-from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger import CompletenessRecord, LedgerTable
 from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
-from intake_ledger.protocol.errors import Unprocessable
-from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol import Ordering, Unprocessable
 from intake_ledger_testing.local_pipeline import TABLE
 from intake_ledger_testing.memory_dynamodb import Item, Key, MemoryDynamoDB, inserted, updated
 from intake_ledger_testing.memory_s3 import MemoryS3

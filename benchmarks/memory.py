@@ -17,7 +17,7 @@ from benchmarks import cpu
 from benchmarks.measure import Figure, peak_mb, table
 from benchmarks.stub import stub
 
-from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws import Bucket
 from intake_ledger.consumer import composition
 from intake_ledger.processor.object_change import ObjectChange
 from intake_ledger.processor.object_stream import Body, ObjectStream

@@ -1,7 +1,6 @@
 """Settings of one pipeline for tests and simulations. Change some of them with `dataclasses.replace`."""
 
-from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import AuditSettings, ConsumerSettings
+from intake_ledger.protocol import AuditSettings, ConsumerSettings, Ordering
 
 _DAY = 86_400
 CONSUMER = ConsumerSettings(

@@ -7,6 +7,6 @@ def process(change: ObjectChange) -> Commit | str | None: ...
 
 from intake_ledger.processor.object_change import Commit, ObjectChange
 from intake_ledger.processor.object_stream import ObjectStream
-from intake_ledger.protocol.errors import NotYet, ObjectGone, ObjectReadError, Unprocessable
+from intake_ledger.protocol import NotYet, ObjectGone, ObjectReadError, Unprocessable
 
 __all__ = ["Commit", "NotYet", "ObjectChange", "ObjectGone", "ObjectReadError", "ObjectStream", "Unprocessable"]

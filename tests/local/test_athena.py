@@ -16,8 +16,7 @@ from intake_ledger.audit.diff import Window
 from intake_ledger.audit.join import Join, Slice, write
 from intake_ledger.audit.relations import COLUMNS, HELD, LISTED, held_entry, listed_entry
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol import Ordering, State, StateKind
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE
 from tests.unit.test_audit_join import ODD

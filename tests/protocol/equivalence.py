@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.ledger.dynamodb_table import (
-    NO_ROW,
-    Condition,
-    ConditionFailed,
-    LedgerTable,
-    lease_owned,
-    no_late_writes,
-    not_overwritten,
-    row_unchanged,
-)
-from intake_ledger.protocol.object_state import StateKind
-from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, RowKey
+from intake_ledger.ledger import NO_ROW, Condition, ConditionFailed, LedgerTable, lease_owned, row_unchanged
+from intake_ledger.ledger.conditions import no_late_writes, not_overwritten
+from intake_ledger.protocol import STORED_STATUSES, Ordering, Row, RowKey, StateKind
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -135,7 +126,8 @@ def _answer(table: LedgerTable, audit: AuditTable, step: Step) -> object:
         case "end" if step.row != step.grown:
             table.update(step.key, step.row, step.grown, lease_owned(step.row))
         case "end marked" if step.row != step.kept:
-            condition = (no_late_writes if step.now % 2 else not_overwritten)(step.row)
+            row = step.row
+            condition = no_late_writes(row) if step.now % 2 else not_overwritten(row, row.identity)
             table.update(step.key, step.row, step.kept, condition)
         case "late write":
             table.report_late_write(step.key, replace(step.row, fence=step.now))

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.events.parser import own_message
-from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.events import own_message
+from intake_ledger.protocol import Origin, State, StateKind
 from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB, inserted, updated
 from tests.protocol import program
 from tests.protocol.program import BUCKET, KEY, Config, Finished, Frozen, Message, Raised, Request, freeze, thaw

@@ -22,21 +22,23 @@ from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.queues import Queues
+from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, Services
-from intake_ledger.ledger import claims as ledger
-from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.ledger.completeness import Completeness, CompletenessRecord
-from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger import Answer, Claim, Completeness, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor.object_change import Commit, ObjectChange
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import NotYet, Unprocessable
-from intake_ledger.protocol.reasons import Reason
-from intake_ledger.protocol.row import Ordering, Row
-from intake_ledger.protocol.settings import AuditSettings, ConsumerSettings, KeyFilter
-from intake_ledger.protocol.verdict import Policy
+from intake_ledger.protocol import (
+    AuditSettings,
+    Change,
+    ConsumerSettings,
+    KeyFilter,
+    NotYet,
+    Ordering,
+    Policy,
+    Reason,
+    Row,
+    Unprocessable,
+)
 from intake_ledger_testing import memory_dynamodb
 from tests.protocol.strict_telemetry import StrictTelemetry
 
@@ -326,7 +328,7 @@ def run(
         Policy(config.max_attempts, RETENTION * 1000, config.deletes, config.memory.keeps_rows),
         6 * 3600 * 1000,
     )
-    ledger.MIN_GROUP = 1 if config.group else 2
+    Ledger.MIN_GROUP = 1 if config.group else 2
     table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
     consumer = Consumer(
         Services(

@@ -25,18 +25,12 @@ from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.queues import Queues
+from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor.object_change import ObjectChange
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import ObjectReadError
-from intake_ledger.protocol.reasons import Reason
-from intake_ledger.protocol.row import Ordering, Row
-from intake_ledger.protocol.verdict import Policy
+from intake_ledger.protocol import Change, ObjectReadError, Ordering, Policy, Reason, Row
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3, Version

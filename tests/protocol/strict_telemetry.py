@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import NoReturn, override
 
-from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.ledger import Answer, Claim
 from intake_ledger.observability import OutcomeKind, Telemetry
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.reasons import Reason
-from intake_ledger.protocol.row import Row
+from intake_ledger.protocol import Change, Reason, Row
 
 
 class StrictTelemetry(Telemetry):

@@ -11,8 +11,7 @@ import pytest
 import intake_ledger
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.consumer import Consumer
-from intake_ledger.ledger.claims import Ledger
-from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger import Ledger, LedgerTable
 from tests.protocol import program
 from tests.protocol.explorer import Explorer, Worker, World
 from tests.protocol.mutants import MUTANTS, Mutant

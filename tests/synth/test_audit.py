@@ -19,7 +19,7 @@ from cdk_intake_ledger import (
     IntakeQueue,
 )
 from intake_ledger.delivery_check.deployed import Deployed
-from intake_ledger.protocol.settings import Delivery, Reports, audit_settings
+from intake_ledger.protocol import Delivery, Reports, audit_settings
 from tests.synth.build import (
     actions,
     new_app,

@@ -17,7 +17,7 @@ from cdk_intake_ledger.audit.join import ORC
 from cdk_intake_ledger.bundling import install, parse_requirements
 from intake_ledger.audit import athena_query
 from intake_ledger.audit.relations import COLUMNS
-from intake_ledger.protocol.settings import audit_settings
+from intake_ledger.protocol import audit_settings
 from tests.synth.build import (
     Json,
     actions,

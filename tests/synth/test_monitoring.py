@@ -16,7 +16,7 @@ from cdk_intake_ledger import (
     MonitoringOptions,
 )
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.protocol import Verdict
 from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warnings
 
 ROOT = Path(__file__).parents[2]

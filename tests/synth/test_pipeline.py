@@ -31,8 +31,8 @@ from cdk_intake_ledger import (
     RetryOptions,
 )
 from cdk_intake_ledger.testing import logical_ids, stable_template
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.settings import audit_settings, consumer_settings
+from intake_ledger import protocol
+from intake_ledger.protocol import audit_settings, consumer_settings
 from tests.synth.build import (
     Json,
     actions,
@@ -417,7 +417,7 @@ def _element(stack: Stack, name: str) -> CfnElement:
 
 def test_the_orderings_are_the_runtimes_own() -> None:
     """One type on both sides: what is asked for cannot differ in spelling from what is understood."""
-    assert Ordering is rows.Ordering
+    assert Ordering is protocol.Ordering
 
 
 def test_a_queue_of_its_own_visibility_keeps_it() -> None:

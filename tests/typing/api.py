@@ -33,7 +33,7 @@ from cdk_intake_ledger import (
 )
 from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, logical_ids, stable_template
 from intake_ledger import Commit, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
-from intake_ledger.protocol.row import Row
+from intake_ledger.protocol import Row
 from intake_ledger_testing import events
 
 

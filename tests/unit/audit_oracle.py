@@ -11,9 +11,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Any
 
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.row import Ordering, Status
-from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol import ABSENT, KeyFilter, Ordering, State, StateKind, Status
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND
 

@@ -13,11 +13,21 @@ from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind, identity_of
-from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_key
-from intake_ledger.protocol.settings import AuditSettings, KeyFilter
+from intake_ledger.aws import Bucket
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import (
+    ABSENT,
+    AuditSettings,
+    KeyFilter,
+    Ordering,
+    Row,
+    RowKey,
+    State,
+    StateKind,
+    Status,
+    identity_of,
+    row_key,
+)
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
 

@@ -10,10 +10,18 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.object_state import identity_of
-from intake_ledger.protocol.row import Ordering, Row, Status, attributes, review_partition, row_key, waiting_partition
-from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol import (
+    Change,
+    KeyFilter,
+    Ordering,
+    Row,
+    Status,
+    identity_of,
+    review_partition,
+    row_attributes,
+    row_key,
+    waiting_partition,
+)
 from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_cli.rate_limit import RateLimit
 from tests.unit.support import RETENTION, START, create_table, one_change
@@ -83,7 +91,7 @@ class Site:
             )
             row = replace(row, needs_review=partition)
         item: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
-        for name, value in attributes(row).items():
+        for name, value in row_attributes(row).items():
             item[name] = {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
         client("dynamodb").put_item(TableName=deployed.table, Item=item)
 

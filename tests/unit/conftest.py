@@ -10,8 +10,8 @@ import pytest
 from hypothesis import settings
 from moto import mock_aws
 
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.row import Ordering
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import Ordering
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table
 

@@ -7,17 +7,25 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.events.parser import own_message, parse_message
-from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.ledger.completeness import Completeness
-from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.aws import Bucket
+from intake_ledger.events import own_message, parse_message
+from intake_ledger.ledger import Answer, Claim, Completeness, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.processor.object_stream import ObjectStream
-from intake_ledger.protocol.change import Change, Origin
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.reasons import Reason, ReasonCode
-from intake_ledger.protocol.row import Ordering, Row, RowKey, row_key
-from intake_ledger.protocol.verdict import Policy, Verdict
+from intake_ledger.protocol import (
+    ABSENT,
+    Change,
+    Ordering,
+    Origin,
+    Policy,
+    Reason,
+    ReasonCode,
+    Row,
+    RowKey,
+    State,
+    StateKind,
+    Verdict,
+    row_key,
+)
 from intake_ledger_testing.events import eventbridge_event, s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3

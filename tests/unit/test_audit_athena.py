@@ -20,8 +20,8 @@ from intake_ledger.audit.in_parts import join_parts
 from intake_ledger.audit.join import Join, Slice, write
 from intake_ledger.audit.relations import CANDIDATE, COLUMNS, QUERY, candidate
 from intake_ledger.audit.report import Report
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import State, StateKind
 from tests.unit import test_audit_join as joined
 from tests.unit.audit_invocations import Gate, Gated
 from tests.unit.audit_oracle import build, random_world

@@ -9,12 +9,10 @@ import pytest
 
 from intake_ledger.audit.look import BACKFILL_ID
 from intake_ledger.audit.report import Report
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.events.parser import OWN_MESSAGE, parse_message
-from intake_ledger.ledger.claims import Ledger, LedgerOptions
-from intake_ledger.protocol.row import Ordering, Status
-from intake_ledger.protocol.settings import KeyFilter
-from intake_ledger.protocol.verdict import Policy, Verdict
+from intake_ledger.aws import Bucket
+from intake_ledger.events import OWN_MESSAGE, parse_message
+from intake_ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.protocol import KeyFilter, Ordering, Policy, Status, Verdict
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, RETENTION
 

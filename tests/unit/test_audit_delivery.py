@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from intake_ledger.delivery_check.check import DeliveryCheck, Looked
-from intake_ledger.protocol.settings import Delivery, KeyFilter
+from intake_ledger.protocol import Delivery, KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intake_ledger.audit.diff import Finding, Mark, Window, find, is_marked
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind, real_version
-from intake_ledger.protocol.row import STORED_STATUSES, Row, Status
+from intake_ledger.protocol import ABSENT, STORED_STATUSES, Row, State, StateKind, Status, real_version
 from tests.unit.support import DAY, HOUR, SECOND
 
 NOW = 1_795_000_000_000

@@ -45,7 +45,7 @@ from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.support import DAY
 
 if TYPE_CHECKING:
-    from intake_ledger.protocol.object_state import State
+    from intake_ledger.protocol import State
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "scale.md").read_text()

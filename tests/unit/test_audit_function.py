@@ -15,9 +15,8 @@ from moto.core.utils import utcnow
 from intake_ledger.audit import function as audit
 from intake_ledger.audit.backlog import Backlog
 from intake_ledger.delivery_check.check import Looked
-from intake_ledger.ledger.completeness import CompletenessRecord
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.settings import audit_settings
+from intake_ledger.ledger import CompletenessRecord, LedgerTable
+from intake_ledger.protocol import audit_settings
 from tests.unit.support import create_table, execute_without_partiql
 
 if TYPE_CHECKING:

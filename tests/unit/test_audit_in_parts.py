@@ -16,10 +16,18 @@ from intake_ledger.audit.look import BACKFILL_ID
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import AuditRuns, NotNow
 from intake_ledger.audit.scratch import Scratch
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.object_state import State, StateKind, identity_of
-from intake_ledger.protocol.row import Ordering, Row, Status, row_key
-from intake_ledger.protocol.settings import AuditSettings, KeyFilter
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import (
+    AuditSettings,
+    KeyFilter,
+    Ordering,
+    Row,
+    State,
+    StateKind,
+    Status,
+    identity_of,
+    row_key,
+)
 from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, PagedS3
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table, execute_without_partiql

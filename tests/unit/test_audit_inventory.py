@@ -19,7 +19,7 @@ from pyarrow import orc, parquet
 
 from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, manifest_of
 from intake_ledger.audit.listing import Page, Place
-from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol import State, StateKind
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -32,9 +32,7 @@ from intake_ledger.audit.report import Report
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.sqlite_join import SqliteJoin
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import FORMAT, Ordering, Row, Status
+from intake_ledger.protocol import FORMAT, STORED_STATUSES, Ordering, Row, State, StateKind, Status
 from tests.unit.audit_invocations import Gate, Gated, Killed
 from tests.unit.audit_oracle import OracleWorld, build, random_world
 from tests.unit.audit_scratch import FolderScratch
@@ -281,7 +279,7 @@ def any_state(random: Random, n: int) -> State:
 
 
 def any_row(random: Random, state: State, other: State) -> Row:
-    status = random.choice([Status.PROCESSED, Status.PROCESSED, *rows.STORED_STATUSES])
+    status = random.choice([Status.PROCESSED, Status.PROCESSED, *STORED_STATUSES])
     claimed = random.choice([state, state, other])
     return Row(
         status,

@@ -12,9 +12,7 @@ from intake_ledger.audit.diff import Line
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
 from intake_ledger.audit.runs import MOST_REPEATS, LostRun, NotNow
 from intake_ledger.delivery_check.check import Looked
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import Ordering, Status
-from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol import KeyFilter, Ordering, State, StateKind, Status
 from tests.unit.audit_invocations import Invocations, Killed
 from tests.unit.audit_support import AuditWorld
 

@@ -11,9 +11,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.listing import Listing, Place
-from intake_ledger.aws.page_parsing import lean_listings, lean_scans
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.aws import lean_listings, lean_scans
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import Row, RowKey, Status
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import create_table
 

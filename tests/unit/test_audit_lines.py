@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Line, Window
 from intake_ledger.audit.report import NAMED_PASSES, Pass, Report, Stopped, few_passes, report_of
-from intake_ledger.ledger.dynamodb_table import NO_ROW
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import FORMAT, Ordering, Status
-from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.ledger import NO_ROW
+from intake_ledger.protocol import FORMAT, KeyFilter, Ordering, State, StateKind, Status
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE
 

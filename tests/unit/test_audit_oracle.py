@@ -10,7 +10,7 @@ import pytest
 from intake_ledger.audit import one_function
 from intake_ledger.audit.diff import NOT_SENT, Line, Window
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
-from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol import Ordering
 from tests.unit.audit_oracle import LOOK_BACK, SETTLE, OracleWorld, build, random_world
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import START

@@ -3,7 +3,7 @@
 import pytest
 
 from intake_ledger.audit.diff import Line
-from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Status
+from intake_ledger.protocol import STORED_STATUSES, Ordering, Status
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR
 

@@ -10,7 +10,7 @@ from benchmarks import prices
 
 from intake_ledger.audit import function as audit
 from intake_ledger.delivery_check.check import DeliveryCheck, Looked
-from intake_ledger.protocol.settings import audit_settings
+from intake_ledger.protocol import audit_settings
 from tests.unit.test_audit_delivery import Aws, bridged
 from tests.unit.test_audit_function import Context, Deployed, deployed  # noqa: F401 - the fixture
 

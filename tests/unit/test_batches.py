@@ -20,7 +20,7 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.deadline import Overrun
-from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol import Row, Status
 from tests.unit.support import MINUTE, SECOND, notification, record
 from tests.unit.support import created as reported
 from tests.unit.test_consumer import Bench, Context, message

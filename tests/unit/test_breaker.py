@@ -19,8 +19,7 @@ from intake_ledger.consumer.circuit_breaker import (
     CircuitBreaker,
     least_wait_ms,
 )
-from intake_ledger.protocol.errors import Unprocessable
-from intake_ledger.protocol.row import Status
+from intake_ledger.protocol import Status, Unprocessable
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, World, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, message, put, raising, raising_now
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intake_ledger.events.parser import Ignored, Parsed, Unparseable, own_message, parse_message
-from intake_ledger.protocol.change import Change, Origin
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
+from intake_ledger.events import Ignored, Parsed, Unparseable, own_message, parse_message
+from intake_ledger.protocol import ABSENT, Change, Origin, State, StateKind
 from tests.unit.support import (
     BUCKET,
     KEY,
@@ -115,7 +114,7 @@ class TestS3:
     def test_a_creation_that_cannot_be_identified_is_refused(self) -> None:
         """Neither version nor ETag."""
         why = unparseable(notification(record(KEY, State(StateKind.OBJECT), "ObjectCreated:Put")))
-        assert "neither versionId nor eTag" in why
+        assert "neither a version id nor an ETag" in why
 
     def test_a_delete_marker(self) -> None:
         """Its ETag, which is that of nothing, is no part of it."""

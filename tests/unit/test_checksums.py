@@ -13,7 +13,7 @@ import pytest
 
 from intake_ledger.processor.checksums import checksum_of
 from intake_ledger.processor.object_stream import ObjectStream
-from intake_ledger.protocol.errors import ObjectReadError
+from intake_ledger.protocol import ObjectReadError
 
 CONTENT = b"123456789"
 KNOWN = {"crc32c": (0x82F63B78, 32, 0xE3069283), "crc64nvme": (0x9A6C9329AC4BC9B5, 64, 0xAE8B14860A799888)}

@@ -14,19 +14,20 @@ from moto.backends import get_backend
 
 from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer import composition
-from intake_ledger.ledger.dynamodb_table import plain
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import (
+from intake_ledger.ledger import from_dynamodb
+from intake_ledger.protocol import (
+    PIPELINE_TAG,
     Ordering,
     Row,
     RowKey,
+    State,
+    StateKind,
     Status,
-    attributes,
-    from_attributes,
     review_partition,
+    row_attributes,
+    row_from_attributes,
     row_key,
 )
-from intake_ledger.protocol.settings import PIPELINE_TAG
 from intake_ledger_cli import commands, drain
 from intake_ledger_cli.aws import Aws
 from tests.unit.cli_support import STACK, FakeCloudFormation, FakeLambda, Site, client, make_site
@@ -117,8 +118,8 @@ class Renamed:
     def rows(self, site: Site, pipeline: str) -> dict[str, Row]:
         """A pipeline's rows by key."""
         items = client("dynamodb").scan(TableName=site.deployed.table, ConsistentRead=True)["Items"]
-        contents = [plain(item) for item in items if item["sk"]["S"].startswith(f"{pipeline}@")]
-        return {one["pk"].partition("/")[2]: row for one in contents if (row := from_attributes(one)) is not None}
+        contents = [from_dynamodb(item) for item in items if item["sk"]["S"].startswith(f"{pipeline}@")]
+        return {one["pk"].partition("/")[2]: row for one in contents if (row := row_from_attributes(one)) is not None}
 
     def write(self, site: Site, key: str, row: Row, **more: Any) -> None:
         """A row as another release may have written it."""
@@ -129,7 +130,7 @@ class Renamed:
 
 def put(table: str, place: RowKey, row: Row, **more: Any) -> None:
     item: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}, **more}
-    for name, value in attributes(row).items():
+    for name, value in row_attributes(row).items():
         item[name] = {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
     client("dynamodb").put_item(TableName=table, Item=item)
 
@@ -337,7 +338,7 @@ def _show_again(url: str) -> None:
 
 def _item(site: Site, sk: str) -> dict[str, Any]:
     key: Any = {"pk": {"S": site.deployed.bucket}, "sk": {"S": sk}}
-    return plain(client("dynamodb").get_item(TableName=site.deployed.table, Key=key).get("Item", {}))
+    return from_dynamodb(client("dynamodb").get_item(TableName=site.deployed.table, Key=key).get("Item", {}))
 
 
 def _letters(site: Site) -> list[dict[str, str]]:

@@ -22,9 +22,7 @@ from typer.main import get_command
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import Row, Status
-from intake_ledger.protocol.settings import KeyFilter, Reports
+from intake_ledger.protocol import KeyFilter, Reports, Row, State, StateKind, Status
 from intake_ledger_cli import commands, drain, redrive, s3_listing
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.sending import send

@@ -8,13 +8,12 @@ import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
 
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.row import Status
+from intake_ledger.protocol import FORMAT, Status, review_partitions
 from intake_ledger_cli import counting, json_output, tables
 from intake_ledger_cli.counting import MOST, Count, Counts, count_rows
 from tests.unit.test_cli_formatting import DEPLOYED
 
-PARTITIONS = rows.review_partitions(DEPLOYED.name)
+PARTITIONS = review_partitions(DEPLOYED.name)
 THROTTLED = ClientError({"Error": {"Code": "ProvisionedThroughputExceededException"}}, "Query")
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException"}}, "Query")
 
@@ -146,4 +145,4 @@ def test_a_row_of_a_later_format_has_no_status_that_counts() -> None:
     """F113: whatever it calls its own."""
     request = counting._request(DEPLOYED, "p", Status.FAILED)
     assert "#format = :format" in request["FilterExpression"]
-    assert request["ExpressionAttributeValues"][":format"] == {"N": str(rows.FORMAT)}
+    assert request["ExpressionAttributeValues"][":format"] == {"N": str(FORMAT)}

@@ -19,9 +19,19 @@ from hypothesis import strategies as st
 
 from intake_ledger.audit.diff import Line, Window, find
 from intake_ledger.audit.report import WORDS, Pass, Report
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, Status
-from intake_ledger.protocol.ulid import RANDOM_BITS, is_ulid, made_at, ulid
+from intake_ledger.protocol import (
+    ABSENT,
+    RANDOM_BITS,
+    STORED_STATUSES,
+    Ordering,
+    Row,
+    State,
+    StateKind,
+    Status,
+    is_ulid,
+    made_at,
+    ulid,
+)
 from intake_ledger_cli import formatting, json_output, tables
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.deployed import DeployedPipeline

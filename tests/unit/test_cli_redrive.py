@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.events.parser import parse_message
-from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.events import parse_message
+from intake_ledger.protocol import State, StateKind
 from intake_ledger_cli import drain
 from intake_ledger_cli.dead_letters import NO_REASON, MessageFilter
 from intake_ledger_cli.redrive import Redrive, RedriveResult

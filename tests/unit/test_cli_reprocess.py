@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import Ordering, Row, Status
-from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol import KeyFilter, Ordering, Row, State, StateKind, Status
 from intake_ledger_cli import reprocess
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.reprocess import (

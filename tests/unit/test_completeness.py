@@ -5,12 +5,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from intake_ledger.ledger.completeness import CompletenessRecord, record_key
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.object_state import StateKind
-from intake_ledger.protocol.row import Ordering, Retention, Row, Status, exhausted
-from intake_ledger.protocol.settings import KeyFilter, Settings
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.ledger import CompletenessRecord, LedgerTable, record_key
+from intake_ledger.protocol import KeyFilter, Ordering, Retention, Row, Settings, StateKind, Status, Verdict
+from intake_ledger.protocol.row_changes import exhausted
 from intake_ledger_cli import reading
 from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB

@@ -15,24 +15,30 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.queues import NotDone, Queues
+from intake_ledger.aws import Bucket, NotDone, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
-from intake_ledger.events.parser import own_message
+from intake_ledger.events import own_message
 from intake_ledger.events.sqs_batch import PATIENCE
-from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.ledger import Answer, Claim
 from intake_ledger.observability import OutcomeKind, Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol.change import Change, Origin
-from intake_ledger.protocol.errors import ObjectGone
-from intake_ledger.protocol.object_state import State
-from intake_ledger.protocol.reasons import Reason
-from intake_ledger.protocol.row import Ordering, Row, Status
-from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, Reasons
-from intake_ledger.protocol.ulid import ulid
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.protocol import (
+    Change,
+    ConsumerSettings,
+    KeyFilter,
+    ObjectGone,
+    Ordering,
+    Origin,
+    Reason,
+    Reasons,
+    Row,
+    State,
+    Status,
+    Verdict,
+    ulid,
+)
 from tests.unit.support import (
     BUCKET,
     DAY,

@@ -6,11 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from benchmarks import counted, units
 
-from intake_ledger.events.parser import parse_message
-from intake_ledger.ledger.dynamodb_table import _item
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.row import Ordering, Retention, Row
+from intake_ledger.events import parse_message
+from intake_ledger.ledger import to_dynamodb
+from intake_ledger.protocol import Change, Ordering, Retention, Row, row_attributes, row_changes, row_key
 from intake_ledger_testing.events import s3_notification
 
 KB = 1024
@@ -98,15 +96,18 @@ def longest_row(key_bytes: int) -> tuple[Row, Row]:
     assert isinstance(change, Change)
     assert change.state is not None
     now = 1_795_000_000_123
-    claimed = rows.claimed(None, change, change.state, owner="0" * 16, now=now, lease_until=now + 900_001)
-    return claimed, rows.committed(claimed, "c" * 64, now=now, retention=Retention(35 * 86_400))
+    claimed = row_changes.claimed(None, change, change.state, owner="0" * 16, now=now, lease_until=now + 900_001)
+    return claimed, row_changes.committed(claimed, "c" * 64, now=now, retention=Retention(35 * 86_400))
 
 
 @pytest.mark.parametrize(("key_bytes", "expected"), [(256, 1), (1024, 2)])
 def test_a_row_fits_into_one_write_unit(key_bytes: int, expected: int) -> None:
     """With the longest names of bucket and pipeline and a commit's identity of 64 bytes, for keys of up to 256."""
-    key = rows.row_key("p" * 64, Ordering.LATEST, "b" * 63, "k" * key_bytes, None)
-    assert [units.write_units(_item(key, row)) for row in longest_row(key_bytes)] == [expected] * 2
+    key = row_key("p" * 64, Ordering.LATEST, "b" * 63, "k" * key_bytes, None)
+    assert [
+        units.write_units(to_dynamodb({"pk": key.pk, "sk": key.sk, **row_attributes(row)}))
+        for row in longest_row(key_bytes)
+    ] == [expected] * 2
 
 
 class TestUnits:

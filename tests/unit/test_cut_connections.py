@@ -22,11 +22,10 @@ import botocore.session
 import pytest
 from botocore.config import Config
 
-from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws import Bucket
 from intake_ledger.processor.object_stream import ObjectStream, downloaded
 from intake_ledger.processor.text import csv_rows, json_lines, lines
-from intake_ledger.protocol.errors import ObjectReadError
-from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol import ObjectReadError, State, StateKind
 
 ANNOUNCED, SENT = 200_000, 60_000
 ROW = b"1234567,abcdefghijklmnop\n"

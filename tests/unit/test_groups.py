@@ -10,11 +10,9 @@ from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
 from intake_ledger.consumer.group_commit import HOLD_MS
-from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, NO_ROW, LedgerTable
+from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, LedgerTable
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol.row import Ordering, Status
-from intake_ledger.protocol.settings import KeyFilter
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.protocol import KeyFilter, Ordering, Status, Verdict
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import (
     BUCKET,

@@ -14,13 +14,11 @@ from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intake_ledger.aws.queues import Queues
+from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, handler
+from intake_ledger.events import Ignored, Message, Unparseable, own_message, parse_message, read_batch
 from intake_ledger.events import parser as changes
-from intake_ledger.events.parser import Ignored, Unparseable, own_message, parse_message
-from intake_ledger.events.sqs_batch import Message, read_batch
-from intake_ledger.protocol.change import Change, Origin
-from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol import Change, Origin, State, StateKind
 from tests.unit.support import (
     BUCKET,
     SECOND,

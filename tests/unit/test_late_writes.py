@@ -14,15 +14,11 @@ from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
-from intake_ledger.events.parser import own_message
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.ledger.claims import Claim
+from intake_ledger.events import Message, own_message
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.errors import Fenced, ObjectGone, Overwritten
-from intake_ledger.protocol.row import Ordering, Row, RowKey, Status
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.protocol import Fenced, ObjectGone, Ordering, Origin, Overwritten, Row, RowKey, Status, Verdict
 from tests.unit.support import (
     BUCKET,
     KEY,

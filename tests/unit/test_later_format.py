@@ -14,12 +14,21 @@ from hypothesis import strategies as st
 
 from intake_ledger.audit.report import report_of
 from intake_ledger.consumer.message_handler import MAX_LATER_FORMAT_SECONDS, later_format_seconds
-from intake_ledger.ledger.dynamodb_table import LedgerTable, _typed, plain
+from intake_ledger.ledger import LedgerTable, from_dynamodb, to_dynamodb
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Ordering, Row, RowKey, Status
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.protocol import (
+    FORMAT,
+    STORED_STATUSES,
+    Ordering,
+    Row,
+    RowKey,
+    State,
+    StateKind,
+    Status,
+    Verdict,
+    row_attributes,
+    row_from_attributes,
+)
 from intake_ledger_cli import inspection, json_output, tables
 from intake_ledger_cli.console import console
 from intake_ledger_cli.reading import ObjectRow, ReviewPage
@@ -68,14 +77,14 @@ TYPED = st.recursive(
 """An attribute value of any type that DynamoDB has."""
 OTHERS = st.dictionaries(st.from_regex(r"\Atomorrow_[a-z]{1,8}\Z"), TYPED, max_size=3)
 UNKNOWN = st.text(min_size=1).filter(lambda text: text not in STORED_STATUSES and text not in StateKind)
-FIELDS = sorted(set(rows.attributes(Row(Status.FAILED, 1, reason="x", retry_at=1, lease_until=1))) - {"format"})
+FIELDS = sorted(set(row_attributes(Row(Status.FAILED, 1, reason="x", retry_at=1, lease_until=1))) - {"format"})
 
 
 @st.composite
 def later(draw: st.DrawFn) -> Item:
     """Attributes that replace those of a row: at least one is nothing that this release writes."""
     name = draw(st.sampled_from(FIELDS))
-    number = isinstance(rows.attributes(Row(Status.FAILED, 1, reason="x", retry_at=1, lease_until=1))[name], int)
+    number = isinstance(row_attributes(Row(Status.FAILED, 1, reason="x", retry_at=1, lease_until=1))[name], int)
     changes: Item = draw(
         st.one_of(
             st.integers(FORMAT + 1, 10**6).map(lambda found: {"format": {"N": str(found)}}),
@@ -83,7 +92,7 @@ def later(draw: st.DrawFn) -> Item:
             st.fixed_dictionaries({"status": st.fixed_dictionaries({"S": UNKNOWN})}),
             st.just({"status": {"S": Status.LATER_FORMAT.value}}),
             st.fixed_dictionaries({"kind": st.fixed_dictionaries({"S": UNKNOWN})}),
-            TYPED.filter(lambda typed: not isinstance(plain({"x": typed})["x"], int if number else str)).map(
+            TYPED.filter(lambda typed: not isinstance(from_dynamodb({"x": typed})["x"], int if number else str)).map(
                 lambda typed: {name: typed}
             ),
         )
@@ -92,10 +101,7 @@ def later(draw: st.DrawFn) -> Item:
 
 
 def stored(key: RowKey, row: Row, changes: Item) -> Item:
-    item: Item = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
-    for name, value in rows.attributes(row).items():
-        item[name] = _typed(value)
-    return item | changes
+    return to_dynamodb({"pk": key.pk, "sk": key.sk, **row_attributes(row)}) | changes
 
 
 def world(ordering: Ordering) -> tuple[World, MemoryDynamoDB]:
@@ -266,7 +272,7 @@ def test_the_audit_leaves_it_alone_and_counts_it(
 def test_the_command_shows_it(row: Row, changes: Item) -> None:
     """F113: `list` and `inspect` print what they can read, for people and for programs."""
     key = RowKey("uploads/k", f"{PIPELINE}@latest")
-    found = rows.from_attributes(plain(stored(key, row, changes)))
+    found = row_from_attributes(from_dynamodb(stored(key, row, changes)))
     assert found is not None
     assert found.status is Status.LATER_FORMAT
     state = State(StateKind.OBJECT, "v1", "e", 1, START)

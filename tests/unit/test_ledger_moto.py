@@ -6,14 +6,24 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger.claims import Claim
-from intake_ledger.ledger.dynamodb_table import ConditionFailed, lease_owned, row_unchanged
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import Fenced
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.row import Ordering, Row, RowKey, Status
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.ledger import Claim, ConditionFailed, lease_owned, row_unchanged
+from intake_ledger.protocol import (
+    ABSENT,
+    Change,
+    Fenced,
+    Ordering,
+    Reason,
+    ReasonCode,
+    Row,
+    RowKey,
+    State,
+    StateKind,
+    Status,
+    Verdict,
+    review_partition,
+    review_partitions,
+    row_from_attributes,
+)
 from tests.unit.support import (
     DAY,
     HOUR,
@@ -183,7 +193,7 @@ class TestLostAnswers:
         """A failure that was written is not reported as fenced."""
         claim = world.accept(created(world.s3.put(KEY, "1")))
         world.wire.lose = 1
-        getattr(world.ledger, ending)(claim, "why")
+        getattr(world.ledger, ending)(claim, Reason(ReasonCode.PROCESSOR_ERROR, "why"))
         assert world.known(claim.change).reason == "why"
 
     def test_a_release_whose_answer_was_lost_is_success(self, world: World) -> None:
@@ -750,7 +760,7 @@ class TestBudget:
         row = world.known(first.change)
         assert row == after
         assert (row.status, row.reason) == (Status.REJECTED, "ValueError: 7")
-        assert row.needs_review == rows.review_partition(PIPELINE, first.key)
+        assert row.needs_review == review_partition(PIPELINE, first.key)
         assert row.rejected_fence == row.fence
         assert world.verdict(first.change) is Verdict.REJECTED
 
@@ -874,7 +884,7 @@ class TestRejection:
             end(created(world.s3.put(key, "1"), key=key))
         found = [
             item
-            for partition in rows.review_partitions(PIPELINE)
+            for partition in review_partitions(PIPELINE)
             for item in world.wire.client.query(
                 TableName=world.table_name,
                 IndexName="needs_review",
@@ -1254,7 +1264,7 @@ def test_the_batch_read_finds_rows_and_marks_alike(world: World) -> None:
     missing = RowKey("uploads/none", "x")
     found = world.table.get_items([world.key(change), missing])
     assert list(found) == [world.key(change)]
-    assert rows.from_attributes(found[world.key(change)]) == world.known(change)
+    assert row_from_attributes(found[world.key(change)]) == world.known(change)
 
 
 def test_the_conditions_of_a_swap_and_of_an_outcome_on_a_missing_row_are_refused(world: World) -> None:

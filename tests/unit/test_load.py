@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from intake_ledger import ObjectChange
-from intake_ledger.aws.queues import Queues
+from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer
 from intake_ledger.consumer.returns import ANSWER_MS, FULL, LATE_REQUESTS, Returns
-from intake_ledger.events.parser import own_message
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.protocol.change import Origin
+from intake_ledger.events import Message, own_message
+from intake_ledger.protocol import Origin
 from tests.unit.support import BUCKET, SECOND, Clock
 from tests.unit.test_consumer import OUTAGE, TIMEOUT, Bench, Context, message, put
 from tests.unit.test_groups import new_world

@@ -7,15 +7,13 @@ import pytest
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import NotYet, ObjectChange
 from intake_ledger.audit.diff import Window, find
-from intake_ledger.events.parser import own_message
-from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.errors import MAX_RETRY_IN
-from intake_ledger.protocol.row import Status
+from intake_ledger.events import own_message
+from intake_ledger.protocol import MAX_RETRY_IN, Origin, Status
 from tests.unit.support import BUCKET, DAY, HOUR, KEY, MINUTE, SECOND, World, created, make_reason
 from tests.unit.test_consumer import Bench, bench, message, put, raising  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
-    from intake_ledger.protocol import row as rows
+    from intake_ledger.protocol import Row
 
 WHY = "the customer file is missing"
 
@@ -123,7 +121,7 @@ class TestWhatComesLate:
             for n in range(5):
                 waiting.pipeline.put(f"{n}.csv", "1")
             waiting.pipeline.run(seed=seed)
-            assert {cast("rows.Row", waiting.pipeline.row(f"{n}.csv")).status for n in range(5)} == {Status.PROCESSED}
+            assert {cast("Row", waiting.pipeline.row(f"{n}.csv")).status for n in range(5)} == {Status.PROCESSED}
             assert waiting.pipeline.dead_letters == []
 
 

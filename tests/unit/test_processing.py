@@ -12,11 +12,7 @@ import intake_ledger
 from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable
 from intake_ledger.processor.object_change import as_commit, load_processor, object_change
 from intake_ledger.processor.object_stream import ObjectStream
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import Fenced, SettingsError
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.row import Retention, Row
+from intake_ledger.protocol import ABSENT, Change, Fenced, Retention, Row, SettingsError, State, StateKind, row_changes
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, make_reason, redriven, reprocess
 
 ONE = State(StateKind.OBJECT, "1", "e1", 5, START)
@@ -24,7 +20,7 @@ ULID = "01KA0000000000000000000001"
 
 
 def claimed(seen: Row | None, change: Change, state: State = ONE, *, now: int = START) -> Row:
-    return rows.claimed(seen, change, state, owner="me", now=now, lease_until=now + LEASE)
+    return row_changes.claimed(seen, change, state, owner="me", now=now, lease_until=now + LEASE)
 
 
 def told(row: Row, change: Change | None = None, state: State = ONE, *, pipeline: str = PIPELINE) -> ObjectChange:
@@ -79,9 +75,9 @@ class TestIdempotencyKey:
         keys = {told(first).idempotency_key}
         for seen in (
             first,
-            rows.failed(first, make_reason("no"), review_partition=PIPELINE, now=START),
-            rows.rejected(first, make_reason("no"), review_partition=PIPELINE, now=START),
-            rows.exhausted(first, review_partition=PIPELINE, now=START),
+            row_changes.failed(first, make_reason("no"), review_partition=PIPELINE, now=START),
+            row_changes.rejected(first, make_reason("no"), review_partition=PIPELINE, now=START),
+            row_changes.exhausted(first, review_partition=PIPELINE, now=START),
         ):
             for change in (created(ONE), audited(ONE), redriven(created(ONE), first.fence)):
                 row = claimed(seen, change, now=later)
@@ -91,9 +87,9 @@ class TestIdempotencyKey:
 
     def test_a_state_that_comes_back_has_another(self) -> None:
         """A, B, A without versions; an un-delete; a rollback."""
-        done = rows.committed(claimed(None, created(ONE)), None, now=START, retention=Retention(1))
+        done = row_changes.committed(claimed(None, created(ONE)), None, now=START, retention=Retention(1))
         two = replace(ONE, version_id="2")
-        between = rows.committed(
+        between = row_changes.committed(
             claimed(done, created(two), two, now=START + 1), None, now=START + 1, retention=Retention(1)
         )
         again = claimed(between, created(ONE), now=START + 2)
@@ -102,7 +98,7 @@ class TestIdempotencyKey:
     def test_a_reprocess_has_another(self) -> None:
         """A person wants the effect again; and its retries keep that one."""
         first = claimed(None, created(ONE))
-        done = rows.committed(first, None, now=START, retention=Retention(1))
+        done = row_changes.committed(first, None, now=START, retention=Retention(1))
         asked = claimed(done, reprocess(ULID), now=START + 1)
         retry = claimed(asked, reprocess(ULID), now=START + 2)
         assert told(asked).idempotency_key != told(first).idempotency_key

@@ -10,26 +10,32 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger.consumer.deadline import Overrun
-from intake_ledger.events.parser import own_message
-from intake_ledger.ledger.claims import Claim
+from intake_ledger.events import own_message
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind, Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol import reasons
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.errors import (
+from intake_ledger.protocol import (
     NotBegun,
     NotYet,
     ObjectGone,
     ObjectReadError,
+    Ordering,
+    Origin,
+    Reason,
+    ReasonCode,
     RemoteError,
     RemoteTimeoutError,
+    Row,
+    State,
+    StateKind,
+    Status,
     TransactionRefused,
     Unprocessable,
+    matches_reason,
+    reasons,
+    row_attributes,
+    row_from_attributes,
 )
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.reasons import Reason, ReasonCode, matches_reason
-from intake_ledger.protocol.row import Ordering, Row, Status
 from tests.unit.support import BUCKET, DAY, KEY, MAX_ATTEMPTS, MakeWorld, World, created, notification, record
 from tests.unit.test_consumer import Bench, message, put, raising
 
@@ -202,18 +208,18 @@ class TestRow:
 
     def test_rows_of_earlier_and_later_releases_are_read(self) -> None:
         """An earlier release writes no code, and a later one may write a code that this release does not know."""
-        stored = rows.attributes(Row(Status.REJECTED, 1, version_id="v1", reason="no"))
+        stored = row_attributes(Row(Status.REJECTED, 1, version_id="v1", reason="no"))
         assert "reason_code" not in stored
         for code in (None, "code_of_a_later_release"):
-            row = rows.from_attributes(stored if code is None else {**stored, "reason_code": code})
+            row = row_from_attributes(stored if code is None else {**stored, "reason_code": code})
             assert row is not None
             assert (row.status, row.reason, row.reason_code) == (Status.REJECTED, "no", code)
 
     def test_an_earlier_release_ignores_the_code(self) -> None:
         """It reads the attributes of its own list only, and its updates name the attributes that it changes."""
-        stored = rows.attributes(Row(Status.REJECTED, 1, version_id="v1", reason="no"))
-        row = rows.from_attributes({**stored, "attribute_of_a_later_release": "x"})
-        assert row == rows.from_attributes(stored)
+        stored = row_attributes(Row(Status.REJECTED, 1, version_id="v1", reason="no"))
+        row = row_from_attributes({**stored, "attribute_of_a_later_release": "x"})
+        assert row == row_from_attributes(stored)
 
 
 class TestLogLines:

@@ -11,8 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger.observability.error_text import MAX_CAUSES, describe, stack_of
-from intake_ledger.protocol.errors import NotBegun, TransactionRefused
-from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol import NotBegun, Reasons, TransactionRefused
 
 CARD = "4111111111111111"
 TEAM = """

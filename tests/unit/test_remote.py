@@ -13,9 +13,15 @@ from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer.composition import make_processor
 from intake_ledger.processor.lambda_processor import remote_processor, told
 from intake_ledger.processor.object_change import object_change
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.errors import NotYet, RemoteError, RemoteTimeoutError, WrongReturnError
-from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol import (
+    NotYet,
+    RemoteError,
+    RemoteTimeoutError,
+    State,
+    StateKind,
+    WrongReturnError,
+    row_changes,
+)
 from tests.unit.support import BUCKET, DAY, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, START, World, created
 from tests.unit.test_consumer import Bench, message, put
 
@@ -44,7 +50,7 @@ class FakeLambda:
 
 def change(**other: Any) -> ObjectChange:
     state = State(StateKind.OBJECT, "v1", "e1", 5, START)
-    row = rows.claimed(None, created(state), state, owner="me", now=START, lease_until=START + LEASE)
+    row = row_changes.claimed(None, created(state), state, owner="me", now=START, lease_until=START + LEASE)
     made = object_change(
         created(state),
         state,

@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol.row import (
+from intake_ledger.protocol import (
     Ordering,
     Row,
     RowKey,
     Status,
-    attributes,
-    failed,
-    rejected,
     review_partition,
     review_partitions,
+    row_attributes,
     row_key,
 )
+from intake_ledger.protocol.row_changes import failed, rejected
 from intake_ledger_cli import reading
 from tests.unit.support import BUCKET, PIPELINE, START, created, make_reason
 from tests.unit.test_cli_formatting import DEPLOYED
@@ -94,7 +93,7 @@ def _item(key: str, updated_at: int) -> dict[str, Any]:
     row = Row(Status.FAILED, START, version_id="v1", updated_at=updated_at, needs_review=partition)
     typed = {
         name: {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
-        for name, value in attributes(row).items()
+        for name, value in row_attributes(row).items()
     }
     return {"pk": {"S": place.pk}, "sk": {"S": place.sk}, **typed}
 

@@ -7,12 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.reasons import Reason, ReasonCode
-from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Retention, Row, RowKey, Status, row_key
-from intake_ledger.protocol.verdict import Policy, Verdict, judge_state
+from intake_ledger.protocol import (
+    ABSENT,
+    STORED_STATUSES,
+    Change,
+    Ordering,
+    Policy,
+    Reason,
+    ReasonCode,
+    Retention,
+    Row,
+    RowKey,
+    State,
+    StateKind,
+    Status,
+    Verdict,
+    judge_state,
+    row_attributes,
+    row_changes,
+    row_from_attributes,
+    row_key,
+    truncate,
+)
 from tests.unit.support import (
     BUCKET,
     DAY,
@@ -38,25 +54,25 @@ ULID_1, ULID_2 = "01KA0000000000000000000001", "01KA0000000000000000000002"
 
 
 def claimed(seen: Row | None, change: Change, state: State = ONE, *, now: int = START, owner: str = "0" * 16) -> Row:
-    return rows.claimed(seen, change, state, owner=owner, now=now, lease_until=now + LEASE)
+    return row_changes.claimed(seen, change, state, owner=owner, now=now, lease_until=now + LEASE)
 
 
 def committed(row: Row, commit: str | None = None, *, now: int = START) -> Row:
-    return rows.committed(row, commit, now=now, retention=Retention(RETENTION_SECONDS))
+    return row_changes.committed(row, commit, now=now, retention=Retention(RETENTION_SECONDS))
 
 
 def failed(row: Row, reason: str = "no", *, now: int = START) -> Row:
-    return rows.failed(row, make_reason(reason), review_partition=PIPELINE, now=now)
+    return row_changes.failed(row, make_reason(reason), review_partition=PIPELINE, now=now)
 
 
 def rejected(row: Row, reason: str = "no", *, now: int = START) -> Row:
-    return rows.rejected(row, make_reason(reason), review_partition=PIPELINE, now=now)
+    return row_changes.rejected(row, make_reason(reason), review_partition=PIPELINE, now=now)
 
 
 def item_size(key: RowKey, row: Row) -> int:
     """Bytes, by DynamoDB's rule: names and texts as UTF-8, a number one byte and one for every two digits."""
     total = 0
-    for name, value in {"pk": key.pk, "sk": key.sk, **rows.attributes(row)}.items():
+    for name, value in {"pk": key.pk, "sk": key.sk, **row_attributes(row)}.items():
         digits = len(str(abs(value)).rstrip("0")) if isinstance(value, int) else 0
         total += len(name.encode()) + (1 + (digits + 1) // 2 if isinstance(value, int) else len(value.encode()))
     return total
@@ -161,7 +177,7 @@ class TestTransitions:
     def test_a_failure_says_when_its_next_attempt_is_due(self) -> None:
         """F23: and no other row does, whatever becomes of it."""
         claim = claimed(None, created(ONE))
-        out = rows.failed(claim, make_reason("no"), review_partition=PIPELINE, now=START, retry_at=START + 8_000)
+        out = row_changes.failed(claim, make_reason("no"), review_partition=PIPELINE, now=START, retry_at=START + 8_000)
         assert out.retry_at == START + 8_000
         assert failed(claim).retry_at is None
         again = claimed(out, created(ONE))
@@ -170,20 +186,20 @@ class TestTransitions:
             again,
             committed(again),
             rejected(again),
-            rows.exhausted(out, review_partition=PIPELINE, now=START),
-            rows.settled(out, marked(marker), marker, now=START, retention=Retention(1)),
-            rows.abandoned(again, make_reason("gone"), now=START, retention=Retention(1)),
+            row_changes.exhausted(out, review_partition=PIPELINE, now=START),
+            row_changes.settled(out, marked(marker), marker, now=START, retention=Retention(1)),
+            row_changes.abandoned(again, make_reason("gone"), now=START, retention=Retention(1)),
             claimed(out, created(TWO), TWO),
         ):
             assert row.retry_at is None
-        assert rows.released(again, out).retry_at == out.retry_at, "as if it had never been claimed"
+        assert row_changes.released(again, out).retry_at == out.retry_at, "as if it had never been claimed"
 
     @pytest.mark.failure_mode("F53")
     def test_an_abandoned_row_is_settled_with_what_was_committed_before(self) -> None:
         """F53: the version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
         done = committed(claimed(None, created(ONE)), "invoice-17")
         claim = claimed(done, reprocess(ULID_1), now=START + 1)
-        row = rows.abandoned(claim, make_reason("gone"), now=START + 2, retention=Retention(RETENTION_SECONDS))
+        row = row_changes.abandoned(claim, make_reason("gone"), now=START + 2, retention=Retention(RETENTION_SECONDS))
         assert (row.status, row.reason, row.fence) == (Status.PROCESSED, "gone", claim.fence)
         names = ("committed_state", "committed_fence", "commit_id")
         assert [getattr(row, name) for name in names] == [getattr(done, name) for name in names]
@@ -194,7 +210,7 @@ class TestTransitions:
     @pytest.mark.failure_mode("F53")
     def test_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
         """F53: so that the same bytes may come again in a bucket without versions."""
-        row = rows.abandoned(claimed(None, created(ONE)), make_reason("gone"), now=START, retention=Retention(1))
+        row = row_changes.abandoned(claimed(None, created(ONE)), make_reason("gone"), now=START, retention=Retention(1))
         assert row.settled
         assert not row.has_committed(ONE.identity)
 
@@ -279,15 +295,15 @@ class TestTransitions:
     def test_exhausted_is_a_rejection_with_the_next_fence(self) -> None:
         """A worker that still runs is fenced off."""
         dead = claimed(None, created(ONE))
-        row = rows.exhausted(dead, review_partition=PIPELINE, now=START)
+        row = row_changes.exhausted(dead, review_partition=PIPELINE, now=START)
         assert (row.status, row.fence, row.rejected_fence) == (Status.REJECTED, dead.fence + 1, dead.fence + 1)
         assert row.reason == "the worker died or timed out at every attempt"
-        assert rows.exhausted(failed(dead, "why"), review_partition=PIPELINE, now=START).reason == "why"
+        assert row_changes.exhausted(failed(dead, "why"), review_partition=PIPELINE, now=START).reason == "why"
 
     def test_a_settled_removal_is_claimed_and_committed_in_one(self) -> None:
         """With the next fence, no attempt and an expiry."""
         done = committed(claimed(None, created(ONE)), "first")
-        row = rows.settled(done, marked(TWO), ABSENT, now=START, retention=Retention(RETENTION_SECONDS))
+        row = row_changes.settled(done, marked(TWO), ABSENT, now=START, retention=Retention(RETENTION_SECONDS))
         assert (row.status, row.fence, row.attempts, row.committed_state) == (
             Status.PROCESSED,
             done.fence + 1,
@@ -305,7 +321,7 @@ class TestTransitions:
             claimed(None, created(ONE)),
         ):
             claim = claimed(seen, created(TWO), TWO)
-            assert rows.released(claim, seen) == replace(seen, fence=claim.fence, lease_until=None)
+            assert row_changes.released(claim, seen) == replace(seen, fence=claim.fence, lease_until=None)
 
     @pytest.mark.failure_mode("F78")
     def test_reprocess_ids_stay_with_their_state(self) -> None:
@@ -335,8 +351,8 @@ class TestTransitions:
                 "commit": committed,
                 "fail": failed,
                 "reject": rejected,
-                "settle": lambda r: rows.settled(r, deleted(ONE), ABSENT, now=START, retention=Retention(1)),
-                "exhaust": lambda r: rows.exhausted(r, review_partition=PIPELINE, now=START),
+                "settle": lambda r: row_changes.settled(r, deleted(ONE), ABSENT, now=START, retention=Retention(1)),
+                "exhaust": lambda r: row_changes.exhausted(r, review_partition=PIPELINE, now=START),
             }
             row = moves[step](row)
             assert row.fence == before.fence + (step in ("claim", "other", "settle", "exhaust"))
@@ -384,23 +400,23 @@ class TestFormat:
     )
     def test_a_row_survives(self, row: Row) -> None:
         """Attributes and back; what is None is not stored."""
-        stored = rows.attributes(row)
+        stored = row_attributes(row)
         assert None not in stored.values()
-        assert rows.from_attributes(stored) == row
+        assert row_from_attributes(stored) == row
 
     @pytest.mark.failure_mode("F69")
     def test_a_row_of_an_older_release(self) -> None:
         """F69: it lacks attributes; the rest has defaults."""
-        row = rows.from_attributes({"status": "PROCESSED", "fence": 7, "committed_state": "v#1"})
+        row = row_from_attributes({"status": "PROCESSED", "fence": 7, "committed_state": "v#1"})
         assert row == Row(Status.PROCESSED, 7, committed_state="v#1")
-        assert rows.from_attributes({"status": "FAILED"}) == Row(Status.FAILED, 0)
+        assert row_from_attributes({"status": "FAILED"}) == Row(Status.FAILED, 0)
 
     @pytest.mark.failure_mode("F69")
     def test_a_failed_row_of_a_release_without_times_is_due(self) -> None:
         """F69: releases before `retry_at` did not write it; a message need not wait."""
-        stored = rows.attributes(failed(claimed(None, created(ONE))))
+        stored = row_attributes(failed(claimed(None, created(ONE))))
         assert "retry_at" not in stored
-        row = rows.from_attributes(stored)
+        row = row_from_attributes(stored)
         assert row is not None
         policy = Policy(max_attempts=2, retention_ms=RETENTION_SECONDS * 1000, deletes=True)
         assert judge_state(row, created(ONE), ONE, now=START, policy=policy).verdict is Verdict.ACCEPTED
@@ -409,19 +425,19 @@ class TestFormat:
     def test_a_row_of_a_newer_release(self) -> None:
         """F69: it has attributes that this one does not know."""
         found = {"pk": "b/k", "sk": "P@latest", "status": "PROCESSED", "fence": 7, "kind": "marker", "tomorrow": "x"}
-        assert rows.from_attributes(found) == Row(Status.PROCESSED, 7, kind=StateKind.MARKER)
+        assert row_from_attributes(found) == Row(Status.PROCESSED, 7, kind=StateKind.MARKER)
 
     def test_an_audits_mark_alone_is_no_row(self) -> None:
         """It has no status."""
         assert (
-            rows.from_attributes({"audit_resubmitted_state": "v#1", "audit_resubmitted_at": 1, "expires_at": 2}) is None
+            row_from_attributes({"audit_resubmitted_state": "v#1", "audit_resubmitted_at": 1, "expires_at": 2}) is None
         )
-        assert rows.from_attributes({}) is None
+        assert row_from_attributes({}) is None
 
     @pytest.mark.failure_mode("F09")
     def test_times_by_their_magnitude(self) -> None:
         """F09: everything in milliseconds but the TTL, which DynamoDB wants in seconds."""
-        stored = rows.attributes(committed(claimed(None, created(ONE))))
+        stored = row_attributes(committed(claimed(None, created(ONE))))
         assert isinstance(stored["expires_at"], int)
         assert 10**9 < stored["expires_at"] < 10**10
         for name in ("first_claimed_at", "updated_at", "fence"):
@@ -448,7 +464,7 @@ class TestSize:
         for text in (
             failed(claim, long).reason,
             rejected(claim, long).reason,
-            rows.abandoned(claim, make_reason(long), now=START, retention=Retention(1)).reason,
+            row_changes.abandoned(claim, make_reason(long), now=START, retention=Retention(1)).reason,
             committed(claim, long).commit_id,
         ):
             assert text is not None
@@ -472,13 +488,13 @@ class TestSize:
     )
     def test_what_fits_is_not_cut(self, text: str | None, short: str | None) -> None:
         """F17: to the last byte, and never through a character."""
-        assert rows.cut(text, 5) == short
+        assert truncate(text, 5) == short
 
     @pytest.mark.failure_mode("F17")
     @given(st.text(st.characters(codec="utf-8"), max_size=40), st.integers(3, 30))
     def test_a_cut_text_is_within_the_limit_and_begins_as_the_whole(self, text: str, limit: int) -> None:
         """F17: whatever the characters."""
-        short = rows.cut(text, limit)
+        short = truncate(text, limit)
         assert short is not None
         assert len(short.encode()) <= limit
         assert text.startswith(short.removesuffix("…"))
@@ -499,8 +515,10 @@ class TestSize:
         done_again = committed(again, uuid)
         reprocessed = committed(claimed(done_again, replace(change, state=TWO, reprocess_id=ULID_2), TWO), uuid)
         marker = State(StateKind.MARKER, "m" * 32)
-        settled = rows.settled(reprocessed, marked(marker), marker, now=START, retention=Retention(RETENTION_SECONDS))
-        released = rows.released(second, done)
+        settled = row_changes.settled(
+            reprocessed, marked(marker), marker, now=START, retention=Retention(RETENTION_SECONDS)
+        )
+        released = row_changes.released(second, done)
         for row in (first, done, second, again, done_again, reprocessed, settled, released):
             assert item_size(key, row) <= 1024
 
@@ -511,12 +529,12 @@ class TestSize:
         key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
         claim = claimed(committed(claimed(None, created(ONE)), text * 300), reprocess(ULID_1), TWO)
         reason = Reason(max(ReasonCode, key=len), text * 400)
-        failure = rows.failed(claim, reason, review_partition="P" * 64, now=START, retry_at=START + DAY + 1)
+        failure = row_changes.failed(claim, reason, review_partition="P" * 64, now=START, retry_at=START + DAY + 1)
         for row in (
             failure,
-            rows.rejected(claim, reason, review_partition="P" * 64, now=START),
-            rows.exhausted(failure, review_partition="P" * 64, now=START),
-            rows.abandoned(claim, reason, now=START, retention=Retention(RETENTION_SECONDS)),
+            row_changes.rejected(claim, reason, review_partition="P" * 64, now=START),
+            row_changes.exhausted(failure, review_partition="P" * 64, now=START),
+            row_changes.abandoned(claim, reason, now=START, retention=Retention(RETENTION_SECONDS)),
         ):
             assert item_size(key, row) <= 2048
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import (
+from intake_ledger.protocol import (
     AuditSettings,
     ConsumerSettings,
     KeyFilter,
+    Ordering,
     Reports,
+    SettingsError,
     audit_settings,
     consumer_settings,
 )

@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.ledger import Answer, Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import Row, RowKey, Status
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.protocol import Row, RowKey, State, StateKind, Status, Verdict
 from tests.unit.support import created, make_reason
 
 KEY, CHANGE = RowKey("uploads/a", "p@latest"), created(State(StateKind.OBJECT, "v1"))

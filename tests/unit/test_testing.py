@@ -9,13 +9,10 @@ import pytest
 
 from cdk_intake_ledger.testing import Fault, LambdaContext, LocalPipeline, MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.events.parser import Ignored, parse_message
+from intake_ledger.aws import Bucket
+from intake_ledger.events import Ignored, parse_message
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import ObjectGone
-from intake_ledger.protocol.object_state import StateKind
-from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol import Change, ObjectGone, Ordering, StateKind
 from intake_ledger_testing import events
 from intake_ledger_testing.local_pipeline import _Record
 from intake_ledger_testing.memory_s3 import MemoryS3

@@ -18,13 +18,13 @@ from intake_ledger import ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.threads import ProcessorThreads
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol.row import Status
+from intake_ledger.protocol import Status
 from tests.unit.support import LEASE, World, created
 from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
 from tests.unit.test_groups import new_world
 
 if TYPE_CHECKING:
-    from intake_ledger.ledger.claims import Claim, Ledger
+    from intake_ledger.ledger import Claim, Ledger
 
 ROOT = Path(__file__).parents[2]
 PATIENT = 30.0

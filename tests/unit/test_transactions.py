@@ -10,12 +10,10 @@ from botocore.exceptions import ClientError
 
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, Services
+from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.ledger import dynamodb_table as table
-from intake_ledger.ledger.claims import Claim, Ledger, LedgerOptions
-from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.transactions import check, refusal
-from intake_ledger.protocol.errors import Fenced, TransactionRefused
-from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol import Fenced, Row, Status, TransactionRefused
 from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,
@@ -35,8 +33,7 @@ from tests.unit.support import (
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger.aws.bucket import Bucket
-    from intake_ledger.aws.queues import Queues
+    from intake_ledger.aws import Bucket, Queues
     from intake_ledger.observability import Telemetry
 
 pytestmark = pytest.mark.usefixtures("dynamodb")

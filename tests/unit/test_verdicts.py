@@ -7,10 +7,21 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol.change import Change, Origin
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.row import STORED_STATUSES, Row, Status
-from intake_ledger.protocol.verdict import Policy, Ruling, Verdict, judge_row, judge_state
+from intake_ledger.protocol import (
+    ABSENT,
+    STORED_STATUSES,
+    Change,
+    Origin,
+    Policy,
+    Row,
+    Ruling,
+    State,
+    StateKind,
+    Status,
+    Verdict,
+    judge_row,
+    judge_state,
+)
 from tests.unit.support import (
     DAY,
     KEY,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger.dynamodb_table import condition_failed, plain
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.row import Row, Status
+from intake_ledger.ledger import condition_failed, from_dynamodb
+from intake_ledger.protocol import FORMAT, Row, Status, row_from_attributes
 from intake_ledger_cli.renaming import Item, Renaming, rename_row
 
 if TYPE_CHECKING:
@@ -111,10 +110,10 @@ class RowAdoption:
         if bucket != self._renaming.bucket:
             out.of_other_buckets[bucket] += 1
             return False
-        if int(item.get("format", {}).get("N", "0")) > rows.FORMAT:
+        if int(item.get("format", {}).get("N", "0")) > FORMAT:
             out.later_format += 1
             return False
-        row = rows.from_attributes(plain(item))
+        row = row_from_attributes(from_dynamodb(item))
         if row is None or row.is_live(self._clock()):
             out.held += 1
             return False
@@ -142,7 +141,7 @@ class RowAdoption:
         """The successor has a row already: keep it, above the old fence."""
         key = _key(rename_row(item, self._renaming.former, self._renaming.name))
         found = self._client.get_item(TableName=self._target, Key=key, ConsistentRead=True).get("Item", {})
-        new, fence = rows.from_attributes(plain(found)), int(item["fence"]["N"])
+        new, fence = row_from_attributes(from_dynamodb(found)), int(item["fence"]["N"])
         writes = [self._delete(item)]
         if new is None or (new.fence <= fence and new.status is Status.PROCESSING):
             # Deleted in between, or in work under a fence that must not change: the next call moves it.

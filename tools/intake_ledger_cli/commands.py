@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import RenderableType
 from rich.live import Live
 
-from intake_ledger.protocol.ulid import RANDOM_BITS, ulid
+from intake_ledger.protocol import RANDOM_BITS, ulid
 from intake_ledger_cli import audits, json_output, reading, reprocess, result_tables, s3_listing, status, tables
 from intake_ledger_cli.adopt import Adoption
 from intake_ledger_cli.console import console, escape

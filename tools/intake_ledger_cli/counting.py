@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.row import Status
+from intake_ledger.protocol import FORMAT, Status, review_partitions, waiting_partition
 from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.reading import REVIEW_INDEX
 
@@ -58,8 +57,8 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Counts
         ClientError: The caller may not read the index, or DynamoDB refuses the request.
 
     """
-    partitions = rows.review_partitions(deployed.name)
-    waiting = _count(client, deployed, [rows.waiting_partition(deployed.name)])
+    partitions = review_partitions(deployed.name)
+    waiting = _count(client, deployed, [waiting_partition(deployed.name)])
     total = _count(client, deployed, partitions)
     if total.number == 0:
         return Counts(total, total, waiting, total)
@@ -118,5 +117,5 @@ def _request(deployed: "DeployedPipeline", partition: str, status: Status | None
         # A row of a later format does not count, because its status may have another meaning.
         request["FilterExpression"] = "#status = :status AND #format = :format"
         request["ExpressionAttributeNames"] |= {"#status": "status", "#format": "format"}
-        request["ExpressionAttributeValues"] |= {":status": {"S": status.value}, ":format": {"N": str(rows.FORMAT)}}
+        request["ExpressionAttributeValues"] |= {":status": {"S": status.value}, ":format": {"N": str(FORMAT)}}
     return request

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from intake_ledger.events.parser import parse_message
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.reasons import ReasonCode, matches_reason
+from intake_ledger.events import parse_message
+from intake_ledger.protocol import Change, ReasonCode, matches_reason
 
 NO_REASON = "given up by SQS: received too often"
 """The reason of a message without attributes, which SQS itself moved."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol import KeyFilter, Ordering
 from intake_ledger_cli.errors import CliError, denied_action
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
 from intake_ledger.audit.report import WORDS
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol import Row, State, StateKind, Status
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline

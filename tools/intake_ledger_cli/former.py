@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol.settings import PIPELINE_TAG
+from intake_ledger.protocol import PIPELINE_TAG
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:

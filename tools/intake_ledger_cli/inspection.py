@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger.protocol import ABSENT, Ordering, Row, State, StateKind, Status
 from intake_ledger_cli.formatting import agreement
 from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.s3_listing import ListedVersion

@@ -4,8 +4,7 @@ milliseconds.
 
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol.object_state import State
-from intake_ledger.protocol.row import Row, attributes
+from intake_ledger.protocol import Row, State, row_attributes
 from intake_ledger_cli.adopt import AdoptionResult
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.reading import AuditState, ObjectRow, ReviewPage
@@ -148,7 +147,9 @@ def _entry(entry: ObjectRow) -> JsonObject:
 
 def _row(row: Row) -> JsonObject:
     """Return the row's attributes. Sets become sorted lists."""
-    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in attributes(row).items()}
+    return {
+        name: sorted(value) if isinstance(value, frozenset) else value for name, value in row_attributes(row).items()
+    }
 
 
 def _state(state: State) -> JsonObject:

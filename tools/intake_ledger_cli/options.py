@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from intake_ledger.protocol.reasons import ReasonCode
-from intake_ledger.protocol.row import Status
+from intake_ledger.protocol import ReasonCode, Status
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.deployed import DeployedPipeline, find_pipeline

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import completeness
-from intake_ledger.ledger.dynamodb_table import plain
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.row import Ordering, Row, Status
-from intake_ledger.protocol.settings import Settings
+from intake_ledger.ledger import completeness, from_dynamodb
+from intake_ledger.protocol import (
+    Ordering,
+    Row,
+    Settings,
+    Status,
+    review_partitions,
+    row_from_attributes,
+    waiting_partition,
+)
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -78,7 +83,7 @@ def read_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", key: str) 
         ExpressionAttributeValues={":pk": {"S": f"{deployed.bucket}/{key}"}, ":own": {"S": f"{deployed.name}@"}},
         ConsistentRead=True,
     )
-    contents = [plain(item) for page in pages for item in page["Items"]]
+    contents = [from_dynamodb(item) for page in pages for item in page["Items"]]
     latest = deployed.ordering is Ordering.LATEST
     fitting = [one for one in contents if one["sk"].endswith("@latest") is latest]
     return [entry for one in fitting if (entry := _entry(deployed, one))]
@@ -94,7 +99,7 @@ def rows_to_review(
 
     """
     for item in _review_items(client, deployed, status, after=_place(after)):
-        if entry := _entry(deployed, plain(item)):
+        if entry := _entry(deployed, from_dynamodb(item)):
             yield entry
 
 
@@ -117,7 +122,7 @@ def list_rows_to_review(
     found: list[ObjectRow] = []
     last: Any = None
     for item in _review_items(client, deployed, status, after=_place(after), waiting=waiting):
-        if entry := _entry(deployed, plain(item)):
+        if entry := _entry(deployed, from_dynamodb(item)):
             if len(found) == limit:
                 return ReviewPage(found, _token(last))
             found.append(entry)
@@ -128,13 +133,13 @@ def list_rows_to_review(
 def read_audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline") -> AuditState:
     """Read the audit's state, which `intake_ledger.audit.runs` writes."""
     key: Any = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{deployed.name}@audit"}}
-    found = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
+    found = from_dynamodb(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
     last = json.loads(found["last_report"]) if "last_report" in found else None
     sending = None
     if "lease_owner" in found:
         # An audit in parts counts its messages in another item: see `intake_ledger.audit.budget`.
         key["pk"] = {"S": f"{deployed.bucket}#{found['lease_owner']}"}
-        count = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
+        count = from_dynamodb(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
         sending = SendProgress(count["sent"], count["of"], count["begun_at"]) if "of" in count else None
     return AuditState(last, found.get("lease_until"), found.get("next_run_at"), sending)
 
@@ -161,7 +166,7 @@ def read_complete_since(client: "DynamoDBClient", deployed: "DeployedPipeline") 
     )
     place = completeness.record_key(settings)
     key: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
-    found = plain(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
+    found = from_dynamodb(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
     return completeness.complete_since(found, settings)
 
 
@@ -174,7 +179,7 @@ def _review_items(
     waiting: bool = False,
 ) -> Iterator[Any]:
     """Yield the index's items after `after`, merged from all partitions in the order of `_place_of`."""
-    names = [rows.waiting_partition(deployed.name)] if waiting else rows.review_partitions(deployed.name)
+    names = [waiting_partition(deployed.name)] if waiting else review_partitions(deployed.name)
     partitions = [_by_place(_one_partition(client, deployed, name, status, after)) for name in names]
     for item in heapq.merge(*partitions, key=_place_of):
         if after is None or _place_of(item) > after:
@@ -219,7 +224,7 @@ def _place_of(item: Any) -> "_Place":
 
 def _entry(deployed: "DeployedPipeline", content: dict[str, Any]) -> ObjectRow | None:
     """Return None for other items: an audit's record, or a row of another bucket that the pipeline used before."""
-    row = rows.from_attributes(content)
+    row = row_from_attributes(content)
     own = f"{deployed.bucket}/"
     return ObjectRow(content["pk"].removeprefix(own), row) if row and content["pk"].startswith(own) else None
 

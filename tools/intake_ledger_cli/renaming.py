@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from intake_ledger.ledger.dynamodb_table import plain
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.row import Ordering, RowKey
+from intake_ledger.ledger import from_dynamodb
+from intake_ledger.protocol import Ordering, RowKey, review_partition, review_partitions, row_from_attributes, row_key
 
 Item = Mapping[str, Any]
 """A row in DynamoDB's JSON. Unknown attributes are copied unchanged."""
@@ -28,8 +27,8 @@ def rename_row(item: Item, former: str, name: str) -> dict[str, Any]:
     place = new_row_key(item, former, name)
     new = dict(item) | {"sk": {"S": place.sk}}
     index = item.get("needs_review", {}).get("S", "")
-    if index in rows.review_partitions(former):
-        new["needs_review"] = {"S": rows.review_partition(name, place)}
+    if index in review_partitions(former):
+        new["needs_review"] = {"S": review_partition(name, place)}
     elif index.startswith(f"{former}#"):
         # Another partition of the index, such as the one of waiting rows.
         new["needs_review"] = {"S": f"{name}{index.removeprefix(former)}"}
@@ -41,11 +40,11 @@ def new_row_key(item: Item, former: str, name: str) -> RowKey:
     bucket, _, key = item["pk"]["S"].partition("/")
     identity = item["sk"]["S"].removeprefix(f"{former}@")
     if identity == _LATEST:
-        return rows.row_key(name, Ordering.LATEST, bucket, key, None)
-    if identity.startswith(_HASHED) and (row := rows.from_attributes(plain(item))) is not None:
+        return row_key(name, Ordering.LATEST, bucket, key, None)
+    if identity.startswith(_HASHED) and (row := row_from_attributes(from_dynamodb(item))) is not None:
         # The hash includes the pipeline's name.
         identity = row.identity
-    return rows.row_key(name, Ordering.EVERY_VERSION, bucket, key, identity)
+    return row_key(name, Ordering.EVERY_VERSION, bucket, key, identity)
 
 
 def rename_attributes(attributes: Mapping[str, Mapping[str, Any]], former: str, name: str) -> dict[str, Any]:

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from intake_ledger.events.parser import own_message
-from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.reasons import matches_reason
-from intake_ledger.protocol.row import Ordering, Status
-from intake_ledger.protocol.ulid import is_ulid, made_at
+from intake_ledger.events import own_message
+from intake_ledger.protocol import Ordering, Origin, State, StateKind, Status, is_ulid, made_at, matches_reason
 from intake_ledger_cli import reading, s3_listing
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.rate_limit import RateLimit

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol.object_state import State, StateKind, bare_etag, real_version
+from intake_ledger.protocol import State, StateKind, bare_etag, real_version
 
 if TYPE_CHECKING:
     from datetime import datetime

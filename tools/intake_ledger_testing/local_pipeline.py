@@ -25,20 +25,12 @@ from typing import Any, cast, override
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.queues import NotDone, Queues
+from intake_ledger.aws import Bucket, NotDone, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
-from intake_ledger.ledger.claims import Answer, Claim, Ledger, LedgerOptions
-from intake_ledger.ledger.completeness import CompletenessRecord
-from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger import Answer, Claim, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import OutcomeKind, Telemetry
 from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import Fenced
-from intake_ledger.protocol.reasons import Reason
-from intake_ledger.protocol.row import Ordering, Row, row_key
-from intake_ledger.protocol.settings import ConsumerSettings, Reasons
-from intake_ledger.protocol.verdict import Policy
+from intake_ledger.protocol import Change, ConsumerSettings, Fenced, Ordering, Policy, Reason, Reasons, Row, row_key
 from intake_ledger_testing import events
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB

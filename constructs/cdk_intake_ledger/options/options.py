@@ -11,8 +11,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.options.audit_scale import AuditScale
-from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import Delivery, Reasons
+from intake_ledger.protocol import Delivery, Ordering, Reasons
 
 __all__ = [
     "AuditOptions",

@@ -16,7 +16,7 @@ from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.resources.cloudformation import arn_identity
 from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
-from intake_ledger.protocol.settings import PIPELINE_TAG
+from intake_ledger.protocol import PIPELINE_TAG
 
 MAX_NAME = 64
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")

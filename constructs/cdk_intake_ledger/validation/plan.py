@@ -6,6 +6,8 @@ A number is NaN if CDK will know it only at deployment (a token), or if it was n
 import math
 from dataclasses import dataclass
 
+from intake_ledger.protocol import lease_length
+
 UNKNOWN = math.nan
 """In place of a number that is a token, or was left out."""
 
@@ -95,7 +97,7 @@ class Plan:
     @property
     def lease(self) -> float:
         """The longest time for which a claim excludes others."""
-        return self.function_timeout + self.clock_skew
+        return lease_length(self.function_timeout, self.clock_skew)
 
     @property
     def least_visibility(self) -> float:

@@ -10,8 +10,7 @@ The same rule names the line of the report that counts the state, so the report 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol import Row, State, StateKind, Status
 
 
 class Finding(StrEnum):

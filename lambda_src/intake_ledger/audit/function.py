@@ -27,13 +27,11 @@ from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import AuditRuns, NotNow
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.page_parsing import lean_listings, lean_scans
+from intake_ledger.aws import Bucket, lean_listings, lean_scans
 from intake_ledger.delivery_check.check import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.delivery_check.former_names import former_names, problems
-from intake_ledger.ledger.completeness import CompletenessRecord
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.settings import AuditSettings, audit_settings
+from intake_ledger.ledger import CompletenessRecord, LedgerTable
+from intake_ledger.protocol import AuditSettings, audit_settings, lease_length
 
 AT_THE_SAME_TIME = 8
 """Requests to S3 and DynamoDB at the same time. A page of a listing takes S3 100 to 200 ms, and the function 50 ms of
@@ -98,7 +96,7 @@ class AuditFunction:
             NotNow: There is nothing to do.
 
         """
-        lease_ms = context.get_remaining_time_in_millis() + self._settings.clock_skew_seconds * 1000
+        lease_ms = lease_length(context.get_remaining_time_in_millis(), self._settings.clock_skew_seconds * 1000)
         since, now = self._runs.take(lease_ms=lease_ms, only_if_due=every_seconds is not None), _now()
         backfill, problems = self._runs.backfill(self._settings)
         report = Report(str(now), now, delivery=problems)

@@ -28,10 +28,9 @@ from intake_ledger.audit.report import Pass, Report, Stopped, age, few_passes, r
 from intake_ledger.audit.runs import AuditRuns, LostRun
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import AuditSettings
+from intake_ledger.aws import Bucket
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import AuditSettings, Ordering
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

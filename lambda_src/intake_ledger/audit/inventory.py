@@ -16,8 +16,7 @@ from urllib.parse import unquote_plus
 from intake_ledger.audit.join import connection
 from intake_ledger.audit.listing import Page, Place
 from intake_ledger.audit.orc import entries
-from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.object_state import State, StateKind, bare_etag, real_version
+from intake_ledger.protocol import SettingsError, State, StateKind, bare_etag, real_version
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.shards import Shard
-from intake_ledger.protocol.object_state import State, StateKind, bare_etag, real_version
-from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import AuditSettings
+from intake_ledger.protocol import AuditSettings, Ordering, State, StateKind, bare_etag, real_version
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -15,13 +15,10 @@ from intake_ledger.audit.budget import Budget
 from intake_ledger.audit.diff import Line, Mark, Window, is_marked, judge
 from intake_ledger.audit.relations import Candidate
 from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.events.parser import own_message
-from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, NO_ROW, Condition, LedgerTable
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.row import Ordering, Row, RowKey
-from intake_ledger.protocol.settings import AuditSettings
+from intake_ledger.aws import Bucket
+from intake_ledger.events import own_message
+from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Condition, LedgerTable
+from intake_ledger.protocol import AuditSettings, Ordering, Origin, Row, RowKey, row_from_attributes
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -79,7 +76,7 @@ class Look:
         due = []
         for one in seen:
             content = found.get(one.row_key(self._settings), {})
-            row, lines = rows.from_attributes(content), report.lines_of(shown=one.shown)
+            row, lines = row_from_attributes(content), report.lines_of(shown=one.shown)
             verdict = judge(row, one.state, window, now=self._clock(), deletes=self._settings.deletes)
             if isinstance(verdict, Line):
                 lines[verdict] += 1

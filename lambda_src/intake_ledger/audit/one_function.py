@@ -20,7 +20,7 @@ from intake_ledger.audit.report import Pass, Report, Stopped
 from intake_ledger.audit.shards import Shard, cut
 from intake_ledger.audit.side_by_side import side_by_side
 from intake_ledger.audit.sqlite_join import SqliteJoin
-from intake_ledger.protocol.settings import AuditSettings
+from intake_ledger.protocol import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

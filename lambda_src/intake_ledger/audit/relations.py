@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.listing import Page, Place
 from intake_ledger.audit.table import AuditTable, Held
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.row import RowKey
-from intake_ledger.protocol.settings import AuditSettings
+from intake_ledger.protocol import ABSENT, AuditSettings, RowKey, State, StateKind, row_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -97,8 +94,7 @@ def held(
 
 def listed_entry(key: str, state: State, settings: AuditSettings) -> list[Any]:
     """A state of the bucket, in the order of its columns."""
-    row_key = rows.row_key(settings.pipeline, settings.ordering, settings.bucket, key, state.identity)
-    place = _place(row_key, settings)
+    place = _place(row_key(settings.pipeline, settings.ordering, settings.bucket, key, state.identity), settings)
     return [key, place, state.identity, state.kind.value, state.etag, state.size, state.created_at]
 
 

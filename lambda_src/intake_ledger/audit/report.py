@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Finding, Line
-from intake_ledger.protocol.object_state import State
+from intake_ledger.protocol import State
 
 NAMED_FINDINGS = 100
 """How many findings a report names; `counts` has them all."""

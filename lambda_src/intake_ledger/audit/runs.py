@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.report import SOON, Report, Stopped, within
-from intake_ledger.ledger.dynamodb_table import condition_failed, plain
-from intake_ledger.protocol.row import cut
-from intake_ledger.protocol.settings import AuditSettings
+from intake_ledger.ledger import condition_failed, from_dynamodb
+from intake_ledger.protocol import AuditSettings, truncate
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -75,7 +74,7 @@ class AuditRuns:
     def since(self) -> int:
         """When this pipeline's first run began, in epoch milliseconds; now, if there was none yet."""
         answer = self._client.get_item(TableName=self._table, Key=self._key, ConsistentRead=True)
-        self._content = plain(answer.get("Item", {}))
+        self._content = from_dynamodb(answer.get("Item", {}))
         return int(self._content.get("first_run_at", self._clock()))
 
     def take(self, *, lease_ms: int, only_if_due: bool) -> int:
@@ -154,7 +153,7 @@ class AuditRuns:
         content["findings"] = content["findings"][:KEPT_FINDINGS]
         for name in ("delivery", "unfinished"):
             content[name] = within(content[name], KEPT_BYTES)
-        content["summary"] = cut(content["summary"], KEPT_BYTES // 6)
+        content["summary"] = truncate(content["summary"], KEPT_BYTES // 6)
         return content
 
     def _give_back(self, values: Mapping[str, int | str]) -> None:
@@ -179,4 +178,4 @@ class AuditRuns:
             if not condition_failed(error):
                 raise
             raise LostRun("another invocation has taken the run over") from None
-        return plain(answer["Attributes"])
+        return from_dynamodb(answer["Attributes"])

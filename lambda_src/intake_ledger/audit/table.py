@@ -4,10 +4,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger.dynamodb_table import plain
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.object_state import State
-from intake_ledger.protocol.row import Ordering, RowKey, Status
+from intake_ledger.ledger import from_dynamodb
+from intake_ledger.protocol import (
+    FORMAT,
+    STORED_STATUSES,
+    Ordering,
+    RowKey,
+    State,
+    Status,
+    is_settled,
+    row_from_attributes,
+    row_key,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -15,11 +23,11 @@ if TYPE_CHECKING:
 _OF_LATEST = ("pk", "sk", "format", "status", "committed_state", "late_writes", "updated_at")
 _OF_EVERY = (*_OF_LATEST, "kind", "version_id", "etag", "size")
 
-_THIS_FORMAT = {"N": str(rows.FORMAT)}
+_THIS_FORMAT = {"N": str(FORMAT)}
 _NEVER = {"N": "0"}
 _NO_STATE: dict[str, Any] = {"S": ""}
 _NO_STATES: dict[str, Any] = {"SS": []}
-_STATUSES = frozenset(status.value for status in rows.STORED_STATUSES)
+_STATUSES = frozenset(status.value for status in STORED_STATUSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class AuditTable:
         """
         # The sort keys of EVERY_VERSION go on after the `@`; those of LATEST are all the same.
         every = ordering is Ordering.EVERY_VERSION
-        exact = {":sk": rows.row_key(pipeline, ordering, "", "", "").sk}
+        exact = {":sk": row_key(pipeline, ordering, "", "", "").sk}
         values = {":least": f"{pipeline}@", ":most": f"{pipeline}A"} if every else exact
         filter_ = "#sk >= :least AND #sk < :most" if every else "#sk = :sk"
         filter_ += " AND (attribute_exists(#status) OR attribute_exists(#format))"
@@ -101,7 +109,7 @@ def _held(item: dict[str, Any], *, every: bool) -> Held:
     if not every:
         return Held(row_key, None, committed, int(updated), readable=True, may_be_gone=committed != "absent")
     half_done = item.get("status", {}).get("S") in (Status.PROCESSING, Status.FAILED)
-    row = rows.from_attributes(plain(item)) if half_done else None
+    row = row_from_attributes(from_dynamodb(item)) if half_done else None
     if row is None or row.status is Status.LATER_FORMAT:
         return Held(row_key, None, committed, int(updated), readable=True, may_be_gone=False)
     state = State(row.kind, row.version_id, row.etag, row.size)
@@ -114,11 +122,11 @@ def _settled_state(item: dict[str, Any]) -> str | None:
         return None
     state: str = item["committed_state"]["S"]
     late_writes = item["late_writes"]["SS"] if "late_writes" in item else ()
-    return state if rows.is_settled(item["status"]["S"], state, late_writes) else None
+    return state if is_settled(item["status"]["S"], state, late_writes) else None
 
 
 def _is_readable(item: Mapping[str, Any]) -> bool:
-    """Whether this release may judge the row: `rows.is_readable` for the attributes of this scan, without its cost for
+    """Whether this release may judge the row: `is_readable` for the attributes of this scan, without its cost for
     each of millions.
     """
     return (

@@ -1,1 +1,18 @@
 """Requests to S3 and SQS, and the clients that make them."""
+
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
+from intake_ledger.aws.page_parsing import lean_listings, lean_scans
+from intake_ledger.aws.queues import NotDone, Queues
+
+__all__ = [
+    "POOL",
+    "Bucket",
+    "NotDone",
+    "Queues",
+    "bucket_client",
+    "lean_listings",
+    "lean_scans",
+    "ledger_client",
+    "make_client",
+]

@@ -9,8 +9,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.processor.checksums import checksum_of
 from intake_ledger.processor.object_stream import ObjectStream
-from intake_ledger.protocol.errors import ObjectGone, ObjectReadError
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind, bare_etag, real_version
+from intake_ledger.protocol import ABSENT, ObjectGone, ObjectReadError, State, StateKind, bare_etag, real_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable

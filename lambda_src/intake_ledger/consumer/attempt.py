@@ -13,25 +13,26 @@ from intake_ledger.consumer.opened_object import OpenedObject, s3_refusal
 from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
-from intake_ledger.events.parser import own_message
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.ledger.claims import Claim
+from intake_ledger.events import Message, own_message
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind, describe, text_of
 from intake_ledger.processor.object_change import Commit, Processor, as_commit, object_change
-from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.errors import (
+from intake_ledger.protocol import (
     Fenced,
     NotBegun,
     NotYet,
     ObjectGone,
+    Ordering,
+    Origin,
     Overwritten,
     OwnError,
+    Reason,
+    ReasonCode,
     TransactionRefused,
     Unprocessable,
     WrongReturnError,
+    code_of,
 )
-from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of
-from intake_ledger.protocol.row import Ordering
 
 Guard = Callable[[Claim, float], AbstractContextManager[None]]
 """Makes a context that limits the processor inside it to these seconds."""

@@ -7,9 +7,10 @@ from threading import Event
 
 from intake_ledger.consumer.returns import Returns
 from intake_ledger.consumer.services import LambdaContext, Services
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.events import Message
+from intake_ledger.ledger import Answer, Claim
 from intake_ledger.processor.object_change import Commit
+from intake_ledger.protocol import lease_length
 
 RESERVE_SECONDS = 3.0
 """Time for a claim, a commit and the answer to Lambda, in addition to the processor's own time."""
@@ -71,7 +72,7 @@ class Batch:
     @property
     def lease_ms(self) -> int:
         """The length of a lease: the rest of the invocation, and the difference that two clocks may have."""
-        return self.time_left_ms() + self._settings.clock_skew_seconds * 1000
+        return lease_length(self.time_left_ms(), self._settings.clock_skew_seconds * 1000)
 
     def has_time(self, reserve_seconds: float) -> bool:
         """True if a processor may start now and have its whole time."""

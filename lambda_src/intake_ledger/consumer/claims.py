@@ -8,14 +8,10 @@ from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.ledger.claims import Answer
+from intake_ledger.events import Message
+from intake_ledger.ledger import Answer
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import Fenced
-from intake_ledger.protocol.reasons import Reason, ReasonCode
-from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.ulid import made_at
+from intake_ledger.protocol import Change, Fenced, Ordering, Reason, ReasonCode, made_at
 
 
 class Claims:

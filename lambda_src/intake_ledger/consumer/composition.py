@@ -8,18 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
-from intake_ledger.aws.queues import Queues
+from intake_ledger.aws import POOL, Bucket, Queues, bucket_client, ledger_client, make_client
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.services import LambdaContext, Services
-from intake_ledger.ledger.claims import Ledger, LedgerOptions
-from intake_ledger.ledger.completeness import CompletenessRecord
-from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor.object_change import Processor, load_processor
-from intake_ledger.protocol.settings import ConsumerSettings, consumer_settings
-from intake_ledger.protocol.verdict import Policy
+from intake_ledger.protocol import ConsumerSettings, Policy, consumer_settings
 
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:

@@ -7,14 +7,10 @@ from urllib.parse import quote
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.services import Services
-from intake_ledger.events.parser import Unparseable
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.events import Message, Unparseable
+from intake_ledger.ledger import Answer, Claim
 from intake_ledger.observability import OutcomeKind, text_of
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import MAX_RETRY_IN, NotYet
-from intake_ledger.protocol.reasons import Reason, ReasonCode
-from intake_ledger.protocol.row import Row
+from intake_ledger.protocol import MAX_RETRY_IN, Change, NotYet, Reason, ReasonCode, Row
 
 _GROWTH = 1 / 16
 """A retry that counts no attempt waits for this share of the time since the first try. Only the queue's maxReceiveCount

@@ -4,8 +4,8 @@ from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.batch import Batch
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS
+from intake_ledger.events import Message
+from intake_ledger.ledger import BATCH_STATEMENTS
 from intake_ledger.observability import OutcomeKind
 
 HOLD_MS = 1_000

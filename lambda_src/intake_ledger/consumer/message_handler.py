@@ -8,12 +8,9 @@ from intake_ledger.consumer.claims import Claims
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
-from intake_ledger.events.parser import Ignored, Parsed, Unparseable, together
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.ledger.claims import Answer
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.row import Row
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.events import Ignored, Message, Parsed, Unparseable, together
+from intake_ledger.ledger import Answer
+from intake_ledger.protocol import Change, Row, Verdict
 
 BUSY_JITTER_SECONDS = 5.0
 LATER_FORMAT_SECONDS, MAX_LATER_FORMAT_SECONDS = 900, 6 * 3600

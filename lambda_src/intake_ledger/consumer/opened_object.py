@@ -5,10 +5,10 @@ from typing import BinaryIO, Self
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.ledger.claims import Claim
+from intake_ledger.aws import Bucket
+from intake_ledger.ledger import Claim
 from intake_ledger.processor.object_stream import ObjectStream, downloaded
-from intake_ledger.protocol.errors import ObjectGone, ObjectReadError
+from intake_ledger.protocol import ObjectGone, ObjectReadError
 
 _PASSING = frozenset({"RequestTimeout", "SlowDown", "Throttling", "TooManyRequests", "RequestTimeTooSkewed"})
 """S3's client errors that may pass."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from threading import Lock
 
-from intake_ledger.aws.queues import Queues
-from intake_ledger.events.sqs_batch import Message
+from intake_ledger.aws import Queues
+from intake_ledger.events import Message
 
 FULL = 10
 """SQS takes ten messages in one request."""

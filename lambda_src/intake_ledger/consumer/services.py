@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.queues import Queues
-from intake_ledger.ledger.claims import Ledger
+from intake_ledger.aws import Bucket, Queues
+from intake_ledger.ledger import Ledger
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol import ConsumerSettings
 
 
 class LambdaContext(Protocol):

@@ -21,7 +21,7 @@ from intake_ledger.delivery_check.deployed import (
     table_problems,
 )
 from intake_ledger.delivery_check.policies import Caller, decide
-from intake_ledger.protocol.settings import AuditSettings, Delivery, KeyFilter
+from intake_ledger.protocol import AuditSettings, Delivery, KeyFilter
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

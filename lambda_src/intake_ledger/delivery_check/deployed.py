@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol import SettingsError
 
 EXPIRY = "expires_at"
 _NO_LIMIT = 0

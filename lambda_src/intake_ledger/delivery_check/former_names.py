@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger.dynamodb_table import plain
-from intake_ledger.protocol.settings import AuditSettings
+from intake_ledger.ledger import from_dynamodb
+from intake_ledger.protocol import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -51,7 +51,7 @@ def _audits(client: "DynamoDBClient", settings: AuditSettings) -> Iterator[tuple
         if not items:
             return
         name = items[0]["sk"]["S"].partition("@")[0]
-        yield name, plain(items[0])
+        yield name, from_dynamodb(items[0])
         # `A` follows `@`: the next one has another name.
         after = f"{name}A"
 

@@ -5,11 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from intake_ledger.events.parser import parse_message
-from intake_ledger.protocol.change import Change
+from intake_ledger.protocol import Change
 
 PATIENCE = 10
 """A message that was received more often than this comes before new ones."""
 _MAX_DIGITS = 20
+_NUMBERS = (
+    ("attributes", "ApproximateReceiveCount"),
+    ("attributes", "SentTimestamp"),
+    ("messageAttributes", "rejected_fence", "stringValue"),
+)
 
 
 class Message:
@@ -19,13 +24,13 @@ class Message:
         self.record = record
         body = record.get("body")
         self.body = body if isinstance(body, str) else json.dumps(body)
-        self.parsed = parse_message(self.body, rejected_fence=_rejected_fence(record))
+        receives, self.sent_at, rejected_fence = _numbers(record)
+        """`sent_at`: when SQS got the message, in epoch milliseconds. None: the record does not say."""
+        self.parsed = parse_message(self.body, rejected_fence=rejected_fence)
         # Lambda fails the whole batch if the response has an id that it does not know.
         self.id = str(record.get("messageId") or "")
-        self.receives = _number(record, "attributes", "ApproximateReceiveCount") or 1
+        self.receives = receives or 1
         """The number of times that SQS has delivered the message, with this one."""
-        self.sent_at = _number(record, "attributes", "SentTimestamp")
-        """When SQS got the message, in epoch milliseconds. None: the record does not say."""
 
     @property
     def receipt(self) -> str:
@@ -35,7 +40,7 @@ class Message:
     @property
     def keys(self) -> frozenset[str]:
         """Keys of the objects that this message reports."""
-        return frozenset(one.key for one in self.parsed if isinstance(one, Change))
+        return frozenset(part.key for part in self.parsed if isinstance(part, Change))
 
     @property
     def only_change(self) -> Change | None:
@@ -66,15 +71,13 @@ def turn(message: Message) -> int:
     return 1 if message.receives == 1 else 2
 
 
-def _rejected_fence(record: Mapping[str, Any]) -> int | None:
-    return _number(record, "messageAttributes", "rejected_fence", "stringValue")
-
-
-def _number(record: Mapping[str, Any], *path: str) -> int | None:
-    """The whole number at the end of the path. None for anything else, because senders choose the attributes."""
-    value: Any = record
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    if not isinstance(value, str) or len(value) >= _MAX_DIGITS:
-        return None
-    return int(value) if value.isascii() and value.isdecimal() else None
+def _numbers(record: Mapping[str, Any]) -> list[int | None]:
+    """The whole numbers at the ends of `_NUMBERS`. None for anything else, because senders choose the attributes."""
+    numbers: list[int | None] = []
+    for path in _NUMBERS:
+        value: Any = record
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        valid = isinstance(value, str) and len(value) < _MAX_DIGITS and value.isascii() and value.isdecimal()
+        numbers.append(int(value) if valid else None)
+    return numbers

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from intake_ledger.ledger.dynamodb_table import Condition, ConditionFailed, LedgerTable
-from intake_ledger.protocol.row import RowKey
-from intake_ledger.protocol.settings import Settings
+from intake_ledger.ledger.conditions import Condition, ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol import RowKey, Settings
 
 KEPT, INCOMPLETE, FILTERED = "rows_kept_since", "incomplete_since", "filters_since"
 """Times in the item, in epoch milliseconds: since when rows of objects are kept, since when some may be missing, and

@@ -1,19 +1,17 @@
-"""The ledger's DynamoDB table: its requests and their conditions, nothing else."""
+"""The requests to the ledger's DynamoDB table. Each write has its condition."""
 
 import random
-import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError, ParamValidationError
 
+from intake_ledger.ledger.attribute_values import from_dynamodb, to_dynamodb
+from intake_ledger.ledger.conditions import NO_ITEM, NO_ROW, Condition, ConditionFailed, no_late_writes, overtaken
+from intake_ledger.ledger.statements import insert_statement, update_statement
 from intake_ledger.ledger.transactions import Element, check, refusal
-from intake_ledger.protocol import row as rows
-from intake_ledger.protocol.errors import TransactionRefused
-from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol import Row, RowKey, TransactionRefused, row_attributes, row_difference, row_from_attributes
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -21,150 +19,57 @@ if TYPE_CHECKING:
 BATCH_STATEMENTS = 25  # DynamoDB's limit of BatchExecuteStatement
 BATCH_GET_KEYS = 100  # DynamoDB's limit of BatchGetItem
 CONFLICT_WAITS = (0.05, 0.1, 0.2, 0.4)
-"""Seconds before a transaction is tried again that met another one: SDKs do not, and the work is done already."""
+"""Seconds before a transaction that met another one is sent again. SDKs do not retry it, and the processor has finished
+its work."""
 _RANDOM = random.SystemRandom()
 _NEVER = frozenset({"AccessDeniedException", "ResourceNotFoundException", "ValidationException"})
-"""DynamoDB has carried out nothing, and will not."""
+"""DynamoDB has written nothing, and will not."""
 _THROTTLED = frozenset({"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"})
-"""DynamoDB had no capacity for the request. If an earlier repetition was carried out, the fence shows it."""
-
-
-class ConditionFailed(Exception):  # noqa: N818 - an answer, not an error
-    """The condition did not hold; `row` is what stands there instead, None for no row."""
-
-    def __init__(self, row: Row | None) -> None:
-        super().__init__("the row is not the one that was judged")
-        self.row = row
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition expression with its values; names are written `#name` and stand for themselves."""
-
-    expression: str
-    names: tuple[str, ...]
-    values: Mapping[str, Any]
-
-
-NO_ROW = Condition("attribute_not_exists(#status) AND attribute_not_exists(#format)", ("status", "format"), {})
-"""Nobody has claimed this yet. An audit's mark has neither and is no row. Rows of every later format have a format."""
-
-
-SETTLED = Condition("#status = :processed", ("status",), {":processed": Status.PROCESSED})
-"""Nobody works on the row."""
-NO_ITEM = Condition("attribute_not_exists(#pk)", ("pk",), {})
-
-
-def row_unchanged(row: Row, now: int) -> Condition:
-    """The row is the one that was judged, and nobody holds it: the comparison of every swap."""
-    return Condition(
-        "#fence = :seen_fence AND #status = :seen_status"
-        " AND (attribute_not_exists(#lease_until) OR #lease_until <= :now)",
-        ("fence", "status", "lease_until"),
-        {":seen_fence": row.fence, ":seen_status": row.status, ":now": now},
-    )
-
-
-def lease_owned(row: Row) -> Condition:
-    """The claim is still this attempt's: the fence that every outcome has to pass."""
-    return Condition(
-        "#fence = :own_fence AND #lease_owner = :own_owner AND #status = :processing",
-        ("fence", "lease_owner", "status"),
-        {":own_fence": row.fence, ":own_owner": row.lease_owner, ":processing": Status.PROCESSING},
-    )
-
-
-def not_overwritten(row: Row) -> Condition:
-    """The claim is still this attempt's, and no other state was written late: the condition of a commit."""
-    owned = lease_owned(row)
-    return Condition(
-        f"{owned.expression} AND (attribute_not_exists(#late_writes) OR #late_writes = :only_own)",
-        (*owned.names, "late_writes"),
-        {**owned.values, ":only_own": frozenset({row.identity})},
-    )
-
-
-def no_late_writes(row: Row) -> Condition:
-    """The claim is still this attempt's, and nothing was written late."""
-    owned = lease_owned(row)
-    return Condition(
-        f"{owned.expression} AND attribute_not_exists(#late_writes)", (*owned.names, "late_writes"), owned.values
-    )
-
-
-def overtaken(row: Row) -> Condition:
-    """A later claim has replaced this one, and its result is not safe from this claim's late write.
-
-    A transaction's writes cannot be repeated, and the same state's write does no harm. A row of a later format is left
-    alone.
-    """
-    return Condition(
-        "#format = :this_format AND attribute_exists(#status) AND #fence > :own_fence AND NOT (#status = :processed"
-        " AND (attribute_exists(#transactional) OR #committed_state = :own_state))",
-        ("format", "status", "fence", "transactional", "committed_state"),
-        {
-            ":this_format": rows.FORMAT,
-            ":own_fence": row.fence,
-            ":processed": Status.PROCESSED,
-            ":own_state": row.identity,
-        },
-    )
+"""DynamoDB had no capacity for the request. If it carried out an earlier copy of it, the fence shows that."""
 
 
 class LedgerTable:
-    """Typed access to the rows. Raises botocore's ClientError for everything but a refused condition."""
+    """Reads and writes rows. Raises botocore's ClientError for all errors except a condition that does not hold."""
 
     def __init__(self, client: "DynamoDBClient", name: str) -> None:
         self._client = client
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        """The table's name."""
-        return self._name
+        self.name = name
 
     def insert(self, key: RowKey, row: Row) -> None:
         """Write a row where there is none.
 
         Raises:
-            ConditionFailed: There is one.
+            ConditionFailed: There is a row.
 
         """
-        _conditionally(self._client.put_item, self._arguments(NO_ROW, {}, Item=_item(key, row)))
+        item = to_dynamodb({"pk": key.pk, "sk": key.sk, **row_attributes(row)})
+        _write(self._client.put_item, self._arguments(NO_ROW, {}, Item=item))
 
-    def insert_many(self, rows_by_key: Mapping[RowKey, Row]) -> set[RowKey]:
-        """Write at most 25 rows where there is nothing, in one request; the keys that were written come back.
+    def insert_many(self, rows: Mapping[RowKey, Row]) -> set[RowKey]:
+        """Write at most 25 rows in one request, each where there is no item.
 
-        The others are taken, by a row or by an audit's mark alone, or their statement failed.
+        Returns:
+            The keys that were written. The others have a row or an audit's mark, or their statement failed.
+
         """
-        keys = list(rows_by_key)
-        statements: Any = []
-        for key, row in rows_by_key.items():
-            item = _item(key, row)
-            statements.append(
-                {"Statement": _insert_statement(self._name, tuple(item)), "Parameters": list(item.values())}
-            )
-        return self._execute(keys, statements)
+        statements = [
+            insert_statement(self.name, to_dynamodb({"pk": key.pk, "sk": key.sk, **row_attributes(row)}))
+            for key, row in rows.items()
+        ]
+        return self._execute(list(rows), statements)
 
     def commit_many(self, updates: Mapping[RowKey, tuple[Row, Row]]) -> set[RowKey]:
-        """`update` from the first row to the second for at most 25 claims that are still held, in one request; the keys
-        that were written come back. None may have late writes.
+        """`update` from the first row to the second for at most 25 owned claims, in one request. None has late writes.
 
-        The others have been taken, or their statement failed: a single `update` tells which.
+        Returns:
+            The keys that were written. Use `update` for each other one: it tells whether another attempt has the row.
+
         """
-        statements: Any = []
+        statements = []
         for key, (before, after) in updates.items():
-            # A commit leaves sets alone, which PartiQL changes in another way.
-            changed, gone = _difference(before, after)
-            held = no_late_writes(before)
-            said, asked = _partiql(held)
-            values = [*changed.values(), key.pk, key.sk, *asked]
-            statements.append(
-                {
-                    "Statement": _update_statement(self._name, tuple(changed), tuple(gone), said),
-                    "Parameters": [_typed(value) for value in values],
-                }
-            )
+            # PartiQL changes sets in another way. A commit does not change them.
+            changed, removed = row_difference(before, after)
+            statements.append(update_statement(self.name, key, changed, removed, no_late_writes(before)))
         return self._execute(list(updates), statements)
 
     def _execute(self, keys: Sequence[RowKey], statements: Any) -> set[RowKey]:
@@ -172,28 +77,28 @@ class LedgerTable:
         return {key for key, response in zip(keys, answer["Responses"], strict=True) if "Error" not in response}
 
     def update(self, key: RowKey, before: Row, after: Row, condition: Condition) -> None:
-        """Write what differs between the two rows; attributes that this release does not know stay.
+        """Write the difference between the two rows. Attributes that this release does not know stay.
 
         Raises:
             ConditionFailed: The condition does not hold.
 
         """
-        _conditionally(self._client.update_item, self._update(key, before, after, condition))
+        _write(self._client.update_item, self._update(key, before, after, condition))
 
     def update_with(
         self, key: RowKey, before: Row, after: Row, condition: Condition, others: Sequence[Element], *, token: str
     ) -> None:
-        """`update` together with writes to other tables, in one transaction: all of it or nothing. Under the same
-        `token` it happens once, however often it is sent. Late writes are removed, also those that came meanwhile: the
-        transaction is carried out after them.
+        """`update` and writes to other tables in one transaction. With the same `token` it is carried out once.
+
+        It also removes late writes, even those of other workers: DynamoDB carries out the transaction after them.
 
         Raises:
             ConditionFailed: The condition does not hold.
-            TransactionRefused: Something else is in the way.
+            TransactionRefused: DynamoDB refused one of the other writes, and wrote nothing.
 
         """
-        check(others, self._name)
-        elements: Any = [{"Update": self._update(key, before, after, condition, clear=("late_writes",))}, *others]
+        check(others, self.name)
+        elements: Any = [{"Update": self._update(key, before, after, condition, clear_late_writes=True)}, *others]
         for wait in (*CONFLICT_WAITS, None):
             try:
                 self._client.transact_write_items(TransactItems=elements, ClientRequestToken=token)
@@ -206,31 +111,28 @@ class LedgerTable:
                 return
 
     def _update(
-        self, key: RowKey, before: Row, after: Row, condition: Condition, clear: Sequence[str] = ()
+        self, key: RowKey, before: Row, after: Row, condition: Condition, *, clear_late_writes: bool = False
     ) -> dict[str, Any]:
-        """The arguments of an update that writes what differs, and removes the attributes `clear` in any case."""
-        changed, gone = _difference(before, after)
-        gone = [*gone, *clear]
-        added, removed = ({} if clear else one for one in _set_differences(before, after))
-        clauses = [
-            _set(changed) if changed else "",
-            "REMOVE " + ", ".join(f"#{name}" for name in gone) if gone else "",
-            _of_sets("ADD", added),
-            _of_sets("DELETE", removed),
-        ]
+        """The arguments of an update that writes the difference between the two rows.
+
+        Elements that other workers have added to `late_writes` meanwhile stay, unless `clear_late_writes` is true.
+        """
+        changed, removed = row_difference(before, after)
+        added, deleted = after.late_writes - before.late_writes, before.late_writes - after.late_writes
+        if clear_late_writes:
+            removed, added, deleted = [*removed, "late_writes"], frozenset(), frozenset()
         values = {f":{name}": value for name, value in changed.items()}
-        values |= {
-            f":{clause}_{name}": value
-            for clause, some in (("add", added), ("delete", removed))
-            for name, value in some.items()
-        }
-        return self._arguments(
-            condition,
-            values,
-            (*changed, *gone, *added, *removed),
-            Key=_key(key),
-            UpdateExpression=" ".join(one for one in clauses if one),
-        )
+        clauses = ["SET " + ", ".join(f"#{name} = :{name}" for name in changed)] if changed else []
+        if removed:
+            clauses.append("REMOVE " + ", ".join(f"#{name}" for name in removed))
+        if added:
+            clauses.append("ADD #late_writes :added")
+            values[":added"] = added
+        if deleted:
+            clauses.append("DELETE #late_writes :deleted")
+            values[":deleted"] = deleted
+        names = (*changed, *removed, *(("late_writes",) if added or deleted else ()))
+        return self._arguments(condition, values, names, Key=_key(key), UpdateExpression=" ".join(clauses))
 
     def delete(self, key: RowKey, condition: Condition) -> None:
         """Remove the row.
@@ -239,63 +141,66 @@ class LedgerTable:
             ConditionFailed: The condition does not hold.
 
         """
-        _conditionally(self._client.delete_item, self._arguments(condition, {}, Key=_key(key)))
+        _write(self._client.delete_item, self._arguments(condition, {}, Key=_key(key)))
 
     def get(self, key: RowKey) -> Row | None:
-        """The row as it is now, read consistently."""
-        answer = self._client.get_item(TableName=self._name, Key=_key(key), ConsistentRead=True)
-        return rows.from_attributes(plain(answer.get("Item", {})))
+        """Read the row consistently."""
+        return row_from_attributes(self._item(key))
 
     def last_success(self, key: RowKey) -> int | None:
-        """The time that `tell_success` has last written; None when it never was."""
-        answer = self._client.get_item(TableName=self._name, Key=_key(key), ConsistentRead=True)
-        found: int | None = plain(answer.get("Item", {})).get("last_success_at")
-        return found
+        """The time that `tell_success` has last written. None: it was never written."""
+        at: int | None = self._item(key).get("last_success_at")
+        return at
+
+    def _item(self, key: RowKey) -> dict[str, Any]:
+        """The attributes of an item. Empty if there is none."""
+        answer = self._client.get_item(TableName=self.name, Key=_key(key), ConsistentRead=True)
+        return from_dynamodb(answer.get("Item", {}))
 
     def tell_success(self, key: RowKey, at: int) -> None:
         """Write the time of a success, in epoch milliseconds."""
-        item: Any = {**_key(key), "last_success_at": _typed(at)}
-        self._client.put_item(TableName=self._name, Item=item)
+        item: Any = to_dynamodb({"pk": key.pk, "sk": key.sk, "last_success_at": at})
+        self._client.put_item(TableName=self.name, Item=item)
 
     def get_items(self, keys: Sequence[RowKey]) -> dict[RowKey, dict[str, Any]]:
-        """Those of at most 100 items that exist, read consistently; an audit's mark is an item too."""
-        request: Any = {self._name: {"Keys": [_key(key) for key in keys], "ConsistentRead": True}}
-        found: dict[RowKey, dict[str, Any]] = {}
+        """Read at most 100 items consistently. Items that do not exist are left out; an audit's mark is an item too."""
+        request: Any = {self.name: {"Keys": [_key(key) for key in keys], "ConsistentRead": True}}
+        items: dict[RowKey, dict[str, Any]] = {}
         while request:
             answer = self._client.batch_get_item(RequestItems=request)
-            for item in answer["Responses"].get(self._name, ()):
-                content = plain(item)
-                found[RowKey(content["pk"], content["sk"])] = content
+            for typed in answer["Responses"].get(self.name, ()):
+                item = from_dynamodb(typed)
+                items[RowKey(item["pk"], item["sk"])] = item
             request = answer.get("UnprocessedKeys")
-        return found
+        return items
 
     def report_late_write(self, key: RowKey, row: Row) -> None:
-        """Record that a worker, whose claim wrote this row, may have written its state downstream after its successor.
-        Such a row has to be processed again, so it does not expire.
+        """Record that the worker whose claim wrote `row` may have written downstream after its successor.
+
+        The state of such a row is processed again, so the row does not expire.
 
         Raises:
-            ConditionFailed: Nothing has to be repaired.
+            ConditionFailed: There is nothing to repair.
 
         """
-        late = {"late_writes": frozenset({row.identity})}
         arguments = self._arguments(
             overtaken(row),
-            {":add_late_writes": late["late_writes"]},
+            {":added": frozenset({row.identity})},
             ("late_writes", "expires_at"),
             Key=_key(key),
-            UpdateExpression=f"REMOVE #expires_at {_of_sets('ADD', late)}",
+            UpdateExpression="REMOVE #expires_at ADD #late_writes :added",
         )
-        _conditionally(self._client.update_item, arguments)
+        _write(self._client.update_item, arguments)
 
     def put_new(self, key: RowKey, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Write an item that is not a row where there is none. Whichever item then stands there is returned."""
-        item = {**_key(key), **{name: _typed(value) for name, value in content.items()}}
+        """Write an item that is not a row, if there is none. Returns the attributes of the item that is there then."""
+        item = to_dynamodb({"pk": key.pk, "sk": key.sk, **content})
         try:
             self._client.put_item(**self._arguments(NO_ITEM, {}, Item=item))
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            return plain(cast("dict[str, Any]", error.response).get("Item", {}))
+            return from_dynamodb(cast("dict[str, Any]", error.response).get("Item", {}))
         return dict(content)
 
     def mark(self, key: RowKey, marks: Mapping[str, Any], condition: Condition) -> None:
@@ -308,102 +213,57 @@ class LedgerTable:
         arguments = self._arguments(
             condition,
             {f":{name}": value for name, value in marks.items()},
-            tuple(marks),
+            marks,
             Key=_key(key),
-            UpdateExpression=_set(marks),
+            UpdateExpression="SET " + ", ".join(f"#{name} = :{name}" for name in marks),
         )
-        _conditionally(self._client.update_item, arguments)
+        _write(self._client.update_item, arguments)
 
     def mark_many(self, marks: Mapping[RowKey, tuple[Mapping[str, Any], Condition | None]]) -> None:
         """Set attributes that are not part of a row's protocol state, for at most 25 keys, in one request.
 
-        Each is set where its condition holds; without a condition, where there is nothing at all. The others are left
-        as they are.
+        A mark is written where its condition holds. Without a condition, it is written where there is no item. The
+        other items stay as they are.
         """
-        statements: Any = []
-        for key, (values, condition) in marks.items():
-            if condition is None:
-                item = {**_key(key), **{name: _typed(value) for name, value in values.items()}}
-                statement, parameters = _insert_statement(self._name, tuple(item)), list(item.values())
-            else:
-                said, asked = _partiql(condition)
-                statement = _update_statement(self._name, tuple(values), (), said)
-                parameters = [_typed(value) for value in (*values.values(), key.pk, key.sk, *asked)]
-            statements.append({"Statement": statement, "Parameters": parameters})
+        statements = [
+            insert_statement(self.name, to_dynamodb({"pk": key.pk, "sk": key.sk, **values}))
+            if condition is None
+            else update_statement(self.name, key, values, (), condition)
+            for key, (values, condition) in marks.items()
+        ]
         self._execute(list(marks), statements)
 
     def _arguments(
         self, condition: Condition, values: Mapping[str, Any], names: Iterable[str] = (), **arguments: Any
     ) -> dict[str, Any]:
-        """Those of a conditional write."""
-        placeholders = {f"#{name}": name for name in (*condition.names, *names)}
-        typed = {name: _typed(value) for name, value in (*condition.values.items(), *values.items())}
-        if typed:
+        """The arguments of a conditional write, with these values and attribute names in its update expression."""
+        if typed := to_dynamodb({**condition.values, **values}):
             arguments["ExpressionAttributeValues"] = typed
         return arguments | {
-            "TableName": self._name,
+            "TableName": self.name,
             "ConditionExpression": condition.expression,
-            "ExpressionAttributeNames": placeholders,
+            "ExpressionAttributeNames": {f"#{name}": name for name in (*condition.names, *names)},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
 
-def _difference(before: Row, after: Row) -> tuple[dict[str, Any], list[str]]:
-    """The attributes to set, and those to remove, but for sets."""
-    old, new = rows.attributes(before), rows.attributes(after)
-    return {
-        name: value for name, value in new.items() if old.get(name) != value and not isinstance(value, frozenset)
-    }, [name for name, value in old.items() if name not in new and not isinstance(value, frozenset)]
-
-
-def _set_differences(before: Row, after: Row) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
-    """What to add to each set, and what to remove: elements that came meanwhile are kept."""
-    old, new = before.late_writes, after.late_writes
-    return {"late_writes": new - old} if new - old else {}, {"late_writes": old - new} if old - new else {}
-
-
-def _partiql(condition: Condition) -> tuple[str, list[Any]]:
-    """The condition as PartiQL says it, and the values for its question marks, in their order."""
-    said, names = _condition_text(condition.expression)
-    return said, [condition.values[name] for name in names]
-
-
-# Statements differ only by what they name, and few combinations of names occur: each text is put together once.
-@lru_cache
-def _condition_text(expression: str) -> tuple[str, list[str]]:
-    """The expression in PartiQL, and the names of the values for its question marks."""
-    said = re.sub(r"attribute_not_exists\(#(\w+)\)", r'"\1" IS MISSING', expression)
-    return re.sub(r":\w+", "?", re.sub(r"#(\w+)", r'"\1"', said)), re.findall(r":\w+", expression)
-
-
-@lru_cache
-def _insert_statement(table: str, names: tuple[str, ...]) -> str:
-    listed = ", ".join(f"'{name}': ?" for name in names)
-    return f'INSERT INTO "{table}" VALUE {{{listed}}}'
-
-
-@lru_cache
-def _update_statement(table: str, changed: tuple[str, ...], gone: tuple[str, ...], condition: str) -> str:
-    clauses = [*(f'SET "{name}" = ?' for name in changed), *(f'REMOVE "{name}"' for name in gone)]
-    return f'UPDATE "{table}" {" ".join(clauses)} WHERE "pk" = ? AND "sk" = ? AND {condition}'
-
-
 def condition_failed(error: ClientError) -> bool:
-    """Whether nothing is wrong with a write but that its own condition does not hold."""
+    """True if the write was correct and only its condition does not hold."""
     return error.response["Error"]["Code"] == "ConditionalCheckFailedException"
 
 
-def _conditionally(request: Any, arguments: Mapping[str, Any]) -> None:
+def _write(operation: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Send a conditional write. Raises ConditionFailed with the present row if the condition does not hold."""
     try:
-        request(**arguments)
+        operation(**arguments)
     except ClientError as error:
         if not condition_failed(error):
             raise
-        raise ConditionFailed(_found(cast("dict[str, Any]", error.response))) from None
+        raise ConditionFailed(_present_row(cast("dict[str, Any]", error.response))) from None
 
 
 def _cancelled(error: ClientError | ParamValidationError, others: Sequence[Element]) -> Exception:
-    """What a transaction's error means; the error itself where nobody can tell whether it was carried out."""
+    """The meaning of a transaction's error. The error itself, if the transaction may have been carried out."""
     if isinstance(error, ParamValidationError):
         return TransactionRefused("transact is not in DynamoDB's typed form", passing=False, detail=str(error))
     code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
@@ -414,54 +274,14 @@ def _cancelled(error: ClientError | ParamValidationError, others: Sequence[Eleme
         return error
     own, *theirs = cast("dict[str, Any]", error.response)["CancellationReasons"]
     if own["Code"] == "ConditionalCheckFailed":
-        return ConditionFailed(_found(own))
-    return refusal([own["Code"], *(one["Code"] for one in theirs)], others)
+        return ConditionFailed(_present_row(own))
+    return refusal([own["Code"], *(element["Code"] for element in theirs)], others)
 
 
-def _found(answer: Mapping[str, Any]) -> Row | None:
-    """The row that refused a write."""
-    return rows.from_attributes(plain(answer.get("Item", {})))
+def _present_row(answer: Mapping[str, Any]) -> Row | None:
+    """The row that did not fulfil a condition."""
+    return row_from_attributes(from_dynamodb(answer.get("Item", {})))
 
 
 def _key(key: RowKey) -> dict[str, Any]:
     return {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
-
-
-def _item(key: RowKey, row: Row) -> dict[str, Any]:
-    """The row as DynamoDB types it."""
-    return {**_key(key), **{name: _typed(value) for name, value in rows.attributes(row).items()}}
-
-
-def _set(names: Iterable[str]) -> str:
-    """An update's clause that sets these attributes, each to the value of its own name."""
-    return "SET " + ", ".join(f"#{name} = :{name}" for name in names)
-
-
-def _of_sets(clause: str, elements: Mapping[str, frozenset[str]]) -> str:
-    """An update's clause that adds elements to sets or deletes some of theirs."""
-    changes = ", ".join(f"#{name} :{clause.lower()}_{name}" for name in elements)
-    return f"{clause} {changes}" if changes else ""
-
-
-def _typed(value: Any) -> Any:
-    if isinstance(value, frozenset):
-        return {"SS": sorted(value)}
-    return {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
-
-
-def plain(item: Mapping[str, Any]) -> dict[str, Any]:
-    """DynamoDB's typed attributes as text, whole numbers and sets of texts, which is all that the ledger stores.
-    Others stay typed: a later release may have stored them.
-    """
-    return {name: _plain(typed) for name, typed in item.items()}
-
-
-def _plain(typed: Mapping[str, Any]) -> Any:
-    if "S" in typed:
-        return typed["S"]
-    # int() itself would take spaces and underscores, and fails for a number like 1E+3.
-    if "N" in typed and typed["N"].removeprefix("-").isdecimal():
-        return int(typed["N"])
-    if "SS" in typed:
-        return frozenset(typed["SS"])
-    return typed

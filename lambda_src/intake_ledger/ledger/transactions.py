@@ -6,7 +6,7 @@ What DynamoDB would refuse with a general message, or only under load, is refuse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from intake_ledger.protocol.errors import TransactionRefused
+from intake_ledger.protocol import TransactionRefused
 
 MAX_ELEMENTS = 99
 """DynamoDB allows 100 in a transaction; one is the ledger's commit."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol.errors import OwnError
-from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol import OwnError, Reasons
 
 if TYPE_CHECKING:
     from types import TracebackType

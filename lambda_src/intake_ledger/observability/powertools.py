@@ -9,14 +9,10 @@ from typing import override
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from intake_ledger.ledger.claims import Answer, Claim
+from intake_ledger.ledger import Answer, Claim
 from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of
-from intake_ledger.protocol.row import Row, Status
-from intake_ledger.protocol.settings import Reasons
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.protocol import Change, Reason, ReasonCode, Reasons, Row, Status, Verdict, code_of
 
 _METRICS = {
     Verdict.DUPLICATE: "Duplicates",

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from intake_ledger.ledger.claims import Answer, Claim
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.reasons import Reason
-from intake_ledger.protocol.row import Row
+from intake_ledger.ledger import Answer, Claim
+from intake_ledger.protocol import Change, Reason, Row
 
 
 class OutcomeKind(StrEnum):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
-from intake_ledger.protocol.errors import (
+from intake_ledger.protocol import (
     MAX_RETRY_IN,
     NotBegun,
     NotYet,

@@ -8,10 +8,7 @@ from typing import Any, BinaryIO, Literal, cast
 
 from intake_ledger.processor import text as reading
 from intake_ledger.processor.object_stream import ObjectStream, read_all
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import SettingsError, WrongReturnError
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import Row
+from intake_ledger.protocol import Change, Row, SettingsError, State, StateKind, WrongReturnError
 
 
 @dataclass(frozen=True, slots=True)

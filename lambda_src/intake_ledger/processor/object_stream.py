@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Protocol, Self
 
 from intake_ledger.processor.checksums import Checksum
-from intake_ledger.protocol.errors import NoSpaceError, ObjectReadError, Unprocessable
+from intake_ledger.protocol import NoSpaceError, ObjectReadError, Unprocessable
 
 _BUFFER_BYTES = 128 * 1024
 _COPY_BYTES = 1024 * 1024

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Self
 
-from intake_ledger.protocol.errors import Unprocessable
+from intake_ledger.protocol import Unprocessable
 
 UTF_8 = "utf-8-sig"
 """UTF-8, with or without the byte order mark that spreadsheets write."""

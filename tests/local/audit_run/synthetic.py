@@ -30,11 +30,9 @@ from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, join_pa
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.page_parsing import lean_listings, lean_scans
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind
-from intake_ledger.protocol.row import FORMAT, Status
+from intake_ledger.aws import Bucket, lean_listings, lean_scans
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import ABSENT, FORMAT, State, StateKind, Status
 from intake_ledger_testing.memory_dynamodb import inserted, updated
 from tests.settings import AUDIT
 from tests.unit.audit_scratch import FolderScratch

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 from boto3.dynamodb.types import TypeDeserializer
 
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger.events.parser import parse_message
-from intake_ledger.protocol.change import Change
+from intake_ledger.events import parse_message
+from intake_ledger.protocol import Change
 from intake_ledger_testing.events import s3_notification
 from tests.local.faults.downstream import Downstream
 from tests.local.faults.judge import Expected, Facts, Letter, Report, Row, Version, judge

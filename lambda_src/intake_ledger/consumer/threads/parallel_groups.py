@@ -12,8 +12,8 @@ from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.consumer.threads.group_by_key import group_by_key
 from intake_ledger.consumer.threads.processor_threads import ProcessorThreads
-from intake_ledger.events.sqs_batch import Message
-from intake_ledger.ledger.claims import Claim
+from intake_ledger.events import Message
+from intake_ledger.ledger import Claim
 
 
 class ParallelGroups:

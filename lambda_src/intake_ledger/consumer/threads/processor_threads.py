@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from threading import Lock
 
-from intake_ledger.ledger.claims import Claim
+from intake_ledger.ledger import Claim
 
 
 class ProcessorThreads:

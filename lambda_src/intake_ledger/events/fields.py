@@ -1,0 +1,98 @@
+"""Read typed fields of parsed JSON, and say what is wrong with them."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+_MAX_TEXT_BYTES = 3 * 1024
+"""A form-encoded key may have three bytes for each of the 1,024 that S3 allows. Everything else is shorter."""
+_MAX_KEY_BYTES = 1024
+_MAX_NUMBER = 10**18
+"""DynamoDB stores 38 digits. A size or a time in milliseconds has far fewer."""
+
+
+class MalformedError(Exception):
+    """A message has not the expected form. The text says what was expected, and what the message has."""
+
+
+class Field:
+    """A field of a JSON object, by its path."""
+
+    def __init__(self, path: str, type_: type = str, *, required: bool = True) -> None:
+        """Describe a field.
+
+        Args:
+            path: the names from the outermost object to the field, with dots in between.
+            type_: the type of its value.
+            required: whether the field must be there. Otherwise None is read where it is missing.
+
+        """
+        self.path = path.split(".")
+        self.type = type_
+        self.required = required
+
+
+def read_fields(content: object, fields: Iterable[Field]) -> list[Any]:
+    """The values of these fields, in their order.
+
+    Raises:
+        MalformedError: A field is missing, has another type, or is too long.
+
+    """
+    values: list[Any] = []
+    for field in fields:
+        name, value = "", content
+        for inner in field.path:
+            if not isinstance(value, dict):
+                raise MalformedError(
+                    _problem(name, value, dict)
+                    if name
+                    else f"expected an object with {inner!r}, got {type(value).__name__}"
+                )
+            name, value = inner, value.get(inner)
+        if value is None and not field.required:
+            values.append(None)
+            continue
+        if not isinstance(value, field.type) or isinstance(value, bool):
+            raise MalformedError(_problem(name, value, field.type))
+        if isinstance(value, int) and abs(value) >= _MAX_NUMBER:
+            raise MalformedError(f"{name} has more digits than any number of S3")
+        # ASCII is always valid Unicode, and most texts are short.
+        if isinstance(value, str) and not (value.isascii() and len(value) <= _MAX_TEXT_BYTES):
+            _check_text(name, value)
+        values.append(value)
+    return values
+
+
+def _problem(name: str, value: object, expected: type) -> str:
+    return f"{name} is {'missing' if value is None else f'{type(value).__name__}, expected {expected.__name__}'}"
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        length = len(text.encode())
+    except UnicodeEncodeError as problem:
+        raise MalformedError(f"{name} is not valid Unicode: {problem.reason}") from None
+    if length > _MAX_TEXT_BYTES:
+        raise MalformedError(f"{name} has {length} bytes, S3 never sends more than {_MAX_TEXT_BYTES}")
+
+
+def check_key(key: str) -> None:
+    """Raise MalformedError unless the key has 1 to 1,024 bytes of UTF-8, the lengths that S3 allows."""
+    length = len(key.encode())
+    if not 1 <= length <= _MAX_KEY_BYTES:
+        raise MalformedError(f"the object's key has {length} bytes, S3 allows 1 to 1,024")
+
+
+def epoch_ms(time: str) -> int:
+    """An ISO 8601 time in epoch milliseconds. Without a time zone, it is UTC.
+
+    Raises:
+        MalformedError: The text is not such a time.
+
+    """
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        raise MalformedError(f"time is {time!r}, expected ISO 8601") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,131 @@
+"""Parse the events of S3: records of S3 notifications (form-encoded keys), and EventBridge events (raw keys)."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_plus
+
+from intake_ledger.events.fields import Field, MalformedError, check_key, epoch_ms, read_fields
+from intake_ledger.protocol import RESTORED, Change, Origin, State, StateKind, bare_etag, real_version
+
+_SEQUENCER = re.compile(r"[0-9A-Fa-f]{1,128}")
+
+_RECORD = (Field("eventSource"), Field("eventName"), Field("eventVersion"))
+_RECORD_DETAIL = (
+    Field("eventTime"),
+    Field("s3.bucket.name"),
+    Field("s3.object", dict),
+    Field("s3.object.key"),
+    Field("s3.object.versionId", required=False),
+    Field("s3.object.eTag", required=False),
+    Field("s3.object.size", int, required=False),
+)
+_EVENT = (Field("detail-type"), Field("detail", dict), Field("detail.reason", required=False))
+_DELETION = (Field("detail.deletion-type", required=False),)
+_EVENT_DETAIL = (
+    Field("time"),
+    Field("detail.bucket.name"),
+    Field("detail.object", dict),
+    Field("detail.object.key"),
+    Field("detail.object.version-id", required=False),
+    Field("detail.object.etag", required=False),
+    Field("detail.object.size", int, required=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A message without work, such as S3's test event."""
+
+    why: str
+
+
+def parse_record(record: object, body: str) -> Change | Ignored:
+    """Parse a record of an S3 notification. `body` becomes the body of the change.
+
+    Raises:
+        MalformedError: It has not the form of such a record.
+
+    """
+    source, name, version = read_fields(record, _RECORD)
+    if source != "aws:s3":
+        raise MalformedError(f"eventSource is {source!r}, expected 'aws:s3'")
+    if version.split(".")[0] != "2":
+        raise MalformedError(f"eventVersion is {version!r}, this release understands 2.x")
+    # AWS writes `ObjectCreated:Put`. Some clients keep the `s3:` of the subscription.
+    return _change(Origin.S3, name.removeprefix("s3:"), read_fields(record, _RECORD_DETAIL), body)
+
+
+def parse_event(event: dict[str, Any], body: str) -> Change | Ignored:
+    """Parse an EventBridge event of S3. `body` becomes the body of the change.
+
+    Raises:
+        MalformedError: It has not the form of such an event.
+
+    """
+    kind, _, reason = read_fields(event, _EVENT)
+    if kind == "Object Created":
+        name = f"ObjectCreated:{reason or ''}"
+    elif kind == "Object Deleted":
+        [deletion] = read_fields(event, _DELETION)
+        family = "LifecycleExpiration" if reason == "Lifecycle Expiration" else "ObjectRemoved"
+        name = f"{family}:{'DeleteMarkerCreated' if deletion == 'Delete Marker Created' else 'Delete'}"
+    elif kind == "Object Restore Completed":
+        name = RESTORED
+    else:
+        return Ignored(f"{kind} changes no content")
+    return _change(Origin.EVENTBRIDGE, name, read_fields(event, _EVENT_DETAIL), body)
+
+
+def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change | Ignored:
+    """The change that an event with this S3 name reports. Both kinds of events have the same fields in `detail`."""
+    time, bucket, item, key, version_id, etag, size = detail
+    if not bucket:
+        raise MalformedError("bucket.name is empty")
+    if origin is Origin.S3:
+        key = _form_decoded(key)
+    check_key(key)
+    version_id, etag, at = real_version(version_id), bare_etag(etag), epoch_ms(time)
+    family, _, deed = name.partition(":")
+    state, reported_as_new = None, False
+    if family == "ObjectCreated":
+        if etag is None and version_id is None:
+            raise MalformedError("a creation with neither a version id nor an ETag cannot be identified")
+        state = State(StateKind.OBJECT, version_id, etag, size, at)
+        # An EventBridge event without a version id does not show whether the bucket has versions. S3 has to be asked.
+        reported_as_new = version_id is not None or origin is Origin.S3
+    elif name == RESTORED:
+        # Not new, and of unknown age. The object can be read again, and a rejected row may wait for that.
+        if etag is not None or version_id is not None:
+            state = State(StateKind.OBJECT, version_id, etag, size)
+    elif family not in ("ObjectRemoved", "LifecycleExpiration"):
+        return Ignored(f"{name} changes no content")
+    elif deed == "DeleteMarkerCreated":
+        state = State(StateKind.MARKER, version_id, None, None, at)
+        # A lifecycle event has no sequencer and may be very late.
+        reported_as_new = version_id is not None and family == "ObjectRemoved"
+    elif version_id is not None:
+        state = State(StateKind.DELETED, version_id, None, None, at)
+    return Change(
+        bucket=bucket,
+        key=key,
+        origin=origin,
+        event_name=name,
+        body=body,
+        state=state,
+        reported_as_new=reported_as_new,
+        reports_removal=family != "ObjectCreated",
+        sequencer=_sequencer(item.get("sequencer")),
+        event_time=at,
+    )
+
+
+def _form_decoded(key: str) -> str:
+    try:
+        return unquote_plus(key, errors="strict")
+    except UnicodeDecodeError as problem:
+        raise MalformedError(f"the object's key is not form-encoded UTF-8: {problem}") from None
+
+
+def _sequencer(value: object) -> str | None:
+    return value if isinstance(value, str) and _SEQUENCER.fullmatch(value) else None

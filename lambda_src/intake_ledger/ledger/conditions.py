@@ -1,0 +1,89 @@
+"""The conditions of the ledger's writes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from intake_ledger.protocol import FORMAT, LEASE_ENDED, Row, Status
+
+
+class ConditionFailed(Exception):  # noqa: N818 - an answer, not an error
+    """The condition did not hold. `row` is the present row, or None if there is none."""
+
+    def __init__(self, row: Row | None) -> None:
+        super().__init__("the row has changed since it was judged")
+        self.row = row
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition expression with its values. A placeholder `#name` always stands for the attribute `name`."""
+
+    expression: str
+    names: tuple[str, ...]
+    values: Mapping[str, Any]
+
+
+NO_ROW = Condition("attribute_not_exists(#status) AND attribute_not_exists(#format)", ("status", "format"), {})
+"""No attempt has claimed the key yet. An audit's mark has neither attribute. Rows of every later format have a
+format."""
+
+NO_ITEM = Condition("attribute_not_exists(#pk)", ("pk",), {})
+
+SETTLED = Condition("#status = :processed", ("status",), {":processed": Status.PROCESSED})
+"""No attempt works on the row."""
+
+
+def row_unchanged(row: Row, now: int) -> Condition:
+    """The row has not changed since it was judged, and its lease has ended. Every swap requires this."""
+    return Condition(
+        f"#fence = :seen_fence AND #status = :seen_status AND {LEASE_ENDED}",
+        ("fence", "status", "lease_until"),
+        {":seen_fence": row.fence, ":seen_status": row.status, ":now": now},
+    )
+
+
+def lease_owned(row: Row) -> Condition:
+    """The attempt still owns the claim. Every outcome requires this."""
+    return Condition(
+        "#fence = :own_fence AND #lease_owner = :own_owner AND #status = :processing",
+        ("fence", "lease_owner", "status"),
+        {":own_fence": row.fence, ":own_owner": row.lease_owner, ":processing": Status.PROCESSING},
+    )
+
+
+def not_overwritten(row: Row, own_state: str) -> Condition:
+    """The attempt still owns the claim, and no other state was written late. A commit requires this."""
+    owned = lease_owned(row)
+    return Condition(
+        f"{owned.expression} AND (attribute_not_exists(#late_writes) OR #late_writes = :only_own)",
+        (*owned.names, "late_writes"),
+        {**owned.values, ":only_own": frozenset({own_state})},
+    )
+
+
+def no_late_writes(row: Row) -> Condition:
+    """The attempt still owns the claim, and no state was written late."""
+    owned = lease_owned(row)
+    return Condition(
+        f"{owned.expression} AND attribute_not_exists(#late_writes)", (*owned.names, "late_writes"), owned.values
+    )
+
+
+def overtaken(row: Row) -> Condition:
+    """A later claim has replaced this one, and this claim's late write may have damaged its result.
+
+    A transaction's writes cannot be repeated, and a late write of the same state does no harm. Rows of a later format
+    do not fulfil the condition.
+    """
+    return Condition(
+        "#format = :this_format AND attribute_exists(#status) AND #fence > :own_fence AND NOT (#status = :processed"
+        " AND (attribute_exists(#transactional) OR #committed_state = :own_state))",
+        ("format", "status", "fence", "transactional", "committed_state"),
+        {
+            ":this_format": FORMAT,
+            ":own_fence": row.fence,
+            ":processed": Status.PROCESSED,
+            ":own_state": row.identity,
+        },
+    )

@@ -1,0 +1,273 @@
+"""Write the outcome of a claim: commit, failure, wait, rejection or release."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import batched
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from intake_ledger.ledger.conditions import ConditionFailed, lease_owned, no_late_writes, not_overwritten, row_unchanged
+from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, LedgerTable
+from intake_ledger.ledger.transactions import Element
+from intake_ledger.protocol import (
+    Change,
+    Fenced,
+    Ordering,
+    Overwritten,
+    Policy,
+    Reason,
+    Retention,
+    Row,
+    RowKey,
+    State,
+    review_partition,
+    row_changes,
+    waiting_partition,
+)
+
+AWS_ERRORS = (BotoCoreError, ClientError)
+"""AWS has refused a request, or did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to process one state of one object."""
+
+    key: RowKey
+    change: Change
+    state: State
+    row: Row
+    """The row that this claim wrote."""
+    seen: Row | None
+    """The row that was judged before. None: there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """The settings of one pipeline's ledger."""
+
+    pipeline: str
+    ordering: Ordering
+    policy: Policy
+    max_event_age_ms: int
+    """The row of an older event may have expired, so such an event is not taken for new."""
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows)
+
+
+class Outcomes:
+    """Writes the outcomes of claims, each on the condition that the claim is still owned.
+
+    Every method raises botocore's ClientError or BotoCoreError if AWS does not answer. Do not acknowledge a message
+    then.
+    """
+
+    MIN_GROUP = 2
+    """The smallest number of claims or commits that are written together."""
+
+    def __init__(self, table: LedgerTable, options: LedgerOptions, *, clock: Callable[[], int]) -> None:
+        """`clock` gives epoch milliseconds."""
+        self._table = table
+        self._options = options
+        self._retention = options.retention
+        self._clock = clock
+
+    def commit(self, claim: Claim, commit: str | None = None, transact: Sequence[Element] = ()) -> None:
+        """Make the claimed state the committed one.
+
+        Args:
+            claim: the claim whose processor has finished.
+            commit: the downstream's name for the effect. None is stored when omitted.
+            transact: writes to other tables. They and the commit are carried out together or not at all.
+
+        Raises:
+            Fenced: This attempt no longer owns the claim. The next attempt decides.
+            Overwritten: It does, but another state was written late. Fail the claim, so that it is processed again.
+            TransactionRefused: DynamoDB refused `transact`. Nothing was written.
+
+        """
+        after = self._committed(claim, commit, transactional=bool(transact))
+        try:
+            if transact:
+                token, owned = str(claim.row.lease_owner), lease_owned(claim.row)
+                self._table.update_with(claim.key, claim.row, after, owned, transact, token=token)
+            else:
+                self._table.update(claim.key, claim.row, after, not_overwritten(claim.row, claim.state.identity))
+        except ConditionFailed as refused:
+            if refused.row is not None and refused.row.committed_fence == claim.row.fence:
+                return  # our own commit, repeated by the SDK after its answer was lost
+            if _shows(refused.row, claim.row):
+                raise Overwritten("an overtaken worker may have written another state after this effect") from None
+            raise _fenced(claim) from None
+
+    def commit_together(self, commits: Sequence[tuple[Claim, str | None]]) -> list[Claim]:
+        """`commit` claims on different keys in few requests.
+
+        Returns:
+            The claims to commit alone. That shows the reason: another attempt has the row, an answer was lost, or AWS
+            refused the request.
+
+        """
+        left: list[Claim] = []
+        for group in batched(commits, BATCH_STATEMENTS):
+            written: set[RowKey] = set()
+            if len(group) >= self.MIN_GROUP:
+                with suppress(*AWS_ERRORS):
+                    written = self._table.commit_many(
+                        {claim.key: (claim.row, self._committed(claim, commit)) for claim, commit in group}
+                    )
+            left += [claim for claim, _ in group if claim.key not in written]
+        return left
+
+    def _committed(self, claim: Claim, commit: str | None, *, transactional: bool = False) -> Row:
+        return row_changes.committed(
+            claim.row, commit, now=self._clock(), retention=self._retention, transactional=transactional
+        )
+
+    def report_late_write(self, claim: Claim) -> bool:
+        """Record that the processor of an overtaken claim may have written downstream after its successor.
+
+        False: there is nothing to repair. In EVERY_VERSION a row has one state only, and a second write does no harm.
+        """
+        if self._options.ordering is Ordering.EVERY_VERSION:
+            return False
+        try:
+            self._table.report_late_write(claim.key, claim.row)
+        except ConditionFailed:
+            return False
+        return True
+
+    def abandon(self, claim: Claim, reason: Reason) -> None:
+        """Settle the row without a commit: the claimed version no longer exists, and no other state matters.
+
+        Raises:
+            Fenced: As for `commit`.
+
+        """
+        self._end(claim, row_changes.abandoned(claim.row, reason, now=self._clock(), retention=self._retention))
+
+    def fail(
+        self,
+        claim: Claim,
+        reason: Reason,
+        *,
+        retry_at: int | None = None,
+        counted: bool = True,
+        s3_error: str | None = None,
+    ) -> None:
+        """Record a failure that is retried.
+
+        Args:
+            claim: the claim whose attempt failed.
+            reason: the cause.
+            retry_at: the time before which no message may retry, in epoch milliseconds. At once when omitted.
+            counted: whether the failure counts as an attempt.
+            s3_error: S3's code, if S3 refused the read of the object.
+
+        Raises:
+            Fenced: As for `commit`.
+
+        """
+        now, review = self._clock(), review_partition(self._options.pipeline, claim.key)
+        row = claim.row if counted else replace(claim.row, attempts=claim.row.attempts - 1)
+        after = row_changes.failed(row, reason, review_partition=review, now=now, retry_at=retry_at, s3_error=s3_error)
+        self._end(claim, after)
+
+    def wait(self, claim: Claim, reason: Reason, *, retry_at: int) -> None:
+        """Record that the processor waits for a missing thing. It is retried at `retry_at`, in epoch milliseconds.
+
+        Raises:
+            Fenced: As for `commit`.
+
+        """
+        partition = waiting_partition(self._options.pipeline)
+        after = row_changes.waiting(claim.row, reason, partition=partition, now=self._clock(), retry_at=retry_at)
+        self._end(claim, after)
+
+    def reject(self, claim: Claim, reason: Reason, *, s3_error: str | None = None) -> None:
+        """Record a failure that is not retried. Send the copy to the dead-letter queue *before*, with its fence.
+
+        Raises:
+            Fenced: As for `commit`.
+
+        """
+        review = review_partition(self._options.pipeline, claim.key)
+        after = row_changes.rejected(claim.row, reason, review_partition=review, now=self._clock(), s3_error=s3_error)
+        self._end(claim, after)
+
+    def exhausted_row(self, key: RowKey, seen: Row) -> Row:
+        """The row that `exhaust` writes after the verdict EXHAUSTED. The dead-letter queue's copy quotes it."""
+        review = review_partition(self._options.pipeline, key)
+        return row_changes.exhausted(seen, review_partition=review, now=self._clock())
+
+    def exhaust(self, key: RowKey, seen: Row, after: Row) -> bool:
+        """Reject a row whose attempts all ended without an outcome. Send the copy to the dead-letter queue *before*.
+
+        False: another attempt has taken the row meanwhile. Judge the change again.
+        """
+        try:
+            self._table.update(key, seen, after, row_unchanged(seen, self._clock()))
+        except ConditionFailed:
+            return False
+        return True
+
+    def release(self, claim: Claim) -> None:
+        """Give back a claim whose processor was not started, as if it had never been made.
+
+        Raises:
+            Fenced: As for `commit`.
+
+        """
+        if claim.seen is not None:
+            self._put_back(claim, row_changes.released(claim.row, claim.seen))
+            return
+        try:
+            self._table.delete(claim.key, lease_owned(claim.row))
+        except ConditionFailed as refused:
+            if refused.row is not None:
+                raise _fenced(claim) from None
+
+    def last_success(self) -> int | None:
+        """The last success that an execution environment has told, in epoch milliseconds. None: there was none."""
+        return self._table.last_success(self._success_key())
+
+    def tell_success(self, at: int) -> None:
+        """Tell the other execution environments that a processor has succeeded, at this time in epoch milliseconds."""
+        self._table.tell_success(self._success_key(), at)
+
+    def _success_key(self) -> RowKey:
+        # No row has this key, because the key of a row begins with a bucket's name and a slash.
+        return RowKey(f"{self._options.pipeline}#downstream", "last_success")
+
+    def _put_back(self, claim: Claim, after: Row) -> None:
+        if after.expires_at is not None:
+            # A late write that came meanwhile has to be repaired before the row may expire.
+            with suppress(ConditionFailed):
+                self._table.update(claim.key, claim.row, after, no_late_writes(claim.row))
+                return
+            after = replace(after, expires_at=None)
+        self._end(claim, after)
+
+    def _end(self, claim: Claim, after: Row) -> None:
+        try:
+            self._table.update(claim.key, claim.row, after, lease_owned(claim.row))
+        except ConditionFailed as refused:
+            if _shows(refused.row, after):
+                return  # our own write, repeated by the SDK
+            raise _fenced(claim) from None
+
+
+def _shows(row: Row | None, written: Row) -> bool:
+    """True if the row shows this attempt's own write."""
+    return row is not None and (row.fence, row.status, row.lease_owner) == (
+        written.fence,
+        written.status,
+        written.lease_owner,
+    )
+
+
+def _fenced(claim: Claim) -> Fenced:
+    return Fenced(f"fence {claim.row.fence} of {claim.key.pk} was overtaken: its lease had run out")

@@ -1,0 +1,182 @@
+"""Each way in which a row may change, as pure functions. `intake_ledger.ledger` writes them with their conditions.
+
+            claimed                      committed
+    (no row) ────────► PROCESSING ─────────────────────────► PROCESSED ──► (expires)
+                       ▲   │  │ └───── rejected ──► REJECTED ──┐  │
+                       │   │  └ failed ► FAILED ───────────────┤  │
+                       └───┴── claimed ◄───────────────────────┴──┘
+
+`now`, `lease_until` and `retry_at` are epoch milliseconds. `review_partition` is the row's partition key in the index
+`needs_review`.
+"""
+
+from dataclasses import replace
+
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.retention import Retention
+from intake_ledger.protocol.row import Row, Status
+
+MAX_REASON_BYTES = 256
+"""With a longer reason, every later write of the row would cost more than one write unit of 1 KB."""
+MAX_COMMIT_BYTES = 256
+
+
+def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: int, lease_until: int) -> Row:
+    """The row while an attempt works on `state`. `seen` is the row that was judged."""
+    identity = state.identity
+    again = seen is not None and seen.identity == identity
+    retry = again and seen is not None and seen.unsettled
+    resumed = again and seen is not None and seen.status is Status.REJECTED
+    base = seen or Row(Status.PROCESSING, fence=0)
+    # A downstream that knows the idempotency key must not drop the write that repairs another state's late one.
+    same_key = (retry or resumed) and not base.late_writes - {identity}
+    return replace(
+        base,
+        status=Status.PROCESSING,
+        fence=_next_fence(base, now),
+        version_id=state.version_id,
+        etag=state.etag,
+        size=state.size,
+        kind=state.kind,
+        # A message that names another state than the claimed one has the wrong sequencer.
+        sequencer=change.sequencer if change.identity == identity else None,
+        event_name=change.event_name,
+        attempts=base.attempts + 1 if retry else 1,
+        redrive_count=base.redrive_count + 1 if resumed else base.redrive_count if retry else 0,
+        lease_until=lease_until,
+        lease_owner=owner,
+        reason=base.reason if retry or resumed else None,
+        reason_code=base.reason_code if retry or resumed else None,
+        s3_error=base.s3_error if retry or resumed else None,
+        retry_at=None,
+        rejected_fence=base.rejected_fence if retry or resumed else None,
+        reprocess_id=max(change.reprocess_id or "", (base.reprocess_id if again else None) or "") or None,
+        first_claimed_at=base.first_claimed_at if same_key else max(now, base.first_claimed_at + 1),
+        waiting_since=base.waiting_since if retry else None,
+        late_writes=frozenset(),
+        updated_at=now,
+        expires_at=None,
+        needs_review=None,
+    )
+
+
+def _next_fence(seen: Row, now: int) -> int:
+    """A fence above the row's. A row that was restored from a backup has an old fence, so the time counts too."""
+    return max(seen.fence + 1, now)
+
+
+def committed(row: Row, commit: str | None, *, now: int, retention: Retention, transactional: bool = False) -> Row:
+    """The claimed row after its commit: settled, and with the time at which it expires."""
+    return replace(
+        row,
+        status=Status.PROCESSED,
+        lease_until=None,
+        lease_owner=None,
+        committed_state=row.identity,
+        committed_fence=row.fence,
+        commit_id=truncate(commit, MAX_COMMIT_BYTES),
+        transactional=1 if transactional else None,
+        reason=None,
+        reason_code=None,
+        s3_error=None,
+        rejected_fence=None,
+        reprocess_id=None,
+        served_reprocess_id=max(row.reprocess_id or "", row.served_reprocess_id or "") or None,
+        waiting_since=None,
+        updated_at=now,
+        expires_at=retention.expires_at(row.kind, now),
+        needs_review=None,
+    )
+
+
+def abandoned(row: Row, reason: Reason, *, now: int, retention: Retention) -> Row:
+    """The claimed row when its version no longer exists: settled. The committed state stays the same."""
+    return replace(
+        committed(row, row.commit_id, now=now, retention=retention),
+        expires_at=retention.expires_at(StateKind.DELETED, now),
+        committed_state=row.committed_state,
+        committed_fence=row.committed_fence,
+        transactional=row.transactional,
+        reason=truncate(reason.text, MAX_REASON_BYTES),
+        reason_code=reason.code.value,
+    )
+
+
+def settled(seen: Row | None, change: Change, state: State, *, now: int, retention: Retention) -> Row:
+    """The row after a removal that the processor is not told: claimed and committed in one step."""
+    row = claimed(seen, change, state, owner="", now=now, lease_until=now)
+    return replace(committed(row, None, now=now, retention=retention), attempts=0)
+
+
+def failed(
+    row: Row,
+    reason: Reason,
+    *,
+    review_partition: str,
+    now: int,
+    retry_at: int | None = None,
+    s3_error: str | None = None,
+) -> Row:
+    """The claimed row after a failure that is retried, but not before `retry_at`."""
+    return replace(
+        row,
+        status=Status.FAILED,
+        lease_until=None,
+        lease_owner=None,
+        reason=truncate(reason.text, MAX_REASON_BYTES),
+        reason_code=reason.code.value,
+        s3_error=s3_error,
+        retry_at=retry_at,
+        updated_at=now,
+        needs_review=review_partition,
+    )
+
+
+def waiting(row: Row, reason: Reason, *, partition: str, now: int, retry_at: int) -> Row:
+    """The claimed row while the processor waits for a missing thing. The attempt is not counted."""
+    return replace(
+        failed(row, reason, review_partition=partition, now=now, retry_at=retry_at),
+        attempts=row.attempts - 1,
+        waiting_since=now if row.waiting_since is None else row.waiting_since,
+    )
+
+
+def rejected(row: Row, reason: Reason, *, review_partition: str, now: int, s3_error: str | None = None) -> Row:
+    """The claimed row after a failure that is not retried."""
+    return replace(
+        failed(row, reason, review_partition=review_partition, now=now, s3_error=s3_error),
+        status=Status.REJECTED,
+        rejected_fence=row.fence,
+        waiting_since=None,
+    )
+
+
+def exhausted(seen: Row, *, review_partition: str, now: int) -> Row:
+    """The row whose last attempt ended without an outcome, rejected with the last error that is known."""
+    text = seen.reason or "the worker died or timed out at every attempt"
+    return rejected(
+        replace(seen, fence=_next_fence(seen, now)),
+        Reason(ReasonCode.ATTEMPTS_EXHAUSTED, text),
+        review_partition=review_partition,
+        now=now,
+        s3_error=seen.s3_error,
+    )
+
+
+def released(row: Row, seen: Row) -> Row:
+    """The row as it was judged, for a claim whose processor was not started. Only the fence stays ahead."""
+    return replace(seen, fence=row.fence, lease_until=None, late_writes=seen.late_writes | row.late_writes)
+
+
+def truncate(text: str | None, limit: int) -> str | None:
+    """The text, shortened to `limit` bytes of UTF-8."""
+    if text is None:
+        return None
+    # DynamoDB takes valid Unicode only.
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit:
+        return encoded.decode()
+    ellipsis = "…"
+    return encoded[: limit - len(ellipsis.encode())].decode("utf-8", "ignore") + ellipsis
