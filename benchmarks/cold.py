@@ -27,7 +27,7 @@ from benchmarks.cpu import environment
 from benchmarks.measure import side_by_side, table
 from benchmarks.stub import stub
 
-from cdk_intake_ledger.functions.runtime_layer import archive
+from cdk_intake_ledger.functions import archive
 from intake_ledger_testing.events import s3_notification, sqs_event
 
 FLOOR = "import boto3, clients of DynamoDB and S3"

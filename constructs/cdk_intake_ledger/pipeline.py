@@ -17,7 +17,6 @@ from constructs import Construct
 from cdk_intake_ledger.audit.intake_audit import IntakeAudit
 from cdk_intake_ledger.audit.reports import report_problems
 from cdk_intake_ledger.delivery.event_delivery import (
-    add_notifications,
     bucket_problems,
     default_delivery_mode,
     delivery_problems,
@@ -26,14 +25,16 @@ from cdk_intake_ledger.delivery.event_delivery import (
 )
 from cdk_intake_ledger.delivery.key_filters import filter_problems, key_filters, looks_encoded
 from cdk_intake_ledger.errors import IntakeConfigurationError
-from cdk_intake_ledger.functions.consumer import IntakeConsumer
-from cdk_intake_ledger.functions.lambda_function import FunctionNetworking, PipelineResources, existing_resources
-from cdk_intake_ledger.functions.processor import Processor
-from cdk_intake_ledger.functions.runtime_layer import runtime_layer
-from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
-from cdk_intake_ledger.monitoring.metrics import IntakeMetrics
-from cdk_intake_ledger.options.former import explain_former_options
-from cdk_intake_ledger.options.options import (
+from cdk_intake_ledger.functions import (
+    FunctionNetworking,
+    IntakeConsumer,
+    PipelineResources,
+    Processor,
+    existing_resources,
+    runtime_layer,
+)
+from cdk_intake_ledger.monitoring import IntakeMetrics, IntakeMonitoring
+from cdk_intake_ledger.options import (
     AuditOptions,
     ConcurrencyOptions,
     Delivery,
@@ -41,14 +42,15 @@ from cdk_intake_ledger.options.options import (
     NetworkOptions,
     Ordering,
     RetryOptions,
+    explain_former_options,
 )
+from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of, unknown_number_problems
 from cdk_intake_ledger.resources.bucket import intake_bucket
 from cdk_intake_ledger.resources.fixed_names import MAX_NAME, FixedIds, pipeline_name_problems, register, tag
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.validation.bucket_validation import BucketValidation
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.rules import problems
 from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
@@ -240,30 +242,8 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
             audit_interval=audit.interval,
             alarm_actions=monitoring.alarm_actions,
         )
-        add_notifications(
-            self,
-            resources.delivery,
-            pipeline_name=self._pipeline_name,
-            bucket=self._bucket,
-            own=bucket is None,
-            resource=bucket_resource,
-            queue=self._queue,
-            filters=keys,
-        )
-        self.node.add_validation(resources.wildcards)
-        self.node.add_validation(
-            BucketValidation(
-                self,
-                bucket=self._bucket,
-                resource=bucket_resource,
-                delivery=resources.delivery,
-                filters=keys,
-                role=self._consumer.role,
-                message_life=plan.queue_retention + plan.dead_letter_retention,
-                queue=queue.queue if queue else None,
-                source=self._consumer.source,
-            )
-        )
+        message_life = plan.queue_retention + plan.dead_letter_retention
+        connect_bucket(self, resources, self._consumer, message_life=message_life)
         if pipeline_name is not None:
             register(self, pipeline_name, self._ledger.table)
             ids = FixedIds(pipeline_name)
@@ -274,27 +254,27 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
 
     @property
     def pipeline_name(self) -> str:
-        """How the ledger, logs and metrics call this pipeline; unique among those that share a ledger."""
+        """The pipeline's name in the ledger, logs and metrics. It is unique among pipelines that share a ledger."""
         return self._pipeline_name
 
     @property
     def bucket(self) -> s3.IBucket:
-        """Where files arrive."""
+        """The bucket where files arrive."""
         return self._bucket
 
     @property
     def queue(self) -> sqs.IQueue:
-        """What S3 notifies, and what the audit and people send to."""
+        """The queue of S3's events, and of messages of the audit and of operators."""
         return self._queue.queue
 
     @property
     def dead_letter_queue(self) -> sqs.IQueue:
-        """Where messages go that a person has to look at, each with its reason."""
+        """The queue of messages that need an operator, each with its reason."""
         return self._queue.dead_letter_queue
 
     @property
     def table(self) -> dynamodb.ITable:
-        """The ledger's table. To read it, use `grant_read_ledger`; nobody but the pipeline should write to it."""
+        """The ledger's table. To read it, use `grant_read_ledger`. Do not write to it."""
         return self._ledger.table
 
     @property
@@ -304,13 +284,13 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
 
     @property
     def audit_function(self) -> lambda_.IFunction:
-        """The function that looks for what was lost."""
+        """The function that finds lost events."""
         return self._audit.function
 
     @property
     def audit_state_machine(self) -> sfn.IStateMachine | None:
-        """What runs the audit in parts: start it with `{}` to run now, with `{"dryRun": true}` to look. None where one
-        function is enough.
+        """The state machine of an audit in parts; None if one function runs the audit. To run it now, start it with
+        `{}`. With `{"dryRun": true}`, it sends no messages.
         """
         return self._audit.state_machine
 
@@ -321,10 +301,10 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
-        """By name, such as `DeadLetters`. docs/monitoring.md has all of them, with what to do when one goes off."""
+        """Alarms by name, such as `DeadLetters`. docs/monitoring.md describes each of them and its repair."""
         return self._monitoring.alarms
 
     @property
     def grant_principal(self) -> iam.IPrincipal:
-        """The role that the processor runs with; it makes the pipeline itself a grantee."""
+        """The role of the processor. It makes the pipeline a grantee."""
         return self._consumer.role

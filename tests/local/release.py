@@ -16,7 +16,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 
 from cdk_intake_ledger import IntakePipeline, Processor
-from cdk_intake_ledger.functions.runtime_layer import archive
+from cdk_intake_ledger.functions import archive
 
 HERE = Path(__file__).parent
 RELEASES = HERE / "releases"

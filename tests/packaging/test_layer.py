@@ -14,8 +14,8 @@ import jmespath  # type: ignore[import-untyped]
 import pytest
 from aws_cdk import App, Stack
 
-from cdk_intake_ledger.functions import runtime_layer
-from cdk_intake_ledger.functions.runtime_layer import archive
+from cdk_intake_ledger.functions import archive
+from cdk_intake_ledger.functions import layer as layers
 
 
 @pytest.fixture(autouse=True)
@@ -113,10 +113,8 @@ def test_what_lies_about_does_not_change_the_layer(
     (copy / ".DS_Store").write_text("x")
     (copy / "__pycache__").mkdir()
     (copy / "__pycache__" / "ledger.cpython-313.pyc").write_bytes(b"x")
-    origin = runtime_layer._origin
-    monkeypatch.setattr(
-        runtime_layer, "_origin", lambda module: str(copy) if module == runtime_layer.PACKAGE else origin(module)
-    )
+    origin = layers._origin
+    monkeypatch.setattr(layers, "_origin", lambda module: str(copy) if module == layers.PACKAGE else origin(module))
     archive.cache_clear()
     assert archive() == expected
 
@@ -128,7 +126,7 @@ def test_all_pipelines_of_an_app_share_one_asset(tmp_path: Path, staging: bool) 
     app = App(outdir=str(tmp_path), context=context, builtin_cloud_formation_validation=False)
     for name in ("One", "Two"):
         for id_ in ("A", "B"):
-            runtime_layer.runtime_layer(Stack(app, f"{name}{id_}"), "Runtime")
+            layers.runtime_layer(Stack(app, f"{name}{id_}"), "Runtime")
     app.synth()
     (asset,) = tmp_path.glob("asset.*")
     assert asset.suffix == ".zip"
@@ -141,6 +139,6 @@ def test_all_pipelines_of_an_app_share_one_asset(tmp_path: Path, staging: bool) 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation without dependencies fails at synthesis, with the way out, and not in Lambda."""
-    monkeypatch.setattr(runtime_layer, "MODULES", (*runtime_layer.MODULES, "no_such_module"))
+    monkeypatch.setattr(layers, "MODULES", (*layers.MODULES, "no_such_module"))
     with pytest.raises(ModuleNotFoundError, match=r"no_such_module is not installed .* with its dependencies"):
         archive()

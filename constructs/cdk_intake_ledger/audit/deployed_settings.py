@@ -11,9 +11,8 @@ import jsii
 from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource, Stack
 
 from cdk_intake_ledger.delivery.event_delivery import has_cdk_notifications, owned_resource
-from cdk_intake_ledger.functions.consumer import IntakeConsumer
-from cdk_intake_ledger.functions.lambda_function import PipelineResources
-from cdk_intake_ledger.options.options import Delivery
+from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
+from cdk_intake_ledger.options import Delivery
 
 if TYPE_CHECKING:
     from constructs import IConstruct

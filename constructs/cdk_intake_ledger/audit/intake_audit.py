@@ -11,16 +11,16 @@ from cdk_intake_ledger.audit.join import AuditJoin
 from cdk_intake_ledger.audit.reports import allow_reports
 from cdk_intake_ledger.audit.schedule import schedule
 from cdk_intake_ledger.audit.state_machine import AuditMachine
-from cdk_intake_ledger.functions.consumer import IntakeConsumer
-from cdk_intake_ledger.functions.lambda_function import (
+from cdk_intake_ledger.functions import (
+    TESTED_RUNTIME,
     FunctionNetworking,
+    IntakeConsumer,
     PipelineResources,
     in_seconds,
     in_text,
     intake_function,
 )
-from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
-from cdk_intake_ledger.options.options import AuditOptions, Delivery, Existing
+from cdk_intake_ledger.options import AuditOptions, Delivery, Existing
 from cdk_intake_ledger.validation.nag_suppressions import (
     AUDIT_DEAD_LETTERS,
     AUDIT_DESTINATION,

@@ -12,14 +12,14 @@ from constructs import Construct
 from cdk_intake_ledger.audit.athena import AuditAthena
 from cdk_intake_ledger.bundling import parse_requirements
 from cdk_intake_ledger.bundling.assets import LAYER_FOLDER, wheel_code
-from cdk_intake_ledger.functions.lambda_function import (
+from cdk_intake_ledger.functions import (
     QUEUE_KEY_ACTIONS,
+    TESTED_RUNTIME,
     FunctionNetworking,
     PipelineResources,
     intake_function,
 )
-from cdk_intake_ledger.functions.runtime_layer import TESTED_RUNTIME
-from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
+from cdk_intake_ledger.options import AuditScale, Engine
 from cdk_intake_ledger.resources.bucket import private_bucket
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
 

@@ -8,8 +8,8 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.delivery.event_delivery import owned_resource, owner_of
 from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
-from cdk_intake_ledger.functions.lambda_function import PipelineResources
-from cdk_intake_ledger.options.options import AuditOptions
+from cdk_intake_ledger.functions import PipelineResources
+from cdk_intake_ledger.options import AuditOptions
 from cdk_intake_ledger.validation.nag_suppressions import REPORTS
 
 DEFAULT_PREFIX = "audit/"

@@ -12,7 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.options.audit_scale import AuditScale
+from cdk_intake_ledger.options import AuditScale
 from cdk_intake_ledger.validation.nag_suppressions import (
     MACHINE_EXECUTIONS,
     MACHINE_LOGS,

@@ -1,1 +1,30 @@
-"""The Lambda functions of a pipeline, and the processor that a team writes."""
+"""The Lambda functions of a pipeline, and the processor."""
+
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.lambda_function import FunctionNetworking, intake_function
+from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, archive, runtime_layer
+from cdk_intake_ledger.functions.pipeline_resources import (
+    QUEUE_KEY_ACTIONS,
+    TABLE_KEY_ACTIONS,
+    PipelineResources,
+    existing_resources,
+    in_seconds,
+    in_text,
+)
+from cdk_intake_ledger.functions.processor import Processor
+
+__all__ = [
+    "QUEUE_KEY_ACTIONS",
+    "TABLE_KEY_ACTIONS",
+    "TESTED_RUNTIME",
+    "FunctionNetworking",
+    "IntakeConsumer",
+    "PipelineResources",
+    "Processor",
+    "archive",
+    "existing_resources",
+    "in_seconds",
+    "in_text",
+    "intake_function",
+    "runtime_layer",
+]

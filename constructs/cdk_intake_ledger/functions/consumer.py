@@ -1,26 +1,21 @@
-"""The function that S3's messages wake up."""
+"""The consumer: the function behind the queue, its permissions and its event source."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.functions.lambda_function import (
-    FunctionNetworking,
-    PipelineResources,
-    in_seconds,
-    in_text,
-    intake_function,
-)
+from cdk_intake_ledger.functions.lambda_function import FunctionNetworking, intake_function
+from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
-from cdk_intake_ledger.options.options import ConcurrencyOptions, Reasons, RetryOptions
+from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions
 from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, suppress
 from cdk_intake_ledger.validation.plan import HOLD_SHARE, QUEUE_RETENTION_DAYS, function_timeout
 
 LATE_AFTER = 6 * 3_600
-"""Seconds after which an event counts as late, and the ledger looks before it claims. The longest gap between two
-copies of one event that was ever reported is 22,162 seconds; a late event costs a read more, never a wrong decision."""
+"""Seconds after which an event is late, so that the ledger looks at the object before it claims. The longest known gap
+between two copies of an event is 22,162 seconds. A late event costs one more read, and never a wrong decision."""
 
 
 class IntakeConsumer(Construct):
@@ -74,7 +69,7 @@ class IntakeConsumer(Construct):
         )
         resources.allow(
             self.role,
-            # Without them S3 answers 403 for what is missing, and a vanished version could not be told from a refusal.
+            # Without them, S3 answers 403 for a missing version, as it does for a forbidden one.
             bucket=["s3:ListBucket", "s3:ListBucketVersions"],
             table=[
                 "dynamodb:BatchGetItem",
@@ -90,7 +85,7 @@ class IntakeConsumer(Construct):
                 "sqs:DeleteMessage",
                 "sqs:GetQueueAttributes",
                 "sqs:ReceiveMessage",
-                "sqs:SendMessage",  # a worker that was overtaken wakes its key
+                "sqs:SendMessage",  # an overtaken worker sends a message for its key
             ],
         )
         self.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[resources.dead_letter_arn]))
@@ -106,14 +101,14 @@ class IntakeConsumer(Construct):
             batch_size=concurrency.batch_size,
             max_batching_window=concurrency.max_batching_window,
             max_concurrency=concurrency.max_concurrency,
-            # Without it Lambda takes whatever the consumer answers for success, and deletes the messages.
+            # Otherwise Lambda would delete all messages of a batch, including those that failed.
             report_batch_item_failures=True,
         )
         suppress(self.source, SOURCE_DESTINATION)
 
 
 def _hold_seconds(queue: IntakeQueue) -> str:
-    """How long a message may wait for a downstream that is out. SQS's default counts where the retention is unknown."""
+    """How long a message may wait in an outage. If the retention is unknown, SQS's default applies."""
     retention = queue.retention
     if retention is None or retention.is_unresolved():
         retention = Duration.days(QUEUE_RETENTION_DAYS)

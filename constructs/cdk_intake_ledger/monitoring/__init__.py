@@ -1,1 +1,6 @@
 """Metrics, alarms and the dashboard of a pipeline."""
+
+from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
+from cdk_intake_ledger.monitoring.metrics import METRICS_NAMESPACE, IntakeMetrics
+
+__all__ = ["METRICS_NAMESPACE", "IntakeMetrics", "IntakeMonitoring"]

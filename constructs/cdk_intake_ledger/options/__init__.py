@@ -1,1 +1,30 @@
 """Groups of options of the constructs."""
+
+from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
+from cdk_intake_ledger.options.former import explain_former_options
+from cdk_intake_ledger.options.options import (
+    AuditOptions,
+    ConcurrencyOptions,
+    Delivery,
+    Existing,
+    MonitoringOptions,
+    NetworkOptions,
+    Ordering,
+    Reasons,
+    RetryOptions,
+)
+
+__all__ = [
+    "AuditOptions",
+    "AuditScale",
+    "ConcurrencyOptions",
+    "Delivery",
+    "Engine",
+    "Existing",
+    "MonitoringOptions",
+    "NetworkOptions",
+    "Ordering",
+    "Reasons",
+    "RetryOptions",
+    "explain_former_options",
+]

@@ -1,0 +1,170 @@
+"""The resources that a pipeline's functions use: environment variables and permissions that the functions share."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from aws_cdk import Duration, Stack, Tokenization
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import IConstruct
+
+from cdk_intake_ledger.delivery.key_filters import KeyFilter, read_patterns
+from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
+from cdk_intake_ledger.options import Delivery, Ordering
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.validation.nag_suppressions import OBJECTS, Wildcards
+
+BUCKET_KEY_ACTIONS = ("kms:Decrypt",)
+QUEUE_KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+# DynamoDB requires these. It also requires CreateGrant of the principal that makes the table.
+TABLE_KEY_ACTIONS = (
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineResources:
+    """The resources of one pipeline, and the settings that its functions share."""
+
+    name: str
+    """The pipeline's name, unique among those that share a ledger."""
+    bucket: s3.IBucket
+    bucket_is_own: bool
+    """Whether the pipeline made the bucket."""
+    bucket_owner: str | None
+    """The account that owns the bucket; None if it is not known."""
+    delivery: Delivery
+    queue: IntakeQueue
+    ledger: IntakeLedger
+    retention: Duration
+    """How long the ledger keeps a settled row that expires."""
+    ordering: Ordering
+    deletes: bool
+    clock_skew: Duration
+    filters: Sequence[KeyFilter]
+    stack: Stack
+    """The pipeline's stack."""
+    wildcards: Wildcards
+    """Resources with an asterisk that the roles' policies may have."""
+    existing: Mapping[str, IConstruct]
+    """Resources that the pipeline did not make: `bucket`, `queue`, `dead`, `table` and `key`."""
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """Environment variables of all functions."""
+        owner = {"INTAKE_BUCKET_OWNER": self.bucket_owner} if self.bucket_owner else {}
+        filters = [dict(item.parts()) for item in self.filters]
+        # The processor needs the row of a removed object, so rows live as long as their objects.
+        keeps_rows = self.deletes or self.ledger.retention is None
+        return owner | {
+            "INTAKE_PIPELINE_NAME": self.name,
+            "INTAKE_BUCKET_NAME": self.bucket.bucket_name,
+            "INTAKE_TABLE_NAME": self.table.table_name,
+            "INTAKE_QUEUE_URL": self.queue.queue.queue_url,
+            "INTAKE_ORDERING": self.ordering.value,
+            "INTAKE_DELETES": "true" if self.deletes else "false",
+            "INTAKE_RETENTION_SECONDS": in_seconds(self.retention),
+            "INTAKE_KEEP_ROWS": "true" if keeps_rows else "false",
+            # Objects that were in the bucket before the pipeline are not lost events. The pipeline's bucket was empty.
+            "INTAKE_SKIP_EXISTING": "false" if self.bucket_is_own else "true",
+            # A filter that matches each key is no filter.
+            "INTAKE_KEY_FILTERS": self.stack.to_json_string(filters if all(filters) else []),
+            "INTAKE_CLOCK_SKEW_SECONDS": in_seconds(self.clock_skew),
+            "POWERTOOLS_SERVICE_NAME": self.name,
+            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+        }
+
+    @cached_property
+    def dead_letter_arn(self) -> str:
+        """The ARN of the dead-letter queue."""
+        return self.queue.dead_letter_queue.queue_arn
+
+    @cached_property
+    def dead_letter_url(self) -> str:
+        """The URL of the dead-letter queue."""
+        return self.queue.dead_letter_queue.queue_url
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The ledger's table."""
+        return self.ledger.table
+
+    def allow(self, role: iam.Role, *, bucket: Sequence[str], table: Sequence[str], queue: Sequence[str]) -> None:
+        """Grant a role these actions, reading of objects that pass the filters, and use of the encryption keys.
+
+        Args:
+            role: the role of a function.
+            bucket: actions on the bucket.
+            table: actions on the ledger's table.
+            queue: actions on the queue.
+
+        """
+        objects = [self.bucket.arn_for_objects(pattern) for pattern in read_patterns(self.filters)]
+        _grant(role, bucket, self.bucket.bucket_arn)
+        # The statement's name explains the asterisk to a reader of the template.
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="ObjectsThatTheFiltersLetThrough",
+                actions=["s3:GetObject", "s3:GetObjectVersion"],
+                resources=objects,
+            )
+        )
+        _grant(role, table, self.table.table_arn)
+        _grant(role, queue, self.queue.queue.queue_arn)
+        for pattern in objects:
+            self.wildcards.suppress(role, pattern, OBJECTS)
+        keys = (
+            (self.bucket.encryption_key, BUCKET_KEY_ACTIONS),
+            (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
+            (self.ledger.encryption_key, TABLE_KEY_ACTIONS),
+        )
+        for key, key_actions in _merged(keys):
+            key.grant(role, *sorted(key_actions))
+
+
+def existing_resources(
+    bucket: s3.IBucket | None, queue: IntakeQueue | None, ledger: IntakeLedger | None, key: kms.IKey | None
+) -> dict[str, IConstruct]:
+    """The resources that a pipeline did not make. The key is the queue's, or the pipeline's `encryption_key`."""
+    resources = {
+        "bucket": bucket,
+        "queue": queue and queue.queue,
+        "dead": queue and queue.dead_letter_queue,
+        "table": ledger and ledger.table,
+        "key": queue.encryption_key if queue else key,
+    }
+    return {name: resource for name, resource in resources.items() if resource is not None}
+
+
+def _grant(role: iam.Role, actions: Sequence[str], resource: str) -> None:
+    iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=[resource])
+
+
+def _merged(pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> Iterable[tuple[kms.IKey, set[str]]]:
+    """One entry for each key, since bucket, queue and table may have the same key."""
+    merged: dict[str, tuple[kms.IKey, set[str]]] = {}
+    for key, actions in pairs:
+        if key is not None:
+            merged.setdefault(key.node.path, (key, set()))[1].update(actions)
+    return merged.values()
+
+
+def in_seconds(duration: Duration) -> str:
+    """Seconds as an environment variable. A token stays a token."""
+    return in_text(duration.to_seconds())
+
+
+def in_text(number: float) -> str:
+    """A number as an environment variable. A token stays a token."""
+    # A token is a negative number, and no other number here is negative.
+    return f"{number:.15g}" if number >= 0 else Tokenization.stringify_number(number)

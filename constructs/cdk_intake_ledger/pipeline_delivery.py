@@ -1,0 +1,46 @@
+"""Connects the bucket of a pipeline to its queue."""
+
+from constructs import Construct
+
+from cdk_intake_ledger.delivery.event_delivery import add_notifications, owned_resource
+from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
+from cdk_intake_ledger.validation.bucket_validation import BucketValidation
+
+
+def connect_bucket(
+    scope: Construct, resources: PipelineResources, consumer: IntakeConsumer, *, message_life: float
+) -> None:
+    """Deliver the bucket's events to the queue. At synthesis, check that the rest of the app does not prevent it.
+
+    Args:
+        scope: the pipeline.
+        resources: the pipeline's bucket, queue, filters and delivery.
+        consumer: the function behind the queue.
+        message_life: the longest time from an event to the deletion of its message, in seconds.
+
+    """
+    resource = owned_resource(resources.bucket)
+    add_notifications(
+        scope,
+        resources.delivery,
+        pipeline_name=resources.name,
+        bucket=resources.bucket,
+        own=resources.bucket_is_own,
+        resource=resource,
+        queue=resources.queue,
+        filters=resources.filters,
+    )
+    scope.node.add_validation(resources.wildcards)
+    scope.node.add_validation(
+        BucketValidation(
+            scope,
+            bucket=resources.bucket,
+            resource=resource,
+            delivery=resources.delivery,
+            filters=resources.filters,
+            role=consumer.role,
+            message_life=message_life,
+            queue=resources.queue.queue if "queue" in resources.existing else None,
+            source=consumer.source,
+        )
+    )
