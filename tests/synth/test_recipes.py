@@ -65,8 +65,8 @@ def test_snapshot_tests() -> None:
     IntakePipeline(stack, "Orders", processor=processor())
     given: dict[str, Any] = {}
     exec(recipe("Snapshot tests"), given)
-    given["test_the_template_is_the_one_that_was_looked_at"](stack, AnySnapshot())
-    given["test_bucket_and_table_stay"](stack)
+    given["test_the_template_has_not_changed"](stack, AnySnapshot())
+    given["test_bucket_and_table_are_not_replaced"](stack)
 
 
 def test_testing_your_processor() -> None:
