@@ -13,9 +13,9 @@ REGIONS = ["us-east-1", "eu-central-1"]
 TEMPLATES = ["Default", "OwnKey", "ImportedBucket", "Everything", "Catalogue"]
 
 ACCEPTED = {
-    "W3005": "CDK names a role in `DependsOn` so that its policies are waited for too, not the role alone.",
+    "W3005": "CDK names a role in `DependsOn`, so that CloudFormation waits for its policies too.",
 }
-"""What is found and left, and why."""
+"""Accepted findings with their reasons."""
 
 THEIRS = ("Vpc",)
 """How logical ids of the team's own begin: a VPC of CDK names availability zones in a fixed environment."""

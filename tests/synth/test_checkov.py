@@ -17,28 +17,23 @@ TEMPLATES = ["Default", "OwnKey", "InVpc", "ImportedBucket", "Everything", "Audi
 
 ACCEPTED = {
     "CKV_AWS_18": (
-        "Where access logs go is the account's choice: bring a bucket that has them, or CloudTrail's data events."
+        "The account decides where access logs go. Use a bucket with access logs, or data events of CloudTrail."
     ),
-    "CKV_AWS_21": (
-        "The bucket without versions has the files of an audit's runs: copies that expire after three days."
-    ),
+    "CKV_AWS_21": "The bucket without versions has the files of the audit's runs: copies that expire after three days.",
     "CKV_AWS_27": (
-        "Without `encryption_key` SQS encrypts with keys of its own (`SqsManagedSseEnabled`), which "
-        "checkov does not look at."
+        "Without `encryption_key`, SQS encrypts with its keys (`SqsManagedSseEnabled`), which checkov does not check."
     ),
-    "CKV_AWS_111": "A network interface of a function in a VPC has no name before it is there.",
-    "CKV_AWS_115": (
-        "A function that is throttled costs messages their receives; `max_concurrency` limits the event source."
-    ),
+    "CKV_AWS_111": "The network interface of a function in a VPC has no name before it exists.",
+    "CKV_AWS_115": "Throttling of a function uses up receives of messages. `max_concurrency` limits the event source.",
     "CKV_AWS_116": (
-        "The consumer is called by a queue, which has a dead-letter queue; the audit's next run finds what one missed."
+        "A queue with a dead-letter queue invokes the consumer. The audit's next run finds the changes that one missed."
     ),
-    "CKV_AWS_117": "The functions run in a VPC if you give one; they talk to AWS alone.",
-    "CKV_AWS_119": "DynamoDB encrypts every table; with `encryption_key`, by your key.",
-    "CKV_AWS_158": "CloudWatch encrypts every log; bring a `log_group` that has your key.",
-    "CKV_AWS_173": "Lambda encrypts variables with a key of its own; there are no secrets among them.",
+    "CKV_AWS_117": "The functions run in a VPC if you pass one. They send requests to AWS only.",
+    "CKV_AWS_119": "DynamoDB encrypts every table, with `encryption_key` if you pass it.",
+    "CKV_AWS_158": "CloudWatch encrypts every log. To use your key, pass a `log_group`.",
+    "CKV_AWS_173": "Lambda encrypts variables with its key. They contain no secrets.",
 }
-"""What is found and left, and why."""
+"""Accepted findings with their reasons."""
 
 
 @pytest.fixture(scope="module")

@@ -136,9 +136,9 @@ def test_a_partner_may_upload_and_nothing_else() -> None:
 
 
 def test_our_metrics_stand_on_a_teams_dashboard() -> None:
-    """Monitoring of your own: its graphs show our metrics, its alarm and ours are there, and so are our widgets."""
+    """Other monitoring: its graphs show our metrics, its alarm and ours are there, and so are our widgets."""
     stack = new_stack()
-    exec(snippets(INTRODUCTION) + recipe("Monitoring of your own"), {"self": stack})
+    exec(snippets(INTRODUCTION) + recipe("Other monitoring"), {"self": stack})
     found = template_of(stack)["Resources"].values()
     (board,) = [one for one in found if one["Type"] == "AWS::CloudWatch::Dashboard"]
     shown = str(board["Properties"]["DashboardBody"])

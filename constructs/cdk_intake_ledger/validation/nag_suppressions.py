@@ -1,8 +1,8 @@
-"""What cdk-nag finds in a pipeline and what is accepted, each with its reason, said at the construct of the resource.
+"""Accepted findings of cdk-nag with their reasons, and functions that acknowledge them at the constructs.
 
 cdk-nag 3 reads acknowledgements from the construct tree's metadata, where CDK's `Validations.of(...).acknowledge(...)`
-writes them. They are written there directly, since that function is younger than the oldest CDK that is supported;
-nothing of cdk-nag is imported, and no template changes. `docs/security.md` shows the same table.
+writes them. This module writes them directly, since the oldest supported CDK lacks that function. It does not import
+cdk-nag, and it changes no template. `docs/security.md` shows the same table.
 """
 
 import json
@@ -28,107 +28,110 @@ class Suppression(NamedTuple):
 ACCESS_LOGS = Suppression(
     ("AwsSolutions-S1",),
     "the pipeline's bucket",
-    "Where access logs go is the account's choice: bring a bucket that has them, or CloudTrail's data events. What was "
-    "read and why is in the consumer's log and in the ledger.",
+    "The account decides where access logs go. Use a bucket with access logs, or data events of CloudTrail. The "
+    "consumer's log and the ledger show each read and its reason.",
 )
 DEAD_LETTERS = Suppression(
     ("Serverless-SQSRedrivePolicy",),
     "the dead-letter queue",
-    "It is the end of the line; an alarm tells of the first message in it.",
+    "It is the last queue. An alarm reports the first message in it.",
 )
 RUNTIME = Suppression(
     ("AwsSolutions-L1", "Serverless-LambdaLatestVersion"),
     "both functions, while they run on the default runtime",
-    "The runtime's tests run on Python 3.13, which Lambda supports; a processor may choose another one.",
+    "The tests of the runtime run on Python 3.13, which Lambda supports. You can choose another runtime for your "
+    "processor.",
 )
 TRACING = Suppression(
     ("Serverless-LambdaTracing",),
     "both functions",
-    "Each decision is a log line with key, version, fence and lag. X-Ray costs by the trace and follows no message "
-    "through S3; a team that traces sets `TracingConfig` on the function.",
+    "Each decision is a log line with key, version, fence and lag. X-Ray has a price per trace and does not "
+    "follow a message through S3. To trace, set `TracingConfig` on the function.",
 )
 CONSUMER_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ",),
     "the consumer's function",
-    "That setting is for asynchronous calls; this function is called by its queue, which has a dead-letter queue.",
+    "The setting is for asynchronous invocations. A queue with a dead-letter queue invokes this function.",
 )
 SOURCE_DESTINATION = Suppression(
     ("Serverless-LambdaEventSourceMappingDestination",),
     "the consumer's event source",
-    "A destination is for streams; what a queue's consumer fails at goes to the dead-letter queue, with its reason.",
+    "A destination is for streams. Messages that the consumer rejects go to the dead-letter queue, with their reason.",
 )
 AUDIT_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ",),
     "the audit's function",
-    "A run that fails leaves nothing behind to be done later: the next one finds what it missed.",
+    "A failed run leaves no work to repeat. The next run finds the changes that it missed.",
 )
 AUDIT_DESTINATION = Suppression(
     ("Serverless-LambdaAsyncFailureDestination",),
-    "how the audit's function is invoked",
-    "The same; an alarm tells when no run comes to its end any more.",
+    "the invocations of the audit's function",
+    "The same. An alarm reports when no run finishes.",
 )
 OBJECTS = Suppression(
     ("AwsSolutions-IAM5",),
     "both roles, `<bucket>/<prefix>*`",
-    "Reading the objects that the filters let through, by two named actions: their keys are known when they arrive. A "
-    "filter without a prefix makes it `<bucket>/*`.",
+    "Two named actions read the objects that the filters accept. Their keys are known only when they arrive. A "
+    "filter without a prefix needs `<bucket>/*`.",
 )
 METRICS = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `*`",
-    "Reading the age of the queue's oldest message, and finding event source mappings by their queue and EventBridge "
-    "rules by their target: none of these services knows a resource for it.",
+    "The actions read the age of the queue's oldest message, and find event source mappings by queue and "
+    "EventBridge rules by target. None of them supports a resource.",
 )
 RULES_BY_TARGET = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `rule/*`, where EventBridge delivers",
-    "Two reading actions: naming the rule would tie rule, queue and role in a circle.",
+    "Two actions that read. With the name of the rule, rule, queue and role would depend on each other.",
 )
 REPORTS = Suppression(
     ("AwsSolutions-IAM5",),
-    "the audit's role, `<prefix><pipeline>/*`, where reports are wanted",
-    "Writing the reports of this pipeline, by one named action: each has the day and the run in its key.",
+    "the audit's role, `<prefix><pipeline>/*`, with reports in S3",
+    "One named action writes the reports of this pipeline. The key of each report contains the day and the run.",
 )
 REPORTED = Suppression(
     ("AwsSolutions-IAM5",),
-    "the audit's role, the folder of the inventory's reports, where the audit goes by one",
-    "Reading the reports about this one bucket, by one named action: S3 names their files.",
+    "the audit's role, the folder of the inventory's reports, with an inventory",
+    "One named action reads the reports about this bucket. S3 chooses the names of the files.",
 )
 FILES = Suppression(
     ("AwsSolutions-IAM5",),
     "the roles of an audit in parts, `<files>/*`",
-    "Reading and writing the files of runs and Athena's results, by named actions, in a bucket that has nothing else.",
+    "Named actions read and write the files of runs and Athena's results, in a bucket for these files only.",
 )
 FILE_ACCESS_LOGS = Suppression(
     ("AwsSolutions-S1",),
     "the bucket with the files of an audit in parts",
-    "They are copies of what the audit has listed, and expire after three days.",
+    "The files are copies of listings and rows, and expire after three days.",
 )
 MACHINE_LOGS = Suppression(
     ("AwsSolutions-SF1",),
     "the state machine of an audit in parts",
-    "Step Functions keeps each execution's history for 90 days; what the parts did is in the function's log, and what "
-    "came of the run in its report.",
+    "Step Functions keeps the history of each execution for 90 days. The function's log describes the parts, and "
+    "the report the result.",
 )
 MACHINE_TRACING = Suppression(
     ("AwsSolutions-SF2", "Serverless-StepFunctionStateMachineXray"),
     "the same state machine",
-    "Each step's times are in the execution's history; X-Ray costs by the trace.",
+    "The history of the execution has the times of each step. X-Ray has a price per trace.",
 )
 MACHINE_EXECUTIONS = Suppression(
     ("AwsSolutions-IAM5",),
-    "CDK's own policy for that machine's Distributed Maps",
-    "The children that a Distributed Map starts have no name before they are there; they are this machine's own.",
+    "CDK's policy for the Distributed Maps of that machine",
+    "The child executions of a Distributed Map have no name before they start. They belong to this machine.",
 )
 INTERFACES = Suppression(
     ("AwsSolutions-IAM5",),
-    "both roles in a VPC, `*`, in a policy of its own",
-    "A network interface of a function has no name before it is there, and EC2 knows no resource for describing them.",
+    "both roles in a VPC, `*`, in a separate policy",
+    "A function's network interface has no name before it exists, and EC2's actions to describe them support no "
+    "resource.",
 )
 NOTIFICATIONS_HANDLER = Suppression(
     ("AwsSolutions-IAM4",),
-    "CDK's own function for the notifications of imported buckets, where the pipeline brought it in",
-    "CDK gives its custom resource AWS's policy for writing logs; one's own bucket needs no such function.",
+    "CDK's function for notifications of imported buckets, if the pipeline added it",
+    "CDK gives its custom resource AWS's managed policy for writing logs. A bucket of the stack does not need "
+    "this function.",
 )
 
 SUPPRESSIONS = (
