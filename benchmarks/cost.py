@@ -164,7 +164,7 @@ def page() -> dict[str, str]:
         "new objects": markdown(compared()),
         "events": markdown(events()),
         "counted": markdown({name: {one: row[one] for one in units_} for name, row in per_change.items()}, digits=2),
-        "beside": markdown(
+        "in addition": markdown(
             {
                 "a run of the audit": audit(),
                 "their rows, kept": kept(),
