@@ -21,8 +21,9 @@ from intake_ledger.consumer import ProcessingTime
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
 from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
 from intake_ledger.protocol import Ordering, Unprocessable
+from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
 from intake_ledger_testing.local_pipeline import TABLE
-from intake_ledger_testing.memory_dynamodb import Item, Key, MemoryDynamoDB, inserted, updated
+from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import MemorySQS
 
@@ -119,8 +120,8 @@ class MeteredDynamoDB(MemoryDynamoDB):
     def batch_execute_statement(self, **request: Any) -> dict[str, Any]:
         self._bill.requests["dynamodb.BatchExecuteStatement"] += 1
         statements = request["Statements"]
-        new = [None if one["Statement"].startswith("UPDATE") else inserted(one) for one in statements]
-        keys = [_key(item or updated(one)[2]) for item, one in zip(new, statements, strict=True)]
+        new = [None if one["Statement"].startswith("UPDATE") else inserted_item(one) for one in statements]
+        keys = [_key(item or parse_update_statement(one)[2]) for item, one in zip(new, statements, strict=True)]
         before = [self.items.get(key) for key in keys]
         answer = super().batch_execute_statement(**request)
         after = [self.items.get(key) for key in keys]
@@ -191,13 +192,13 @@ class MeteredSQS(MemorySQS):
 
 
 class MeteredPipeline(LocalPipeline):
-    """A pipeline in memory with a bill. `pace`, when given, is that of a worker that is warm: it claims in groups."""
+    """A pipeline in memory with a bill. With `processing_time`, its workers are warm and claim in groups."""
 
     def __init__(
         self,
         processor: Processor = lambda _: "done",
         *,
-        pace: ProcessingTime | None = None,
+        processing_time: ProcessingTime | None = None,
         batch_size: int = 1,
         commit_together: bool = False,
         **options: Any,
@@ -213,7 +214,7 @@ class MeteredPipeline(LocalPipeline):
         self.start = self.bill.copy()
         """What the start of an environment asks for, which is in none of the other figures."""
         self.bill.clear()
-        self._pace, self._batch_size = pace, batch_size
+        self._processing_time, self._batch_size = processing_time, batch_size
         self.last = ""
         """The message that was sent last."""
 
@@ -270,8 +271,8 @@ def start() -> Bill:
 
 
 def grouped(size: int, *, commit_together: bool = False) -> Bill:
-    """As many new keys in one batch, by a worker that knows its pace."""
-    pipeline = MeteredPipeline(pace=ProcessingTime(1), batch_size=size, commit_together=commit_together)
+    """The cost of a batch of new keys for a worker that has measured its processing time."""
+    pipeline = MeteredPipeline(processing_time=ProcessingTime(1), batch_size=size, commit_together=commit_together)
     for number in range(size):
         pipeline.put(f"{KEY[:-4]}{number:04}", "1")
     pipeline.run()

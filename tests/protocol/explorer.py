@@ -14,7 +14,8 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin, State, StateKind
-from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB, inserted, updated
+from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
+from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB
 from tests.protocol import program
 from tests.protocol.program import BUCKET, KEY, Config, Finished, Frozen, Message, Raised, Request, freeze, thaw
 from tests.protocol.reduction import Symmetry, mirrored_arguments, mirrored_label, pooled
@@ -1069,8 +1070,8 @@ def _values(request: Request) -> dict[str, Any]:
         # Only the audit's marks are several.
         statement = request.arguments["Statements"][0]
         if statement["Statement"].startswith("INSERT"):
-            return inserted(statement)
-        assign, _, where = updated(statement)
+            return inserted_item(statement)
+        assign, _, where = parse_update_statement(statement)
         own = {
             f":own_{name}": where[one] for name, one in (("fence", "fence"), ("owner", "lease_owner")) if one in where
         }

@@ -39,7 +39,7 @@ from intake_ledger.protocol import (
     Row,
     Unprocessable,
 )
-from intake_ledger_testing import memory_dynamodb
+from intake_ledger_testing import dynamodb_expressions, memory_dynamodb
 from tests.protocol.strict_telemetry import StrictTelemetry
 
 BUCKET, KEY, PIPELINE = "bucket", "key", "p"
@@ -397,7 +397,7 @@ def _raised(error: Exception) -> Raised:
     """
     for one in _chain(error):
         innermost = Path(traceback.extract_tb(one.__traceback__)[-1].filename)
-        if (innermost == _STORE or innermost.parent == _SEARCH) and not isinstance(one, _INTENDED):
+        if (innermost in _STORE or innermost.parent == _SEARCH) and not isinstance(one, _INTENDED):
             raise error
     told = " ".join(f"{type(error).__name__}: {error}".split())
     return Raised(told, "".join(traceback.format_exception(error)).rstrip())
@@ -410,7 +410,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-_SEARCH, _STORE = Path(__file__).parent, Path(memory_dynamodb.__file__)
+_SEARCH = Path(__file__).parent
+_STORE = {Path(memory_dynamodb.__file__), Path(dynamodb_expressions.__file__)}
 _INTENDED = (AssertionError, ClientError, ProcessorError, Unprocessable)
 
 

@@ -69,7 +69,7 @@ def _in_lambda(template: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables(template, "OrdersConsumer").items():
         if name.startswith("POWERTOOLS_"):
             monkeypatch.setenv(name, value)
-    monkeypatch.setattr("intake_ledger_testing.local_pipeline._Record", lambda _: PowertoolsTelemetry())
+    monkeypatch.setattr("intake_ledger_testing.local_runtime.OutcomeCounter", lambda _: PowertoolsTelemetry())
 
 
 def repeated(template: Json, fault: Fault, capsys: pytest.CaptureFixture[str], *, batch_size: int) -> Repeating:

@@ -33,7 +33,8 @@ from intake_ledger_cli import inspection, json_output, tables
 from intake_ledger_cli.console import console
 from intake_ledger_cli.reading import ObjectRow, ReviewPage
 from intake_ledger_cli.s3_listing import ListedVersion
-from intake_ledger_testing.memory_dynamodb import Item, MemoryDynamoDB
+from intake_ledger_testing.dynamodb_expressions import Item
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.alarms import points_of
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import (

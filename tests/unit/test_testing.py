@@ -14,8 +14,8 @@ from intake_ledger.events import Ignored, parse_message
 from intake_ledger.observability import Telemetry
 from intake_ledger.protocol import Change, ObjectGone, Ordering, StateKind
 from intake_ledger_testing import events
-from intake_ledger_testing.local_pipeline import _Record
 from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.outcome_counter import OutcomeCounter
 
 Downstream = dict[str, tuple[int, str]]
 
@@ -315,7 +315,7 @@ def test_the_same_seed_does_the_same(shop: Shop) -> None:
 def test_every_word_of_the_consumers_is_counted() -> None:
     """A method that a later release adds to the telemetry would speak to a logger that is not there."""
     said = {name for name, one in vars(Telemetry).items() if isfunction(one) and not name.startswith("_")}
-    assert said <= set(vars(_Record))
+    assert said <= set(vars(OutcomeCounter))
 
 
 def test_a_mistake_in_the_store_is_not_swallowed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

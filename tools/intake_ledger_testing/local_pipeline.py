@@ -1,4 +1,4 @@
-"""A whole pipeline around a processor, in one process and in its own time, without AWS.
+"""A pipeline around a processor in one process, with its own time and without AWS.
 
     def test_every_invoice_counts_once():
         pipeline = LocalPipeline(invoices.process)
@@ -12,62 +12,34 @@
         assert saved == {"a.csv": 20}
         assert [one.reason for one in pipeline.dead_letters] == ["no invoice in it"]
 
-The consumer, the ledger and the reading of S3 are the ones that run in Lambda; DynamoDB, S3 and SQS are in memory, and
-waits take no time.
+The consumer, the ledger and the reader of S3 are the code that runs in Lambda. DynamoDB, S3 and SQS are in memory, and
+waiting takes no real time.
 """
 
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any, cast, override
+from typing import Any
 
-from botocore.exceptions import ClientError
-
-from intake_ledger.aws import Bucket, NotDone, Queues
-from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
-from intake_ledger.ledger import Answer, Claim, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.observability import OutcomeKind, Telemetry
-from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
-from intake_ledger.protocol import Change, ConsumerSettings, Fenced, Ordering, Policy, Reason, Reasons, Row, row_key
+from intake_ledger.processor.object_change import ObjectChange, Processor
+from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons, Row, row_key
 from intake_ledger_testing import events
-from intake_ledger_testing.context import LambdaContext
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3, Version
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter, MemorySQS, Message
-from intake_ledger_testing.transaction_rules import check_transaction
+from intake_ledger_testing.faults import Fault
+from intake_ledger_testing.local_runtime import LocalRuntime
+from intake_ledger_testing.memory_s3 import Version
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
 START = datetime(2026, 1, 1, tzinfo=UTC)
-"""Where the time of every pipeline begins."""
-BATCH_SIZE = 10
+"""The start of each pipeline's time."""
 _CLOCK_SKEW_SECONDS, _RETENTION_SECONDS, _LATE_AFTER_SECONDS = 120, 35 * 86_400, 6 * 3_600
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 15, 1_800
-_RETURN_MARGIN_SECONDS = 30
-_DUPLICATED = _ENDS_BADLY = 0.25
+_DUPLICATE_RATE = 0.25
 
 
-class Fault(StrEnum):
-    """How a call of the processor can end badly through no fault of its own."""
-
-    KILLED_BEFORE_EFFECT = "the worker dies before the processor has done anything"
-    KILLED_AFTER_EFFECT = "the worker dies when the processor has done its work, and nobody learns of it"
-    TIMED_OUT = "the processor is interrupted when it has done its work: its time was over"
-    CONNECTION_CUT = "the connection to S3 ends in the middle of the object that the processor reads"
-    OVERTAKEN = (
-        "the worker stands still until others have done all work; then its effect lands, and its commit is refused"
-    )
-    OVERTAKEN_AND_KILLED = "the same, but the worker dies after its late effect: nothing repairs it. Never at random"
-
-
-_STANDSTILLS = frozenset({Fault.OVERTAKEN, Fault.OVERTAKEN_AND_KILLED})
-_MOST_STANDSTILLS = 10
-"""Workers that stand still at the same time: each waits for those after it. Further ones wait for their turn."""
-
-
-class LocalPipeline:
-    """A pipeline that lives in a test. What happens to its bucket queues what S3 would send; `run` delivers it."""
+class LocalPipeline(LocalRuntime):
+    """A pipeline for tests. Each change of its bucket sends a message, and `run` delivers the messages."""
 
     def __init__(
         self,
@@ -82,24 +54,22 @@ class LocalPipeline:
         reasons: Reasons = Reasons.TYPES,
         max_wait: int = 3 * 86_400,
     ) -> None:
-        """Make a pipeline with an empty bucket.
+        """Create a pipeline with an empty bucket.
 
         Args:
-            processor: the team's function.
+            processor: your function.
             ordering: as the construct's; `LATEST` when omitted.
             deletes: as the construct's; the processor is not called for removals when omitted.
-            versioned: whether the bucket keeps versions; it does when omitted.
+            versioned: True if the bucket keeps versions; True when omitted.
             max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: in real seconds, a minute when omitted: a processor that hangs is interrupted then.
+            processing_timeout: in real seconds; 60 when omitted. A processor that hangs is interrupted then.
             commit_together: as the construct's; each change is committed alone when omitted. There is no
-                `concurrency`: threads would make each run another one.
+                `concurrency`, because threads would make runs differ.
             reasons: as the construct's; exception types and positions when omitted.
-            max_wait: as in `RetryOptions`, in seconds of the pipeline's own time; three days when omitted.
+            max_wait: as in `RetryOptions`, in seconds of the pipeline's time; three days when omitted.
 
         """
-        self._processor = processor
-        self._now = int(START.timestamp()) * 1000
-        self._settings = ConsumerSettings(
+        settings = ConsumerSettings(
             pipeline=PIPELINE,
             bucket=BUCKET,
             bucket_owner=None,
@@ -122,35 +92,19 @@ class LocalPipeline:
             # As the construct does.
             keeps_rows=deletes,
         )
-        self._function_seconds = min(2 * processing_timeout + 10, 900)
-        self._visibility_seconds = self._function_seconds + _CLOCK_SKEW_SECONDS + _RETURN_MARGIN_SECONDS
-        self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
-        self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
-        self._dynamodb: MemoryDynamoDB = _DynamoDB()
-        self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
-        # Workers of one environment, after its start.
-        self._completeness = CompletenessRecord(self._settings, self._table, self._clock)
-        self._batch_size = BATCH_SIZE
-        self._pace: ProcessingTime | None = None
-        self._faults: list[Fault | None] = []
-        self._standing_still = 0
-        self._random: random.Random | None = None
-        self._events = self._owners = self._requests = 0
+        super().__init__(processor, settings, now=int(START.timestamp()) * 1000, versioned=versioned)
+        self._events = self._requests = 0
         self.calls: list[ObjectChange] = []
-        """Every change that the processor was called for."""
+        """The change of each call of the processor."""
         self.verdicts: Counter[str] = Counter()
-        """What the ledger answered, by verdict: `ACCEPTED`, `DUPLICATE`, `STALE`, `BUSY` and so on."""
+        """The ledger's verdicts: `ACCEPTED`, `DUPLICATE`, `STALE`, `BUSY` and so on."""
         self.outcomes: Counter[str] = Counter()
-        """How accepted claims ended: `Committed`, `Failed`, `Rejected`, `Fenced`, `VersionGone`,
-        `Waiting`."""
-
+        """The outcomes of accepted claims: `Committed`, `Failed`, `Rejected`, `Fenced`, `VersionGone`, `Waiting`."""
         self.late_writes = 0
-        """How often a worker that was overtaken reported that it may have written after its successor."""
-
-    # What happens to the bucket.
+        """The number of overtaken workers that reported a possible write after their successor's."""
 
     def put(self, key: str, content: bytes | str) -> str | None:
-        """Upload; the version's id, if the bucket keeps versions.
+        """Upload an object, and return its version ID if the bucket keeps versions.
 
         Args:
             key: of the object.
@@ -162,10 +116,10 @@ class LocalPipeline:
         return version.version_id
 
     def delete(self, key: str) -> str | None:
-        """Delete without naming a version; the delete marker's id, if the bucket keeps versions.
+        """Delete an object without a version ID, and return the delete marker's ID if the bucket keeps versions.
 
         Args:
-            key: of the object; one that is not there may be deleted too.
+            key: of the object, which need not exist.
 
         """
         marker = self._s3.delete(key)
@@ -176,7 +130,7 @@ class LocalPipeline:
         return marker.version_id
 
     def delete_version(self, key: str, version_id: str) -> None:
-        """Delete one version for good, or take a delete marker away.
+        """Permanently delete one version or one delete marker.
 
         Args:
             key: of the object.
@@ -187,7 +141,7 @@ class LocalPipeline:
         self._notify(key, "ObjectRemoved:Delete", version_id)
 
     def archive(self, key: str) -> None:
-        """A lifecycle rule moves the object to an archive: S3 shows it, and refuses to hand it out.
+        """Archive an object, as a lifecycle rule does: S3 lists it, and refuses to return its content.
 
         Args:
             key: of the object.
@@ -196,7 +150,7 @@ class LocalPipeline:
         self._s3.archived.add(key)
 
     def restore(self, key: str) -> None:
-        """An archived object is restored, and S3 notifies that.
+        """Restore an archived object, for which S3 sends an event.
 
         Args:
             key: of the object.
@@ -206,35 +160,33 @@ class LocalPipeline:
         shown = self._s3.current(key)
         self._notify(key, "ObjectRestore:Completed", shown.version_id if shown else None, shown)
 
-    # What happens to the messages.
-
     def send(self, body: str) -> None:
-        """Put any message into the queue.
+        """Send a message to the queue.
 
         Args:
-            body: `intake_ledger_testing.events` builds them, and garbage is welcome.
+            body: a body of `intake_ledger_testing.events`, or any other text.
 
         """
         self._sqs.send(body)
 
     def duplicate(self) -> None:
-        """S3 sends everything that is waiting a second time."""
+        """Send each waiting message a second time."""
         for one in list(self._sqs.messages):
             self._sqs.send(one.body, one.attributes)
 
     def reverse(self) -> None:
-        """What was sent last is delivered first."""
+        """Reverse the order of the waiting messages."""
         self._sqs.messages.reverse()
 
     def lose(self) -> None:
-        """Nothing that is waiting is ever delivered; `audit` is what finds out."""
+        """Lose all waiting messages. `audit` finds their keys."""
         self._sqs.messages.clear()
 
     def audit(self, key: str) -> None:
-        """The audit takes a key for lost and sends its wake-up.
+        """Send the message with which the audit resubmits a key.
 
         Args:
-            key: one whose events were lost, or any other.
+            key: whose events were lost, or any other.
 
         """
         shown = self._s3.current(key)
@@ -244,11 +196,11 @@ class LocalPipeline:
             self.send(events.audit_message(BUCKET, key, version_id=shown.version_id, etag=shown.etag))
 
     def reprocess(self, key: str, version_id: str | None = None) -> None:
-        """A person asks for a key to be processed again.
+        """Send a request to process a key again.
 
         Args:
             key: of the object.
-            version_id: which version, in `EVERY_VERSION`; what is current when omitted.
+            version_id: the version to process, in `EVERY_VERSION`; the current version when omitted.
 
         """
         self._requests += 1
@@ -256,46 +208,44 @@ class LocalPipeline:
         self.send(events.reprocess_message(BUCKET, key, reprocess_id=name, version_id=version_id))
 
     def redrive(self) -> None:
-        """A person moves everything in the dead-letter queue back."""
+        """Move all messages of the dead-letter queue back to the queue."""
         for one in self._sqs.dead_letters:
             self._sqs.send(one.body, one.attributes)
         self._sqs.dead_letters.clear()
 
     def next(self, *faults: Fault | None) -> None:
-        """Say how the next calls of the processor end; those after them end as they end.
+        """Inject faults into the next calls of the processor. Later calls have no fault.
 
-        While a worker is overtaken, the calls of the others take the next faults.
+        While a worker is overtaken, the calls of the other workers take the next faults.
 
         Args:
-            faults: one for each call; None for one that ends as it ends.
+            faults: a fault for each call, or None for a call without a fault.
 
         """
         self._faults.extend(faults)
 
     def run(self, *, seed: int | None = None) -> None:
-        """Deliver until nothing is left, however often a message has to come back.
+        """Deliver messages until the queue is empty.
 
         Args:
-            seed: messages come in random order, one in four a second time later, and one call of the processor in
-                four ends in a random `Fault`. The same seed does the same again. When omitted, messages come in the
-                order of the queue, once.
+            seed: with a seed, messages come in random order, a quarter of them a second time later, and a quarter of
+                the calls has a random `Fault`. The same seed repeats the same run. When omitted, messages come once,
+                in the order of the queue.
 
         """
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - it has to be repeatable
         if self._random is not None:
-            for one in self._random.sample(self._sqs.messages, round(len(self._sqs.messages) * _DUPLICATED)):
+            for one in self._random.sample(self._sqs.messages, round(len(self._sqs.messages) * _DUPLICATE_RATE)):
                 self._sqs.send(one.body, one.attributes)
         self._deliver_all()
         self._random = None
 
-    # What came of it.
-
     def row(self, key: str, version_id: str | None = None) -> Row | None:
-        """The ledger's row: `status`, `attempts`, `reason`, `commit` and so on; None when there is none.
+        """Return the ledger's row (`status`, `attempts`, `reason`, `commit` and so on), or None.
 
         Args:
             key: of the object.
-            version_id: in `EVERY_VERSION`, which has a row for each; that of the current one when omitted.
+            version_id: of the row in `EVERY_VERSION`; the current version when omitted.
 
         """
         shown = self._s3.current(key)
@@ -306,30 +256,27 @@ class LocalPipeline:
 
     @property
     def dead_letters(self) -> Sequence[DeadLetter]:
-        """The dead-letter queue."""
+        """The messages of the dead-letter queue."""
         return self._sqs.dead_letters
 
     @property
     def transacted(self) -> Sequence[Mapping[str, Any]]:
-        """Elements that `Commit(transact=...)` has written, in order, each once. Those that AWS would refuse for any
-        content of the tables are refused here too. There are no tables, and conditions are not evaluated.
+        """The elements that `Commit(transact=...)` has written, in order, each once.
+
+        An element that AWS would refuse for any content of the tables is refused. Conditions are not evaluated, because
+        there are no tables.
         """
         return self._dynamodb.transacted
 
     @property
     def now(self) -> int:
-        """The pipeline's own time, in epoch milliseconds. It begins on 2026-01-01 and passes while messages wait."""
+        """The pipeline's time in epoch milliseconds. It starts on 2026-01-01, and advances while messages wait."""
         return self._now
 
     @property
     def waiting(self) -> int:
         """The number of messages in the queue."""
         return len(self._sqs.messages)
-
-    # How it goes.
-
-    def _clock(self) -> int:
-        return self._now
 
     def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
         self._events += 1
@@ -346,155 +293,3 @@ class LocalPipeline:
             )
         )
         self._now += 1_000
-
-    def _deliver_all(self) -> None:
-        while (visible_at := self._sqs.next_visible_at()) is not None:
-            self._now = max(self._now, visible_at)
-            if batch := self._sqs.receive(self._batch_size, self._order):
-                self._invoke(batch)
-            self._now += 1_000
-
-    def _order(self, visible: Sequence[Message]) -> Sequence[Message]:
-        return visible if self._random is None else self._random.sample(visible, len(visible))
-
-    def _invoke(self, batch: list[dict[str, Any]]) -> None:
-        """One worker, and what Lambda does with its answer."""
-        bucket = Bucket(lambda: cast("Any", self._s3), BUCKET)
-        settings = self._settings
-        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
-        # Each worker is a new one, and has yet to find its pace; only what is claimed in groups is committed together.
-        pace = self._pace or (ProcessingTime(0.0) if settings.commit_together else None)
-        options = LedgerOptions(PIPELINE, settings.ordering, policy, settings.max_event_age_seconds * 1000)
-        consumer = Consumer(
-            Services(
-                settings,
-                Ledger(
-                    self._table,
-                    bucket,
-                    options,
-                    clock=self._clock,
-                    new_owner=self._new_owner,
-                    completeness=self._completeness,
-                ),
-                bucket,
-                Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
-                telemetry=_Record(self),
-                clock=self._clock,
-                jitter=lambda: 0.5,
-            ),
-            self._call,
-            processing_time=pace,
-        )
-        context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
-        try:
-            answer = consumer.handle({"Records": batch}, context)
-        except _Killed:
-            return
-        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
-        self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
-
-    def _call(self, change: ObjectChange) -> Commit | str | None:
-        fault = self._fault()
-        if fault is Fault.KILLED_BEFORE_EFFECT:
-            raise _Killed
-        if fault in _STANDSTILLS:
-            self._stand_still()
-        if fault is Fault.CONNECTION_CUT and change.kind == "created":
-            self._s3.cut()
-        self.calls.append(change)
-        returned = self._processor(change)
-        if fault in (Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN_AND_KILLED):
-            raise _Killed
-        if fault is Fault.TIMED_OUT:
-            raise Overrun
-        return returned
-
-    def _fault(self) -> Fault | None:
-        if self._faults and not (self._faults[0] in _STANDSTILLS and self._standing_still == _MOST_STANDSTILLS):
-            return self._faults.pop(0)
-        if self._random is not None and self._random.random() < _ENDS_BADLY:
-            return self._random.choice([one for one in Fault if one is not Fault.OVERTAKEN_AND_KILLED])
-        return None
-
-    def _stand_still(self) -> None:
-        """Until the message is visible again, and other workers have done everything. Theirs are the next faults."""
-        seed, self._random = self._random, None
-        self._standing_still += 1
-        self._now += self._visibility_seconds * 1000
-        self._deliver_all()
-        self._standing_still -= 1
-        self._random = seed
-
-    def _new_owner(self) -> str:
-        self._owners += 1
-        return f"worker-{self._owners}"
-
-
-class _DynamoDB(MemoryDynamoDB):
-    """Refuses the processor's writes where AWS would, so that a test that passes here also holds on AWS."""
-
-    @override
-    def transact_write_items(self, **request: Any) -> dict[str, Any]:
-        _, *others = request["TransactItems"]
-        check_transaction(others)
-        return super().transact_write_items(**request)
-
-
-class _Killed(KeyboardInterrupt):
-    """The worker's process is gone: nothing in it can catch this."""
-
-
-class _Record(Telemetry):
-    """Counts in place of logging. Trouble that only a mistake can cause is not swallowed."""
-
-    def __init__(self, pipeline: LocalPipeline) -> None:
-        self._pipeline = pipeline
-
-    @override
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
-        self._pipeline.verdicts[answer.verdict.value] += 1
-
-    @override
-    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
-        self._pipeline.outcomes[outcome.value] += 1
-
-    @override
-    def late_write(self, claim: Claim) -> None:
-        self._pipeline.late_writes += 1
-
-    @override
-    def waited_too_long(self) -> None: ...
-
-    @override
-    def exhausted(self, change: Change, row: Row) -> None:
-        self._pipeline.outcomes[OutcomeKind.REJECTED.value] += 1
-
-    @override
-    def unparseable(self, reason: Reason, message_id: str) -> None: ...
-
-    @override
-    def filtered_out(self, change: Change) -> None: ...
-
-    @override
-    def ignored(self, why: str) -> None: ...
-
-    @override
-    def log_error(self, text: str, message_id: str, error: Exception) -> None:
-        # A worker that was overtaken may neither release its claim nor hide its message.
-        if not isinstance(error, Fenced | ClientError | NotDone):
-            raise error
-
-    @override
-    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None: ...
-
-    @override
-    def downstream_back(self) -> None: ...
-
-    @override
-    def held_back(self) -> None: ...
-
-    @override
-    def process_ends(self, keys: Sequence[str]) -> None: ...
-
-    @override
-    def flush(self) -> None: ...

@@ -18,8 +18,9 @@ from intake_ledger_testing import events
 if TYPE_CHECKING:
     from cdk_intake_ledger.testing.templates import logical_ids, stable_template
     from intake_ledger_testing.context import LambdaContext
+    from intake_ledger_testing.faults import Fault
     from intake_ledger_testing.local_aws import LocalAws, LocalAwsError
-    from intake_ledger_testing.local_pipeline import Fault, LocalPipeline
+    from intake_ledger_testing.local_pipeline import LocalPipeline
     from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
     from intake_ledger_testing.memory_sqs import DeadLetter
 
@@ -42,7 +43,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "DeadLetter": "intake_ledger_testing.memory_sqs",
-            "Fault": "intake_ledger_testing.local_pipeline",
+            "Fault": "intake_ledger_testing.faults",
             "LambdaContext": "intake_ledger_testing.context",
             "LocalAws": "intake_ledger_testing.local_aws",
             "LocalAwsError": "intake_ledger_testing.local_aws",

@@ -33,7 +33,7 @@ from intake_ledger.audit.report import Report
 from intake_ledger.aws import Bucket, lean_listings, lean_scans
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import ABSENT, FORMAT, State, StateKind, Status
-from intake_ledger_testing.memory_dynamodb import inserted, updated
+from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
 from tests.settings import AUDIT
 from tests.unit.audit_scratch import FolderScratch
 from tests.unit.audit_support import FakeSQS
@@ -213,7 +213,7 @@ class World(Source):
             return super()._answer_dynamodb(request, **others)
         statements = json.loads(request.body)["Statements"]
         for one in statements:
-            item = inserted(one) if one["Statement"].startswith("INSERT") else updated(one)[2]
+            item = inserted_item(one) if one["Statement"].startswith("INSERT") else parse_update_statement(one)[2]
             self.marks[item["pk"]["S"]] += 1
         return json_response({"Responses": [{} for _ in statements]})
 

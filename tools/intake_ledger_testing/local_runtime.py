@@ -1,0 +1,154 @@
+"""Delivers messages to workers of a local pipeline: the part of SQS and Lambda."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast, override
+
+from intake_ledger.aws import Bucket, Queues
+from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
+from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
+from intake_ledger.protocol import ConsumerSettings, Policy
+from intake_ledger_testing.context import LambdaContext
+from intake_ledger_testing.faults import STANDSTILLS, Fault
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, Message
+from intake_ledger_testing.outcome_counter import OutcomeCounter
+from intake_ledger_testing.transaction_rules import check_transaction
+
+if TYPE_CHECKING:
+    import random
+
+BATCH_SIZE = 10
+_RETURN_MARGIN_SECONDS = 30
+_MAX_STANDSTILLS = 10
+"""The largest number of paused workers. Each of them waits for the workers after it."""
+_FAULT_RATE = 0.25
+
+
+class LocalRuntime:
+    """The workers and the queue of a local pipeline, with S3, SQS and DynamoDB in memory."""
+
+    calls: list[ObjectChange]
+    verdicts: Counter[str]
+    outcomes: Counter[str]
+    late_writes: int
+
+    def __init__(self, processor: Processor, settings: ConsumerSettings, *, now: int, versioned: bool) -> None:
+        self._processor = processor
+        self._now = now
+        self._settings = settings
+        self._function_seconds = min(2 * settings.processing_timeout_seconds + 10, 900)
+        self._visibility_seconds = self._function_seconds + settings.clock_skew_seconds + _RETURN_MARGIN_SECONDS
+        self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
+        self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
+        self._dynamodb: MemoryDynamoDB = _DynamoDB()
+        self._table = LedgerTable(cast("Any", self._dynamodb), settings.table)
+        # All workers are of one execution environment that has started.
+        self._completeness = CompletenessRecord(settings, self._table, self._clock)
+        self._batch_size = BATCH_SIZE
+        self._processing_time: ProcessingTime | None = None
+        self._faults: list[Fault | None] = []
+        self._standing_still = 0
+        self._random: random.Random | None = None
+        self._owners = 0
+
+    def _clock(self) -> int:
+        return self._now
+
+    def _deliver_all(self) -> None:
+        while (visible_at := self._sqs.next_visible_at()) is not None:
+            self._now = max(self._now, visible_at)
+            if batch := self._sqs.receive(self._batch_size, self._order):
+                self._invoke(batch)
+            self._now += 1_000
+
+    def _order(self, visible: Sequence[Message]) -> Sequence[Message]:
+        return visible if self._random is None else self._random.sample(visible, len(visible))
+
+    def _invoke(self, batch: list[dict[str, Any]]) -> None:
+        """Run one worker, and delete the messages that it handled, as Lambda does."""
+        bucket = Bucket(lambda: cast("Any", self._s3), self._settings.bucket)
+        settings = self._settings
+        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
+        # Each worker is new and has measured no processing time. Only groups are committed together.
+        processing_time = self._processing_time or (ProcessingTime(0.0) if settings.commit_together else None)
+        options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
+        consumer = Consumer(
+            Services(
+                settings,
+                Ledger(
+                    self._table,
+                    bucket,
+                    options,
+                    clock=self._clock,
+                    new_owner=self._new_owner,
+                    completeness=self._completeness,
+                ),
+                bucket,
+                Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
+                telemetry=OutcomeCounter(self),
+                clock=self._clock,
+                jitter=lambda: 0.5,
+            ),
+            self._call,
+            processing_time=processing_time,
+        )
+        context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
+        try:
+            answer = consumer.handle({"Records": batch}, context)
+        except _Killed:
+            return
+        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+
+    def _call(self, change: ObjectChange) -> Commit | str | None:
+        fault = self._fault()
+        if fault is Fault.KILLED_BEFORE_EFFECT:
+            raise _Killed
+        if fault in STANDSTILLS:
+            self._stand_still()
+        if fault is Fault.CONNECTION_CUT and change.kind == "created":
+            self._s3.cut()
+        self.calls.append(change)
+        returned = self._processor(change)
+        if fault in (Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN_AND_KILLED):
+            raise _Killed
+        if fault is Fault.TIMED_OUT:
+            raise Overrun
+        return returned
+
+    def _fault(self) -> Fault | None:
+        if self._faults and not (self._faults[0] in STANDSTILLS and self._standing_still == _MAX_STANDSTILLS):
+            return self._faults.pop(0)
+        if self._random is not None and self._random.random() < _FAULT_RATE:
+            return self._random.choice([one for one in Fault if one is not Fault.OVERTAKEN_AND_KILLED])
+        return None
+
+    def _stand_still(self) -> None:
+        """Pause until the message is visible again and other workers have done all work. They take the next faults."""
+        seed, self._random = self._random, None
+        self._standing_still += 1
+        self._now += self._visibility_seconds * 1000
+        self._deliver_all()
+        self._standing_still -= 1
+        self._random = seed
+
+    def _new_owner(self) -> str:
+        self._owners += 1
+        return f"worker-{self._owners}"
+
+
+class _DynamoDB(MemoryDynamoDB):
+    """Refuses writes of the processor that AWS would refuse, so that a test that passes here also passes on AWS."""
+
+    @override
+    def transact_write_items(self, **request: Any) -> dict[str, Any]:
+        _, *others = request["TransactItems"]
+        check_transaction(others)
+        return super().transact_write_items(**request)
+
+
+class _Killed(KeyboardInterrupt):
+    """The worker's process has ended. No code of the worker can catch it."""

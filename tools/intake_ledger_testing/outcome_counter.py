@@ -1,0 +1,76 @@
+"""Telemetry of a local pipeline: it counts verdicts and outcomes."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol, override
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.aws import NotDone
+from intake_ledger.ledger import Answer, Claim
+from intake_ledger.observability import OutcomeKind, Telemetry
+from intake_ledger.protocol import Change, Fenced, Reason, Row
+
+
+class Counters(Protocol):
+    """The counters of a local pipeline."""
+
+    verdicts: Counter[str]
+    outcomes: Counter[str]
+    late_writes: int
+
+
+class OutcomeCounter(Telemetry):
+    """Counts verdicts and outcomes. Errors that only a defect can cause are raised."""
+
+    def __init__(self, pipeline: Counters) -> None:
+        self._pipeline = pipeline
+
+    @override
+    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+        self._pipeline.verdicts[answer.verdict.value] += 1
+
+    @override
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
+        self._pipeline.outcomes[outcome.value] += 1
+
+    @override
+    def late_write(self, claim: Claim) -> None:
+        self._pipeline.late_writes += 1
+
+    @override
+    def waited_too_long(self) -> None: ...
+
+    @override
+    def exhausted(self, change: Change, row: Row) -> None:
+        self._pipeline.outcomes[OutcomeKind.REJECTED.value] += 1
+
+    @override
+    def unparseable(self, reason: Reason, message_id: str) -> None: ...
+
+    @override
+    def filtered_out(self, change: Change) -> None: ...
+
+    @override
+    def ignored(self, why: str) -> None: ...
+
+    @override
+    def log_error(self, text: str, message_id: str, error: Exception) -> None:
+        # An overtaken worker can neither release its claim nor change the visibility of its message.
+        if not isinstance(error, Fenced | ClientError | NotDone):
+            raise error
+
+    @override
+    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None: ...
+
+    @override
+    def downstream_back(self) -> None: ...
+
+    @override
+    def held_back(self) -> None: ...
+
+    @override
+    def process_ends(self, keys: Sequence[str]) -> None: ...
+
+    @override
+    def flush(self) -> None: ...
