@@ -19,7 +19,7 @@ from benchmarks.measure import table
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger.consumer import ProcessingTime
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
-from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
+from intake_ledger.processor import Commit, ObjectChange, Processor
 from intake_ledger.protocol import Ordering, Unprocessable
 from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
 from intake_ledger_testing.local_pipeline import TABLE

@@ -38,8 +38,7 @@ from botocore.client import BaseClient
 
 from intake_ledger.aws import Bucket, ledger_client
 from intake_ledger.consumer import Consumer, ProcessingTime, composition
-from intake_ledger.processor.object_change import ObjectChange
-from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.processor import ObjectChange, ObjectStream
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.events import s3_notification, sqs_event
 

@@ -19,8 +19,7 @@ from benchmarks.stub import stub
 
 from intake_ledger.aws import Bucket
 from intake_ledger.consumer import composition
-from intake_ledger.processor.object_change import ObjectChange
-from intake_ledger.processor.object_stream import Body, ObjectStream
+from intake_ledger.processor import Body, ObjectChange, ObjectStream
 from intake_ledger_testing.context import LambdaContext
 
 BATCHES = (1, 10, 100, 1_000, 10_000)

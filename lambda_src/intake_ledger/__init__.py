@@ -5,8 +5,7 @@ from intake_ledger import Commit, NotYet, ObjectChange, Unprocessable
 def process(change: ObjectChange) -> Commit | str | None: ...
 """
 
-from intake_ledger.processor.object_change import Commit, ObjectChange
-from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.processor import Commit, ObjectChange, ObjectStream
 from intake_ledger.protocol import NotYet, ObjectGone, ObjectReadError, Unprocessable
 
 __all__ = ["Commit", "NotYet", "ObjectChange", "ObjectGone", "ObjectReadError", "ObjectStream", "Unprocessable"]

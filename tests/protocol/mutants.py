@@ -760,8 +760,8 @@ MUTANTS = (
     Mutant(
         "failures are not reported to Lambda",
         "consumer/batch.py",
-        '{"itemIdentifier": one} for one in failures]',
-        '{"itemIdentifier": one} for one in list(failures)[:0]]',
+        '{"itemIdentifier": identifier} for identifier in failures]',
+        '{"itemIdentifier": identifier} for identifier in list(failures)[:0]]',
         "puts, no audit",
     ),
     Mutant(
@@ -886,7 +886,7 @@ MUTANTS = (
     Mutant(
         "two messages of one key are in two groups",
         "consumer/threads/group_by_key.py",
-        "parents[max(one, other)] = min(one, other)",
+        "parents[max(first, second)] = min(first, second)",
         "pass",
         "tests/unit/test_threads.py -k f22",
     ),
@@ -984,8 +984,8 @@ MUTANTS = (
     Mutant(
         "processors begin after one has overrun",
         "consumer/threads/processor_threads.py",
-        "if one.cancel()}",
-        "if not one.running() and not one.done()}",
+        "if future.cancel()}",
+        "if not future.running() and not future.done()}",
         "tests/unit/test_threads.py -k left_out",
     ),
     Mutant(
@@ -1019,7 +1019,7 @@ MUTANTS = (
     Mutant(
         "a held commit that fails is acknowledged",
         "consumer/group_commit.py",
-        "batch.finish(one.message, self._failures.backoff(one.message.receives))",
+        "batch.finish(message, self._failures.backoff(message.receives))",
         "pass",
         "tests/unit/test_groups.py -k f72",
     ),
@@ -1238,8 +1238,8 @@ MUTANTS = (
     Mutant(
         "F114: a reason quotes the exception",
         "observability/error_text.py",
-        "    if reasons is Reasons.FULL:\n        said =",
-        "    if reasons:\n        said =",
+        "    if reasons is Reasons.FULL:\n        text =",
+        "    if reasons:\n        text =",
         "tests/unit/test_content.py -k f114",
     ),
     Mutant(

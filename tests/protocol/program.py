@@ -26,7 +26,7 @@ from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, Services
 from intake_ledger.ledger import Answer, Claim, Completeness, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.processor.object_change import Commit, ObjectChange
+from intake_ledger.processor import Commit, ObjectChange
 from intake_ledger.protocol import (
     AuditSettings,
     Change,

@@ -29,7 +29,7 @@ from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.processor.object_change import ObjectChange
+from intake_ledger.processor import ObjectChange
 from intake_ledger.protocol import Change, ObjectReadError, Ordering, Policy, Reason, Row
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB

@@ -12,7 +12,7 @@ from cdk_intake_ledger import IntakePipeline
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor.object_change import Commit
+from intake_ledger.processor import Commit
 from tests.alarms import Alarm, Point, alarms_of, points_of
 from tests.synth.build import Json, new_stack, processor, template_of, variables
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from intake_ledger.aws import Bucket
 from intake_ledger.events import own_message, parse_message
 from intake_ledger.ledger import Answer, Claim, Completeness, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.processor import ObjectStream
 from intake_ledger.protocol import (
     ABSENT,
     Change,

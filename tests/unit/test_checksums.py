@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.processor.checksums import checksum_of
-from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.processor import ObjectStream, checksum_of
 from intake_ledger.protocol import ObjectReadError
 
 CONTENT = b"123456789"

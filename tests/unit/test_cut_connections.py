@@ -23,7 +23,7 @@ import pytest
 from botocore.config import Config
 
 from intake_ledger.aws import Bucket
-from intake_ledger.processor.object_stream import ObjectStream, downloaded
+from intake_ledger.processor import ObjectStream, download_to_file
 from intake_ledger.processor.text import csv_rows, json_lines, lines
 from intake_ledger.protocol import ObjectReadError, State, StateKind
 
@@ -164,7 +164,7 @@ WAYS: dict[str, Callable[[ObjectStream], Any]] = {
     "text": lambda stream: text(stream).read(),
     "text lines": lambda stream: list(text(stream)),
     "csv": lambda stream: list(csv.reader(text(stream))),
-    "copy": lambda stream: downloaded(stream).close(),
+    "copy": lambda stream: download_to_file(stream).close(),
     "digest": lambda stream: hashlib.file_digest(stream, "sha256"),
     "lines": lambda stream: list(lines(stream)),
     "csv_rows": lambda stream: list(csv_rows(stream, fieldnames=("a", "b"))),

@@ -10,8 +10,7 @@ import pytest
 
 import intake_ledger
 from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable
-from intake_ledger.processor.object_change import as_commit, load_processor, object_change
-from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.processor import ObjectStream, as_commit, load_processor, make_object_change
 from intake_ledger.protocol import ABSENT, Change, Fenced, Retention, Row, SettingsError, State, StateKind, row_changes
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, make_reason, redriven, reprocess
 
@@ -25,7 +24,7 @@ def claimed(seen: Row | None, change: Change, state: State = ONE, *, now: int = 
 
 def told(row: Row, change: Change | None = None, state: State = ONE, *, pipeline: str = PIPELINE) -> ObjectChange:
     """What the processor is told about a claim."""
-    return object_change(
+    return make_object_change(
         change or created(state),
         state,
         row,

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange, ObjectReadError, Unprocessable
-from intake_ledger.processor.object_change import object_change
-from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.processor import ObjectStream, make_object_change
 from intake_ledger.processor.text import MAX_LINE, csv_rows, json_lines, lines
 from intake_ledger.protocol import State, StateKind, row_changes
 from tests.unit.support import LEASE, PIPELINE, START, created
@@ -291,7 +290,7 @@ class TestOnTheChange:
     def change(self, content: bytes) -> ObjectChange:
         state = State(StateKind.OBJECT, "1", "e1", len(content), START)
         row = row_changes.claimed(None, created(state), state, owner="me", now=START, lease_until=START + LEASE)
-        return object_change(
+        return make_object_change(
             created(state),
             state,
             row,

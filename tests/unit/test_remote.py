@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer.composition import make_processor
-from intake_ledger.processor.lambda_processor import remote_processor, told
-from intake_ledger.processor.object_change import object_change
+from intake_ledger.processor import make_object_change
+from intake_ledger.processor.lambda_processor import remote_processor
 from intake_ledger.protocol import (
     NotYet,
     RemoteError,
@@ -51,7 +51,7 @@ class FakeLambda:
 def change(**other: Any) -> ObjectChange:
     state = State(StateKind.OBJECT, "v1", "e1", 5, START)
     row = row_changes.claimed(None, created(state), state, owner="me", now=START, lease_until=START + LEASE)
-    made = object_change(
+    made = make_object_change(
         created(state),
         state,
         row,
@@ -97,7 +97,7 @@ class TestGiven:
 
     def test_a_fence_fits_into_a_double(self) -> None:
         """JavaScript has no other numbers; the fence is milliseconds since 1970, and a few."""
-        assert told(change())["fence"] < 2**53
+        assert request_of(change())["fence"] < 2**53
 
 
 class TestAnswer:
@@ -333,9 +333,9 @@ def test_the_page_shows_what_the_code_does() -> None:
     schema = next(one for one in blocks if "$schema" in one)
     given = [one for one in blocks if "fence" in one]
     answers = [one for one in blocks if "commit" in one or "unprocessable" in one]
-    assert {frozenset(one) for one in given} == {frozenset(told(change()))}
-    assert set(schema["$defs"]["change"]["properties"]) == set(told(change()))
-    assert sorted(schema["$defs"]["change"]["required"]) == sorted(told(change()))
+    assert {frozenset(one) for one in given} == {frozenset(request_of(change()))}
+    assert set(schema["$defs"]["change"]["properties"]) == set(request_of(change()))
+    assert sorted(schema["$defs"]["change"]["required"]) == sorted(request_of(change()))
     assert len(answers) == 3
     for one in answers:
         try:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.processor.checksums import checksum_of
-from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.processor import ObjectStream, checksum_of
 from intake_ledger.protocol import ABSENT, ObjectGone, ObjectReadError, State, StateKind, bare_etag, real_version
 
 if TYPE_CHECKING:

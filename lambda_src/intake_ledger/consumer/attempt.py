@@ -16,7 +16,7 @@ from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind, describe, text_of
-from intake_ledger.processor.object_change import Commit, Processor, as_commit, object_change
+from intake_ledger.processor import Commit, Processor, as_commit, make_object_change
 from intake_ledger.protocol import (
     Fenced,
     NotBegun,
@@ -118,7 +118,7 @@ class Attempts:
             with OpenedObject(self._bucket, claim) as opened, self._guard(claim, limit):
                 if not self._settings.processor_function:
                     opened.ahead()
-                change = object_change(
+                change = make_object_change(
                     claim.change,
                     claim.state,
                     claim.row,

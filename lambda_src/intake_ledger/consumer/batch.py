@@ -9,7 +9,7 @@ from intake_ledger.consumer.returns import Returns
 from intake_ledger.consumer.services import LambdaContext, Services
 from intake_ledger.events import Message
 from intake_ledger.ledger import Answer, Claim
-from intake_ledger.processor.object_change import Commit
+from intake_ledger.processor import Commit
 from intake_ledger.protocol import lease_length
 
 RESERVE_SECONDS = 3.0
@@ -67,7 +67,7 @@ class Batch:
     def response(self) -> dict[str, list[dict[str, str]]]:
         """The answer to Lambda. It names each message that must not be deleted once."""
         failures = dict.fromkeys(message.id for message in self.messages if self.retry_after[message] is not None)
-        return {"batchItemFailures": [{"itemIdentifier": one} for one in failures]}
+        return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failures]}
 
     @property
     def lease_ms(self) -> int:

@@ -173,7 +173,7 @@ class CircuitBreaker:
     def undecided(self, key: str) -> None:
         """Record that a key passed and no attempt followed: a duplicate, a busy key, an error of S3.
 
-        Another key may pass in its place.
+        Another key may pass then.
         """
         with self._lock:
             self._passed.pop(key, None)

@@ -52,7 +52,9 @@ class Claims:
         except Exception as error:  # noqa: BLE001 - then each is claimed alone
             self._telemetry.log_error("a group could not be claimed", ids_of(changes), error)
             return
-        batch.answers = {message: one for message, one in zip(changes, answers, strict=True) if one is not None}
+        batch.answers = {
+            message: answer for message, answer in zip(changes, answers, strict=True) if answer is not None
+        }
         for message, answer in batch.answers.items():
             self._telemetry.decided(changes[message], answer, now=self._clock())
 

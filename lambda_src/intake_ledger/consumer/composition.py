@@ -13,7 +13,7 @@ from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.services import LambdaContext, Services
 from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor.object_change import Processor, load_processor
+from intake_ledger.processor import Processor, load_processor
 from intake_ledger.protocol import ConsumerSettings, Policy, consumer_settings
 
 

@@ -15,7 +15,7 @@ from intake_ledger.consumer.message_handler import MessageHandler
 from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import LambdaContext, Services
 from intake_ledger.events import Message, read_batch
-from intake_ledger.processor.object_change import Processor
+from intake_ledger.processor import Processor
 
 if TYPE_CHECKING:
     from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads

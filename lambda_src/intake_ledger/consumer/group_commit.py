@@ -32,16 +32,17 @@ class GroupCommit:
 
     def write(self, batch: Batch) -> None:
         """Write the held commits. Their messages are finished only then."""
-        held = {one.claim.key: one for one in batch.held}
+        commits = {held.claim.key: held for held in batch.held}
         batch.held.clear()
-        alone = self._ledger.commit_together([(one.claim, one.commit.identity) for one in held.values()])
-        for one in [held.pop(claim.key) for claim in alone]:
+        refused = self._ledger.commit_together([(held.claim, held.commit.identity) for held in commits.values()])
+        for held in [commits.pop(claim.key) for claim in refused]:
+            message = held.message
             try:
-                outcome = self._attempts.commit(one.claim, one.commit, one.message, one.duration_ms)
+                outcome = self._attempts.commit(held.claim, held.commit, message, held.duration_ms)
             except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
-                self._telemetry.log_error("a commit could not be written", one.message.id, error)
-                batch.finish(one.message, self._failures.backoff(one.message.receives))
+                self._telemetry.log_error("a commit could not be written", message.id, error)
+                batch.finish(message, self._failures.backoff(message.receives))
                 continue
-            batch.finish(one.message, outcome.retry_after)
-        for one in held.values():
-            self._telemetry.ended(one.claim, OutcomeKind.COMMITTED, duration_ms=one.duration_ms)
+            batch.finish(message, outcome.retry_after)
+        for held in commits.values():
+            self._telemetry.ended(held.claim, OutcomeKind.COMMITTED, duration_ms=held.duration_ms)

@@ -48,7 +48,7 @@ class MessageHandler:
     def handle(self, message: Message, batch: Batch) -> float | None:
         """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
         try:
-            ends = [self._handle_one(one, message, batch) for one in message.parsed]
+            ends = [self._handle_part(part, message, batch) for part in message.parsed]
             delays = [end for end in ends if isinstance(end, int | float)]
             refused = [end for end in ends if isinstance(end, Unparseable)]
             if refused and not delays:
@@ -59,7 +59,7 @@ class MessageHandler:
             return self._failures.backoff(message.receives)
         return min(delays) if delays else None
 
-    def _handle_one(self, parsed: Parsed, message: Message, batch: Batch) -> float | Unparseable | None:
+    def _handle_part(self, parsed: Parsed, message: Message, batch: Batch) -> float | Unparseable | None:
         """Handle one part of a message. Returns the seconds until a retry, or the part if it cannot be handled."""
         if isinstance(parsed, Ignored):
             self._telemetry.ignored(parsed.why)

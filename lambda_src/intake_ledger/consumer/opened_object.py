@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.aws import Bucket
 from intake_ledger.ledger import Claim
-from intake_ledger.processor.object_stream import ObjectStream, downloaded
+from intake_ledger.processor import ObjectStream, download_to_file
 from intake_ledger.protocol import ObjectGone, ObjectReadError
 
 _PASSING = frozenset({"RequestTimeout", "SlowDown", "Throttling", "TooManyRequests", "RequestTimeTooSkewed"})
@@ -39,9 +39,9 @@ class OpenedObject:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         failure = self._failure
-        for one in (*self._streams, *self._files):
+        for file in (*self._streams, *self._files):
             with suppress(Exception):  # the data was read before
-                one.close()
+                file.close()
         if (
             failure is not None
             and (error is None or isinstance(error, Exception))
@@ -68,7 +68,7 @@ class OpenedObject:
 
     def download(self) -> BinaryIO:
         """Copy the object to a temporary file, which is deleted at the end of the attempt."""
-        self._files.append(downloaded(self.open()))
+        self._files.append(download_to_file(self.open()))
         return self._files[-1]
 
     def _again(self) -> None:

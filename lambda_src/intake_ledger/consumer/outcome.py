@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.processor.object_change import Commit
+from intake_ledger.processor import Commit
 from intake_ledger.protocol import Reason
 
 

@@ -1,6 +1,6 @@
 """Describe errors without quoting content: exception types and code positions.
 
-The message of an exception often quotes what the code was reading, such as a card number. It is kept only with
+The message of an exception often quotes the data that the code was reading, such as a card number. It is kept only with
 `Reasons.FULL`. The texts of this library's own errors quote nothing and are always kept.
 """
 
@@ -30,52 +30,53 @@ _OWN = frozenset({"intake_ledger", "cdk_intake_ledger"})
 
 
 def describe(error: BaseException, reasons: Reasons, *, team: str = "") -> str:
-    """The error in one line: its type, the team's line that it came through, and its causes.
+    """Describe the error in one line: its type, the line of the processor's code, and its causes.
 
     Args:
-        error: as it was caught.
-        reasons: whether the messages are wanted.
-        team: the top-level package of the processor. Other packages that are no installed library count as the team's.
+        error: the error as it was caught.
+        reasons: FULL adds the messages.
+        team: the top-level package of the processor. It counts as the processor's code even if it is installed. All
+            other packages that are not installed libraries count as well.
 
     """
     if isinstance(error, OwnError):
         return text_of(error) if reasons is Reasons.FULL else error.why
-    return ", from ".join(_describe_one(one, reasons, team) for one in _chain(error))
+    return ", from ".join(_describe_one(link, reasons, team) for link in _chain(error))
 
 
 def text_of(error: BaseException) -> str:
-    """The error's own message. The team's code makes it, and may fail in turn."""
+    """The error's message. The class of the error may be the processor's, and its `__str__` may fail."""
     try:
         return str(error)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - whatever it is, there has to be a reason
+    except BaseException:  # noqa: BLE001 - each failure needs a reason
         return f"{type(error).__name__}, which cannot tell what it is about"
 
 
 def stack_of(error: BaseException) -> list[str]:
     """The frames of the error and of its causes, innermost last, as `type: module:line > module:line`."""
     return [
-        f"{_type_of(one)}: {' > '.join(f'{module}:{line}' for module, line in list(_frames(one))[-MAX_FRAMES:])}"
-        for one in _chain(error)
+        f"{_type_of(link)}: {' > '.join(f'{module}:{line}' for module, line in list(_frames(link))[-MAX_FRAMES:])}"
+        for link in _chain(error)
     ]
 
 
 def _describe_one(error: BaseException, reasons: Reasons, team: str) -> str:
-    said = _type_of(error)
+    text = _type_of(error)
     if reasons is Reasons.FULL:
-        said = f"{said}: {text_of(error)}"
+        text = f"{text}: {text_of(error)}"
     if position := _position(error, team):
-        said = f"{said} at {position}"
+        text = f"{text} at {position}"
     if isinstance(error, BaseExceptionGroup):
-        parts = [_describe_one(one, reasons, team) for one in error.exceptions[:MAX_PARTS]]
+        parts = [_describe_one(part, reasons, team) for part in error.exceptions[:MAX_PARTS]]
         more = len(error.exceptions) - len(parts)
-        said = f"{said} of ({'; '.join(parts)}{f'; {more} more' if more else ''})"
-    return said
+        text = f"{text} of ({'; '.join(parts)}{f'; {more} more' if more else ''})"
+    return text
 
 
 def _type_of(error: BaseException) -> str:
-    """The type's name, with AWS's error code where there is one."""
+    """The type's name, with AWS's error code if there is one."""
     name = type(error).__name__
     if not isinstance(error, ClientError):
         return name
@@ -84,7 +85,7 @@ def _type_of(error: BaseException) -> str:
 
 
 def _position(error: BaseException, team: str) -> str:
-    """The innermost line of the team's own code; of any code where none of the team's took part."""
+    """The innermost line of the processor's code, or the innermost line of all if none is the processor's."""
     frames = list(_frames(error))
     own = [(module, line) for module, line in frames if _is_the_teams(module, team)]
     return "{}:{}".format(*(own or frames)[-1]) if frames else ""
@@ -97,12 +98,12 @@ def _is_the_teams(module: str, team: str) -> bool:
 
 @cache
 def _libraries() -> frozenset[str]:
-    """Top-level packages that are Python's or were installed, which a function's code may have beside the team's."""
+    """Top-level packages of Python and of installed distributions. They are not the processor's code."""
     return frozenset(metadata.packages_distributions()) | sys.stdlib_module_names
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
-    """Module and line of each frame, outermost first."""
+    """Yield the module and the line of each frame, outermost first."""
     traceback: TracebackType | None = error.__traceback__
     while traceback is not None:
         yield str(traceback.tb_frame.f_globals.get("__name__", "?")), traceback.tb_lineno
@@ -110,10 +111,10 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, what caused it, and so on, as a traceback shows them."""
+    """Yield the error, its cause, and so on, as a traceback shows them."""
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen and len(seen) < MAX_CAUSES:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen and len(seen) < MAX_CAUSES:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)

@@ -1,4 +1,4 @@
-"""What the consumer reports, independent of the library that writes it: one log line and one metric per decision."""
+"""The reports of the consumer: one log line and one metric per decision. Any library may write them."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""A processor that is a Lambda function of its own, in any language: JSON in, JSON out.
+"""A processor that is another Lambda function, in any language. Request and answer are JSON.
 
-The contract is in docs/processor-json.md. The function says how it ended by what it returns, never by the kind of error
-that it throws: languages name errors differently, and Lambda reports all of them alike.
+The contract is in docs/processor-json.md. The function's answer says how the attempt ended. The type of an error does
+not, because languages name errors differently and Lambda reports all of them in the same way.
 """
 
 import json
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 FORMAT = 1
-"""Of what the function is given; it only changes when something is taken away."""
+"""The version of the request. It changes only if a field is removed or gets another meaning."""
 _NAME = re.compile(r"[A-Za-z_$](?:\d{0,2}[A-Za-z_$.:]){0,80}\d{0,2}")
-"""The name of a type. A text with many digits in a row is none: it might be content."""
+"""The name of a type. Names with many digits in a row are left out, because they might be content."""
 _FRAME = re.compile(
     r"""\s*File\ ".*?(?P<python>[\w-]+\.py)",\ line\ (?P<at>\d+)  # Python
     | \s*at\ .*?(?P<node>[\w-]+\.[cm]?[jt]s):(?P<line>\d+):\d+\)?$  # Node.js
@@ -36,25 +36,25 @@ _FRAME = re.compile(
     """,
     re.VERBOSE,
 )
-"""A line of a stack trace. What does not look like one may be a message."""
+"""A line of a stack trace. Any other line may be a message, which may quote content."""
 _ANSWERS = 'expected {"commit": "id or null"}, {"unprocessable": "why"} or {"notYet": "why", "retryInSeconds": 600}'
 
 
 class Invokes(Protocol):
-    """What is asked of boto3's Lambda client, which must not repeat a call by itself: that would run it twice."""
+    """The method of boto3's Lambda client that this module calls. The client must not retry a call by itself."""
 
     def invoke(self, *, FunctionName: str, Payload: bytes) -> Any: ...  # noqa: N803 - boto3's names
 
 
 def remote_processor(make_client: Callable[[], Invokes], function: str) -> Processor:
-    """The processor that calls this function, once per attempt. The client is made at the first call."""
+    """Make a processor that calls this function once per attempt. The client is made at the first call."""
     clients: list[Invokes] = []
 
     def process(change: ObjectChange) -> Commit:
         if not clients:
             clients.append(make_client())
         try:
-            answer = clients[0].invoke(FunctionName=function, Payload=json.dumps(told(change)).encode())
+            answer = clients[0].invoke(FunctionName=function, Payload=json.dumps(request_of(change)).encode())
         except ClientError as error:
             if error.response["Error"]["Code"] != "TooManyRequestsException":
                 raise
@@ -67,8 +67,8 @@ def remote_processor(make_client: Callable[[], Invokes], function: str) -> Proce
     return process
 
 
-def told(change: ObjectChange) -> dict[str, Any]:
-    """What the function is given."""
+def request_of(change: ObjectChange) -> dict[str, Any]:
+    """The function's request, as docs/processor-json.md describes it."""
     return {
         "format": FORMAT,
         "bucket": change.bucket,
@@ -99,40 +99,40 @@ def _commit(content: bytes) -> Commit:
             seconds: float | None = answer.get("retryInSeconds")
             raise NotYet(why, retry_in=seconds)
     if isinstance(answer, dict):
-        # The names in it may be content.
+        # The names in the object may be content.
         raise WrongReturnError(f"the function answered another object, {_ANSWERS}", detail=", ".join(sorted(answer)))
     raise WrongReturnError(f"the function answered {type(answer).__name__}, {_ANSWERS}")
 
 
 def _is_wait(answer: dict[str, Any]) -> bool:
-    """Whether an answer has no more than `notYet` and a time that it may have."""
+    """True if an answer has `notYet` and optionally a valid `retryInSeconds`, and nothing else."""
     seconds = answer.get("retryInSeconds", 1)
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     return answer.keys() <= {"notYet", "retryInSeconds"} and is_number and 1 <= seconds <= MAX_RETRY_IN
 
 
 def _failure(content: bytes) -> RemoteError:
-    """What Lambda says of a function that did not return: its own words are kept with `Reasons.FULL` only."""
+    """Make an error from Lambda's report about a function that failed. Its message is kept with `Reasons.FULL` only."""
     try:
-        said = json.loads(content)
+        failure = json.loads(content)
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        failure = None
+    if not isinstance(failure, dict):
         return RemoteError("the function failed, and Lambda says no more")
-    kind, message = str(said.get("errorType", "")), str(said.get("errorMessage", ""))
-    # On AWS the text has a time and a request id in front.
+    kind, message = str(failure.get("errorType", "")), str(failure.get("errorMessage", ""))
+    # AWS writes a time and a request ID before this text.
     if "Task timed out" in message:
         return RemoteTimeoutError("the function ran into its own timeout", detail=message)
     named = f" with {kind}" if _NAME.fullmatch(kind) else ""
-    return RemoteError(f"the function failed{named}{_position(said)}", detail=message)
+    return RemoteError(f"the function failed{named}{_position(failure)}", detail=message)
 
 
-def _position(said: Mapping[str, Any]) -> str:
-    """The line of the function's code that Lambda names; empty without one."""
-    frames = said.get("stackTrace") or said.get("trace")
-    found = [match for one in frames if (match := _FRAME.match(str(one)))] if isinstance(frames, list) else []
-    if not found:
+def _position(failure: Mapping[str, Any]) -> str:
+    """The line of the function's code in Lambda's report. Empty if the report has none."""
+    frames = failure.get("stackTrace") or failure.get("trace")
+    matches = [match for frame in frames if (match := _FRAME.match(str(frame)))] if isinstance(frames, list) else []
+    if not matches:
         return ""
-    # Python names the innermost frame last, the others name it first.
-    file, line = (text for text in found[-1 if found[-1]["python"] else 0].groups() if text is not None)
+    # Python lists the innermost frame last, the other languages list it first.
+    file, line = (text for text in matches[-1 if matches[-1]["python"] else 0].groups() if text is not None)
     return f" at {file}:{line}"

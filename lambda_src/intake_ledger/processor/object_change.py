@@ -1,4 +1,4 @@
-"""What a processor is given, what it may return, and how it is found."""
+"""The argument of a processor, its return value, and how the processor is imported."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,74 +13,74 @@ from intake_ledger.protocol import Change, Row, SettingsError, State, StateKind,
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a processor may return: `identity` is the downstream's own name for the effect, kept in the ledger row.
+    """The return value of a processor. A processor may also return the identity as text, or None.
 
-    At most 256 characters are kept. Returning the bare text, or nothing, is the same without ceremony.
+    The ledger's row keeps `identity`, at most 256 bytes of it.
     """
 
     identity: str | None = None
-    """A row's id, a transaction's number: something to find the effect by. Nothing is kept when omitted."""
+    """The downstream's name for the effect, such as a row's ID. Nothing is kept when omitted."""
     transact: Sequence[Mapping[str, Mapping[str, Any]]] = ()
-    """At most 99 writes to the team's own DynamoDB tables (same account and region), 4 MB in all, as boto3's client
-    takes them: `{"Put": ...}`, `{"Update": ...}`, `{"Delete": ...}`, `{"ConditionCheck": ...}`; none when omitted.
-    They and the ledger's commit happen together or not at all: exactly once, and not after a later claim. A condition
-    that does not hold fails the attempt."""
+    """At most 99 writes to your DynamoDB tables in the same account and region, 4 MB in all, as boto3's client takes
+    them: `{"Put": ...}`, `{"Update": ...}`, `{"Delete": ...}`, `{"ConditionCheck": ...}`; none when omitted.
+    They are one transaction with the ledger's commit: carried out exactly once, and never after a later claim. If a
+    condition does not hold, the attempt fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectChange:
-    """One state of one object, claimed for this call of the processor and for nobody else."""
+    """One state of one object, claimed for this call of the processor only."""
 
     bucket: str
     """The bucket's name."""
     key: str
-    """As it is, not percent-encoded."""
+    """The object's key, not percent-encoded."""
     kind: Literal["created", "removed", "deleted"]
-    """`removed`: the key reads as not found now. `deleted` (in EVERY_VERSION only): this one version was deleted for
-    good. In both cases there is nothing to open."""
+    """`removed`: S3 answers that the key is not found. `deleted` (with EVERY_VERSION only): this version was deleted
+    for good. In both cases there is nothing to open."""
     version_id: str | None
-    """The version that was claimed (of a delete marker: the marker's). None in a bucket without versions."""
+    """The claimed version, or the version of the delete marker. None in a bucket without versioning."""
     etag: str | None
-    """Without quotes; None of what was removed. It is no checksum of uploads in parts."""
+    """The ETag without quotes; None for a removal. For a multipart upload it is not a checksum of the content."""
     size: int | None
-    """Bytes; None of what was removed."""
+    """The object's size in bytes; None for a removal."""
     event_name: str
-    """Of the message that led here, such as `ObjectCreated:Put` or `IntakeLedger:Audit`: for logs only."""
+    """The event that led to this call, such as `ObjectCreated:Put` or `IntakeLedger:Audit`. Use it for logs only."""
     event_time: int | None
-    """Epoch milliseconds, of the same message."""
+    """The time of this event in epoch milliseconds. None if the message has none."""
     attempt: int
-    """1 for the first at this state; it grows until the pipeline's `max_attempts`."""
+    """The number of this attempt on the state, from 1 to the pipeline's `max_attempts`."""
     fence: int
-    """Grows with every claim on this key: a write downstream that is conditional on it cannot undo a later worker's.
-    It begins near the time in milliseconds: more than 32 bits, less than 53."""
+    """A number that grows with each claim on this key. A downstream write that is conditional on it cannot undo
+    the write of a later worker. It starts near the time in epoch milliseconds: more than 32 bits, less than 53."""
     idempotency_key: str
-    """The same for every attempt at this state of the key; another when the state comes back, or is reprocessed."""
+    """The same for each attempt on this state of the key. It differs when the state returns, or is reprocessed."""
     _remaining_seconds: Callable[[], float]
     _open: Callable[[], ObjectStream]
     _download: Callable[[], BinaryIO]
 
     @property
     def remaining_seconds(self) -> float:
-        """How long until the processor is interrupted, in seconds."""
+        """Seconds until the processor is interrupted."""
         return self._remaining_seconds()
 
     def open(self) -> ObjectStream:
-        """A stream of exactly the version that was claimed, to be read once; `with` closes it.
+        """Open a stream of exactly the claimed version. It can be read once, and `with` closes it.
 
         It checks the length, and S3's checksum where the object has one. Reading raises `ObjectReadError` if the
         content is incomplete or altered.
 
         Raises:
-            ObjectGone: S3 no longer holds it. Let this propagate: what is there now will be brought about instead.
+            ObjectGone: S3 no longer holds this version. Let it propagate: the state that S3 shows now is processed.
 
         """
         return self._open()
 
     def read(self, max_bytes: int) -> bytes:
-        """The whole content, in memory.
+        """Read the whole content into memory.
 
         Args:
-            max_bytes: limit for the object's size, so that a large object does not exhaust the function's memory.
+            max_bytes: limit of the size in bytes, so that a large object does not use up the function's memory.
 
         Raises:
             ObjectGone: As for `open`.
@@ -100,21 +100,21 @@ class ObjectChange:
             ObjectGone: As for `open`.
             ObjectReadError: As for `read`.
             OSError: The temporary directory has not enough free space (`errno.ENOSPC`). The change is retried.
-            Unprocessable: The object is larger than the whole disk.
+            Unprocessable: The object is larger than the disk.
 
         """
         return self._download()
 
     def lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[str]:
-        """The object's lines without their ends, as they stream in; gzip is unpacked, whatever the key is called.
+        """Read the object's lines as a stream, without their line ends. Gzip is detected by content and decompressed.
 
         Args:
-            encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
-            max_line: characters that a line may have; 1 Mi when omitted.
+            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
+            max_line: limit of a line in characters; 1 Mi when omitted.
 
         Raises:
             ObjectGone: As for `open`.
-            Unprocessable: The content is malformed, and stays so; the text names the line. Let it propagate.
+            Unprocessable: The content is malformed; the text names the line. Let it propagate.
 
         """
         return reading.lines(self.open(), encoding=encoding, max_line=max_line)
@@ -127,17 +127,17 @@ class ObjectChange:
         fieldnames: Sequence[str] | None = None,
         max_line: int = reading.MAX_LINE,
     ) -> Iterator[dict[str, str]]:
-        """The rows of a CSV by column name, as they stream in. For other dialects, give `lines()` to `csv.reader`.
+        """Read the rows of a CSV as a stream, by column name. For other dialects, give `lines()` to `csv.reader`.
 
         Args:
-            encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
-            delimiter: between fields; a comma when omitted.
-            fieldnames: the columns of a file without a header; its first row names them when omitted.
-            max_line: characters that a row may have, over all of its lines; 1 Mi when omitted.
+            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
+            delimiter: the separator of fields; a comma when omitted.
+            fieldnames: the columns of a file without a header. When omitted, the first row has them.
+            max_line: limit of a row in characters, over all of its lines; 1 Mi when omitted.
 
         Raises:
             ObjectGone: As for `open`.
-            Unprocessable: As for `lines`; also a row that does not have a field for each column.
+            Unprocessable: As for `lines`; also a row with more or fewer fields than columns.
 
         """
         return reading.csv_rows(
@@ -145,11 +145,11 @@ class ObjectChange:
         )
 
     def json_lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[Any]:
-        """The JSON value on each line, as they stream in; empty lines are skipped.
+        """Read the JSON value of each line as a stream. Empty lines are skipped.
 
         Args:
-            encoding: of the text; UTF-8, with or without a byte order mark, when omitted.
-            max_line: characters that a line may have; 1 Mi when omitted.
+            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
+            max_line: limit of a line in characters; 1 Mi when omitted.
 
         Raises:
             ObjectGone: As for `open`.
@@ -169,7 +169,7 @@ _KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {
 Processor = Callable[[ObjectChange], Commit | str | None]
 
 
-def object_change(
+def make_object_change(
     change: Change,
     state: State,
     row: Row,
@@ -179,8 +179,8 @@ def object_change(
     open_object: Callable[[], ObjectStream],
     download_object: Callable[[], BinaryIO],
 ) -> ObjectChange:
-    """What the processor is told about a claim."""
-    # A state that comes back is another change: `first_claimed_at` is kept by retries alone.
+    """Make the argument of the processor for a claim."""
+    # A state that returns is another change, so the key contains `first_claimed_at`. Only retries keep that time.
     name = "\n".join((pipeline, change.bucket, change.key, state.identity, str(row.first_claimed_at)))
     return ObjectChange(
         bucket=change.bucket,
@@ -201,11 +201,10 @@ def object_change(
 
 
 def as_commit(returned: object) -> Commit:
-    """What the processor returned, with ceremony.
+    """Convert the processor's return value to a Commit.
 
     Raises:
-        WrongReturnError: It returned something else than a Commit, a text or nothing, or a Commit whose `transact` is
-            no list.
+        WrongReturnError: The value is not a Commit, a text or None, or the Commit's `transact` is not a sequence.
 
     """
     commit = returned if isinstance(returned, Commit) else Commit(cast("str | None", returned))
@@ -220,7 +219,7 @@ def as_commit(returned: object) -> Commit:
 
 
 def _shown(returned: object) -> str:
-    """A value as a reason names it: a number as it is, of anything else the type, since it may quote content."""
+    """Describe a value for a reason: a number itself, and of any other value the type, because it may quote content."""
     if isinstance(returned, Commit):
         return f"a Commit whose identity is {_shown(returned.identity)}"
     name = type(returned).__name__
@@ -228,10 +227,10 @@ def _shown(returned: object) -> str:
 
 
 def load_processor(entrypoint: str) -> Processor:
-    """The function that `module:function` names.
+    """Import the function that `module:function` names.
 
     Raises:
-        SettingsError: There is none. Errors of the module itself propagate.
+        SettingsError: There is no such module or function. Errors of the module itself propagate.
 
     """
     module_name, _, function_name = entrypoint.partition(":")
@@ -240,7 +239,7 @@ def load_processor(entrypoint: str) -> Processor:
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
-        # Another module that the processor itself needs is missing: its own error says more.
+        # The processor imports a module that is missing. That error names it.
         if not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise SettingsError(

@@ -19,7 +19,7 @@ _COPY_BYTES = 1024 * 1024
 
 
 class Body(Protocol):
-    """The part of botocore's `StreamingBody` that is used."""
+    """The methods of botocore's `StreamingBody` that this module calls."""
 
     def read(self, amt: int) -> bytes: ...
 
@@ -30,33 +30,33 @@ class ObjectStream(io.BufferedReader):
     """The bytes of exactly the claimed version, to be read once. For readers that seek, use `ObjectChange.download()`.
 
     It is a binary file: iteration gives lines, and `io.TextIOWrapper`, `csv` on top of that, `gzip`, pandas and Pillow
-    can read it. Each way of reading raises `ObjectReadError` where the content is cut short or altered.
+    can read it. Each way of reading raises `ObjectReadError` if the content is incomplete or altered.
     """
 
     def __init__(self, body: Body, length: int, checksum: Checksum | None = None) -> None:
         """Make a stream, for example in a test: `ObjectStream(io.BytesIO(content), len(content))`.
 
         Args:
-            body: that the bytes come from, such as botocore's `StreamingBody`.
-            length: bytes that it has to give.
-            checksum: that they have to have; only the length is checked when omitted.
+            body: the source of the bytes, such as botocore's `StreamingBody`.
+            length: the expected number of bytes.
+            checksum: the expected checksum; only the length is checked when omitted.
 
         """
         self._checked = _Checked(body, length, checksum)
         super().__init__(self._checked, _BUFFER_BYTES)
 
-    # C's own implementation returns it too; here it is said, since botocore's does not.
+    # As in the C implementation. It is explicit here because botocore's method returns another object.
     def __enter__(self) -> Self:
         return self
 
     @property
     def length(self) -> int:
-        """Bytes that the object has."""
+        """The object's size in bytes."""
         return self._checked.length
 
     @property
     def failure(self) -> ObjectReadError | None:
-        """The error that a read raised; None when there was none."""
+        """The error that a read has raised, or None."""
         return self._checked.failure
 
     @property
@@ -141,7 +141,7 @@ def read_all(stream: ObjectStream, max_bytes: int) -> bytes:
     return stream.read()
 
 
-def downloaded(stream: ObjectStream) -> BinaryIO:
+def download_to_file(stream: ObjectStream) -> BinaryIO:
     """Copy the content to a temporary file without a name. It is deleted when it is closed or when the worker dies.
 
     Raises:

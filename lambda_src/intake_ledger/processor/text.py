@@ -1,8 +1,8 @@
-"""Text in an object, read as it streams in: lines, CSV and JSON lines, gzipped or not, in memory that does not grow.
+"""Read text from a stream: lines, CSV and JSON lines, with or without gzip, in constant memory.
 
-Whether a stream is gzipped is seen by its first bytes: names and content types lie, and UTF-8 text never begins so.
-The bytes of a version never change, so what is malformed stays so: it is Unprocessable, and the reason names the line.
-What the network does is not the object's fault: `ObjectReadError` passes through, and the change is tried again.
+Gzip is detected by the first bytes, because names and content types may be wrong. UTF-8 text never starts with these
+bytes. The content of a version never changes. So malformed content raises `Unprocessable`, and the reason names the
+line. `ObjectReadError` propagates, because it comes from the network: the change is tried again.
 """
 
 import csv
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Self
 from intake_ledger.protocol import Unprocessable
 
 UTF_8 = "utf-8-sig"
-"""UTF-8, with or without the byte order mark that spreadsheets write."""
+"""UTF-8, with or without a byte order mark, which spreadsheets write."""
 MAX_LINE = 1024 * 1024
 """Characters of a line, a CSV row or a JSON line. Without a limit, a file without line ends would be read into memory.
 As Python objects a line takes up to 26 bytes for each character, so the default takes up to 26 MiB.
@@ -29,10 +29,11 @@ _LINE_END = re.compile("\r\n|\r|\n")
 
 
 def lines(stream: BinaryIO, *, encoding: str = UTF_8, max_line: int = MAX_LINE) -> Iterator[str]:
-    r"""The lines without their ends, which are `\n`, `\r\n` or `\r`.
+    r"""Yield the lines without their line ends, which are `\n`, `\r\n` or `\r`.
 
     Raises:
-        Unprocessable: Damaged gzip, bytes that the encoding does not have, a line of more than `max_line` characters.
+        Unprocessable: Damaged gzip, bytes that the encoding does not allow, or a line of more than `max_line`
+            characters.
         LookupError: There is no such encoding.
 
     """
@@ -48,12 +49,12 @@ def csv_rows(
     fieldnames: Sequence[str] | None = None,
     max_line: int = MAX_LINE,
 ) -> Iterator[dict[str, str]]:
-    """The rows by column name. Empty lines are skipped; a quoted field may hold line ends.
+    """Yield the rows by column name. Empty lines are skipped. A quoted field may contain line ends.
 
     Raises:
         Unprocessable: As for `lines`; a row of more than `max_line` characters over all of its lines, a row with more
-            or fewer fields than there are columns, a column that is named twice, a quotation that never ends, a field
-            beyond `csv.field_size_limit()`.
+            or fewer fields than columns, a header with the same column twice, a quoted field without an end, a field
+            above `csv.field_size_limit()`.
 
     """
     row_lines = _RowLines(_raw_lines(stream, encoding, max_line), max_line)
@@ -81,7 +82,7 @@ def csv_rows(
 
 
 def json_lines(stream: BinaryIO, *, encoding: str = UTF_8, max_line: int = MAX_LINE) -> Iterator[Any]:
-    """The value on each line; empty lines are skipped.
+    """Yield the JSON value of each line. Empty lines are skipped.
 
     Raises:
         Unprocessable: As for `lines`, or a line is not JSON.
@@ -95,13 +96,13 @@ def json_lines(stream: BinaryIO, *, encoding: str = UTF_8, max_line: int = MAX_L
         except json.JSONDecodeError as error:
             raise Unprocessable(f"line {number} is not JSON: {error.msg} at column {error.colno}") from error
         except (ValueError, RecursionError) as error:
-            # The message may quote a number of the line.
+            # The message of the error may quote the content.
             raise Unprocessable(f"line {number} is not JSON that can be read: {type(error).__name__}") from error
         yield value
 
 
 class _RowLines:
-    """The lines for `csv.reader`, with a limit for each row: a quoted field may span any number of lines."""
+    """The lines for `csv.reader`, with a limit for each row, because a quoted field may have any number of lines."""
 
     def __init__(self, lines: Iterator[str], max_row: int) -> None:
         self._lines = lines
@@ -118,7 +119,7 @@ class _RowLines:
 
     def __next__(self) -> str:
         line = next(self._lines)
-        # The line end after the row does not count.
+        # The limit does not count the line end after the row.
         if self._length + len(line.rstrip("\r\n")) > self._max_row:
             raise Unprocessable(f"the row at line {self._first} is longer than {self._max_row} characters")
         self._length += len(line)
@@ -126,19 +127,19 @@ class _RowLines:
 
 
 def _raw_lines(stream: BinaryIO, encoding: str, max_line: int) -> Iterator[str]:
-    """The lines with their ends."""
+    """Yield the lines with their line ends."""
     text = io.TextIOWrapper(_unpacked(stream), encoding=encoding, newline="")
     number = 1
     while True:
         try:
             line = text.readline(max_line + 2)
         except UnicodeDecodeError as error:
-            # Decoded in pieces: the lines of this one that precede the fault were not handed out.
+            # The text is decoded in pieces. Lines of this piece before the error were not yielded.
             before = bytes(error.object[: error.start]).decode(error.encoding, "replace")
             number += len(_LINE_END.findall(before))
             raise Unprocessable(f"line {number} is not {error.encoding}: {error.reason}") from error
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            # The message may quote bytes of the content.
+            # The message of the error may quote bytes of the content.
             raise Unprocessable(
                 f"the gzip stream is damaged at or after line {number}: {type(error).__name__}"
             ) from error
@@ -151,7 +152,7 @@ def _raw_lines(stream: BinaryIO, encoding: str, max_line: int) -> Iterator[str]:
 
 
 def _unpacked(stream: BinaryIO) -> Any:
-    """The bytes, decompressed where they are gzip."""
+    """The bytes, decompressed if they are gzip."""
     head = b""
     while len(head) < len(_GZIP) and (more := stream.read(len(_GZIP) - len(head))):
         head += more
@@ -160,7 +161,7 @@ def _unpacked(stream: BinaryIO) -> Any:
 
 
 class _Rest(io.RawIOBase):
-    """A stream with what was read ahead put back. Closing it leaves the stream open: it is not ours."""
+    """A stream that starts with bytes that were read before. Closing it does not close the stream."""
 
     def __init__(self, head: bytes, stream: BinaryIO) -> None:
         self._head = head

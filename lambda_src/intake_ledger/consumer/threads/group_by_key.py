@@ -19,11 +19,11 @@ def group_by_key(keys: Sequence[Collection[str]]) -> list[list[int]]:
         return place
 
     first_with: dict[str, int] = {}
-    for place, mine in enumerate(keys):
-        for key in mine:
-            one, other = root(first_with.setdefault(key, place)), root(place)
+    for place, own_keys in enumerate(keys):
+        for key in own_keys:
+            first, second = root(first_with.setdefault(key, place)), root(place)
             # The smaller position becomes the root: a group is found under its first message.
-            parents[max(one, other)] = min(one, other)
+            parents[max(first, second)] = min(first, second)
     grouped: dict[int, list[int]] = {}
     for place in range(len(keys)):
         grouped.setdefault(root(place), []).append(place)

@@ -64,7 +64,7 @@ class ParallelGroups:
                 else:
                     retry_after = self._attempts.overran(claim, message).retry_after
             except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
-                self._telemetry.log_error("what was in work could not be given back", message.id, error)
+                self._telemetry.log_error("a message could not be failed or returned", message.id, error)
                 retry_after = self._failures.backoff(message.receives)
             if retry_after is None and not message.only_change:
                 # Other changes of the message were not handled.

@@ -27,14 +27,14 @@ class ProcessorThreads:
     @contextmanager
     def guard(self, claim: Claim, limit: float) -> Iterator[None]:
         """Mark the block as a processor's work on the claim. `run` watches its limit, in seconds."""
-        one = time.monotonic() + limit, claim
+        entry = time.monotonic() + limit, claim
         with self._lock:
-            self._due[id(one)] = one
+            self._due[id(entry)] = entry
         try:
             yield
         finally:
             with self._lock:
-                del self._due[id(one)]
+                del self._due[id(entry)]
 
     def run(
         self,
@@ -59,8 +59,8 @@ class ProcessorThreads:
         # `concurrent.futures.wait` would look at every group whenever one of them ends.
         finished: SimpleQueue[Future[None]] = SimpleQueue()
         running = {self._pool.submit(group) for group in groups}
-        for one in running:
-            one.add_done_callback(finished.put)
+        for future in running:
+            future.add_done_callback(finished.put)
         ended = []
         while True:
             with self._lock:
@@ -69,20 +69,20 @@ class ProcessorThreads:
             overrun = [claim for until, claim in due if until <= now]
             if overrun:
                 stop()
-                running -= {one for one in running if one.cancel()}
+                running -= {future for future in running if future.cancel()}
             # The other threads are between requests to AWS, which have their own limits.
             if len(running) == len(overrun):
                 break
             # A processor that starts meanwhile has its whole limit.
             next_due = min((until for until, _ in due if until > now), default=now + self._limit)
             try:
-                one = finished.get(timeout=min(next_due - now, 1.0))
+                future = finished.get(timeout=min(next_due - now, 1.0))
             except Empty:
                 each_second()
                 continue
-            if one in running:
-                running.remove(one)
-                ended.append(one)
-        for one in ended:
-            one.result()
+            if future in running:
+                running.remove(future)
+                ended.append(future)
+        for future in ended:
+            future.result()
         return overrun
