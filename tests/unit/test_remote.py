@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer.composition import make_processor
 from intake_ledger.processor import make_object_change
-from intake_ledger.processor.lambda_processor import remote_processor
+from intake_ledger.processor.lambda_processor import remote_processor, request_of
 from intake_ledger.protocol import (
     NotYet,
     RemoteError,
