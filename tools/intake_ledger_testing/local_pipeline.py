@@ -22,19 +22,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-<<<<<<< HEAD
-from intake_ledger.processor.object_change import ObjectChange, Processor
+from intake_ledger.processor import ObjectChange, Processor
 from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons, Row, row_key
-=======
-from botocore.exceptions import ClientError
-
-from intake_ledger.aws import Bucket, NotDone, Queues
-from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
-from intake_ledger.ledger import Answer, Claim, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.observability import OutcomeKind, Telemetry
-from intake_ledger.processor import Commit, ObjectChange, Processor
-from intake_ledger.protocol import Change, ConsumerSettings, Fenced, Ordering, Policy, Reason, Reasons, Row, row_key
->>>>>>> 9632ea4 (Name the processor's parts and give it a door)
 from intake_ledger_testing import events
 from intake_ledger_testing.faults import Fault
 from intake_ledger_testing.local_runtime import LocalRuntime

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast, override
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
+from intake_ledger.processor import Commit, ObjectChange, Processor
 from intake_ledger.protocol import ConsumerSettings, Policy
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
