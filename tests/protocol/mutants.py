@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "any text is a reprocess id",
-        "events/own_message.py",
+        "events/own_messages.py",
         "        if not is_ulid(reprocess_id):",
         "        if not reprocess_id:",
         "tests/unit/test_consumer.py -k f106",
@@ -1097,14 +1097,14 @@ MUTANTS = (
     ),
     Mutant(
         "all failures are in one partition of the index",
-        "protocol/row_key.py",
+        "protocol/row_keys.py",
         ".encode()) % REVIEW_PARTITIONS",
         ".encode()) % 1",
         "tests/unit/test_review_index.py",
     ),
     Mutant(
         "too few partitions of the index for ten thousand failures a second",
-        "protocol/row_key.py",
+        "protocol/row_keys.py",
         "REVIEW_PARTITIONS = 20",
         "REVIEW_PARTITIONS = 8",
         "tests/unit/test_review_index.py",

@@ -12,8 +12,6 @@ from intake_ledger.protocol import (
     Change,
     Fenced,
     Ordering,
-    Reason,
-    ReasonCode,
     Row,
     RowKey,
     State,
@@ -193,7 +191,7 @@ class TestLostAnswers:
         """A failure that was written is not reported as fenced."""
         claim = world.accept(created(world.s3.put(KEY, "1")))
         world.wire.lose = 1
-        getattr(world.ledger, ending)(claim, Reason(ReasonCode.PROCESSOR_ERROR, "why"))
+        getattr(world.ledger, ending)(claim, make_reason("why"))
         assert world.known(claim.change).reason == "why"
 
     def test_a_release_whose_answer_was_lost_is_success(self, world: World) -> None:
@@ -246,7 +244,7 @@ class TestFence:
         """F04: nor does it reject in its place."""
         zombie, row = self._zombie(world, ending)
         with pytest.raises(Fenced):
-            getattr(world.ledger, report)(zombie, "late")
+            getattr(world.ledger, report)(zombie, make_reason("late"))
         assert world.known(zombie.change) == row
 
     def test_a_release_past_the_lease_is_refused(self, world: World) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import completeness, from_dynamodb
+from intake_ledger.ledger import complete_since, from_dynamodb, record_key
 from intake_ledger.protocol import (
     Ordering,
     Row,
@@ -164,10 +164,10 @@ def read_complete_since(client: "DynamoDBClient", deployed: "DeployedPipeline") 
         keeps_rows=deployed.keeps_rows,
         skips_existing=deployed.skips_existing,
     )
-    place = completeness.record_key(settings)
+    place = record_key(settings)
     key: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
     found = from_dynamodb(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
-    return completeness.complete_since(found, settings)
+    return complete_since(found, settings)
 
 
 def _review_items(

@@ -1,8 +1,9 @@
 """Read typed fields of parsed JSON, and say what is wrong with them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote_plus
 
 _MAX_TEXT_BYTES = 3 * 1024
 """A form-encoded key may have three bytes for each of the 1,024 that S3 allows. Everything else is shorter."""
@@ -18,18 +19,27 @@ class MalformedError(Exception):
 class Field:
     """A field of a JSON object, by its path."""
 
-    def __init__(self, path: str, type_: type = str, *, required: bool = True) -> None:
+    def __init__(
+        self,
+        path: str,
+        type_: type = str,
+        *,
+        required: bool = True,
+        convert: Callable[[Any], Any] | None = None,
+    ) -> None:
         """Describe a field.
 
         Args:
             path: the names from the outermost object to the field, with dots in between.
             type_: the type of its value.
             required: whether the field must be there. Otherwise None is read where it is missing.
+            convert: checks and converts the text. It is left as it is when omitted.
 
         """
         self.path = path.split(".")
         self.type = type_
         self.required = required
+        self.convert = convert
 
 
 def read_fields(content: object, fields: Iterable[Field]) -> list[Any]:
@@ -60,7 +70,7 @@ def read_fields(content: object, fields: Iterable[Field]) -> list[Any]:
         # ASCII is always valid Unicode, and most texts are short.
         if isinstance(value, str) and not (value.isascii() and len(value) <= _MAX_TEXT_BYTES):
             _check_text(name, value)
-        values.append(value)
+        values.append(field.convert(value) if field.convert else value)
     return values
 
 
@@ -77,11 +87,37 @@ def _check_text(name: str, text: str) -> None:
         raise MalformedError(f"{name} has {length} bytes, S3 never sends more than {_MAX_TEXT_BYTES}")
 
 
-def check_key(key: str) -> None:
-    """Raise MalformedError unless the key has 1 to 1,024 bytes of UTF-8, the lengths that S3 allows."""
+def object_key(key: str) -> str:
+    """The key, if it has 1 to 1,024 bytes of UTF-8, the lengths that S3 allows.
+
+    Raises:
+        MalformedError: It has another length.
+
+    """
     length = len(key.encode())
     if not 1 <= length <= _MAX_KEY_BYTES:
         raise MalformedError(f"the object's key has {length} bytes, S3 allows 1 to 1,024")
+    return key
+
+
+def form_encoded_key(text: str) -> str:
+    """The key of a record of an S3 notification, in which a space is a plus.
+
+    Raises:
+        MalformedError: The text is not form-encoded UTF-8, or S3 does not allow the key.
+
+    """
+    try:
+        return object_key(unquote_plus(text, errors="strict"))
+    except UnicodeDecodeError as problem:
+        raise MalformedError(f"the object's key is not form-encoded UTF-8: {problem}") from None
+
+
+def bucket_name(name: str) -> str:
+    """The name of a bucket. Raises MalformedError if it is empty."""
+    if not name:
+        raise MalformedError("bucket.name is empty")
+    return name
 
 
 def epoch_ms(time: str) -> int:

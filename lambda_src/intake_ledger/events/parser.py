@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from intake_ledger.events.fields import MalformedError
-from intake_ledger.events.own_message import OWN_MESSAGE, parse_own_message
+from intake_ledger.events.own_messages import OWN_MESSAGE, parse_own_message
 from intake_ledger.events.s3_event import Ignored, parse_event, parse_record
 from intake_ledger.protocol import Change, ReasonCode
 

@@ -3,19 +3,26 @@
 import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote_plus
 
-from intake_ledger.events.fields import Field, MalformedError, check_key, epoch_ms, read_fields
-from intake_ledger.protocol import RESTORED, Change, Origin, State, StateKind, bare_etag, real_version
+from intake_ledger.events.fields import (
+    Field,
+    MalformedError,
+    bucket_name,
+    epoch_ms,
+    form_encoded_key,
+    object_key,
+    read_fields,
+)
+from intake_ledger.protocol import RESTORED, Change, Origin, State, StateKind, real_version
 
 _SEQUENCER = re.compile(r"[0-9A-Fa-f]{1,128}")
 
 _RECORD = (Field("eventSource"), Field("eventName"), Field("eventVersion"))
 _RECORD_DETAIL = (
-    Field("eventTime"),
-    Field("s3.bucket.name"),
+    Field("eventTime", convert=epoch_ms),
+    Field("s3.bucket.name", convert=bucket_name),
     Field("s3.object", dict),
-    Field("s3.object.key"),
+    Field("s3.object.key", convert=form_encoded_key),
     Field("s3.object.versionId", required=False),
     Field("s3.object.eTag", required=False),
     Field("s3.object.size", int, required=False),
@@ -23,10 +30,10 @@ _RECORD_DETAIL = (
 _EVENT = (Field("detail-type"), Field("detail", dict), Field("detail.reason", required=False))
 _DELETION = (Field("detail.deletion-type", required=False),)
 _EVENT_DETAIL = (
-    Field("time"),
-    Field("detail.bucket.name"),
+    Field("time", convert=epoch_ms),
+    Field("detail.bucket.name", convert=bucket_name),
     Field("detail.object", dict),
-    Field("detail.object.key"),
+    Field("detail.object.key", convert=object_key),
     Field("detail.object.version-id", required=False),
     Field("detail.object.etag", required=False),
     Field("detail.object.size", int, required=False),
@@ -79,32 +86,26 @@ def parse_event(event: dict[str, Any], body: str) -> Change | Ignored:
 
 def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change | Ignored:
     """The change that an event with this S3 name reports. Both kinds of events have the same fields in `detail`."""
-    time, bucket, item, key, version_id, etag, size = detail
-    if not bucket:
-        raise MalformedError("bucket.name is empty")
-    if origin is Origin.S3:
-        key = _form_decoded(key)
-    check_key(key)
-    version_id, etag, at = real_version(version_id), bare_etag(etag), epoch_ms(time)
+    at, bucket, item, key, version_id, etag, size = detail
     family, _, deed = name.partition(":")
     state, reported_as_new = None, False
     if family == "ObjectCreated":
-        if etag is None and version_id is None:
-            raise MalformedError("a creation with neither a version id nor an ETag cannot be identified")
         state = State(StateKind.OBJECT, version_id, etag, size, at)
+        if state.version_id is None and state.etag is None:
+            raise MalformedError("a creation with neither a version id nor an ETag cannot be identified")
         # An EventBridge event without a version id does not show whether the bucket has versions. S3 has to be asked.
-        reported_as_new = version_id is not None or origin is Origin.S3
+        reported_as_new = state.version_id is not None or origin is Origin.S3
     elif name == RESTORED:
         # Not new, and of unknown age. The object can be read again, and a rejected row may wait for that.
-        if etag is not None or version_id is not None:
-            state = State(StateKind.OBJECT, version_id, etag, size)
+        restored = State(StateKind.OBJECT, version_id, etag, size)
+        state = restored if restored.version_id or restored.etag else None
     elif family not in ("ObjectRemoved", "LifecycleExpiration"):
         return Ignored(f"{name} changes no content")
     elif deed == "DeleteMarkerCreated":
         state = State(StateKind.MARKER, version_id, None, None, at)
         # A lifecycle event has no sequencer and may be very late.
-        reported_as_new = version_id is not None and family == "ObjectRemoved"
-    elif version_id is not None:
+        reported_as_new = state.version_id is not None and family == "ObjectRemoved"
+    elif real_version(version_id) is not None:
         state = State(StateKind.DELETED, version_id, None, None, at)
     return Change(
         bucket=bucket,
@@ -118,13 +119,6 @@ def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change |
         sequencer=_sequencer(item.get("sequencer")),
         event_time=at,
     )
-
-
-def _form_decoded(key: str) -> str:
-    try:
-        return unquote_plus(key, errors="strict")
-    except UnicodeDecodeError as problem:
-        raise MalformedError(f"the object's key is not form-encoded UTF-8: {problem}") from None
 
 
 def _sequencer(value: object) -> str | None:

@@ -174,7 +174,8 @@ class Ledger(Outcomes):
 
     def _attempt(self, change: Change, lease_ms: int) -> "_Attempt":
         options = self._options
-        key = row_key(options.pipeline, options.ordering, change.bucket, change.key, change.identity or "absent")
+        identity = change.state.identity if change.state else "absent"
+        key = row_key(options.pipeline, options.ordering, change.bucket, change.key, identity)
         return _Attempt(change, key, self._new_owner(), lease_ms, self._is_new(change))
 
     def _is_new(self, change: Change) -> bool:

@@ -237,8 +237,8 @@ class LedgerTable:
         self, condition: Condition, values: Mapping[str, Any], names: Iterable[str] = (), **arguments: Any
     ) -> dict[str, Any]:
         """The arguments of a conditional write, with these values and attribute names in its update expression."""
-        if typed := to_dynamodb({**condition.values, **values}):
-            arguments["ExpressionAttributeValues"] = typed
+        if condition.values or values:
+            arguments["ExpressionAttributeValues"] = to_dynamodb({**condition.values, **values})
         return arguments | {
             "TableName": self.name,
             "ConditionExpression": condition.expression,

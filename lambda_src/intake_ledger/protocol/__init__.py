@@ -27,9 +27,9 @@ from intake_ledger.protocol.object_state import ABSENT, State, StateKind, bare_e
 from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of, matches_reason
 from intake_ledger.protocol.retention import Retention
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Status, is_settled
-from intake_ledger.protocol.row_attributes import is_readable, row_attributes, row_difference, row_from_attributes
 from intake_ledger.protocol.row_changes import truncate
-from intake_ledger.protocol.row_key import (
+from intake_ledger.protocol.row_items import is_readable, row_attributes, row_difference, row_from_attributes
+from intake_ledger.protocol.row_keys import (
     Ordering,
     RowKey,
     review_partition,
@@ -49,7 +49,7 @@ from intake_ledger.protocol.settings import (
     audit_settings,
     consumer_settings,
 )
-from intake_ledger.protocol.ulid import RANDOM_BITS, is_ulid, made_at, ulid
+from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
 from intake_ledger.protocol.verdict import ARCHIVED, Policy, Ruling, Verdict, judge_row, judge_state
 
 __all__ = [

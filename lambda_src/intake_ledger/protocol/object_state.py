@@ -17,9 +17,13 @@ class StateKind(StrEnum):
     """
 
 
+_NO_VERSION = frozenset({None, "", "null"})
+"""The ways in which S3 says that an object has no version: absent, empty and `null`."""
+
+
 def real_version(version_id: str | None) -> str | None:
-    """The version id. None for its three spellings of "no version": absent, empty and `null`."""
-    return None if version_id in (None, "", "null") else version_id
+    """The version id. None for each way in which S3 says that there is none."""
+    return None if version_id in _NO_VERSION else version_id
 
 
 def bare_etag(etag: str | None) -> str | None:
@@ -29,7 +33,10 @@ def bare_etag(etag: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One state of one key. Two states are the same if their `identity` is."""
+    """One state of one key. Two states are the same if their `identity` is.
+
+    S3 spells "no version" in three ways, and quotes ETags. Both become the same in `__post_init__`.
+    """
 
     kind: StateKind
     version_id: str | None = None
@@ -45,6 +52,10 @@ class State:
 
     def __post_init__(self) -> None:
         # `frozen` forbids the assignment.
+        if self.version_id in _NO_VERSION:
+            object.__setattr__(self, "version_id", None)
+        if self.etag is not None:
+            object.__setattr__(self, "etag", self.etag.strip('"') or None)
         object.__setattr__(self, "identity", identity_of(self.kind, self.version_id, self.etag))
         object.__setattr__(self, "removed", self.kind is not StateKind.OBJECT)
 

@@ -41,7 +41,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         size=state.size,
         kind=state.kind,
         # A message that names another state than the claimed one has the wrong sequencer.
-        sequencer=change.sequencer if change.identity == identity else None,
+        sequencer=change.sequencer if change.state and change.state.identity == identity else None,
         event_name=change.event_name,
         attempts=base.attempts + 1 if retry else 1,
         redrive_count=base.redrive_count + 1 if resumed else base.redrive_count if retry else 0,

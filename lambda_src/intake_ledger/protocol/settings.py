@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.row_key import Ordering
+from intake_ledger.protocol.row_keys import Ordering
 
 PIPELINE_TAG = "intake-ledger:pipeline"
 """A tag of each bucket, table and queue that a pipeline makes, with its name; `intake-ledger adopt` looks for it."""

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from intake_ledger.events.fields import Field, MalformedError, check_key, read_fields
-from intake_ledger.protocol import Change, Origin, State, StateKind, bare_etag, is_ulid, real_version
+from intake_ledger.events.fields import Field, MalformedError, object_key, read_fields
+from intake_ledger.protocol import Change, Origin, State, StateKind, is_ulid
 
 OWN_MESSAGE = "intakeLedger"
 """The only top-level name in the pipeline's own messages."""
@@ -12,7 +12,7 @@ OWN_MESSAGE = "intakeLedger"
 _KIND = (Field("kind"),)
 _OBJECT = (
     Field("bucket"),
-    Field("key"),
+    Field("key", convert=object_key),
     Field("state", required=False),
     Field("versionId", required=False),
 )
@@ -61,7 +61,6 @@ def parse_own_message(content: object, body: str) -> Change:
     if kind not in (Origin.AUDIT, Origin.REPROCESS, Origin.LATE):
         raise MalformedError(f"kind of our own message is {kind!r}, expected 'audit', 'reprocess' or 'late'")
     bucket, key, named, version_id = read_fields(content, _OBJECT)
-    check_key(key)
     reprocess_id = None
     if kind == Origin.REPROCESS:
         [reprocess_id] = read_fields(content, _REQUEST)
@@ -74,7 +73,7 @@ def parse_own_message(content: object, body: str) -> Change:
         if named not in StateKind:
             raise MalformedError(f"state is {named!r}, expected one of {', '.join(StateKind)}")
         etag, size, created_at = read_fields(content, _STATE)
-        state = State(StateKind(named), real_version(version_id), bare_etag(etag), size, created_at)
+        state = State(StateKind(named), version_id, etag, size, created_at)
         if state.kind is StateKind.OBJECT and state.version_id is None and state.etag is None:
             raise MalformedError("an object with neither versionId nor etag cannot be identified")
     return Change(
