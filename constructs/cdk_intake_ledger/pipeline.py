@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import jsii
-from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Stack
+from aws_cdk import Duration, Names, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -24,7 +24,6 @@ from cdk_intake_ledger.delivery.event_delivery import (
     owner_of,
 )
 from cdk_intake_ledger.delivery.key_filters import filter_problems, key_filters, looks_encoded
-from cdk_intake_ledger.errors import IntakeConfigurationError
 from cdk_intake_ledger.functions import (
     FunctionNetworking,
     IntakeConsumer,
@@ -46,14 +45,16 @@ from cdk_intake_ledger.options import (
 )
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
-from cdk_intake_ledger.pipeline_plan import plan_of, unknown_number_problems
+from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources.bucket import intake_bucket
 from cdk_intake_ledger.resources.fixed_names import MAX_NAME, FixedIds, pipeline_name_problems, register, tag
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.validation.bucket_rules import FILTER_LOOKS_ENCODED
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
-from cdk_intake_ledger.validation.rules import problems
-from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
+from cdk_intake_ledger.validation.number_rules import unknown_numbers
+from cdk_intake_ledger.validation.plan_validation import plan_problems
+from cdk_intake_ledger.validation.reporting import refuse, warn
 
 
 @jsii.implements(iam.IGrantable)
@@ -149,26 +150,24 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
             ledger=ledger,
         )
         table = ledger.table if ledger else None
-        found = [
-            *(pipeline_name_problems(self, pipeline_name, table) if pipeline_name is not None else ()),
-            *processor.problems,
-            *unknown_number_problems(plan),
-            *problems(plan),
-            *filter_problems(keys),
-            *(bucket_problems(bucket, self, keys, delivery) if bucket else ()),
-            *delivery_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
-            *(queue.problems(plan.max_attempts) if queue else ()),
-            *(ledger.problems() if ledger else ()),
-            *report_problems(audit, bucket, keys),
-            *audit.scale.problems(),
-        ]
-        if found:
-            raise IntakeConfigurationError(self.node.path, found)
+        refuse(
+            self.node.path,
+            [
+                *(pipeline_name_problems(self, pipeline_name, table) if pipeline_name is not None else ()),
+                *processor.problems,
+                *unknown_numbers(plan),
+                *plan_problems(plan),
+                *filter_problems(keys),
+                *(bucket_problems(bucket, self, keys, delivery) if bucket else ()),
+                *delivery_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
+                *(queue.problems(plan.max_attempts) if queue else ()),
+                *(ledger.problems() if ledger else ()),
+                *report_problems(audit, bucket, keys),
+                *audit.scale.problems(),
+            ],
+        )
         for end in looks_encoded(keys):
-            Annotations.of(self).add_warning_v2(
-                f"{WARNING_PREFIX}:filterLooksEncoded",
-                f"the filter {end!r} looks percent-encoded: write it as it is in the key, it is encoded for S3 here",
-            )
+            warn(self, FILTER_LOOKS_ENCODED, value=end)
 
         self._pipeline_name = pipeline_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         self._filters = keys

@@ -1,7 +1,5 @@
 """The numbers of a pipeline's options, as the plan that synthesis checks."""
 
-import math
-
 from aws_cdk import Duration, Token
 
 from cdk_intake_ledger.functions import Processor
@@ -54,16 +52,6 @@ def plan_of(
         memory_size=_number(processor.memory_size),
         processor_timeout=_seconds(processor.function_timeout),
     )
-
-
-def unknown_number_problems(plan: Plan) -> list[str]:
-    """One problem for each number that must be known at synthesis, because other numbers follow from it."""
-    names = ("processing_timeout", "clock_skew", "max_batching_window", "audit_interval")
-    return [
-        f"{name} is a token: its value is needed at synthesis, since others are calculated from it, give a plain one"
-        for name in names
-        if math.isnan(getattr(plan, name))
-    ]
 
 
 def _seconds(duration: Duration | None) -> float:

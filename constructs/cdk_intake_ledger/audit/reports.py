@@ -10,24 +10,24 @@ from cdk_intake_ledger.delivery.event_delivery import owned_resource, owner_of
 from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
 from cdk_intake_ledger.functions import PipelineResources
 from cdk_intake_ledger.options import AuditOptions
+from cdk_intake_ledger.validation.audit_rules import REPORTS_ARE_PROCESSED
 from cdk_intake_ledger.validation.nag_suppressions import REPORTS
+from cdk_intake_ledger.validation.registry import Problem
 
 DEFAULT_PREFIX = "audit/"
 _SUFFIX = ".json"
 
 
-def report_problems(options: AuditOptions, bucket: s3.IBucket | None, filters: Sequence[KeyFilter]) -> Iterator[str]:
+def report_problems(
+    options: AuditOptions, bucket: s3.IBucket | None, filters: Sequence[KeyFilter]
+) -> Iterator[Problem]:
     """Why the pipeline would take its reports for uploads. `bucket` is the intake's; None for the pipeline's own."""
     if not _wanted(options) or not _same(options.report_bucket, bucket):
         return
     reports = KeyFilter(_prefix(options), _SUFFIX)
     for one in filters:
         if reports.is_known and one.is_known and overlap(reports, one):
-            yield (
-                f"the audit's reports would be written into the bucket that is audited, under {reports.prefix!r}, "
-                f"where the pipeline takes {one}: each would be processed, give a report_prefix that no filter takes "
-                "in, or a report_bucket of its own"
-            )
+            yield REPORTS_ARE_PROCESSED.problem(prefix=reports.prefix, filter=one)
 
 
 def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOptions) -> dict[str, str]:

@@ -5,6 +5,20 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cdk_intake_ledger.validation.processor_rules import (
+    ENTRYPOINT_FORMAT,
+    FOLDER_HIDES_RUNTIME,
+    FUNCTION_ARGUMENTS,
+    FUNCTION_IS_GENERATOR,
+    FUNCTION_KIND,
+    FUNCTION_MISSING,
+    FUNCTION_RETURN_TYPE,
+    MODULE_MISSING,
+    MODULE_SYNTAX,
+    PROCESSOR_PATH,
+)
+from cdk_intake_ledger.validation.registry import Problem
+
 FORM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 NO_COMMITS = frozenset({
@@ -15,47 +29,35 @@ NO_COMMITS = frozenset({
 """Names of types that a processor cannot return."""
 
 
-def form_problem(entrypoint: str) -> str | None:
+def form_problem(entrypoint: str) -> Problem | None:
     """The problem with the form of an entry point, or None."""
     if FORM.fullmatch(entrypoint):
         return None
-    return f"entrypoint {entrypoint!r} is not of the form 'module:function', such as 'invoices:process'"
+    return ENTRYPOINT_FORMAT.problem(entrypoint=entrypoint)
 
 
-def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[str]:
+def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[Problem]:
     """Reasons why the consumer could not call `module:function` if `directory` were its code."""
     if wrong := form_problem(entrypoint):
         yield wrong
         return
     if not directory.is_dir():
         state = "is not a directory" if directory.exists() else "does not exist"
-        yield (
-            f"processor path '{directory}' {state} (looked from '{Path.cwd()}'): give the directory that holds the "
-            "processor's module"
-        )
+        yield PROCESSOR_PATH.problem(path=directory, state=state, current=Path.cwd())
         return
     if (directory / "intake_ledger").exists() or (directory / "intake_ledger.py").exists():
-        yield (
-            f"processor path '{directory}' has an intake_ledger of its own, which would hide the layer's: leave it "
-            "out of the asset"
-        )
+        yield FOLDER_HIDES_RUNTIME.problem(path=directory)
     module, function = entrypoint.split(":")
     source = _source_of(directory, module)
     if source is None:
-        modules = _choices(_modules_in(directory))
-        yield (
-            f"processor module {module!r} does not exist in '{directory}', where there is {modules}: name one of those "
-            "in the entrypoint"
-        )
+        yield MODULE_MISSING.problem(module=module, path=directory, found=_choices(_modules_in(directory)))
         return
     try:
         tree = ast.parse(source.read_bytes(), filename=str(source))
     except (SyntaxError, ValueError) as error:
-        where = getattr(error, "lineno", None)
-        yield (
-            f"processor module '{source}' is not valid Python{f', line {where}' if where else ''}: "
-            f"{getattr(error, 'msg', error)}"
-        )
+        line = getattr(error, "lineno", None)
+        where = f", line {line}" if line else ""
+        yield MODULE_SYNTAX.problem(source=source, where=where, error=getattr(error, "msg", error))
         return
     yield from _function_problems(tree, source, function)
 
@@ -73,7 +75,7 @@ def _modules_in(directory: Path) -> list[str]:
     return sorted(modules - {"__init__"})
 
 
-def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[str]:
+def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[Problem]:
     definitions: dict[str, ast.stmt] = {}
     for statement in _top_level(tree):
         for bound in _names_bound_by(statement):
@@ -82,21 +84,15 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[st
         if "*" in definitions:
             return  # `from elsewhere import *` may define it
         functions = [key for key, value in definitions.items() if isinstance(value, ast.FunctionDef) and key[0] != "_"]
-        yield (
-            f"processor function {name!r} does not exist in '{source}', where there is {_choices(functions)}: name one "
-            "of those in the entrypoint"
-        )
+        yield FUNCTION_MISSING.problem(function=name, source=source, found=_choices(functions))
         return
     match definitions[name]:
         case ast.AsyncFunctionDef():
-            yield f"processor function {name!r} in '{source}' is async: a plain function is needed"
+            yield FUNCTION_KIND.problem(function=name, source=source, kind="async")
         case ast.ClassDef():
-            yield f"processor {name!r} in '{source}' is a class: a plain function is needed"
+            yield FUNCTION_KIND.problem(function=name, source=source, kind="a class")
         case ast.FunctionDef(args=arguments, decorator_list=[]) if not _takes_one(arguments):
-            yield (
-                f"processor function {name!r} in '{source}' cannot be called with one argument: it is given the "
-                "change, and nothing else"
-            )
+            yield FUNCTION_ARGUMENTS.problem(function=name, source=source)
         case ast.FunctionDef(decorator_list=[]) as function:
             yield from _return_problems(function, source)
 
@@ -122,14 +118,13 @@ def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
             yield name
 
 
-def _return_problems(function: ast.FunctionDef, source: Path) -> Iterator[str]:
-    where = f"processor function {function.name!r} in '{source}'"
+def _return_problems(function: ast.FunctionDef, source: Path) -> Iterator[Problem]:
     if _is_generator(function):
-        yield f"{where} is a generator: calling it does nothing, take the `yield` out"
+        yield FUNCTION_IS_GENERATOR.problem(function=function.name, source=source)
     elif function.returns is not None and (wrong := _wrong_types(function.returns)):
-        yield (
-            f"{where} returns {ast.unparse(function.returns)}: the consumer would reject each change after its effect, "
-            f"since {_choices(wrong)} is no commit, return a Commit, a text or None"
+        annotation = ast.unparse(function.returns)
+        yield FUNCTION_RETURN_TYPE.problem(
+            function=function.name, source=source, annotation=annotation, types=_choices(wrong)
         )
 
 

@@ -13,6 +13,17 @@ from packaging.version import Version
 
 from cdk_intake_ledger.bundling.pip import Pip, listed
 from cdk_intake_ledger.bundling.requirements import Line
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.requirement_rules import (
+    DEPENDENCIES_HASH,
+    DISTRIBUTION_MISSING,
+    INDEX_UNREACHABLE,
+    PIP_FAILED,
+    PIP_MISSING,
+    REQUIREMENTS_CONFLICT,
+    VERSION_MISSING,
+    WHEEL_MISSING,
+)
 
 _NO_MATCH = re.compile(r"No matching distribution found for (.+?)(?: \(from .*)?$", re.MULTILINE)
 _FILES = re.compile(r"(?:https?|file)://[^\s#]*/([^/\s#]+\.(?:whl|tar\.gz|tar\.bz2|zip))")
@@ -32,7 +43,7 @@ class PipErrors:
         self._pip = pip
         self._origin = pip.requirements.origin
 
-    def explain(self, failed: CompletedProcess[str], missing: Iterable[str]) -> list[str]:
+    def explain(self, failed: CompletedProcess[str], missing: Iterable[str]) -> list[Problem]:
         """Problems that made pip fail. pip stops at the first line without a wheel, so this asks for each line again.
 
         Args:
@@ -60,27 +71,22 @@ class PipErrors:
                     problems.append(self._no_wheel(match[1], retried, None))
         return problems or [self._other(failed.stderr)]
 
-    def _no_wheel(self, text: str, retried: CompletedProcess[str], line: Line | None) -> str:
+    def _no_wheel(self, text: str, retried: CompletedProcess[str], line: Line | None) -> Problem:
         requirement = Requirement(text)
         where = line.where if line else f"{self._origin}: a dependency"
         output = retried.stdout + retried.stderr
         files = _files_of(requirement.name, output)
         versions = {version for version, _ in files}
         if not versions and (unreachable := _UNREACHABLE.search(output)):
-            return f"{where}: {unreachable[1]} cannot be read ({unreachable[2]}): pip needs its package index"
+            return INDEX_UNREACHABLE.problem(where=where, url=unreachable[1], error=unreachable[2])
         if not versions:
-            return (
-                f"{where}: the package index has no {requirement.name!r} at all: correct the name, or name the index "
-                "that has it (--extra-index-url)"
-            )
+            return DISTRIBUTION_MISSING.problem(where=where, name=requirement.name)
         of_version = [(version, file) for version, file in files if requirement.specifier.contains(version, True)]
         if not of_version:
             final = [version for version in versions if not version.is_prerelease]
             newest = [str(version) for version in sorted(final or versions)[-4:]]
-            return (
-                f"{where}: {requirement.name} has no version that is {str(requirement.specifier).strip('=') or 'any'}: "
-                f"pin one that exists, the newest are {listed(newest)}"
-            )
+            version = str(requirement.specifier).strip("=") or "any"
+            return VERSION_MISSING.problem(where=where, name=requirement.name, version=version, newest=listed(newest))
         tags = sorted({_tag(file) for _, file in of_version} - {""})
         has = f"it has wheels for {listed(tags, 3)}" if tags else "it is published as source code only"
         pythons = {file: needed for needed, file in _NEEDS_PYTHON.findall(output)}
@@ -88,28 +94,26 @@ class PipErrors:
             has = f"it needs Python {needed}"
         usable = _USABLE.search(output)
         fitting = usable[1].split(", ")[-3:] if usable and usable[1] != "none" else []
-        pin = f"pin a version that has one, such as {listed(fitting)}" if fitting else "pin something that has one"
-        return f"{where}: {text} has no wheel for {self._pip.platform}: {has}; {pin}, or use Processor.from_image"
+        pin = f"a version that has one, such as {listed(fitting)}" if fitting else "another distribution"
+        return WHEEL_MISSING.problem(where=where, requirement=text, target=self._pip.platform, reason=has, pin=pin)
 
-    def _other(self, output: str) -> str:
+    def _other(self, output: str) -> Problem:
+        origin = self._origin
         if conflict := _CONFLICT.search(output):
             why = _FILE_LINE.sub(self._requirement_at, " ".join(conflict[0].removeprefix("ERROR: ").split()))
-            return f"{self._origin}: {why.rstrip('.')}: pin versions that go together"
+            return REQUIREMENTS_CONFLICT.problem(origin=origin, conflict=why.rstrip("."))
         if other := _OTHER_PYTHON.search(output):
-            return (
-                f"{self._origin}: {other[1]} has no wheel for {self._pip.platform}: it needs Python {other[2]}; "
-                "pin another version, or use Processor.from_image"
+            needs = f"it needs Python {other[2]}"
+            return WHEEL_MISSING.problem(
+                where=origin, requirement=other[1], target=self._pip.platform, reason=needs, pin="another version"
             )
         if unpinned := _UNPINNED_IN_HASHES.search(output):
             names = listed([line.split()[0] for line in unpinned[1].splitlines()])
-            return (
-                f"{self._origin} has hashes, but no line for {names}, which others need: pin all "
-                "dependencies with hashes (`uv pip compile --generate-hashes`), or none"
-            )
+            return DEPENDENCIES_HASH.problem(origin=origin, names=names)
         if "No module named pip" in output:
-            return f"{self._origin} cannot be installed, since {sys.executable} has no pip: install pip"
+            return PIP_MISSING.problem(origin=origin, python=sys.executable)
         last = " ".join(output.strip().split())[-800:]
-        return f"{self._origin} cannot be installed for {self._pip.platform}, pip says: {last}"
+        return PIP_FAILED.problem(origin=origin, target=self._pip.platform, message=last)
 
     def _requirement_at(self, reference: re.Match[str]) -> str:
         """The requirement that pip names by its line in the generated file."""

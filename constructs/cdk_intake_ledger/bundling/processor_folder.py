@@ -14,6 +14,17 @@ from aws_cdk import aws_lambda as lambda_
 from cdk_intake_ledger.bundling.elf import wrong_objects
 from cdk_intake_ledger.bundling.entrypoint import entrypoint_problems
 from cdk_intake_ledger.bundling.imports import missing_imports, modules_in
+from cdk_intake_ledger.validation.processor_rules import (
+    CODE_SIZE,
+    FILE_ARCHITECTURE,
+    FILE_IN_FOLDER_AND_WHEEL,
+    IMPORT_NOT_INSTALLED,
+    IMPORT_WITHOUT_REQUIREMENTS,
+    POWERTOOLS_VERSION,
+    REQUIREMENTS_HIDE_RUNTIME,
+    WHEELS_PLATFORM,
+)
+from cdk_intake_ledger.validation.registry import Problem
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.bundling.requirements import Requirements
@@ -52,7 +63,7 @@ class ProcessorFolder:
         self._any_module = any_module
 
     @cached_property
-    def problems(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         """Reasons why the folder would not run on Lambda. The first call installs the wheels."""
         problems = list(entrypoint_problems(self._directory, self._entrypoint))
         if not self._directory.is_dir():
@@ -69,7 +80,10 @@ class ProcessorFolder:
                 wheels = self._wheels
             except WheelError as error:
                 # Without the wheels the imports cannot be judged.
-                return (*problems, *(f"processor path '{self._directory}': {problem}" for problem in error.problems))
+                return (
+                    *problems,
+                    *(problem.within(f"processor path '{self._directory}'") for problem in error.problems),
+                )
             problems += self._wheel_problems(wheels)
         if not problems:
             problems += self._import_problems(wheels)
@@ -97,10 +111,9 @@ class ProcessorFolder:
     def _is_known_platform(self) -> bool:
         return re.fullmatch(r"3\.\d+", self._python) is not None and self._architecture in ("arm64", "x86_64")
 
-    def _platform_problem(self) -> str:
-        return (
-            f"processor path '{self._directory}' has a {REQUIREMENTS}, and the function is for Python {self._python!r} "
-            f"on {self._architecture!r}: its wheels need a runtime that is known at synthesis, and arm64 or x86_64"
+    def _platform_problem(self) -> Problem:
+        return WHEELS_PLATFORM.problem(
+            path=self._directory, requirements=REQUIREMENTS, python=self._python, architecture=self._architecture
         )
 
     @cached_property
@@ -129,38 +142,33 @@ class ProcessorFolder:
         """Names and paths of the folder's files in the asset."""
         return sorted(_code_files(self._directory))
 
-    def _wheel_problems(self, wheels: Path) -> Iterator[str]:
-        where = f"processor path '{self._directory}'"
+    def _wheel_problems(self, wheels: Path) -> Iterator[Problem]:
         if "intake_ledger" in modules_in(wheels):
             yield self._hiding(REQUIREMENTS)
         for about in wheels.glob("aws_lambda_powertools-*.dist-info"):
             version = about.name.removesuffix(".dist-info").partition("-")[2]
             if version.partition(".")[0] != POWERTOOLS:
-                yield (
-                    f"{where}: {REQUIREMENTS} installs aws-lambda-powertools {version}, which would hide the layer's: "
-                    f"pin a version {POWERTOOLS}.x, or leave it out"
+                yield POWERTOOLS_VERSION.problem(
+                    path=self._directory, requirements=REQUIREMENTS, version=version, major=POWERTOOLS
                 )
         for name in sorted(self._collisions(wheels))[:8]:
-            yield f"{where} has {name!r}, and {REQUIREMENTS} installs it too: leave it out of one of them"
+            yield FILE_IN_FOLDER_AND_WHEEL.problem(path=self._directory, name=name, requirements=REQUIREMENTS)
         for wrong in wrong_objects((path for _, path in self._files), self._architecture, compiled=False):
-            yield (
-                f"{where} has '{wrong.path.relative_to(self._directory).as_posix()}', which is for {wrong.machine} and "
-                f"the function for {self._architecture}: pin its distribution in {REQUIREMENTS}"
+            yield FILE_ARCHITECTURE.problem(
+                path=self._directory,
+                file=wrong.path.relative_to(self._directory).as_posix(),
+                machine=wrong.machine,
+                architecture=self._architecture,
+                requirements=REQUIREMENTS,
             )
         size = sum(path.stat().st_size for _, path in self._files) + sum(
             path.stat().st_size for path in wheels.rglob("*") if path.is_file()
         )
         if size > MOST_BYTES:
-            yield (
-                f"{where} and its wheels have {size / 2**20:,.0f} MB unpacked, and Lambda takes 250 MB with all "
-                "layers: pin less, or use Processor.from_image"
-            )
+            yield CODE_SIZE.problem(path=self._directory, size=size / 2**20)
 
-    def _hiding(self, source: str) -> str:
-        return (
-            f"processor path '{self._directory}': {source} installs intake_ledger, which would hide the layer's: leave "
-            "cdk-intake-ledger out of it"
-        )
+    def _hiding(self, source: str) -> Problem:
+        return REQUIREMENTS_HIDE_RUNTIME.problem(path=self._directory, source=source)
 
     def _collisions(self, wheels: Path) -> Iterator[str]:
         """Files that both have, and modules that hide another one. Parts of a namespace package do not collide."""
@@ -172,24 +180,24 @@ class ProcessorFolder:
             elif name.count("/") == 1 and (wheels / f"{name.partition('/')[0]}.py").exists():
                 yield name.partition("/")[0]
 
-    def _import_problems(self, wheels: Path) -> Iterator[str]:
+    def _import_problems(self, wheels: Path) -> Iterator[Problem]:
         """Imports that would fail on Lambda."""
         if self._any_module:
             return
         module, function = self._entrypoint.split(":")
         for missing in missing_imports(self._directory, module, function, modules_in(wheels)):
-            where = f"processor module '{missing.source}' line {missing.line}"
-            if self._has_requirements:
-                yield (
-                    f"{where} imports {missing.name!r}, which neither the folder nor its {REQUIREMENTS} nor Lambda "
-                    f"has: add {missing.distribution}==<version> to {REQUIREMENTS}"
-                )
-            else:
-                yield (
-                    f"{where} imports {missing.name!r}, which neither the folder nor Lambda has: pin it in "
-                    f"'{self._directory / REQUIREMENTS}' ({missing.distribution}==<version>), or give the layer that "
-                    "has it"
-                )
+            rule, requirements = (
+                (IMPORT_NOT_INSTALLED, REQUIREMENTS)
+                if self._has_requirements
+                else (IMPORT_WITHOUT_REQUIREMENTS, self._directory / REQUIREMENTS)
+            )
+            yield rule.problem(
+                source=missing.source,
+                line=missing.line,
+                name=missing.name,
+                distribution=missing.distribution,
+                requirements=requirements,
+            )
 
 
 def _code_files(directory: Path) -> Iterator[tuple[str, Path]]:

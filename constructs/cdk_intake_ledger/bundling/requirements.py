@@ -9,6 +9,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 
+from cdk_intake_ledger.validation.registry import Problem
+
 LAMBDA_HAS: Mapping[str, str] = {
     "boto3": "1.28",
     "botocore": "1.31",
@@ -74,7 +76,7 @@ class Requirements:
     lines: tuple[Line, ...]
     options: tuple[str, ...] = ()
     """pip's options for the package index, one line each."""
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     """Reasons why it cannot be installed."""
     origin: str = "requirements"
     """The file's name, for messages."""

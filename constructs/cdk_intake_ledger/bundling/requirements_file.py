@@ -11,6 +11,20 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cdk_intake_ledger.bundling.requirements import Line, Requirements, without_marker
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.requirement_rules import (
+    REQUIREMENT_EDITABLE,
+    REQUIREMENT_FORMAT,
+    REQUIREMENT_HASH,
+    REQUIREMENT_OPTION,
+    REQUIREMENT_PATH,
+    REQUIREMENT_PINNED,
+    REQUIREMENT_PIP_OPTION,
+    REQUIREMENT_QUOTES,
+    REQUIREMENT_REPEATED,
+    REQUIREMENT_URL_HASH,
+    REQUIREMENTS_UNREADABLE,
+)
 
 # Each has a value. Other options would change the choice of wheels, which this package makes.
 _INDEX_OPTIONS = ("--index-url", "--extra-index-url", "--find-links", "--trusted-host")
@@ -54,7 +68,7 @@ class _Reader:
     def __init__(self) -> None:
         self._lines: list[Line] = []
         self._options: list[str] = []
-        self._problems: list[str] = []
+        self._problems: list[Problem] = []
         self._files: set[Path] = set()
 
     def result(self, origin: str) -> Requirements:
@@ -68,7 +82,7 @@ class _Reader:
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            self._problems.append(f"'{path}' cannot be read ({error}): give a file of UTF-8 text")
+            self._problems.append(REQUIREMENTS_UNREADABLE.problem(path=path, error=error))
             return
         self.add(lines, path.name, path.parent)
 
@@ -80,7 +94,7 @@ class _Reader:
         try:
             words = shlex.split(text)
         except ValueError as error:
-            self._problems.append(f"{where} is {text!r}, which cannot be read ({error}): close the quotation marks")
+            self._problems.append(REQUIREMENT_QUOTES.problem(where=where, text=text, error=error))
             return
         if text.startswith("-"):
             self._add_option(words, text, where, folder)
@@ -89,7 +103,7 @@ class _Reader:
         options = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
         hashes, unknown = _hashes(words[options:])
         if unknown:
-            self._problems.append(f"{where} has {unknown!r}, which is not supported: only --hash is, leave it out")
+            self._problems.append(REQUIREMENT_OPTION.problem(where=where, option=unknown))
             return
         requirement = " ".join(words[:options])
         try:
@@ -119,15 +133,9 @@ class _Reader:
         elif name == "--only-binary":
             return  # this package always sets it
         elif name == "--editable":
-            self._problems.append(
-                f"{where} is {text!r}: only wheels go to Lambda, copy the modules into the folder, or build a wheel "
-                "for your package index and pin that"
-            )
+            self._problems.append(REQUIREMENT_EDITABLE.problem(where=where, text=text))
         else:
-            self._problems.append(
-                f"{where} has the option {name}, which is not supported: leave it out, or pin all versions with "
-                "`uv pip compile` or `pip-compile`, which write a file without it"
-            )
+            self._problems.append(REQUIREMENT_PIP_OPTION.problem(where=where, name=name))
 
 
 def _joined(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -158,40 +166,33 @@ def _hashes(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
     return tuple(hashes), ""
 
 
-def _unpinned(line: Line, text: str) -> str:
+def _unpinned(line: Line, text: str) -> Problem:
     if line.requirement.url:
-        return f"{line.where} is {text!r}: a URL needs a hash, append #sha256=... of the wheel"
-    if line.requirement.specifier:
-        fix = f"give one version, such as {line.requirement.name}==1.2.3"
-    else:
-        fix = f"write {line.requirement.name}==<version>"
-    return (
-        f"{line.where} is {text!r}, which is not pinned: {fix}, or let `uv pip compile` or `pip-compile` pin everything"
+        return REQUIREMENT_URL_HASH.problem(where=line.where, text=text)
+    return REQUIREMENT_PINNED.problem(
+        where=line.where,
+        text=text,
+        name=line.requirement.name,
+        version="1.2.3" if line.requirement.specifier else "<version>",
     )
 
 
-def _unreadable(text: str, where: str, why: str) -> str:
+def _unreadable(text: str, where: str, why: str) -> Problem:
     if text.startswith((".", "/")) or text.endswith((".whl", ".gz", ".zip")) or "+" in text.partition(":")[0]:
-        return (
-            f"{where} is {text!r}, which is no distribution in a package index: name a wheel as "
-            "`name @ https://...whl#sha256=...`, or put it into a folder and name that by --find-links"
-        )
-    return f"{where} is {text!r}, which is no requirement ({why}): write name==version"
+        return REQUIREMENT_PATH.problem(where=where, text=text)
+    return REQUIREMENT_FORMAT.problem(where=where, text=text, error=why)
 
 
-def _without_hash(lines: Sequence[Line]) -> Iterator[str]:
+def _without_hash(lines: Sequence[Line]) -> Iterator[Problem]:
     """Lines without a hash, if other lines have one. pip then requires a hash for each line."""
     if not any(line.hashes for line in lines):
         return
     for line in lines:
         if not (line.hashes or line.requirement.url or line.is_left_to_lambda):
-            yield (
-                f"{line.where} is '{without_marker(line.requirement)}' without a hash, and other lines have one: let "
-                "`uv pip compile --generate-hashes` write them all, or leave all out"
-            )
+            yield REQUIREMENT_HASH.problem(where=line.where, text=without_marker(line.requirement))
 
 
-def _repeated(lines: Sequence[Line]) -> Iterator[str]:
+def _repeated(lines: Sequence[Line]) -> Iterator[Problem]:
     """Two lines for one name that could both apply. pip's error would not name the lines."""
     seen: dict[str, Line] = {}
     for line in lines:
@@ -199,7 +200,9 @@ def _repeated(lines: Sequence[Line]) -> Iterator[str]:
         if first is line or line.requirement.marker or first.requirement.marker:
             continue
         if without_marker(first.requirement) != without_marker(line.requirement):
-            yield (
-                f"{line.where} is '{without_marker(line.requirement)}' and {first.where} "
-                f"'{without_marker(first.requirement)}': leave one of them out"
+            yield REQUIREMENT_REPEATED.problem(
+                where=line.where,
+                text=without_marker(line.requirement),
+                first_where=first.where,
+                first=without_marker(first.requirement),
             )

@@ -15,6 +15,8 @@ from cdk_intake_ledger.bundling.elf import wrong_objects
 from cdk_intake_ledger.bundling.pip import Pip, listed
 from cdk_intake_ledger.bundling.pip_errors import PipErrors
 from cdk_intake_ledger.bundling.requirements import Requirements, lambda_environment, lambda_has
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.requirement_rules import DEPENDENCY_HASH, DEPENDENCY_MISSING, WHEEL_ARCHITECTURE
 
 # Each round adds one level of dependencies that pip left out.
 _ROUNDS = 10
@@ -23,10 +25,10 @@ _ROUNDS = 10
 class WheelError(Exception):
     """Wheels cannot be installed."""
 
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
     """One text for each problem, with the value and the fix."""
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    def __init__(self, problems: Sequence[Problem]) -> None:
         """Make the error.
 
         Args:
@@ -69,9 +71,8 @@ class WheelInstallation:
             self._refuse_without_hashes(absent)
             missing |= absent
         else:
-            raise WheelError(
-                [f"{self._requirements.origin} needs {listed(sorted(absent))}, which pip does not install"]
-            )
+            names = listed(sorted(absent))
+            raise WheelError([DEPENDENCY_MISSING.problem(origin=self._requirements.origin, names=names)])
         for distribution in _distributions(content):
             if canonicalize_name(distribution.name) not in needed:
                 _remove(distribution, content)
@@ -127,18 +128,20 @@ class WheelInstallation:
 
     def _refuse_without_hashes(self, absent: Iterable[str]) -> None:
         if any(line.hashes for line in self._lines):
-            raise WheelError([
-                f"{self._requirements.origin} has hashes, but no line for {requirement!r}, which is needed on "
-                f"{self._pip.platform}: write the file for all platforms (`uv pip compile --universal "
-                "--generate-hashes`)"
-                for requirement in sorted(absent)
-            ])  # fmt: skip
+            origin, platform = self._requirements.origin, self._pip.platform
+            raise WheelError(
+                [DEPENDENCY_HASH.problem(origin=origin, name=name, target=platform) for name in sorted(absent)]
+            )
 
     def _check_machines(self, content: Path) -> None:
         problems = [
-            f"{self._requirements.origin}: '{wrong.path.relative_to(content).as_posix()}' of {distribution.name} "
-            f"{distribution.version} is for {wrong.machine} and the function for {self._architecture}, although its "
-            "wheel says otherwise: pin another version, or build the wheel for this architecture"
+            WHEEL_ARCHITECTURE.problem(
+                origin=self._requirements.origin,
+                file=wrong.path.relative_to(content).as_posix(),
+                distribution=f"{distribution.name} {distribution.version}",
+                machine=wrong.machine,
+                architecture=self._architecture,
+            )
             for distribution in _distributions(content)
             for wrong in wrong_objects(
                 [content / name for name in _record(distribution)],

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jsii
-from aws_cdk import Annotations, CfnResource, Resource, Stack, Token
+from aws_cdk import CfnResource, Resource, Stack, Token
 from aws_cdk import aws_events as events
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
@@ -26,8 +26,19 @@ from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
 from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.queue import IntakeQueue, Missing
+from cdk_intake_ledger.validation.bucket_rules import (
+    BUCKET_IN_SAME_ENVIRONMENT,
+    BUCKET_VERSIONING_UNKNOWN,
+    EVENT_BRIDGE_UNKNOWN,
+    EXISTING_DELIVERY_NEEDS_BOTH,
+    KEY_POLICY_UNKNOWN,
+    NOTIFICATIONS_OVERLAP,
+    QUEUE_POLICY_UNKNOWN,
+    S3_DELIVERY_IN_SAME_STACK,
+)
 from cdk_intake_ledger.validation.nag_suppressions import NOTIFICATIONS_HANDLER, suppress
-from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import warn
 
 # Lifecycle deletions are not among `ObjectRemoved:*`. Removals are asked for even where they are not processed: the
 # ledger has to know that a state is over. A restore makes an archived object readable that was rejected before.
@@ -79,18 +90,15 @@ def default_delivery_mode(bucket: s3.IBucket, resource: s3.CfnBucket | None, sco
     return Delivery.EVENTBRIDGE if sibling else Delivery.S3
 
 
-def delivery_problems(delivery: Delivery | None, *, existing: bool) -> Iterator[str]:
+def delivery_problems(delivery: Delivery | None, *, existing: bool) -> Iterator[Problem]:
     """What a choice of delivery needs, and does not have."""
     if delivery is Delivery.EXISTING and not existing:
-        yield (
-            "delivery is EXISTING without a bucket and a queue of yours: nobody sends to a queue that is made here, "
-            "bring both, or leave delivery out"
-        )
+        yield EXISTING_DELIVERY_NEEDS_BOTH.problem()
 
 
 def bucket_problems(
     bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyFilter], delivery: Delivery | None
-) -> Iterator[str]:
+) -> Iterator[Problem]:
     """What keeps a bucket from being delivered from."""
     resource = owned_resource(bucket)
     if delivery is Delivery.EXISTING:
@@ -102,28 +110,18 @@ def bucket_problems(
     for name in ("account", "region"):
         theirs, ours = (str(getattr(Stack.of(item), name)) for item in (bucket, scope))
         if theirs != ours and not Token.is_unresolved(theirs) and not Token.is_unresolved(ours):
-            yield (
-                f"the bucket's {name} is {theirs} and the pipeline's {ours}: S3's events do not cross, put both in "
-                f"one {name}"
-            )
+            yield BUCKET_IN_SAME_ENVIRONMENT.problem(name=name, theirs=theirs, ours=ours)
     if delivery is Delivery.S3 and not in_stack_of(bucket, scope):
-        yield (
-            "delivery is S3 and the bucket is of another stack: a notification would tie both stacks in a circle, "
-            "leave delivery out, or import the bucket by its name"
-        )
+        yield S3_DELIVERY_IN_SAME_STACK.problem()
 
 
-def _overlaps(bucket: s3.IBucket, resource: s3.CfnBucket | None, filters: Sequence[KeyFilter]) -> Iterator[str]:
+def _overlaps(bucket: s3.IBucket, resource: s3.CfnBucket | None, filters: Sequence[KeyFilter]) -> Iterator[Problem]:
     """Notifications of the team's about the same keys (F127), in the bucket's property and in CDK's custom resource."""
     theirs = dict.fromkeys(_notifications_of(bucket, resource))
     for item in filters:
         for destination, event, taken in theirs:
             if item.is_known and _is_ours(event) and overlap(item.encoded(), taken):
-                yield (
-                    f"the filter for {item} overlaps one that the bucket notifies about already, {destination} about "
-                    f"{event} for {taken}: S3 refuses that, keep them apart, remove that notification if the pipeline "
-                    "takes its place, or give the pipeline delivery=Delivery.EVENTBRIDGE"
-                )
+                yield NOTIFICATIONS_OVERLAP.problem(filter=item, destination=destination, event=event, other=taken)
 
 
 def _is_ours(event: str) -> bool:
@@ -241,11 +239,7 @@ def _allow_s3(
 
 def _switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket | None) -> None:
     if resource is None:
-        Annotations.of(scope).add_warning_v2(
-            f"{WARNING_PREFIX}:eventBridgeUnknown",
-            f"whether the imported bucket {bucket.node.path} tells EventBridge of its changes cannot be seen at "
-            "synthesis: without that nothing arrives, switch it on where the bucket is made",
-        )
+        warn(scope, EVENT_BRIDGE_UNKNOWN, bucket=bucket.node.path)
     elif has_cdk_notifications(bucket):
         bucket.enable_event_bridge_notification()
     else:
@@ -328,18 +322,11 @@ def configuration_of(resource: s3.CfnBucket) -> dict[str, Any]:
 
 
 def _warn_about_versioning(scope: Construct, bucket: s3.IBucket) -> None:
-    Annotations.of(scope).add_warning_v2(
-        f"{WARNING_PREFIX}:bucketVersioningUnknown",
-        f"whether the imported bucket {bucket.node.path} keeps versions cannot be seen at synthesis: without them two "
-        "uploads of the same bytes are one change, and the audit cannot tell which version was processed",
-    )
+    warn(scope, BUCKET_VERSIONING_UNKNOWN, bucket=bucket.node.path)
 
 
 def _warn_about_policies(scope: Construct, missing: Sequence[Missing]) -> None:
     for one in missing:
         statement = json.dumps(Stack.of(scope).resolve(one.statement.to_statement_json()))
-        Annotations.of(scope).add_warning_v2(
-            f"{WARNING_PREFIX}:{one.kind}PolicyUnknown",
-            f"the {one.kind} {one.policy_of} is imported, so its policy cannot be extended: without this statement "
-            f"nothing arrives, and S3 refuses to be told of the queue: {statement}",
-        )
+        rule = QUEUE_POLICY_UNKNOWN if one.kind == "queue" else KEY_POLICY_UNKNOWN
+        warn(scope, rule, path=one.policy_of, statement=statement)

@@ -13,6 +13,9 @@ from urllib.parse import quote
 from aws_cdk import Token
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.validation.bucket_rules import FILTER_ASTERISK, FILTER_COUNT, FILTER_LENGTH, FILTERS_OVERLAP
+from cdk_intake_ledger.validation.registry import Problem
+
 MAX_LENGTH = 1024
 """S3's limit for prefix and suffix together, in bytes of UTF-8."""
 
@@ -104,23 +107,21 @@ def overlap(one: KeyFilter, other: KeyFilter) -> bool:
     )
 
 
-def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[str]:
+def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[Problem]:
     """What S3 would refuse, or what would silently match nothing."""
     if len(filters) > MAX_FILTERS:
-        yield f"{len(filters)} filters were given: S3 takes at most {MAX_FILTERS} for a pipeline, use broader ones"
+        yield FILTER_COUNT.problem(count=len(filters), most=MAX_FILTERS)
     known = [item for item in filters if item.is_known]
     for one, other in combinations(known, 2):
         if overlap(one, other):
-            yield f"the filters for {one} and {other} overlap: S3 refuses that, keep the broader one"
+            yield FILTERS_OVERLAP.problem(one=one, other=other)
     for item in known:
         length = len((item.prefix + item.suffix).encode())
         if length > MAX_LENGTH:
-            yield f"a filter has {length} bytes in prefix and suffix: S3 allows {MAX_LENGTH}"
+            yield FILTER_LENGTH.problem(length=length, most=MAX_LENGTH)
         for name, value in item.parts():
             if "*" in value:
-                yield (
-                    f"the filter {name} {value!r} has an asterisk: S3 does not know wildcards in filters, leave it out"
-                )
+                yield FILTER_ASTERISK.problem(name=name, value=value)
 
 
 def looks_encoded(filters: Sequence[KeyFilter]) -> list[str]:

@@ -16,6 +16,8 @@ from cdk_intake_ledger.functions.processor_problems import (
     runtime_problems,
     storage_problems,
 )
+from cdk_intake_ledger.validation.processor_rules import CODE_IS_IMAGE
+from cdk_intake_ledger.validation.registry import Problem
 
 # The layer has all code, but Lambda requires a function to have some.
 CONSUMER_CODE = "from intake_ledger.consumer import handler\n"
@@ -39,7 +41,7 @@ class Processor:
         runtime: lambda_.Runtime | None = None,
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
-        problems: Sequence[str] = (),
+        problems: Sequence[Problem] = (),
         function: lambda_.IFunction | None = None,
     ) -> None:
         """Describe a processor. Use `from_asset`, `from_code`, `from_image` or `from_function` instead.
@@ -171,7 +173,7 @@ class Processor:
         """
         problem = form_problem(entrypoint)
         if isinstance(code, lambda_.DockerImageCode):
-            problem = "processor code is a container image: give it to Processor.from_image, which attaches no layer"
+            problem = CODE_IS_IMAGE.problem()
         return cls(
             lambda: code,
             entrypoint=entrypoint,
@@ -285,7 +287,7 @@ class Processor:
         return self._make_code()
 
     @property
-    def problems(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         """Reasons why the processor cannot work. The pipeline reports them with its other problems."""
         return (
             *self._problems,

@@ -5,18 +5,16 @@ from pathlib import Path
 
 from aws_cdk import aws_lambda as lambda_
 
+from cdk_intake_ledger.validation.processor_rules import IMAGE_DOCKERFILE, IMAGE_FOLDER
+from cdk_intake_ledger.validation.registry import Problem
 
-def image_problem(folder: Path) -> str | None:
+
+def image_problem(folder: Path) -> Problem | None:
     """The reason why no image can be built from a folder, or None."""
     if not folder.exists():
-        return (
-            f"processor image '{folder}' does not exist (looked from '{Path.cwd()}'): give the folder that has its "
-            "Dockerfile"
-        )
+        return IMAGE_FOLDER.problem(folder=folder, current=Path.cwd())
     if not (folder / "Dockerfile").is_file():
-        return (
-            f"processor image '{folder}' has no Dockerfile: give the folder that has one, or a lambda_.DockerImageCode"
-        )
+        return IMAGE_DOCKERFILE.problem(folder=folder)
     return None
 
 

@@ -4,15 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from aws_cdk import Annotations, Duration
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics
+from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.plan import DAY, span
-from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
+from cdk_intake_ledger.validation.reporting import warn
 
 AN_HOUR_OF_PERIODS = 12
 """Periods of five minutes that the alarms on repetition and on errors look at."""
@@ -248,11 +249,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         period = min(interval, DAY)
         periods = math.ceil(interval / period) + 1
         if period * periods > LONGEST_WATCH:
-            Annotations.of(self).add_warning_v2(
-                f"{WARNING_PREFIX}:auditNotWatched",
-                f"the audit runs every {span(interval)}, and an alarm looks back {span(LONGEST_WATCH)} at most: nobody "
-                "will hear when it stops running, let it run at least every 6 days",
-            )
+            warn(self, AUDIT_NOT_WATCHED, interval=span(interval), most=span(LONGEST_WATCH))
             return None
         return self._alarm(
             "AuditMissing",

@@ -11,7 +11,17 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.validation.audit_rules import (
+    AUDIT_CONCURRENCY,
+    INVENTORY_ID,
+    JOIN_MEMORY,
+    JOIN_MEMORY_NEEDS_DUCKDB,
+    SCAN_LIMIT_MINIMUM,
+    SCAN_LIMIT_NEEDS_ATHENA,
+    SHARD_COUNT,
+)
 from cdk_intake_ledger.validation.nag_suppressions import REPORTED, Wildcards
+from cdk_intake_ledger.validation.registry import Problem
 
 MAX_SHARDS = 2_000
 """As many as one planner finds in the time that it has, about a look and a half at the bucket for each."""
@@ -233,30 +243,21 @@ class AuditScale:
             plan["inventory"] = {"bucket": self.reports.bucket.bucket_name, "prefix": self.reports.folder(source)}
         return plan
 
-    def problems(self) -> Iterator[str]:
+    def problems(self) -> Iterator[Problem]:
         """What cannot work, with the fix."""
         if self.parts is None:
             return
         if not Token.is_unresolved(self.parts) and not 2 <= self.parts <= MAX_SHARDS:
-            yield (
-                f"the audit's number of shards is {self.parts:,}: it must be 2 to {MAX_SHARDS:,}, or leave the scale "
-                "out for one function"
-            )
+            yield SHARD_COUNT.problem(count=self.parts, most=MAX_SHARDS)
         if not Token.is_unresolved(self.concurrency) and not 1 <= self.concurrency <= MAX_CONCURRENCY:
-            yield (
-                f"the audit's concurrency is {self.concurrency:,}: it must be 1 to {MAX_CONCURRENCY:,}, which is what "
-                "Lambda gives to an account for everything"
-            )
+            yield AUDIT_CONCURRENCY.problem(concurrency=self.concurrency, most=MAX_CONCURRENCY)
         if not Token.is_unresolved(self.join_memory) and not MIN_MEMORY <= self.join_memory <= MAX_MEMORY:
-            yield (
-                f"the audit's join_memory is {self.join_memory:,} MB: it must be {MIN_MEMORY:,} to {MAX_MEMORY:,}, "
-                "which is the most that Lambda gives"
-            )
+            yield JOIN_MEMORY.problem(memory=self.join_memory, least=MIN_MEMORY, most=MAX_MEMORY)
         if self.scan_limit is not None and self.engine is not Engine.ATHENA:
-            yield "the audit has a scan_limit, which is for Athena: leave it out, or give engine=Engine.ATHENA"
+            yield SCAN_LIMIT_NEEDS_ATHENA.problem()
         if self.join_memory != MAX_MEMORY and self.engine is Engine.ATHENA:
-            yield "the audit has a join_memory, which is for DuckDB: leave it out, or leave engine=Engine.ATHENA out"
+            yield JOIN_MEMORY_NEEDS_DUCKDB.problem()
         if not Token.is_unresolved(self.scanned_bytes) and self.scanned_bytes < MIN_SCAN_LIMIT:
-            yield f"the audit's scan_limit is {self.scanned_bytes:,} bytes: Athena takes at least {MIN_SCAN_LIMIT:,}"
+            yield SCAN_LIMIT_MINIMUM.problem(limit=self.scanned_bytes, least=MIN_SCAN_LIMIT)
         if self.reports is not None and not self.reports.id:
-            yield "the audit's inventory has an empty id: give the one of the bucket's inventory configuration"
+            yield INVENTORY_ID.problem()

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from cdk_intake_ledger.errors import IntakeConfigurationError
+from cdk_intake_ledger.validation.option_rules import CONCURRENCY_GROUP, OPTION_IN_GROUP
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import refuse
 
 FORMER_OPTIONS: Mapping[str, str] = {
     "batch_size": "concurrency=ConcurrencyOptions(batch_size=...)",
@@ -24,11 +26,13 @@ FORMER_OPTIONS: Mapping[str, str] = {
 THREADS = "concurrency=ConcurrencyOptions(threads=...)"
 
 
-def former_option_problems(options: Mapping[str, object]) -> list[str]:
+def former_option_problems(options: Mapping[str, object]) -> list[Problem]:
     """One problem for each former option, with its new place."""
-    problems = [f"{name} is now in a group: write {FORMER_OPTIONS[name]}" for name in options if name in FORMER_OPTIONS]
+    problems = [
+        OPTION_IN_GROUP.problem(name=name, now=FORMER_OPTIONS[name]) for name in options if name in FORMER_OPTIONS
+    ]
     if isinstance(options.get("concurrency"), int):
-        problems.append(f"concurrency is {options['concurrency']}: it is now a group, write {THREADS}")
+        problems.append(CONCURRENCY_GROUP.problem(value=options["concurrency"], now=THREADS))
     return problems
 
 
@@ -41,7 +45,7 @@ def explain_former_options[**P](init: Callable[P, None]) -> Callable[P, None]:
     @wraps(init)
     def checked(*args: P.args, **options: P.kwargs) -> None:
         if problems := former_option_problems(options):
-            raise IntakeConfigurationError(_path(args[1:], options), problems)
+            refuse(_path(args[1:], options), problems)
         init(*args, **options)
 
     return checked

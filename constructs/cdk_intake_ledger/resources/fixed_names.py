@@ -9,13 +9,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsii
-from aws_cdk import Annotations, Aspects, CfnElement, CfnResource, IAspect, Resource, Stack, Stage, Tags, Token
+from aws_cdk import Aspects, CfnElement, CfnResource, IAspect, Resource, Stack, Stage, Tags, Token
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.resources.cloudformation import arn_identity
-from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
+from cdk_intake_ledger.validation.ledger_rules import (
+    LEDGER_NAME_IN_USE,
+    NAME_FORMAT,
+    NAME_IS_TOKEN,
+    PIPELINE_NAME_IN_USE,
+    PIPELINE_NAME_ON_LEDGER,
+    PIPELINE_NAME_TWICE,
+)
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import WARNING_PREFIX, warn
 from intake_ledger.protocol import PIPELINE_TAG
 
 MAX_NAME = 64
@@ -98,17 +107,14 @@ def _logical_id(path: tuple[str, ...]) -> str:
     return readable[:_MAX_READABLE] + digest[:8].upper()
 
 
-def _text_problems(option: str, name: str) -> Iterator[str]:
+def _text_problems(option: str, name: str) -> Iterator[Problem]:
     if Token.is_unresolved(name):
-        yield f"{option} is a token: logical ids follow from it, give a plain text"
+        yield NAME_IS_TOKEN.problem(option=option)
     elif len(name) > MAX_NAME or not _NAME.fullmatch(name):
-        yield (
-            f"{option} is {name!r}: it is a part of row keys, metrics and logical ids, give 1 to {MAX_NAME} letters, "
-            "digits, - and _, a letter first"
-        )
+        yield NAME_FORMAT.problem(option=option, name=name, most=MAX_NAME)
 
 
-def ledger_name_problems(scope: Construct, name: str) -> Iterator[str]:
+def ledger_name_problems(scope: Construct, name: str) -> Iterator[Problem]:
     """Why a ledger cannot have a fixed name; later ledgers of the stack cannot have it then.
 
     Args:
@@ -120,11 +126,11 @@ def ledger_name_problems(scope: Construct, name: str) -> Iterator[str]:
     root, stack = scope.node.root.node, Stack.of(scope).node.path
     for entry in root.metadata:
         if entry.type == LEDGERS and entry.data[:2] == [name, stack]:
-            yield f"ledger_name is {name!r}, which {entry.data[2]} has already in this stack: give each its own"
+            yield LEDGER_NAME_IN_USE.problem(name=name, other=entry.data[2])
     root.add_metadata(LEDGERS, [name, stack, scope.node.path])
 
 
-def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable | None) -> Iterator[str]:
+def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable | None) -> Iterator[Problem]:
     """Why a pipeline cannot have a fixed name: it cannot be one, or another pipeline of the app has it.
 
     Args:
@@ -141,15 +147,11 @@ def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable |
         if other["name"] != name:
             continue
         if other["stack"] == stack.node.path:
-            yield f"pipeline_name is {name!r}, which {other['path']} has already in this stack: give each its own"
+            yield PIPELINE_NAME_IN_USE.problem(name=name, other=other["path"])
         elif used is not None and other["table"] == used:
-            yield f"pipeline_name is {name!r}, which {other['path']} has already on the same ledger: give each its own"
+            yield PIPELINE_NAME_ON_LEDGER.problem(name=name, other=other["path"])
         elif other["environment"] == _environment(scope):
-            Annotations.of(scope).add_warning_v2(
-                f"{WARNING_PREFIX}:pipelineNameTwice",
-                f"pipeline_name is {name!r}, which {other['path']} has in the same account and region: their metrics "
-                "are counted together, give each its own name",
-            )
+            warn(scope, PIPELINE_NAME_TWICE, name=name, other=other["path"])
 
 
 def register(scope: Construct, name: str, table: dynamodb.ITable) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from aws_cdk import Annotations, Duration, RemovalPolicy, Resource
+from aws_cdk import Duration, RemovalPolicy, Resource
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -13,8 +13,16 @@ from constructs import Construct
 
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.fixed_names import FixedIds, ledger_name_problems
+from cdk_intake_ledger.validation.ledger_rules import (
+    KEY_OF_EXISTING_TABLE,
+    TABLE_INDEX,
+    TABLE_KEYS,
+    TABLE_TIME_TO_LIVE,
+    TABLE_UNKNOWN,
+)
 from cdk_intake_ledger.validation.plan import LEDGER_RETENTION_DAYS
-from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import warn
 
 DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
@@ -74,11 +82,15 @@ class IntakeLedger(Construct):
             self._table = table
             self._encryption_key = table.encryption_key
             if _resource_of(table) is None:
-                Annotations.of(self).add_warning_v2(
-                    f"{WARNING_PREFIX}:tableUnknown",
-                    f"keys, time to live and index of {table.node.path} cannot be seen at synthesis: it needs the keys "
-                    f"{PARTITION_KEY} and {SORT_KEY} (texts), time to live by {EXPIRY}, and the index "
-                    f"{REVIEW_INDEX} by {REVIEW_INDEX} (a text) and {REVIEW_TIME} (a number)",
+                warn(
+                    self,
+                    TABLE_UNKNOWN,
+                    path=table.node.path,
+                    partition_key=PARTITION_KEY,
+                    sort_key=SORT_KEY,
+                    attribute=EXPIRY,
+                    index=REVIEW_INDEX,
+                    time=REVIEW_TIME,
                 )
             return
         self._encryption_key = encryption_key
@@ -139,29 +151,26 @@ class IntakeLedger(Construct):
             others = sorted(other for other, _ in together if other != own)
             function.add_environment("INTAKE_OTHER_PIPELINES", ",".join(others))
 
-    def problems(self) -> Iterator[str]:
+    def problems(self) -> Iterator[Problem]:
         """What keeps this from being a ledger; the pipeline reports it with everything else."""
         yield from self._name_problems
         if self._key_beside_table:
-            yield "encryption_key belongs to the table that was brought: set it there, and leave it out here"
+            yield KEY_OF_EXISTING_TABLE.problem()
         resource = _resource_of(self._table) if self._is_existing else None
         if resource is None:
             return
         found, path = properties_of(resource), self._table.node.path
         types = {one["attributeName"]: one["attributeType"] for one in found.get("attributeDefinitions", ())}
         if _keys(found, types) != [(PARTITION_KEY, "S"), (SORT_KEY, "S")]:
-            yield f"{path} has other keys than {PARTITION_KEY} and {SORT_KEY}, both texts: rows are found by those"
+            yield TABLE_KEYS.problem(path=path, partition_key=PARTITION_KEY, sort_key=SORT_KEY)
         expiry = found.get("timeToLiveSpecification", {})
         if (expiry.get("attributeName"), expiry.get("enabled")) != (EXPIRY, True):
-            yield f"{path} has no time to live by {EXPIRY}: settled rows would stay for ever, set it to that"
+            yield TABLE_TIME_TO_LIVE.problem(path=path, attribute=EXPIRY)
         indexes = {one["indexName"]: one for one in found.get("globalSecondaryIndexes", ())}
         index = indexes.get(REVIEW_INDEX, {})
         whole = index.get("projection", {}).get("projectionType") == "ALL"
         if not whole or _keys(index, types) != [(REVIEW_INDEX, "S"), (REVIEW_TIME, "N")]:
-            yield (
-                f"{path} has no index {REVIEW_INDEX} with all attributes, by {REVIEW_INDEX} (a text) and "
-                f"{REVIEW_TIME} (a number): failed and rejected rows are listed by it, add it"
-            )
+            yield TABLE_INDEX.problem(path=path, index=REVIEW_INDEX, time=REVIEW_TIME)
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a principal look rows up and list those that need attention: of all pipelines that share the table.

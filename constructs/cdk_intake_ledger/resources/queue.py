@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aws_cdk import Annotations, Duration, RemovalPolicy, Resource, Token
+from aws_cdk import Duration, RemovalPolicy, Resource, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
@@ -19,7 +19,20 @@ from cdk_intake_ledger.validation.plan import (
     QUEUE_RETENTION_DAYS,
     span,
 )
-from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
+from cdk_intake_ledger.validation.queue_rules import (
+    DEAD_LETTER_QUEUE_IN_USE,
+    DEAD_LETTER_QUEUE_IS_QUEUE,
+    FIFO_QUEUE,
+    OPTION_OF_EXISTING_QUEUE,
+    QUEUE_AWS_MANAGED_KEY,
+    QUEUE_IN_USE,
+    QUEUE_MAX_RECEIVES,
+    QUEUE_MESSAGE_SIZE,
+    QUEUE_PAIR,
+    QUEUE_VISIBILITY_UNKNOWN,
+)
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import WARNING_PREFIX, warn
 
 LEAST_MESSAGE_BYTES = 64 * 1_024
 """An S3 event with the longest key, form-encoded, has some ten KB; SQS's own limit is far above."""
@@ -93,7 +106,7 @@ class IntakeQueue(Construct):
 
         """
         super().__init__(scope, id)
-        self._found: list[str] = []
+        self._found: list[Problem] = []
         self._made = queue is None and dead_letter_queue is None
         self._encryption_key = encryption_key
         self._policy: Resource | None = None
@@ -106,9 +119,7 @@ class IntakeQueue(Construct):
             self._encryption_key = queue.encryption_master_key
             return
         if not self._made:
-            self._found.append(
-                f"{self.node.path} was given one queue of two: bring queue and dead_letter_queue together"
-            )
+            self._found.append(QUEUE_PAIR.problem(path=self.node.path))
         self._known = _Known(
             visibility_timeout=visibility_timeout,
             retention=retention or Duration.days(QUEUE_RETENTION_DAYS),
@@ -150,7 +161,7 @@ class IntakeQueue(Construct):
         }
         for name, (resource, value) in options.items():
             if resource is not None and value is not None:
-                self._found.append(f"{name} belongs to the queue that was brought: set it there, and leave it out here")
+                self._found.append(OPTION_OF_EXISTING_QUEUE.problem(name=name))
         return _Known(
             visibility_timeout=_read(ours, "visibilityTimeout", Duration.seconds(30), given.visibility_timeout),
             retention=_read(ours, "messageRetentionPeriod", Duration.days(4), given.retention),
@@ -215,7 +226,7 @@ class IntakeQueue(Construct):
         policy = holder.node.default_child if holder else None
         return policy if isinstance(policy, sqs.CfnQueuePolicy) else None
 
-    def problems(self, max_attempts: float) -> list[str]:
+    def problems(self, max_attempts: float) -> list[Problem]:
         """Why a pipeline cannot take this queue; it reports that with everything else.
 
         Args:
@@ -225,47 +236,32 @@ class IntakeQueue(Construct):
         found = list(self._found)
         if (consumer := self._owner_of(self._queue)) is not None:
             path = (self if self._made else self._queue).node.path
-            taken = f"the queue {path} already belongs to {consumer}"
-            found.append(f"{taken}: two consumers would take each other's messages, give each its own")
+            found.append(QUEUE_IN_USE.problem(path=path, owner=consumer))
         if not self._made:
             found += self._problems_of_theirs(max_attempts)
         return found
 
-    def _problems_of_theirs(self, max_attempts: float) -> Iterator[str]:
+    def _problems_of_theirs(self, max_attempts: float) -> Iterator[Problem]:
         dead_letters = self._dead_letter_queue.node.path
         if self._queue.queue_arn == self._dead_letter_queue.queue_arn:
-            yield (
-                f"{dead_letters} is brought as queue and as dead_letter_queue: what is set aside would be delivered at "
-                "once, for ever, bring another one for it"
-            )
+            yield DEAD_LETTER_QUEUE_IS_QUEUE.problem(path=dead_letters)
         elif (consumer := self._owner_of(self._dead_letter_queue)) is not None:
-            yield (
-                f"the dead-letter queue {dead_letters} already belongs to {consumer}: a redrive would send each the "
-                "other's messages, give each its own"
-            )
+            yield DEAD_LETTER_QUEUE_IN_USE.problem(path=dead_letters, owner=consumer)
         for queue in (self._queue, self._dead_letter_queue):
             if queue.fifo:
-                yield f"{queue.node.path} is a FIFO queue: S3 sends to none, and order is the ledger's, bring another"
+                yield FIFO_QUEUE.problem(path=queue.node.path)
         resource = _resource_of(self._queue)
         properties = properties_of(resource) if resource is not None else {}
         size = properties.get("maximumMessageSize")
         if isinstance(size, int) and size < LEAST_MESSAGE_BYTES:
-            yield (
-                f"{self._queue.node.path} takes messages of {size:,} bytes at most: an event may be larger, allow "
-                f"{LEAST_MESSAGE_BYTES:,}"
-            )
+            yield QUEUE_MESSAGE_SIZE.problem(path=self._queue.node.path, size=size, least=LEAST_MESSAGE_BYTES)
         if properties.get("kmsMasterKeyId") == KEY_OF_SQS:
-            yield (
-                f"{self._queue.node.path} is encrypted by {KEY_OF_SQS}: no policy lets S3 or EventBridge use that key, "
-                "give the queue a key of your own, or SQS's own encryption (QueueEncryption.SQS_MANAGED)"
-            )
+            yield QUEUE_AWS_MANAGED_KEY.problem(path=self._queue.node.path, key=KEY_OF_SQS)
         redrive = properties.get("redrivePolicy")
         receives = redrive.get("maxReceiveCount") if isinstance(redrive, dict) else None
         if isinstance(receives, int) and receives < 2 * max_attempts:
-            yield (
-                f"{self._queue.node.path} gives a message up after {receives} receives and a change has "
-                f"{max_attempts:g} attempts: a busy key costs receives too, allow {2 * max_attempts:g} or leave the "
-                "redrive policy out, since the ledger counts"
+            yield QUEUE_MAX_RECEIVES.problem(
+                path=self._queue.node.path, receives=receives, attempts=max_attempts, least=2 * max_attempts
             )
 
     def attach_to(self, pipeline: Construct, visibility: int) -> None:
@@ -285,11 +281,7 @@ class IntakeQueue(Construct):
         if self._known.visibility_timeout is not None:
             return
         if not self._made:
-            Annotations.of(self).add_warning_v2(
-                f"{WARNING_PREFIX}:queueVisibilityUnknown",
-                f"the visibility timeout of {self._queue.node.path} cannot be seen at synthesis: with less than "
-                f"{span(visibility)} a message comes back while it is worked on, say what it is (visibility_timeout)",
-            )
+            warn(self, QUEUE_VISIBILITY_UNKNOWN, path=self._queue.node.path, least=span(visibility))
             return
         resource = self._queue.node.default_child
         if not isinstance(resource, sqs.CfnQueue):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jsii
-from aws_cdk import Annotations, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -19,8 +19,18 @@ from cdk_intake_ledger.delivery.event_delivery import CDK_NOTIFICATIONS, has_cdk
 from cdk_intake_ledger.delivery.key_filters import KeyFilter
 from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.validation.bucket_rules import (
+    BUCKET_NOT_VERSIONED,
+    EVENT_BRIDGE_SWITCHED_OFF,
+    NOTIFICATIONS_REPLACED,
+    PROCESSOR_CALLS_ITSELF,
+    PROCESSOR_MAY_CALL_ITSELF,
+    VERSIONS_EXPIRE_EARLY,
+)
 from cdk_intake_ledger.validation.plan import DAY, span
-from cdk_intake_ledger.validation.warnings import WARNING_PREFIX
+from cdk_intake_ledger.validation.queue_rules import QUEUE_HAS_OTHER_CONSUMER
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import warn
 
 
 @jsii.implements(IValidation)
@@ -52,13 +62,22 @@ class BucketValidation:
         self._began_with_cdk_notifications = has_cdk_notifications(bucket)
 
     def validate(self) -> list[str]:
-        """What is wrong, as CDK wants it."""
-        problems = [*self._loops(), *self._other_readers()]
-        if self._resource is not None:
-            problems += [*self._replaced_notifications(), *self._short_lives(properties_of(self._resource))]
-        return problems
+        """Check the app.
 
-    def _other_readers(self) -> Iterator[str]:
+        Returns:
+            The messages. The CDK ends the synthesis if there are any.
+
+        """
+        return [str(problem) for problem in self._problems()]
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from self._loops()
+        yield from self._other_readers()
+        if self._resource is not None:
+            yield from self._replaced_notifications()
+            yield from self._short_lives(properties_of(self._resource))
+
+    def _other_readers(self) -> Iterator[Problem]:
         """Event source mappings of other functions on the queue that the pipeline was given (F128)."""
         if self._queue is None:
             return
@@ -67,26 +86,16 @@ class BucketValidation:
             if isinstance(found, lambda_.CfnEventSourceMapping) and found.event_source_arn == arn:
                 path = found.node.path
                 if path != ours and found.enabled is not False:
-                    yield (
-                        f"the event source mapping {path} takes messages of {self._queue.node.path} too: they never "
-                        "reach the ledger, give that function a queue of its own, or remove the mapping"
-                    )
+                    yield QUEUE_HAS_OTHER_CONSUMER.problem(mapping=path, path=self._queue.node.path)
 
-    def _replaced_notifications(self) -> Iterator[str]:
+    def _replaced_notifications(self) -> Iterator[Problem]:
         if self._began_with_cdk_notifications or not has_cdk_notifications(self._bucket):
             return
         path = self._bucket.node.path
         if self._delivery is Delivery.S3:
-            yield (
-                f"add_event_notification was called on {path} after the pipeline was made: it replaces all that S3 "
-                "was told, the pipeline's part included; call it before the pipeline is made, which then adds its "
-                "part in the same way"
-            )
+            yield NOTIFICATIONS_REPLACED.problem(bucket=path)
         elif self._delivery is Delivery.EVENTBRIDGE and not self._cdk_keeps_event_bridge():
-            yield (
-                f"add_event_notification was called on {path} after the pipeline was made: it switches EventBridge "
-                "off again; call it before the pipeline is made, or call enable_event_bridge_notification as well"
-            )
+            yield EVENT_BRIDGE_SWITCHED_OFF.problem(bucket=path)
 
     def _cdk_keeps_event_bridge(self) -> bool:
         notifications = self._bucket.node.find_child(CDK_NOTIFICATIONS).node.try_find_child("Resource")
@@ -95,38 +104,26 @@ class BucketValidation:
         properties: Any = properties_of(notifications)  # type: ignore[arg-type] # CDK's child of this name is a resource
         return "EventBridgeConfiguration" in properties.get("NotificationConfiguration", {})
 
-    def _short_lives(self, properties: dict[str, Any]) -> Iterator[str]:
+    def _short_lives(self, properties: dict[str, Any]) -> Iterator[Problem]:
         versioning = properties.get("versioningConfiguration", {})
         if versioning.get("status") != "Enabled":
-            Annotations.of(self._scope).add_warning_v2(
-                f"{WARNING_PREFIX}:bucketNotVersioned",
-                f"{self._bucket.node.path} keeps no versions: two uploads of the same bytes are one change there, and "
-                "what an overtaken event was about cannot be read any more",
-            )
+            warn(self._scope, BUCKET_NOT_VERSIONED, bucket=self._bucket.node.path)
         for rule in properties.get("lifecycleConfiguration", {}).get("rules", ()):
             days = rule.get("noncurrentVersionExpiration", {}).get("noncurrentDays")
             if isinstance(days, int) and rule.get("status") == "Enabled" and days * DAY < self._message_life:
-                yield (
-                    f"{self._bucket.node.path} removes overwritten versions after {span(days * DAY)} and a message "
-                    f"can be on its way for {span(self._message_life)} (queue and dead-letter queue): keep them at "
-                    "least as long"
+                yield VERSIONS_EXPIRE_EARLY.problem(
+                    bucket=self._bucket.node.path, expiry=span(days * DAY), message_life=span(self._message_life)
                 )
 
-    def _loops(self) -> Iterator[str]:
+    def _loops(self) -> Iterator[Problem]:
         """A processor that writes where it reads calls itself."""
         for pattern in self._written_keys():
             for item in self._filters:
+                values: dict[str, object] = {"pattern": pattern, "bucket": self._bucket.node.path, "filter": item}
                 if _always_matches(pattern, item):
-                    yield (
-                        f"the processor may write {pattern!r} into {self._bucket.node.path}, where the pipeline takes "
-                        f"{item} for input: it would call itself; filter by a prefix, and let it write under another"
-                    )
+                    yield PROCESSOR_CALLS_ITSELF.problem(**values)
                 elif _may_match(pattern, item):
-                    Annotations.of(self._scope).add_warning_v2(
-                        f"{WARNING_PREFIX}:processorMayCallItself",
-                        f"the processor may write {pattern!r} into {self._bucket.node.path}, where the pipeline takes "
-                        f"{item} for input: what it writes there calls it again; let it write under another prefix",
-                    )
+                    warn(self._scope, PROCESSOR_MAY_CALL_ITSELF, **values)
 
     def _written_keys(self) -> Iterator[str]:
         stack = Stack.of(self._role)

@@ -150,5 +150,10 @@ def span(seconds: float) -> str:
     return _counted(seconds, "second")
 
 
+def number_text(number: float) -> str:
+    """Write a number with separators: `10,000`."""
+    return f"{number:,.10g}"
+
+
 def _counted(number: float, unit: str) -> str:
-    return f"{number:,.10g} {unit}{'' if number == 1 else 's'}"
+    return f"{number_text(number)} {unit}{'' if number == 1 else 's'}"

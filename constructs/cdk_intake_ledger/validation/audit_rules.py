@@ -1,0 +1,72 @@
+"""Rules about the audit: its reports, its scale, and its alarm."""
+
+from cdk_intake_ledger.validation.registry import Subject
+
+SUBJECT = Subject("Audit")
+
+REPORTS_ARE_PROCESSED = SUBJECT.error(
+    "reports-are-processed",
+    inputs=("report_bucket", "report_prefix", "filters"),
+    what=(
+        "the audit's reports would be written into the audited bucket under {prefix!r}, where the pipeline processes "
+        "{filter}"
+    ),
+    why="the pipeline would process each report",
+    fix="Set a report_prefix that no filter matches, or another report_bucket",
+)
+SHARD_COUNT = SUBJECT.error(
+    "shard-count",
+    inputs=("scale",),
+    what="the audit's number of shards is {count:,}",
+    why="it must be 2 to {most:,}",
+    fix="Set a number in this range, or omit the scale to use one function",
+)
+AUDIT_CONCURRENCY = SUBJECT.error(
+    "audit-concurrency",
+    inputs=("scale",),
+    what="the audit's concurrency is {concurrency:,}",
+    why="it must be 1 to {most:,}, the default quota of an account for all its functions",
+    fix="Set a number in this range",
+)
+JOIN_MEMORY = SUBJECT.error(
+    "join-memory",
+    inputs=("scale",),
+    what="the audit's join_memory is {memory:,} MB",
+    why="it must be {least:,} to {most:,}, the limit of Lambda",
+    fix="Set a number in this range",
+)
+SCAN_LIMIT_NEEDS_ATHENA = SUBJECT.error(
+    "scan-limit-needs-athena",
+    inputs=("scale",),
+    what="the audit has a scan_limit without engine=Engine.ATHENA",
+    why="only queries of Athena have this limit",
+    fix="Omit scan_limit, or set engine=Engine.ATHENA",
+)
+JOIN_MEMORY_NEEDS_DUCKDB = SUBJECT.error(
+    "join-memory-needs-duckdb",
+    inputs=("scale",),
+    what="the audit has a join_memory with engine=Engine.ATHENA",
+    why="only DuckDB runs in a function that has this memory",
+    fix="Omit join_memory, or omit engine",
+)
+SCAN_LIMIT_MINIMUM = SUBJECT.error(
+    "scan-limit-minimum",
+    inputs=("scale",),
+    what="the audit's scan_limit is {limit:,} bytes",
+    why="Athena takes at least {least:,}",
+    fix="Raise it",
+)
+INVENTORY_ID = SUBJECT.error(
+    "inventory-id",
+    inputs=("scale",),
+    what="the audit's inventory has an empty id",
+    why="the keys of S3's reports have the ID in them",
+    fix="Pass the ID of the bucket's inventory configuration",
+)
+AUDIT_NOT_WATCHED = SUBJECT.warning(
+    "audit-not-watched",
+    inputs=("audit_interval",),
+    what="the audit runs every {interval}",
+    why="an alarm looks back {most} at most, so it cannot report that the audit stopped running",
+    fix="Let the audit run at least every 6 days",
+)

@@ -1,0 +1,153 @@
+"""Rules about the bucket, its filters, and the delivery of its events."""
+
+from cdk_intake_ledger.validation.registry import Subject
+
+SUBJECT = Subject("Bucket, filters and delivery")
+
+EXISTING_DELIVERY_NEEDS_BOTH = SUBJECT.error(
+    "existing-delivery-needs-both",
+    inputs=("delivery", "bucket", "queue"),
+    what="delivery is EXISTING without an existing bucket and an existing queue",
+    why="the pipeline adds no notification, so a new queue would receive nothing",
+    fix="Pass both bucket and queue, or omit delivery",
+)
+BUCKET_IN_SAME_ENVIRONMENT = SUBJECT.error(
+    "bucket-in-same-environment",
+    inputs=("bucket",),
+    what="the bucket's {name} is {theirs} and the pipeline's {name} is {ours}",
+    why="S3 does not send events to another {name}",
+    fix="Deploy both in one {name}",
+)
+S3_DELIVERY_IN_SAME_STACK = SUBJECT.error(
+    "s3-delivery-in-same-stack",
+    inputs=("delivery", "bucket"),
+    what="delivery is S3 and the bucket is in another stack",
+    why="the notification would make the two stacks depend on each other",
+    fix="Omit delivery, or import the bucket by its name",
+)
+NOTIFICATIONS_OVERLAP = SUBJECT.error(
+    "notifications-overlap",
+    inputs=("bucket", "filters", "delivery"),
+    what=(
+        "the filter for {filter} overlaps an existing notification of the bucket, which sends {event} for {other} to "
+        "{destination}"
+    ),
+    why="S3 refuses two notifications about the same keys",
+    fix=(
+        "Use filters that do not overlap, remove the other notification if the pipeline replaces it, or set "
+        "delivery=Delivery.EVENTBRIDGE"
+    ),
+)
+FILTER_COUNT = SUBJECT.error(
+    "filter-count",
+    inputs=("filters",),
+    what="the pipeline has {count} filters",
+    why="S3 takes at most {most} for a pipeline",
+    fix="Use fewer and broader filters",
+)
+FILTERS_OVERLAP = SUBJECT.error(
+    "filters-overlap",
+    inputs=("filters",),
+    what="the filters for {one} and {other} overlap",
+    why="S3 refuses two notifications about the same keys",
+    fix="Keep the broader one",
+)
+FILTER_LENGTH = SUBJECT.error(
+    "filter-length",
+    inputs=("filters",),
+    what="a filter has {length} bytes in prefix and suffix",
+    why="S3 allows {most}",
+    fix="Shorten it",
+)
+FILTER_ASTERISK = SUBJECT.error(
+    "filter-asterisk",
+    inputs=("filters",),
+    what="the filter {name} {value!r} has an asterisk",
+    why="S3 has no wildcards in filters and would compare it with an asterisk in the key",
+    fix="Remove it",
+)
+FILTER_LOOKS_ENCODED = SUBJECT.warning(
+    "filter-looks-encoded",
+    inputs=("filters",),
+    what="the filter {value!r} looks percent-encoded",
+    why="the pipeline encodes filters for S3, and would encode it a second time",
+    fix="Write the filter as it is in the key",
+)
+NOTIFICATIONS_REPLACED = SUBJECT.error(
+    "notifications-replaced",
+    inputs=("bucket",),
+    what="add_event_notification was called on {bucket} after the pipeline was created",
+    why="CDK's notifications replace the bucket's whole configuration, including the pipeline's notifications",
+    fix="Call add_event_notification before you create the pipeline",
+)
+EVENT_BRIDGE_SWITCHED_OFF = SUBJECT.error(
+    "event-bridge-switched-off",
+    inputs=("bucket", "delivery"),
+    what="add_event_notification was called on {bucket} after the pipeline was created",
+    why="CDK's notifications switch EventBridge off again",
+    fix="Call it before you create the pipeline, or also call enable_event_bridge_notification",
+)
+BUCKET_NOT_VERSIONED = SUBJECT.warning(
+    "bucket-not-versioned",
+    inputs=("bucket",),
+    what="{bucket} has no versioning",
+    why=(
+        "two uploads of the same bytes are one change there, and an overwritten object cannot be read when its event "
+        "arrives"
+    ),
+    fix="Turn on versioning",
+)
+BUCKET_VERSIONING_UNKNOWN = SUBJECT.warning(
+    "bucket-versioning-unknown",
+    inputs=("bucket",),
+    what="the versioning of the imported bucket {bucket} cannot be seen at synthesis",
+    why=(
+        "without versioning, two uploads of the same bytes are one change, and the audit cannot tell which version was "
+        "processed"
+    ),
+    fix="Turn on versioning where the bucket is created",
+)
+EVENT_BRIDGE_UNKNOWN = SUBJECT.warning(
+    "event-bridge-unknown",
+    inputs=("bucket", "delivery"),
+    what="the EventBridge setting of the imported bucket {bucket} cannot be seen at synthesis",
+    why="without it no event arrives",
+    fix="Turn on EventBridge where the bucket is created",
+)
+VERSIONS_EXPIRE_EARLY = SUBJECT.error(
+    "versions-expire-early",
+    inputs=("bucket", "queue"),
+    what="{bucket} removes overwritten versions after {expiry}",
+    why="a message can wait for {message_life} in the queue and the dead-letter queue",
+    fix="Keep overwritten versions for at least {message_life}",
+)
+PROCESSOR_CALLS_ITSELF = SUBJECT.error(
+    "processor-calls-itself",
+    inputs=("bucket", "filters"),
+    what="the processor may write {pattern!r} into {bucket}, and the pipeline processes {filter}",
+    why="it would call itself",
+    fix="Set a filter with a prefix, and let the processor write under another prefix",
+)
+PROCESSOR_MAY_CALL_ITSELF = SUBJECT.warning(
+    "processor-may-call-itself",
+    inputs=("bucket", "filters"),
+    what="the processor may write {pattern!r} into {bucket}, and the pipeline processes {filter}",
+    why="an object that the processor writes there calls it again",
+    fix="Let the processor write under another prefix",
+)
+_POLICY_TEXTS = {
+    "why": "without this statement no event arrives, and S3 refuses the notification",
+    "fix": "Add the statement: {statement}",
+}
+QUEUE_POLICY_UNKNOWN = SUBJECT.warning(
+    "queue-policy-unknown",
+    inputs=("queue",),
+    what="the queue {path} is imported, so CDK cannot extend its policy",
+    **_POLICY_TEXTS,
+)
+KEY_POLICY_UNKNOWN = SUBJECT.warning(
+    "key-policy-unknown",
+    inputs=("queue",),
+    what="the key {path} is imported, so CDK cannot extend its policy",
+    **_POLICY_TEXTS,
+)

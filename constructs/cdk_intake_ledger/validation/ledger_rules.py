@@ -1,0 +1,86 @@
+"""Rules about the ledger's table, and about fixed names."""
+
+from cdk_intake_ledger.validation.registry import Subject
+
+SUBJECT = Subject("Ledger and fixed names")
+
+KEY_OF_EXISTING_TABLE = SUBJECT.error(
+    "key-of-existing-table",
+    inputs=("table", "encryption_key"),
+    what="encryption_key is set for an existing table",
+    why="it belongs to the table",
+    fix="Set it where the table is created, and omit it here",
+)
+TABLE_KEYS = SUBJECT.error(
+    "table-keys",
+    inputs=("table",),
+    what="{path} has other keys than {partition_key} and {sort_key}, both strings",
+    why="the ledger finds rows by these keys",
+    fix="Create the table with these keys",
+)
+TABLE_TIME_TO_LIVE = SUBJECT.error(
+    "table-time-to-live",
+    inputs=("table",),
+    what="{path} has no time to live by {attribute}",
+    why="settled rows would never expire",
+    fix="Turn on time to live by {attribute}",
+)
+TABLE_INDEX = SUBJECT.error(
+    "table-index",
+    inputs=("table",),
+    what="{path} has no index {index} with all attributes, by {index} (a string) and {time} (a number)",
+    why="failed and rejected rows are listed by this index",
+    fix="Add the index",
+)
+TABLE_UNKNOWN = SUBJECT.warning(
+    "table-unknown",
+    inputs=("table",),
+    what="keys, time to live and index of {path} cannot be seen at synthesis",
+    why="the ledger works only with the right ones",
+    fix=(
+        "Check that it has the keys {partition_key} and {sort_key} (strings), time to live by {attribute}, and the "
+        "index {index} by {index} (a string) and {time} (a number)"
+    ),
+)
+NAME_IS_TOKEN = SUBJECT.error(
+    "name-is-token",
+    inputs=("pipeline_name", "ledger_name"),
+    what="{option} is a token",
+    why="logical IDs follow from it",
+    fix="Pass a plain text",
+)
+NAME_FORMAT = SUBJECT.error(
+    "name-format",
+    inputs=("pipeline_name", "ledger_name"),
+    what="{option} is {name!r}",
+    why="it is a part of row keys, metrics and logical IDs",
+    fix="Use 1 to {most} letters, digits, - and _, with a letter first",
+)
+LEDGER_NAME_IN_USE = SUBJECT.error(
+    "ledger-name-in-use",
+    inputs=("ledger_name",),
+    what="ledger_name is {name!r}, which {other} already has in this stack",
+    why="both would have the same logical IDs",
+    fix="Give each its own name",
+)
+PIPELINE_NAME_IN_USE = SUBJECT.error(
+    "pipeline-name-in-use",
+    inputs=("pipeline_name",),
+    what="pipeline_name is {name!r}, which {other} already has in this stack",
+    why="both would have the same logical IDs",
+    fix="Give each its own name",
+)
+PIPELINE_NAME_ON_LEDGER = SUBJECT.error(
+    "pipeline-name-on-ledger",
+    inputs=("pipeline_name", "ledger"),
+    what="pipeline_name is {name!r}, which {other} already has on the same ledger",
+    why="both would use the same rows",
+    fix="Give each its own name",
+)
+PIPELINE_NAME_TWICE = SUBJECT.warning(
+    "pipeline-name-twice",
+    inputs=("pipeline_name",),
+    what="pipeline_name is {name!r}, which {other} already has in the same account and region",
+    why="CloudWatch would add up the metrics of both",
+    fix="Give each its own name",
+)

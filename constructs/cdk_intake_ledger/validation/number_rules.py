@@ -1,0 +1,182 @@
+"""Rules about the numbers of the consumer: its timeout, attempts, batches and threads."""
+
+import math
+from collections.abc import Iterator
+
+from cdk_intake_ledger.validation.plan import (
+    HOLD_SHARE,
+    HOUR,
+    MAX_ATTEMPTS,
+    MINUTE,
+    PROCESSOR_MARGIN,
+    Plan,
+    number_text,
+)
+from cdk_intake_ledger.validation.plan_check import Check, between, compare, whole
+from cdk_intake_ledger.validation.registry import Problem, Subject
+
+SUBJECT = Subject("The consumer's numbers")
+
+NEEDED_AT_SYNTHESIS = SUBJECT.error(
+    "needed-at-synthesis",
+    inputs=("processing_timeout", "clock_skew", "max_batching_window", "audit_interval"),
+    what="{name} is a token",
+    why="its value is needed at synthesis, because other numbers are calculated from it",
+    fix="Pass a plain number",
+)
+
+_WHOLE_SECONDS = SUBJECT.error(
+    "whole-seconds",
+    inputs=(
+        "processing_timeout",
+        "clock_skew",
+        "min_backoff",
+        "max_backoff",
+        "max_wait",
+        "max_batching_window",
+        "settle_time",
+        "look_back",
+    ),
+    what="{name} is {value}",
+    why="it must be a whole number of seconds",
+    fix="Round it",
+)
+
+_WHOLE_MINUTES = SUBJECT.error(
+    "whole-minutes",
+    inputs=("audit_interval",),
+    what="{name} is {value}",
+    why="it must be a whole number of minutes, as EventBridge Scheduler needs",
+    fix="Round it",
+)
+
+_EVENT_SOURCE = "the range of an SQS event source of Lambda"
+_HIDING = "because SQS hides a message for 12 hours at most"
+
+CHECKS: tuple[Check, ...] = (
+    *whole(_WHOLE_SECONDS, 1),
+    *whole(_WHOLE_MINUTES, MINUTE),
+    between(
+        SUBJECT,
+        "processing_timeout",
+        1,
+        890,
+        "because Lambda stops a function after 900 seconds and the ledger needs 10 of them",
+    ),
+    compare(
+        SUBJECT,
+        "processor-ends-before-consumer",
+        "processor_timeout",
+        "processing_timeout",
+        broken=lambda plan: plan.processing_timeout < plan.processor_timeout + PROCESSOR_MARGIN,
+        times=lambda plan: {
+            "processing_timeout": plan.processing_timeout,
+            "processor_timeout": plan.processor_timeout,
+            "least": plan.processor_timeout + PROCESSOR_MARGIN,
+        },
+        what="processing_timeout is {processing_timeout} and the processor's function may run for {processor_timeout}",
+        why="the function could still run when the consumer stops waiting for it",
+        fix="Set a processing_timeout of at least {least}, or give the function a shorter timeout",
+    ),
+    between(SUBJECT, "clock_skew", 1, HOUR, "the largest difference between the clocks of two workers"),
+    between(
+        SUBJECT,
+        "max_attempts",
+        2,
+        MAX_ATTEMPTS,
+        "because another message of the batch can waste one attempt, and receives of the queue are limited",
+        show=number_text,
+    ),
+    between(SUBJECT, "min_backoff", 1, 12 * HOUR, _HIDING),
+    between(SUBJECT, "max_backoff", 1, 12 * HOUR, _HIDING),
+    compare(
+        SUBJECT,
+        "backoff-order",
+        "min_backoff",
+        "max_backoff",
+        broken=lambda plan: plan.min_backoff > plan.max_backoff,
+        times=lambda plan: {"min_backoff": plan.min_backoff, "max_backoff": plan.max_backoff},
+        what="min_backoff is {min_backoff} and max_backoff is {max_backoff}",
+        why="the delay grows from min_backoff to max_backoff",
+        fix="Raise max_backoff, or lower min_backoff",
+    ),
+    compare(
+        SUBJECT,
+        "max-wait-minimum",
+        "max_wait",
+        broken=lambda plan: plan.max_wait < MINUTE,
+        times=lambda plan: {"max_wait": plan.max_wait},
+        what="max_wait is {max_wait}",
+        why="a message waits for at least 1 minute",
+        fix="Set max_wait to at least 1 minute",
+    ),
+    compare(
+        SUBJECT,
+        "max-wait-within-retention",
+        "max_wait",
+        "queue_retention",
+        broken=lambda plan: plan.max_wait > HOLD_SHARE * plan.queue_retention,
+        times=lambda plan: {
+            "max_wait": plan.max_wait,
+            "retention": plan.queue_retention,
+            "most": HOLD_SHARE * plan.queue_retention,
+        },
+        what="max_wait is {max_wait} and the queue's retention is {retention}",
+        why="SQS would delete a message that still waits",
+        fix="Set max_wait to at most {most}, or give the queue a longer retention",
+    ),
+    between(SUBJECT, "batch_size", 1, 10_000, _EVENT_SOURCE, show=number_text),
+    between(SUBJECT, "max_batching_window", 0, 5 * MINUTE, _EVENT_SOURCE),
+    compare(
+        SUBJECT,
+        "batching-window-needed",
+        "batch_size",
+        "max_batching_window",
+        broken=lambda plan: plan.batch_size > 10 and plan.max_batching_window < 1,
+        numbers=("batch_size",),
+        what="batch_size is {batch_size} without a max_batching_window",
+        why="Lambda needs a batching window for more than 10 messages",
+        fix="Set max_batching_window to at least 1 second, or batch_size to at most 10",
+    ),
+    between(SUBJECT, "max_concurrency", 2, 1_000, _EVENT_SOURCE, show=number_text),
+    compare(
+        SUBJECT,
+        "threads-minimum",
+        "threads",
+        broken=lambda plan: plan.threads < 1,
+        numbers=("threads",),
+        what="threads is {threads}",
+        why="it must be at least 1, which processes one record after the other",
+        fix="Set threads to at least 1",
+    ),
+    compare(
+        SUBJECT,
+        "threads-within-batch",
+        "threads",
+        "batch_size",
+        broken=lambda plan: plan.threads > max(plan.batch_size, 1),
+        numbers=("threads", "batch_size"),
+        what="threads is {threads} and batch_size is {batch_size}",
+        why="a consumer cannot process more records at the same time than a batch has",
+        fix="Lower threads, or raise batch_size",
+    ),
+    compare(
+        SUBJECT,
+        "commit-together-without-threads",
+        "commit_together",
+        "threads",
+        broken=lambda plan: plan.commit_together and plan.threads > 1,
+        numbers=("threads",),
+        what="commit_together is on and threads is {threads}",
+        why="changes that are committed together are processed one after the other",
+        fix="Omit one of the two",
+    ),
+    between(SUBJECT, "memory_size", 128, 10_240, "in MiB, the range of Lambda", show=number_text),
+)
+
+
+def unknown_numbers(plan: Plan) -> Iterator[Problem]:
+    """Find tokens among the numbers that other numbers are calculated from. The CDK cannot calculate with a token."""
+    for name in NEEDED_AT_SYNTHESIS.inputs:
+        if math.isnan(getattr(plan, name)):
+            yield NEEDED_AT_SYNTHESIS.problem(name=name)

@@ -1,0 +1,76 @@
+"""A check of the numbers of a `Plan` against a rule.
+
+A check whose number is unknown (a token, or not given) is skipped.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from cdk_intake_ledger.validation.plan import Plan, number_text, span
+from cdk_intake_ledger.validation.registry import Problem, Rule, Subject
+
+
+class Check(NamedTuple):
+    """A rule, and how to find out whether a plan breaks it."""
+
+    rule: Rule
+    needs: tuple[str, ...]
+    """The numbers of the plan that must be known."""
+    broken: Callable[[Plan], bool]
+    values: Callable[[Plan], dict[str, str]]
+    """The values of the message."""
+
+    def problem(self, plan: Plan) -> Problem:
+        """The message about a plan that breaks the rule."""
+        return self.rule.problem(**self.values(plan))
+
+
+def between(
+    subject: Subject, name: str, least: float, most: float, why: str, *, show: Callable[[float], str] = span
+) -> Check:
+    rule = subject.error(
+        f"{name.replace('_', '-')}-range",
+        inputs=(name,),
+        what=f"{name} is {{value}}",
+        why=f"it must be {show(least)} to {show(most)}, {why}",
+        fix="Set a value in this range",
+    )
+    return Check(
+        rule,
+        (name,),
+        lambda plan: not least <= getattr(plan, name) <= most,
+        lambda plan: {"value": show(getattr(plan, name))},
+    )
+
+
+def whole(rule: Rule, unit: float) -> Iterator[Check]:
+    for name in rule.inputs:
+        yield Check(
+            rule,
+            (name,),
+            lambda plan, name=name: getattr(plan, name) % unit != 0,  # type: ignore[misc] # the default binds the name
+            lambda plan, name=name: {"name": name, "value": span(getattr(plan, name))},  # type: ignore[misc] # likewise
+        )
+
+
+def compare(
+    subject: Subject,
+    id: str,
+    *needs: str,
+    broken: Callable[[Plan], bool],
+    what: str,
+    why: str,
+    fix: str,
+    times: Callable[[Plan], dict[str, float]] = lambda _: {},
+    numbers: tuple[str, ...] = (),
+) -> Check:
+    """A rule whose texts name times by `times`, and plain numbers of the plan by their own names."""
+    return Check(
+        subject.error(id, inputs=needs, what=what, why=why, fix=fix),
+        needs,
+        broken,
+        lambda plan: (
+            {name: span(seconds) for name, seconds in times(plan).items()}
+            | {name: number_text(getattr(plan, name)) for name in numbers}
+        ),
+    )
