@@ -1,13 +1,17 @@
 """Stacks and templates for the tests of synthesis."""
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aws_cdk import App, Environment, Stack, Token
 from aws_cdk.assertions import Template
 
-from cdk_intake_ledger import Processor
+from cdk_intake_ledger import IntakeConfigurationError, Processor
+from cdk_intake_ledger.validation.registry import ID_PREFIX
 
 Json = dict[str, Any]
 
@@ -69,3 +73,22 @@ def warnings(stack: Stack) -> list[str]:
     """What the pipelines of a stack have to say, after synthesis. (jsii cannot read CDK's own list of messages.)"""
     entries = [entry for construct in stack.node.find_all() for entry in construct.node.metadata]
     return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
+
+
+def rules_in(text: str) -> list[str]:
+    """The IDs of the rules in messages."""
+    return re.findall(rf"\[{ID_PREFIX}:([a-z0-9-]+)\]", text)
+
+
+@contextmanager
+def refused(rule: str, text: str = "") -> Iterator[None]:
+    """Expect an error of this rule, when the pipeline is created or at synthesis, with a text in its message."""
+    with pytest.raises((IntakeConfigurationError, RuntimeError)) as caught:
+        yield
+    assert rule in rules_in(str(caught.value)), caught.value
+    assert re.search(text, str(caught.value)), caught.value
+
+
+def warned(stack: Stack, rule: str) -> list[str]:
+    """The warnings of a rule, after synthesis."""
+    return [text for text in warnings(stack) if rule in rules_in(text)]

@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from benchmarks.audit_formula import ATHENA, DUCKDB, Run
 
-from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakeConfigurationError, IntakePipeline
+from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakePipeline
 from cdk_intake_ledger.audit.athena import PARTITION, TABLES
 from cdk_intake_ledger.audit.join import ORC
 from cdk_intake_ledger.bundling import install, parse_requirements
@@ -24,6 +24,7 @@ from tests.synth.build import (
     new_stack,
     only,
     processor,
+    refused,
     resources,
     statements,
     template_of,
@@ -375,27 +376,37 @@ def test_inventory_reads_its_own_reports_alone(prefix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "problem"),
+    ("scale", "rule", "text"),
     [
-        (AuditScale.shards(1), "the audit's number of shards is 1: it must be 2 to 2,000"),
-        (AuditScale.shards(2_001), "the audit's number of shards is 2,001: it must be 2 to 2,000"),
-        (AuditScale.shards(concurrency=0), "the audit's concurrency is 0: it must be 1 to 1,000"),
-        (AuditScale.shards(join_memory=1_024), "the audit's join_memory is 1,024 MB: it must be 1,769 to 10,240"),
-        (AuditScale.shards(scan_limit=Size.gibibytes(1)), "the audit has a scan_limit, which is for Athena"),
+        (AuditScale.shards(1), "shard-count", "the audit's number of shards is 1: it must be 2 to 2,000"),
+        (AuditScale.shards(2_001), "shard-count", "the audit's number of shards is 2,001: it must be 2 to 2,000"),
+        (AuditScale.shards(concurrency=0), "audit-concurrency", "the audit's concurrency is 0: it must be 1 to 1,000"),
+        (
+            AuditScale.shards(join_memory=1_024),
+            "join-memory",
+            "the audit's join_memory is 1,024 MB: it must be 1,769 to 10,240",
+        ),
+        (AuditScale.shards(scan_limit=Size.gibibytes(1)), "scan-limit-needs-athena", "the audit has a scan_limit"),
         (
             AuditScale.shards(engine=Engine.ATHENA, join_memory=3_008),
-            "the audit has a join_memory, which is for DuckDB",
+            "join-memory-needs-duckdb",
+            "the audit has a join_memory",
         ),
         (
             AuditScale.shards(engine=Engine.ATHENA, scan_limit=Size.mebibytes(9)),
+            "scan-limit-minimum",
             "the audit's scan_limit is 9,437,184 bytes: Athena takes at least 10,485,760",
         ),
-        (AuditScale.shards(concurrency=1_001), "the audit's concurrency is 1,001: it must be 1 to 1,000"),
+        (
+            AuditScale.shards(concurrency=1_001),
+            "audit-concurrency",
+            "the audit's concurrency is 1,001: it must be 1 to 1,000",
+        ),
     ],
 )
-def test_numbers_that_cannot_work_are_refused(scale: AuditScale, problem: str) -> None:
+def test_numbers_that_cannot_work_are_refused(scale: AuditScale, rule: str, text: str) -> None:
     """With the range and the way out."""
-    with pytest.raises(IntakeConfigurationError, match=problem):
+    with refused(rule, text):
         pipeline(scale)
 
 
@@ -420,5 +431,5 @@ def test_a_listing_needs_nothing_that_reads_orc(sharded: Json) -> None:
 def test_an_inventory_without_an_id_is_refused() -> None:
     """Its reports would be looked for in another one's folder."""
     reports = s3.Bucket.from_bucket_name(new_stack(), "Reports", "reports")
-    with pytest.raises(IntakeConfigurationError, match="inventory has an empty id: give the one of"):
+    with refused("inventory-id", "inventory has an empty id"):
         pipeline(AuditScale.inventory(reports, id=""))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdk_intake_ledger.bundling.entrypoint import entrypoint_problems
+from tests.synth.build import rules_in
 
 
 @pytest.fixture
@@ -55,27 +56,36 @@ def test_what_the_consumer_can_call_is_accepted(source: Path, entrypoint: str) -
 
 
 @pytest.mark.parametrize(
-    ("entrypoint", "said"),
+    ("entrypoint", "rule", "text"),
     [
-        ("invoices", "entrypoint 'invoices' is not of the form 'module:function'"),
-        ("invoices.py:process", "processor module 'invoices.py' does not exist"),
-        ("invoices/a:process", "is not of the form"),
-        (":process", "is not of the form"),
-        ("invoice:process", "module 'invoice' does not exist in '.*', where there is 'broken', 'invoices', 'package'"),
-        ("invoices:proces", "function 'proces' does not exist in '.*', where there is 'process', 'with_defaults'"),
-        ("invoices:later", "is async: a plain function is needed"),
-        ("invoices:Processor", "is a class: a plain function is needed"),
-        ("invoices:none_at_all", "cannot be called with one argument"),
-        ("invoices:two", "cannot be called with one argument"),
-        ("invoices:keyword", "cannot be called with one argument"),
-        ("broken:process", "is not valid Python, line 2"),
-        ("package.outer:process", "processor module 'package.outer' does not exist"),
+        ("invoices", "entrypoint-format", "entrypoint 'invoices' is not of the form 'module:function'"),
+        ("invoices.py:process", "module-missing", "processor module 'invoices.py' does not exist"),
+        ("invoices/a:process", "entrypoint-format", "is not of the form"),
+        (":process", "entrypoint-format", "is not of the form"),
+        (
+            "invoice:process",
+            "module-missing",
+            "module 'invoice' does not exist in '.*': .* are 'broken', 'invoices', 'package'",
+        ),
+        (
+            "invoices:proces",
+            "function-missing",
+            "function 'proces' does not exist in '.*': .* are 'process', 'with_defaults'",
+        ),
+        ("invoices:later", "function-kind", "processor 'later' in '.*' is async: the consumer calls a plain function"),
+        ("invoices:Processor", "function-kind", "is a class: the consumer calls a plain function"),
+        ("invoices:none_at_all", "function-arguments", "cannot be called with one argument"),
+        ("invoices:two", "function-arguments", "cannot be called with one argument"),
+        ("invoices:keyword", "function-arguments", "cannot be called with one argument"),
+        ("broken:process", "module-syntax", "is not valid Python, line 2"),
+        ("package.outer:process", "module-missing", "processor module 'package.outer' does not exist"),
     ],
 )
-def test_what_the_consumer_cannot_call_is_refused(source: Path, entrypoint: str, said: str) -> None:
+def test_what_the_consumer_cannot_call_is_refused(source: Path, entrypoint: str, rule: str, text: str) -> None:
     """Each refusal names what was given, and what is there or wanted."""
     (problem,) = entrypoint_problems(source, entrypoint)
-    assert re.search(said, problem), problem
+    assert re.search(text, problem), problem
+    assert rules_in(problem) == [rule]
 
 
 def test_a_missing_directory_says_from_where_it_was_looked_for(tmp_path: Path) -> None:
@@ -88,13 +98,14 @@ def test_a_file_in_place_of_a_directory_is_refused(source: Path) -> None:
     """The module's own path is a natural mistake."""
     (problem,) = entrypoint_problems(source / "invoices.py", "invoices:process")
     assert "is not a directory" in problem
+    assert rules_in(problem) == ["processor-path"]
 
 
 def test_an_asset_that_hides_the_runtime_is_refused(source: Path) -> None:
     """On AWS a function's own code comes before its layers."""
     (source / "intake_ledger").mkdir()
     (problem,) = entrypoint_problems(source, "invoices:process")
-    assert "has an intake_ledger of its own" in problem
+    assert rules_in(problem) == ["folder-hides-runtime"]
 
 
 def test_reading_the_source_does_not_run_it(source: Path) -> None:
@@ -145,7 +156,8 @@ def test_an_annotation_that_is_no_commit_is_refused(tmp_path: Path, returned: st
     """F101: it would be rejected for each file, after its effect. The refusal names the type and the fix."""
     (tmp_path / "typed.py").write_text(f"def process(change) -> {returned}: ...\n")
     (problem,) = entrypoint_problems(tmp_path, "typed:process")
-    assert f"since {named} is no commit, return a Commit, a text or None" in problem
+    assert f"because {named} is not a commit. Return a Commit, a text or None" in problem
+    assert rules_in(problem) == ["function-return-type"]
 
 
 @pytest.mark.failure_mode("F101")
@@ -156,5 +168,6 @@ def test_a_generator_is_refused(tmp_path: Path) -> None:
         "def fine(change):\n    def rows():\n        yield 1\n    list(rows())\n"
     )
     (problem,) = entrypoint_problems(tmp_path, "lazy:process")
-    assert "is a generator: calling it does nothing" in problem
+    assert "is a generator: a call of it does nothing" in problem
+    assert rules_in(problem) == ["function-is-generator"]
     assert list(entrypoint_problems(tmp_path, "lazy:fine")) == []

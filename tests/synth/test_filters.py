@@ -30,7 +30,7 @@ def test_no_filter_is_one_that_matches_every_key() -> None:
 def test_filters_overlap_by_both_ends(one: KeyFilter, other: KeyFilter, together: bool) -> None:
     """S3 refuses two filters of one event when a key may pass both; so do we, before the deployment."""
     assert overlap(one, other) is overlap(other, one) is together
-    assert bool(list(filter_problems([one, other]))) is together
+    assert [problem.rule.id for problem in filter_problems([one, other])] == ["filters-overlap"] * together
 
 
 def test_a_filter_is_no_longer_than_s3_allows() -> None:
@@ -38,6 +38,7 @@ def test_a_filter_is_no_longer_than_s3_allows() -> None:
     assert not list(filter_problems([KeyFilter("é" * 510, ".csv")]))
     (problem,) = filter_problems([KeyFilter("é" * 511, ".csv")])
     assert "1026 bytes" in problem
+    assert problem.rule.id == "filter-length"
 
 
 def test_no_more_filters_than_s3_takes() -> None:
@@ -46,12 +47,14 @@ def test_no_more_filters_than_s3_takes() -> None:
     assert not list(filter_problems(filters[:25]))
     (problem,) = filter_problems(filters)
     assert "26 filters" in problem
+    assert problem.rule.id == "filter-count"
 
 
 def test_an_asterisk_is_refused() -> None:
     """S3 would take it for an asterisk, and the team would get no events."""
     (problem,) = filter_problems([KeyFilter("in/*/")])
     assert "'in/*/' has an asterisk" in problem
+    assert problem.rule.id == "filter-asterisk"
 
 
 @pytest.mark.failure_mode("F47")

@@ -14,7 +14,7 @@ from cdk_intake_ledger import (
     NetworkOptions,
 )
 from cdk_intake_ledger.options.former import FORMER_OPTIONS
-from tests.synth.build import new_stack, processor
+from tests.synth.build import new_stack, processor, rules_in
 
 GROUPS = {
     "concurrency": ConcurrencyOptions,
@@ -32,12 +32,16 @@ def problems(**options: Any) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("name", FORMER_OPTIONS)
 def test_a_former_option_names_its_new_place(name: str) -> None:
-    assert problems(**{name: 5}) == (f"{name} is now in a group: write {FORMER_OPTIONS[name]}",)
+    (problem,) = problems(**{name: 5})
+    assert problem.startswith(f"{name} is now in a group: ")
+    assert f"Write {FORMER_OPTIONS[name]}" in problem
+    assert rules_in(problem) == ["option-in-group"]
 
 
 def test_a_number_of_threads_names_its_new_place() -> None:
-    expected = "concurrency is 4: it is now a group, write concurrency=ConcurrencyOptions(threads=...)"
-    assert problems(concurrency=4) == (expected,)
+    (problem,) = problems(concurrency=4)
+    assert problem.startswith("concurrency is 4: it is now a group. Write concurrency=ConcurrencyOptions(threads=...)")
+    assert rules_in(problem) == ["concurrency-group"]
 
 
 def test_all_former_options_are_reported_at_once() -> None:

@@ -6,8 +6,19 @@ import pytest
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, Processor
-from tests.synth.build import Json, actions, new_app, new_stack, only, resources, statements, template_of, variables
+from cdk_intake_ledger import IntakePipeline, Processor
+from tests.synth.build import (
+    Json,
+    actions,
+    new_app,
+    new_stack,
+    only,
+    refused,
+    resources,
+    statements,
+    template_of,
+    variables,
+)
 
 
 def node(stack: Stack, **options: Any) -> lambda_.Function:
@@ -68,7 +79,7 @@ def test_a_function_that_outlives_the_consumer_is_refused(kind: str) -> None:
     if kind == "alias":
         function = lambda_.Alias(stack, "Live", alias_name="live", version=function)
     processor = Processor.from_function(function)
-    with pytest.raises(IntakeConfigurationError, match="give a processing_timeout of at least 61 seconds"):
+    with refused("processor-ends-before-consumer", "Set a processing_timeout of at least 61 seconds"):
         IntakePipeline(stack, "Orders", processor=processor)
     IntakePipeline(stack, "Longer", processor=processor, processing_timeout=Duration.seconds(61))
 
@@ -84,7 +95,7 @@ def test_a_function_of_unknown_timeout_is_taken() -> None:
     IntakePipeline(
         stack, "Default", processor=Processor.from_function(node(stack)), processing_timeout=Duration.seconds(13)
     )
-    with pytest.raises(IntakeConfigurationError, match="at least 13 seconds"):
+    with refused("processor-ends-before-consumer", "at least 13 seconds"):
         IntakePipeline(
             stack,
             "Short",

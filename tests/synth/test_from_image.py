@@ -12,7 +12,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger import IntakePipeline, Processor
-from tests.synth.build import Json, new_app, new_stack, only, resources, statements, template_of, variables
+from tests.synth.build import Json, new_app, new_stack, only, resources, rules_in, statements, template_of, variables
 
 ARM, X86 = lambda_.Architecture.ARM_64, lambda_.Architecture.X86_64
 HANDLER = "intake_ledger.consumer.handler"
@@ -99,16 +99,17 @@ def test_everything_else_is_as_with_any_processor(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "said"),
+    ("image", "rule", "text"),
     [
-        ("nowhere", "processor image 'nowhere' does not exist (looked from '"),
-        ("", "has no Dockerfile: give the folder that has one, or a lambda_.DockerImageCode"),
+        ("nowhere", "image-folder", "processor image 'nowhere' does not exist (looked from '"),
+        ("", "image-dockerfile", "has no Dockerfile"),
     ],
 )
-def test_a_folder_without_a_dockerfile_is_refused(tmp_path: Path, image: str, said: str) -> None:
+def test_a_folder_without_a_dockerfile_is_refused(tmp_path: Path, image: str, rule: str, text: str) -> None:
     """The CLI would say so at the deployment."""
     (problem,) = from_image(image or tmp_path).problems
-    assert said in problem
+    assert text in problem
+    assert rules_in(problem) == [rule]
 
 
 def test_the_entry_point_has_the_right_form(folder: Path) -> None:
@@ -121,6 +122,6 @@ def test_code_and_image_are_not_mixed_up(folder: Path) -> None:
     """`from_code` takes a `lambda_.Code`; an image's layers could not be attached."""
     image = lambda_.DockerImageCode.from_image_asset(str(folder))
     (problem,) = Processor.from_code(image, entrypoint="a:b").problems  # type: ignore[arg-type] # that is what is tested
-    assert problem.startswith("processor code is a container image: give it to Processor.from_image")
+    assert rules_in(problem) == ["code-is-image"]
     with pytest.raises(TypeError, match="layers"):
         from_image(folder, layers=[])

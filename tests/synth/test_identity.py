@@ -27,7 +27,7 @@ from cdk_intake_ledger import (
     NetworkOptions,
 )
 from cdk_intake_ledger.testing import logical_ids
-from tests.synth.build import Json, new_app, new_stack, processor, resources, template_of, variables, warnings
+from tests.synth.build import Json, new_app, new_stack, processor, refused, resources, template_of, variables, warned
 
 ROOT = Path(__file__).parents[2]
 STATEFUL = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue")
@@ -244,28 +244,37 @@ class TestRefusals:
     @pytest.mark.parametrize("name", ["", "4ever", "a@b", "a b", "a/b", "ä", "a" * 65, "a#1", "-a"])
     def test_characters_and_length(self, name: str) -> None:
         """It is a part of row keys, of index keys, of metrics' dimensions, of S3 keys and of logical ids."""
-        with pytest.raises(IntakeConfigurationError) as refused:
+        with pytest.raises(IntakeConfigurationError) as caught:
             IntakePipeline(new_stack(), "Orders", pipeline_name=name, processor=processor())
-        assert repr(name) in str(refused.value)
-        assert "1 to 64 letters, digits, - and _" in str(refused.value)
+        assert repr(name) in str(caught.value)
+        assert "1 to 64 letters, digits, - and _" in str(caught.value)
         stack = new_stack()
         ledger = IntakeLedger(stack, "Ledger", ledger_name=name)
-        with pytest.raises(IntakeConfigurationError, match="ledger_name"):
+        with refused("name-format", "ledger_name"):
             IntakePipeline(stack, "Orders", ledger=ledger, processor=processor())
 
     def test_a_token(self) -> None:
         """Logical ids are needed at synthesis."""
         stack = new_stack()
-        with pytest.raises(IntakeConfigurationError, match="pipeline_name is a token"):
+        with refused("name-is-token", "pipeline_name is a token"):
             IntakePipeline(stack, "Orders", pipeline_name=stack.stack_name + stack.region, processor=processor())
 
     def test_twice_in_one_stack(self) -> None:
         """Both would have the same logical ids."""
         stack = new_stack()
         IntakePipeline(stack, "Orders", pipeline_name="billing", processor=processor())
-        said = "pipeline_name is 'billing', which Stack/Orders has already in this stack: give each its own"
-        with pytest.raises(IntakeConfigurationError, match=said):
+        with refused(
+            "pipeline-name-in-use", "pipeline_name is 'billing', which Stack/Orders already has in this stack"
+        ):
             IntakePipeline(stack, "Invoices", pipeline_name="billing", processor=processor())
+
+    def test_two_ledgers_of_one_name(self) -> None:
+        """Both tables would have the same logical id."""
+        stack = new_stack()
+        IntakeLedger(stack, "First", ledger_name="shared")
+        second = IntakeLedger(stack, "Second", ledger_name="shared")
+        with refused("ledger-name-in-use", "ledger_name is 'shared', which Stack/First already has in this stack"):
+            IntakePipeline(stack, "Orders", ledger=second, processor=processor())
 
     @pytest.mark.parametrize("imported", [False, True])
     def test_twice_on_one_ledger(self, imported: bool) -> None:
@@ -281,7 +290,7 @@ class TestRefusals:
                 for one in (first, second)
             ]
         IntakePipeline(first, "Orders", pipeline_name="billing", processor=processor(), ledger=ledgers[0])
-        with pytest.raises(IntakeConfigurationError, match="First/Orders has already on the same ledger"):
+        with refused("pipeline-name-on-ledger", "First/Orders already has on the same ledger"):
             IntakePipeline(second, "Orders", pipeline_name="billing", processor=processor(), ledger=ledgers[1])
 
     def test_twice_in_one_environment(self) -> None:
@@ -290,8 +299,9 @@ class TestRefusals:
         stacks = [new_stack(name, app) for name in ("Dev", "Test")]
         for stack in stacks:
             IntakePipeline(stack, "Orders", pipeline_name="billing", processor=processor())
-        [said] = [one for one in warnings(stacks[1]) if "pipelineNameTwice" in one]
-        assert "Dev/Orders" in said
+        [warning] = warned(stacks[1], "pipeline-name-twice")
+        assert "Dev/Orders" in warning
+        assert "[ack: cdk-intake-ledger:pipelineNameTwice]" in warning
 
 
 def test_parts_of_a_name_are_told_apart() -> None:

@@ -17,7 +17,7 @@ from cdk_intake_ledger import (
 )
 from intake_ledger.observability import OutcomeKind
 from intake_ledger.protocol import Verdict
-from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warnings
+from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warned
 
 ROOT = Path(__file__).parents[2]
 NAMES = [
@@ -181,7 +181,7 @@ def test_an_audit_too_rare_to_be_watched_is_said() -> None:
     ledger = IntakeLedger(stack, "Ledger", retention=Duration.days(40))
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), audit=audit, ledger=ledger)
     assert list(pipeline.alarms) == [name for name in NAMES if name != "AuditMissing"]
-    assert any("nobody will hear when it stops running" in text for text in warnings(stack))
+    assert warned(stack, "audit-not-watched")
 
 
 def test_metrics_are_the_ones_that_the_functions_write() -> None:

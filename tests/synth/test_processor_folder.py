@@ -1,5 +1,6 @@
 """`Processor.from_asset` with a requirements.txt: wheels in the asset, and problems told together with all others."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from aws_cdk import Token
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, Processor
-from tests.synth.build import new_app, new_stack
+from tests.synth.build import new_app, new_stack, rules_in
 from tests.wheel_maker import WheelFolder, only_index, shared_object
 
 SOURCE = "import one\nimport boto3\ndef process(change): ...\n"
@@ -107,12 +108,12 @@ def test_all_problems_are_told_at_once(folder: Path, index: WheelFolder) -> None
             "Orders",
             processor=Processor.from_asset(folder, entrypoint="orders:proces", memory_size=64),
         )
-    said = [one.split(", ")[0] for one in caught.value.problems]
-    assert said == [
+    beginnings = [re.split(r"[,:] (?=which|the functions|it must)", problem)[0] for problem in caught.value.problems]
+    assert beginnings == [
         f"processor function 'proces' does not exist in '{folder / 'orders.py'}'",
         f"processor path '{folder}': requirements.txt line 1 is 'pandas'",
         f"processor path '{folder}': requirements.txt line 3 is 'numpy>=2'",
-        "memory_size is 64: it must be 128 to 10,240",
+        "memory_size is 64",
     ]
 
 
@@ -146,36 +147,39 @@ def _powertools(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "rule", "text"),
     [
-        (_hide, "has 'one.py', and requirements.txt installs it too: leave it out of one of them"),
-        (_package, "has 'one', and requirements.txt installs it too: leave it out of one of them"),
-        (_object, "has 'fast.so', which is for x86_64 and the function for arm64: pin its distribution"),
+        (_hide, "file-in-folder-and-wheel", "has 'one.py', and requirements.txt installs it too"),
+        (_package, "file-in-folder-and-wheel", "has 'one', and requirements.txt installs it too"),
+        (_object, "file-architecture", "has 'fast.so', which is for x86_64, and the function runs on arm64"),
         (
             _missing,
-            "line 1 imports 'PIL', which neither the folder nor its requirements.txt nor Lambda has: add pillow==",
+            "import-not-installed",
+            "line 1 imports 'PIL': neither the folder, its requirements.txt nor Lambda has this module. Add pillow==",
         ),
-        (_this_library, "requirements.txt line 2 installs intake_ledger, which would hide the layer's"),
-        (_powertools, "installs aws-lambda-powertools 2.43, which would hide the layer's: pin a version 3.x"),
-        (_ours, "requirements.txt installs intake_ledger, which would hide the layer's: leave cdk-intake-ledger out"),
+        (_this_library, "requirements-hide-runtime", "requirements.txt line 2 installs intake_ledger"),
+        (_powertools, "powertools-version", "installs aws-lambda-powertools 2.43"),
+        (_ours, "requirements-hide-runtime", "requirements.txt installs intake_ledger"),
     ],
 )
 def test_what_would_fail_in_lambda_is_refused(
-    folder: Path, index: WheelFolder, change: Callable[[Path], None], said: str
+    folder: Path, index: WheelFolder, change: Callable[[Path], None], rule: str, text: str
 ) -> None:
     """With the file and the fix."""
     index.add("ours", "1.0", {"intake_ledger/__init__.py": ""})
     index.add("aws_lambda_powertools", "2.43")
     change(folder)
     (problem,) = processor(folder).problems
-    assert said in problem
+    assert text in problem
+    assert rules_in(problem) == [rule]
 
 
 def test_more_than_lambda_unpacks_is_refused(folder: Path, index: WheelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lambda would say so after the upload."""
     monkeypatch.setattr("cdk_intake_ledger.bundling.processor_folder.MOST_BYTES", 100)
     (problem,) = processor(folder).problems
-    assert "and Lambda takes 250 MB with all layers: pin less, or use Processor.from_image" in problem
+    assert "Lambda takes 250 MB with all layers" in problem
+    assert rules_in(problem) == ["code-size"]
 
 
 def test_an_import_without_any_requirements_is_refused(folder: Path) -> None:
@@ -183,9 +187,11 @@ def test_an_import_without_any_requirements_is_refused(folder: Path) -> None:
     (folder / "requirements.txt").unlink()
     (problem,) = processor(folder).problems
     assert problem == (
-        f"processor module '{folder / 'orders.py'}' line 1 imports 'one', which neither the folder nor Lambda has: pin "
-        f"it in '{folder / 'requirements.txt'}' (one==<version>), or give the layer that has it"
+        f"processor module '{folder / 'orders.py'}' line 1 imports 'one': neither the folder nor Lambda has this "
+        f"module. Pin it in '{folder / 'requirements.txt'}' (one==<version>), or pass the layer that has it "
+        "[intake-ledger:import-without-requirements]"
     )
+    assert rules_in(problem) == ["import-without-requirements"]
     arn = "arn:aws:lambda:eu-central-1:111122223333:layer:own:1"
     layer = lambda_.LayerVersion.from_layer_version_arn(new_stack(), "Layer", arn)
     assert processor(folder, layers=[layer]).problems == ()
@@ -201,4 +207,4 @@ def test_a_platform_without_wheels_is_refused_without_pip(folder: Path, monkeypa
     assert problem.startswith("processor runtime is 'python3.11'")
     later = lambda_.Runtime(Token.as_string({"Ref": "Later"}), lambda_.RuntimeFamily.PYTHON)
     (problem,) = processor(folder, runtime=later).problems
-    assert problem.endswith("its wheels need a runtime that is known at synthesis, and arm64 or x86_64")
+    assert rules_in(problem) == ["wheels-platform"]

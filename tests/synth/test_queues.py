@@ -17,9 +17,12 @@ from tests.synth.build import (
     new_stack,
     only,
     processor,
+    refused,
     resources,
+    rules_in,
     statements,
     template_of,
+    warned,
     warnings,
 )
 
@@ -58,7 +61,7 @@ def test_two_readers_of_one_queue_are_noticed() -> None:
     own, dead = pair(stack)
     one, two = (IntakeQueue(stack, name, queue=own, dead_letter_queue=dead) for name in ("One", "Two"))
     IntakePipeline(stack, "Orders", processor=processor(), queue=one)
-    with pytest.raises(IntakeConfigurationError, match="the queue Stack/Own already belongs to Stack/Orders"):
+    with refused("queue-in-use", "the queue Stack/Own already belongs to Stack/Orders"):
         IntakePipeline(stack, "Returns", processor=processor(), queue=two)
 
 
@@ -74,7 +77,7 @@ def test_two_readers_of_one_imported_queue_are_noticed() -> None:
         return IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
 
     taking(one, "intake")
-    with pytest.raises(IntakeConfigurationError, match="the queue Two/Live already belongs to One/Orders"):
+    with refused("queue-in-use", "the queue Two/Live already belongs to One/Orders"):
         taking(two, "intake")
     assert taking(three, "other").queue.queue_name == "otherLive"
 
@@ -93,7 +96,7 @@ def test_what_only_has_the_same_name_in_another_environment_is_another_queue() -
 
     taking("Dev", "111111111111")
     taking("Prod", "222222222222")
-    with pytest.raises(IntakeConfigurationError, match="the queue Twice/Live already belongs to Dev/Orders"):
+    with refused("queue-in-use", "the queue Twice/Live already belongs to Dev/Orders"):
         taking("Twice", "111111111111")
 
 
@@ -122,11 +125,11 @@ def test_one_imported_dead_letter_queue_of_two_pipelines_is_noticed() -> None:
         return IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
 
     taking("One", "sales", "central")
-    with pytest.raises(IntakeConfigurationError, match="dead-letter queue Two/Central already belongs to One/Orders"):
+    with refused("dead-letter-queue-in-use", "dead-letter queue Two/Central already belongs to One/Orders"):
         taking("Two", "returns", "central")
-    with pytest.raises(IntakeConfigurationError, match="dead-letter queue Three/Sales already belongs to One/Orders"):
+    with refused("dead-letter-queue-in-use", "dead-letter queue Three/Sales already belongs to One/Orders"):
         taking("Three", "invoices", "sales")
-    with pytest.raises(IntakeConfigurationError, match="queue Four/Central already belongs to One/Orders"):
+    with refused("queue-in-use", "queue Four/Central already belongs to One/Orders"):
         taking("Four", "central", "others")
 
 
@@ -135,7 +138,7 @@ def test_a_queue_is_not_its_own_dead_letter_queue() -> None:
     stack = new_stack()
     own, _ = pair(stack)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=own)
-    with pytest.raises(IntakeConfigurationError, match="Stack/Own is brought as queue and as dead_letter_queue"):
+    with refused("dead-letter-queue-is-queue", "Stack/Own is both queue and dead_letter_queue"):
         IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
 
 
@@ -152,23 +155,27 @@ def test_the_key_of_an_own_queue_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "problem"),
+    ("options", "rule", "text"),
     [
-        ({"visibility_timeout": Duration.minutes(4)}, "visibility_timeout is 4 minutes"),
-        ({"visibility_timeout": None}, "visibility_timeout is 30 seconds"),
-        ({"retention_period": Duration.hours(1)}, "retention is 1 hour"),
-        ({"retention_period": Duration.days(10)}, "the ledger's retention is 35 days"),
-        ({"max_message_size_bytes": 65_535}, "takes messages of 65,535 bytes at most"),
-        ({"fifo": True}, "is a FIFO queue"),
-        ({"encryption": sqs.QueueEncryption.KMS_MANAGED}, "is encrypted by alias/aws/sqs: no policy lets S3"),
+        ({"visibility_timeout": Duration.minutes(4)}, "lease-within-visibility", "visibility_timeout is 4 minutes"),
+        ({"visibility_timeout": None}, "lease-within-visibility", "visibility_timeout is 30 seconds"),
+        ({"retention_period": Duration.hours(1)}, "attempts-within-retention", "retention is 1 hour"),
+        ({"retention_period": Duration.days(10)}, "ledger-retention-minimum", "the ledger's retention is 35 days"),
+        ({"max_message_size_bytes": 65_535}, "queue-message-size", "takes messages of at most 65,535 bytes"),
+        ({"fifo": True}, "fifo-queue", "Stack/Own is a FIFO queue"),
+        (
+            {"encryption": sqs.QueueEncryption.KMS_MANAGED},
+            "queue-aws-managed-key",
+            "is encrypted by alias/aws/sqs: no policy lets S3",
+        ),
     ],
 )
-def test_an_own_queue_that_does_not_fit_is_refused(options: dict[str, Any], problem: str) -> None:
+def test_an_own_queue_that_does_not_fit_is_refused(options: dict[str, Any], rule: str, text: str) -> None:
     """What SQS, Lambda or the retry budget would trip over later."""
     stack = new_stack()
     own, dead = pair(stack, **options)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
-    with pytest.raises(IntakeConfigurationError, match=problem):
+    with refused(rule, text):
         IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
 
 
@@ -188,7 +195,7 @@ def test_a_queue_that_gives_up_early_is_refused(receives: int, fits: bool) -> No
     if fits:
         IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
         return
-    with pytest.raises(IntakeConfigurationError, match="gives a message up after 23 receives"):
+    with refused("queue-max-receives", "gives a message up after 23 receives"):
         IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
 
 
@@ -235,8 +242,11 @@ def test_options_of_a_queue_that_is_brought_belong_to_it() -> None:
     )
     with pytest.raises(IntakeConfigurationError) as raised:
         IntakePipeline(stack, "Orders", processor=processor(), queue=both)
-    assert [problem.split()[0] for problem in raised.value.problems] == ["visibility_timeout", "dead_letter_retention"]
-    with pytest.raises(IntakeConfigurationError, match="bring queue and dead_letter_queue together"):
+    assert [(problem.split()[0], *rules_in(problem)) for problem in raised.value.problems] == [
+        ("visibility_timeout", "option-of-existing-queue"),
+        ("dead_letter_retention", "option-of-existing-queue"),
+    ]
+    with refused("queue-pair", "Pass queue and dead_letter_queue together"):
         IntakePipeline(stack, "Invoices", processor=processor(), queue=IntakeQueue(stack, "One", queue=own))
 
 
@@ -252,7 +262,7 @@ def test_the_policy_of_an_imported_queue_is_told_to_the_team() -> None:
     template = template_of(stack)
     assert not resources(template, "AWS::SQS::Queue")
     assert not resources(template, "AWS::SQS::QueuePolicy")
-    (told,) = [text for text in warnings(stack) if "nothing arrives" in text]
+    (told,) = warned(stack, "queue-policy-unknown")
     statement = json.loads(told[told.index("{") : told.rindex("}") + 1])
     assert statement == {
         "Action": "sqs:SendMessage",
@@ -261,7 +271,7 @@ def test_the_policy_of_an_imported_queue_is_told_to_the_team() -> None:
         "Principal": {"Service": "s3.amazonaws.com"},
         "Resource": ARN.format("queue"),
     }
-    assert any("visibility timeout" in text and "cannot be seen" in text for text in warnings(stack))
+    assert warned(stack, "queue-visibility-unknown")
 
 
 def test_what_is_said_of_an_imported_queue_is_checked() -> None:
@@ -272,7 +282,7 @@ def test_what_is_said_of_an_imported_queue_is_checked() -> None:
     assert not [text for text in warnings(stack) if "cannot be seen" in text]
     stack = new_stack()
     short = IntakeQueue(stack, "Queue", **imported(stack), visibility_timeout=Duration.minutes(1))
-    with pytest.raises(IntakeConfigurationError, match="visibility_timeout is 1 minute"):
+    with refused("visibility-covers-function", "visibility_timeout is 1 minute"):
         IntakePipeline(stack, "Orders", processor=processor(), queue=short, retry=RetryOptions(max_attempts=2))
 
 
@@ -284,6 +294,6 @@ def test_an_imported_queue_behind_event_bridge() -> None:
     queue = IntakeQueue(ours, "Queue", **imported(ours))
     IntakePipeline(ours, "Orders", processor=processor(), bucket=bucket, queue=queue)
     assert template_of(ours)
-    told = [text for text in warnings(ours) if "nothing arrives" in text]
+    told = warned(ours, "queue-policy-unknown")
     assert len(told) == 2
     assert all("events.amazonaws.com" in text for text in told)

@@ -19,7 +19,7 @@ from cdk_intake_ledger import (
     Processor,
     RetryOptions,
 )
-from tests.synth.build import PROCESSORS, Json, later, new_stack, processor
+from tests.synth.build import PROCESSORS, Json, later, new_stack, processor, rules_in
 
 
 def refusal(**options: Any) -> IntakeConfigurationError:
@@ -108,7 +108,9 @@ def test_a_dead_letter_queue_that_forgets_first_is_refused() -> None:
     """F67: a message would be gone before it could be looked at."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", retention=Duration.days(10), dead_letter_retention=Duration.days(9))
-    assert "dead-letter queue's retention is 9 days and the queue's 10 days" in str(refusal(stack=stack, queue=queue))
+    assert "dead-letter queue's retention is 9 days and the queue's retention is 10 days" in str(
+        refusal(stack=stack, queue=queue)
+    )
 
 
 def test_a_queue_serves_one_pipeline() -> None:
@@ -130,25 +132,49 @@ def test_a_queue_serves_one_pipeline() -> None:
 )
 def test_times_that_others_follow_from_are_needed_at_synthesis(options: Json) -> None:
     """CDK would silently calculate with a placeholder: the sum of a token and ten is that token."""
-    assert "is a token: its value is needed at synthesis" in str(refusal(**options))
+    (problem,) = refusal(**options).problems
+    assert "is a token: its value is needed at synthesis" in problem
+    assert rules_in(problem) == ["needed-at-synthesis"]
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "rule", "text"),
     [
-        (lambda: processor(ephemeral_storage_size=511), "ephemeral_storage_size is 511: give 512 to 10,240, in MiB"),
-        (lambda: processor(ephemeral_storage_size=10_241), "ephemeral_storage_size is 10,241"),
-        (lambda: processor(environment={"INTAKE_TABLE_NAME": "mine"}), "processor environment has 'INTAKE_TABLE_NAME'"),
-        (lambda: processor(environment={"POWERTOOLS_SERVICE_NAME": "x"}), "has 'POWERTOOLS_SERVICE_NAME'"),
-        (lambda: processor(runtime=lambda_.Runtime.PYTHON_3_11), "processor runtime is 'python3.11'"),
-        (lambda: processor(runtime=lambda_.Runtime.NODEJS_22_X), "processor runtime is 'nodejs22.x'"),
-        (lambda: Processor.from_asset("nowhere", entrypoint="a:b"), "processor path 'nowhere' does not exist"),
-        (lambda: Processor.from_code(lambda_.Code.from_inline("x"), entrypoint="orders"), "is not of the form"),
+        (lambda: processor(ephemeral_storage_size=511), "ephemeral-storage", "ephemeral_storage_size is 511"),
+        (lambda: processor(ephemeral_storage_size=10_241), "ephemeral-storage", "ephemeral_storage_size is 10,241"),
+        (lambda: processor(environment={"INTAKE_TABLE_NAME": "mine"}), "environment-name", "has 'INTAKE_TABLE_NAME'"),
+        (
+            lambda: processor(environment={"POWERTOOLS_SERVICE_NAME": "x"}),
+            "environment-name",
+            "has 'POWERTOOLS_SERVICE_NAME'",
+        ),
+        (
+            lambda: processor(runtime=lambda_.Runtime.PYTHON_3_11),
+            "runtime-version",
+            "processor runtime is 'python3.11'",
+        ),
+        (
+            lambda: processor(runtime=lambda_.Runtime.NODEJS_22_X),
+            "runtime-version",
+            "processor runtime is 'nodejs22.x'",
+        ),
+        (
+            lambda: Processor.from_asset("nowhere", entrypoint="a:b"),
+            "processor-path",
+            "processor path 'nowhere' does not exist",
+        ),
+        (
+            lambda: Processor.from_code(lambda_.Code.from_inline("x"), entrypoint="orders"),
+            "entrypoint-format",
+            "is not of the form",
+        ),
     ],
 )
-def test_a_processor_that_cannot_run_is_refused(made: Callable[[], Processor], said: str) -> None:
+def test_a_processor_that_cannot_run_is_refused(made: Callable[[], Processor], rule: str, text: str) -> None:
     """Found when the pipeline is made, together with everything else."""
-    assert said in str(refusal(processor=made()))
+    (problem,) = refusal(processor=made()).problems
+    assert text in problem
+    assert rules_in(problem) == [rule]
 
 
 def test_no_more_layers_than_lambda_takes() -> None:
@@ -156,18 +182,21 @@ def test_no_more_layers_than_lambda_takes() -> None:
     stack = new_stack()
     arn = "arn:aws:lambda:eu-central-1:111122223333:layer:own:1"
     layers = [lambda_.LayerVersion.from_layer_version_arn(stack, f"Layer{number}", arn) for number in range(5)]
-    assert "processor has 5 layers" in str(refusal(stack=stack, processor=processor(layers=layers)))
+    (problem,) = refusal(stack=stack, processor=processor(layers=layers)).problems
+    assert "processor has 5 layers" in problem
+    assert rules_in(problem) == ["layer-count"]
 
 
 def test_refusals_are_written_alike() -> None:
-    """Lower-case, the value, the way out, no final period."""
+    """Each begins in lower case, and has the value, the fix and the rule's ID."""
     for problem in refusal(
         concurrency=ConcurrencyOptions(batch_size=0), processor=Processor.from_asset("nowhere", entrypoint="a:b")
     ).problems:
-        assert re.match(r"[a-z].*: .*[^.]$", problem), problem
+        assert re.match(r"[a-z].*: .*\. [A-Z].*[^.] \[intake-ledger:[a-z-]+\]$", problem), problem
 
 
 @pytest.mark.failure_mode("F102")
 def test_a_wait_that_the_queue_does_not_keep_is_refused() -> None:
     """F102: SQS would drop the message in the midst of it."""
-    assert "give at most 3 days or a longer retention" in str(refusal(retry=RetryOptions(max_wait=Duration.days(4))))
+    (problem,) = refusal(retry=RetryOptions(max_wait=Duration.days(4))).problems
+    assert "Set max_wait to at most 3 days, or give the queue a longer retention" in problem

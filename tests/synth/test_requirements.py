@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdk_intake_ledger.bundling import parse_requirements, read_requirements
+from tests.synth.build import rules_in
 
 HASH = "sha256:" + "0" * 64
 
@@ -31,30 +32,40 @@ def test_what_always_means_the_same_is_accepted(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "rule", "text"),
     [
-        ("pandas", r"r line 1 is 'pandas', which is not pinned: write pandas==<version>, or let `uv pip compile`"),
-        ("pandas>=2", "is 'pandas>=2', which is not pinned: give one version, such as pandas==1.2.3"),
-        ("pandas==2.*", r"'pandas==2.\*', which is not pinned"),
-        ("boto3>=99", "which is not pinned"),
-        ("boto3<1.30", "which is not pinned"),
-        ("boto3[crt]", "which is not pinned"),
-        ("inhouse @ https://example.org/inhouse-1-py3-none-any.whl", "a URL needs a hash, append #sha256="),
-        ("./inhouse-1-py3-none-any.whl", "is no distribution in a package index: name a wheel as"),
-        ("git+https://example.org/inhouse.git", "is no distribution in a package index"),
-        ("-e .", "only wheels go to Lambda"),
-        ("-e ../inhouse", "only wheels go to Lambda"),
-        ("--no-binary :all:", "has the option --no-binary, which is not supported"),
-        ("-c constraints.txt", "has the option --constraint, which is not supported"),
-        ("what is this", "is no requirement"),
-        ("pandas==2.3.0 --global-option=x", "has '--global-option=x', which is not supported"),
-        ("-r missing.txt", "missing.txt' cannot be read"),
+        (
+            "pandas",
+            "requirement-pinned",
+            "r line 1 is 'pandas', which is not pinned: .* Write pandas==<version>, or let `uv pip compile`",
+        ),
+        ("pandas>=2", "requirement-pinned", "is 'pandas>=2', which is not pinned: .* Write pandas==1.2.3"),
+        ("pandas==2.*", "requirement-pinned", r"'pandas==2.\*', which is not pinned"),
+        ("boto3>=99", "requirement-pinned", "which is not pinned"),
+        ("boto3<1.30", "requirement-pinned", "which is not pinned"),
+        ("boto3[crt]", "requirement-pinned", "which is not pinned"),
+        (
+            "inhouse @ https://example.org/inhouse-1-py3-none-any.whl",
+            "requirement-url-hash",
+            "a URL without a hash: .* Append #sha256=",
+        ),
+        ("./inhouse-1-py3-none-any.whl", "requirement-path", "a package index: .* Name a wheel as"),
+        ("git+https://example.org/inhouse.git", "requirement-path", "does not name a distribution in a package index"),
+        ("-e .", "requirement-editable", "r line 1 is '-e .'"),
+        ("-e ../inhouse", "requirement-editable", "only wheels are installed"),
+        ("--no-binary :all:", "requirement-pip-option", "has the option --no-binary, which is not supported"),
+        ("-c constraints.txt", "requirement-pip-option", "has the option --constraint, which is not supported"),
+        ("what is this", "requirement-format", "which is not a requirement"),
+        ("pandas==2.3.0 --global-option=x", "requirement-option", "has '--global-option=x', which is not supported"),
+        ("-r missing.txt", "requirements-unreadable", "missing.txt' cannot be read"),
+        ("pandas=='2", "requirement-quotes", "which cannot be read: No closing quotation. Close the quotation marks"),
     ],
 )
-def test_everything_else_is_refused_with_its_line_and_the_fix(line: str, said: str) -> None:
+def test_everything_else_is_refused_with_its_line_and_the_fix(line: str, rule: str, text: str) -> None:
     """A name without a version would be another one next week, under the same asset hash."""
     (problem,) = parse_requirements([line], "r").problems
-    assert re.search(said, problem), problem
+    assert re.search(text, problem), problem
+    assert rules_in(problem) == [rule]
 
 
 def test_all_problems_of_a_file_are_told_with_their_lines(tmp_path: Path) -> None:
@@ -72,7 +83,8 @@ def test_all_problems_of_a_file_are_told_with_their_lines(tmp_path: Path) -> Non
 def test_two_versions_of_one_name_are_refused() -> None:
     """pip's own error does not say which lines."""
     (problem,) = parse_requirements(["a==1", "b==1", "A==2"], "r").problems
-    assert problem == "r line 3 is 'a==2' and r line 1 'a==1': leave one of them out"
+    assert problem.startswith("r line 3 is 'a==2' and r line 1 is 'a==1': ")
+    assert rules_in(problem) == ["requirement-repeated"]
     assert parse_requirements(["a==1; python_version < '3.13'", "a==2; python_version >= '3.13'"]).problems == ()
 
 
@@ -81,6 +93,7 @@ def test_hashes_are_for_all_lines_or_for_none() -> None:
     url = f"inhouse @ https://example.org/inhouse-1-py3-none-any.whl#sha256={'0' * 64}"
     (problem,) = parse_requirements([f"a==1 --hash={HASH}", "b==1", url, "boto3"], "r").problems
     assert problem.startswith("r line 2 is 'b==1' without a hash, and other lines have one")
+    assert rules_in(problem) == ["requirement-hash"]
 
 
 def test_markers_are_those_of_lambda() -> None:

@@ -10,18 +10,22 @@ from typing import Any
 
 import pytest
 
-from cdk_intake_ledger.bundling import parse_requirements
+from cdk_intake_ledger.bundling import parse_requirements, wheel_installation
 from cdk_intake_ledger.bundling.elf import machine_of, wrong_objects
+from cdk_intake_ledger.bundling.pip import Pip
+from cdk_intake_ledger.bundling.pip_errors import PipErrors
 from cdk_intake_ledger.bundling.requirements import MACHINES
 from cdk_intake_ledger.bundling.wheels import WheelError, _tidy, cache_folder, install
+from tests.synth.build import rules_in
 from tests.wheel_maker import WheelFolder, only_index, shared_object
 
 OTHER = "arm64" if platform.machine() in ("x86_64", "AMD64") else "x86_64"
 """Not the architecture of this machine."""
 MAC = "cp313-cp313-macosx_11_0_arm64"
 NO_WHEEL = "has no wheel for Python 3.13 on Linux arm64"
-IMAGE = "or use Processor.from_image"
-INDEX = "or name the index that has it (--extra-index-url)"
+IMAGE = "or use Processor.from_image [intake-ledger:wheel-missing]"
+NEWEST = "the newest versions are 1.0. Pin a version that exists [intake-ledger:version-missing]"
+INDEX = "or name the index that has it (--extra-index-url) [intake-ledger:distribution-missing]"
 
 
 @pytest.fixture
@@ -65,6 +69,7 @@ def test_a_missing_wheel_of_a_dependency_is_named(index: WheelFolder) -> None:
     assert problem.startswith(
         "requirements: a dependency: below==1.0 has no wheel for Python 3.13 on Linux arm64: it has"
     )
+    assert rules_in(problem) == ["wheel-missing"]
 
 
 def test_an_index_that_cannot_be_reached_is_no_missing_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +80,7 @@ def test_an_index_that_cannot_be_reached_is_no_missing_version(tmp_path: Path, m
     # Port 1 is reserved, and nothing listens there.
     (problem,) = refused("--index-url http://127.0.0.1:1/simple", "one==1.0")
     assert "http://127.0.0.1:1/simple/one/ cannot be read" in problem
+    assert rules_in(problem) == ["index-unreachable"]
 
 
 def test_versions_that_exclude_each_other_are_named(index: WheelFolder) -> None:
@@ -83,10 +89,11 @@ def test_versions_that_exclude_each_other_are_named(index: WheelFolder) -> None:
     index.add("below", "1.0")
     index.add("below", "2.0")
     (problem,) = refused("top==1.0", "below==1.0")
-    assert problem == (
+    assert problem.startswith(
         "requirements: Cannot install top==1.0 and below==1.0 because these package versions have conflicting "
-        "dependencies: pin versions that go together"
+        "dependencies: "
     )
+    assert rules_in(problem) == ["requirements-conflict"]
 
 
 def test_a_compiled_wheel_of_the_real_index_is_for_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,12 +183,19 @@ def test_a_missing_wheel_is_told_from_a_version_that_does_not_exist(index: Wheel
     page.write_text('<a href="young-1.0-py3-none-any.whl" data-requires-python="&gt;=3.99">young</a>')
     lines = ("compiled==1.0", "sources==1.0", "young==1.0", "there==2.0", "nowhere==1.0")
     found = refused(f"--find-links {page}", *lines)
-    assert [one.removeprefix("requirements line ") for one in found] == [
-        f"2: compiled==1.0 {NO_WHEEL}: it has wheels for {MAC}; pin a version that has one, such as 0.9, {IMAGE}",
-        f"3: sources==1.0 {NO_WHEEL}: it is published as source code only; pin something that has one, {IMAGE}",
-        f"4: young==1.0 {NO_WHEEL}: it needs Python >=3.99; pin something that has one, {IMAGE}",
-        "5: there has no version that is 2.0: pin one that exists, the newest are 1.0",
-        f"6: the package index has no 'nowhere' at all: correct the name, {INDEX}",
+    assert [problem.removeprefix("requirements line ") for problem in found] == [
+        f"2: compiled==1.0 {NO_WHEEL}: it has wheels for {MAC}. Pin a version that has one, such as 0.9, {IMAGE}",
+        f"3: sources==1.0 {NO_WHEEL}: it is published as source code only. Pin another distribution, {IMAGE}",
+        f"4: young==1.0 {NO_WHEEL}: it needs Python >=3.99. Pin another distribution, {IMAGE}",
+        f"5: there has no version that is 2.0: {NEWEST}",
+        f"6: the package index has no 'nowhere' at all: pip cannot install it. Correct the name, {INDEX}",
+    ]
+    assert [rule for problem in found for rule in rules_in(problem)] == [
+        "wheel-missing",
+        "wheel-missing",
+        "wheel-missing",
+        "version-missing",
+        "distribution-missing",
     ]
     assert list(cache_folder().iterdir()) == []
 
@@ -202,14 +216,34 @@ def test_a_locked_file_of_another_platform_says_what_it_lacks(index: WheelFolder
     index.add("below", "1.0")
     line = f"top==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
     (problem,) = refused(line, architecture=OTHER)
-    assert problem.startswith(
-        "requirements has hashes, but no line for 'below', which is needed on Python 3.13 on Linux"
-    )
+    assert problem.startswith("requirements has hashes, but no line for 'below': it is needed on Python 3.13 on Linux")
+    assert rules_in(problem) == ["dependency-hash"]
     wheel = index.add("plain", "1.0", requires=["below"])
     (problem,) = refused(f"plain==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}")
-    assert problem.startswith("requirements has hashes, but no line for below, which others need: pin all dependencies")
+    assert problem.startswith("requirements has hashes, but no line for below: other distributions need them")
+    assert rules_in(problem) == ["dependencies-hash"]
     (problem,) = refused(f"top==1.0 --hash=sha256:{'0' * 64}")
     assert "DO NOT MATCH THE HASHES" in problem
+    assert rules_in(problem) == ["pip-failed"]
+
+
+def test_a_dependency_that_pip_never_installs_is_named(index: WheelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rounds that add dependencies are limited."""
+    monkeypatch.setattr(wheel_installation, "_ROUNDS", 1)
+    index.add("top", "1.0", requires=[f"below; platform_machine == '{MACHINES[OTHER]}'"])
+    index.add("below", "1.0")
+    (problem,) = refused("top==1.0", architecture=OTHER)
+    assert problem.startswith("requirements needs below: pip does not install them")
+    assert rules_in(problem) == ["dependency-missing"]
+
+
+def test_a_python_without_pip_is_named() -> None:
+    """Some environments are made without it."""
+    pip = Pip(parse_requirements(["one==1.0"]), "3.13", "arm64")
+    failed = subprocess.CompletedProcess[str]([], 1, "", "python: No module named pip\n")
+    (problem,) = PipErrors(pip).explain(failed, [])
+    assert problem.startswith("requirements cannot be installed: ")
+    assert rules_in(problem) == ["pip-missing"]
 
 
 def test_settings_for_other_installations_and_the_working_directory_do_not_count(
@@ -285,8 +319,9 @@ def test_a_wheel_with_an_object_of_another_machine_is_refused(index: WheelFolder
     index.add("fast", "1.0", content, tag="cp313-abi3-manylinux_2_17_aarch64")
     (problem,) = refused("fast==1.0")
     assert problem.startswith(
-        "requirements: 'lib/fast.abi3.so' of fast 1.0 is for x86_64 and the function for arm64, although its wheel says"
+        "requirements: 'lib/fast.abi3.so' of fast 1.0 is for x86_64, and the function runs on arm64: "
     )
+    assert rules_in(problem) == ["wheel-architecture"]
 
 
 def test_what_nobody_uses_leaves_the_cache(index: WheelFolder) -> None:

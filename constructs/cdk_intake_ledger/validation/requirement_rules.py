@@ -78,7 +78,7 @@ REQUIREMENT_HASH = SUBJECT.error(
     "requirement-hash",
     inputs=("path",),
     what="{where} is '{text}' without a hash, and other lines have one",
-    why="pip needs a hash for all lines or for none",
+    why="pip needs a hash for every line, or no hashes",
     fix="Let `uv pip compile --generate-hashes` write them all, or remove all of them",
 )
 DEPENDENCY_MISSING = SUBJECT.error(

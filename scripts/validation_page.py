@@ -1,0 +1,95 @@
+"""Generates docs/validation.md from the registry of rules.
+
+    python -m scripts.validation_page [--write]
+
+Without `--write` it prints the page.
+"""
+
+import re
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from string import Formatter
+
+from cdk_intake_ledger.validation.registry import Severity, Subject, all_subjects
+
+PAGE = Path(__file__).parents[1] / "docs" / "validation.md"
+
+_WORD = re.compile(r"[\w=.]*\w")
+_NOT_PROSE = frozenset({"concurrency", "entrypoint", "threads"})
+"""Options of one word that the texts name as options only."""
+
+EXAMPLE = (
+    "Stack/Orders: threads is 11 and batch_size is 10: a consumer cannot process more records at the same time than a "
+    "batch has. Lower threads, or raise batch_size [intake-ledger:threads-within-batch]"
+)
+
+HEAD = f"""\
+# Validation at synthesis
+
+The constructs check a pipeline before anything is deployed. This page lists every rule. It is generated from the
+[registry](../constructs/cdk_intake_ledger/validation/registry.py): `python -m scripts.validation_page --write`.
+
+A message has the finding with its value, the reason, and the fix. It ends with the ID of its rule:
+
+```
+{EXAMPLE}
+```
+
+- An **error** ends the synthesis. Rules about options raise `IntakeConfigurationError` with all problems of a pipeline.
+  Rules about the whole app run later, when the CDK validates the construct tree.
+- A **warning** is printed. Acknowledge it by the ID that the CDK prints after it, for example
+  `Annotations.of(pipeline).acknowledge_warning("cdk-intake-ledger:bucketNotVersioned")`.
+
+A rule about a number is skipped if the number is a token. Words in *italics* stand for values.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join((HEAD, *(line for subject in all_subjects() for line in _section(subject))))
+
+
+def _section(subject: Subject) -> Iterator[str]:
+    yield f"## {subject.title}"
+    yield ""
+    yield "| rule | options | refused | reason | fix |"
+    yield "| --- | --- | --- | --- | --- |"
+    for rule in subject.rules:
+        warning = " (warning)" if rule.severity is Severity.WARNING else ""
+        options = ", ".join(f"`{name}`" for name in rule.inputs)
+        texts = (_shown(text, rule.inputs) for text in rule.texts().values())
+        yield f"| `{rule.id}`{warning} | {options} | {' | '.join(texts)} |"
+    yield ""
+
+
+def _shown(template: str, options: Collection[str]) -> str:
+    """A text of a rule as Markdown: options as code, and the names of values in italics."""
+    parts = []
+    for literal, name, _, _ in Formatter().parse(template):
+        parts.append(_marked(literal, options))
+        if name is not None:
+            parts.append(f"*{name.replace('_', ' ')}*")
+    text = "".join(parts)
+    return text if text.startswith("pip ") else text[:1].upper() + text[1:]
+
+
+def _marked(literal: str, options: Collection[str]) -> str:
+    """Text with identifiers as code. Text that is code already stays."""
+    for_markdown = literal.replace("|", "\\|").replace("*", "\\*")
+    outside = for_markdown.split("`")
+    for index in range(0, len(outside), 2):
+        escaped = outside[index].replace("<", "&lt;")
+        outside[index] = _WORD.sub(lambda word: f"`{word[0]}`" if _is_code(word[0], options) else word[0], escaped)
+    return "`".join(outside)
+
+
+def _is_code(word: str, options: Collection[str]) -> bool:
+    return "_" in word or "=" in word.strip("=") or (word in options and word in _NOT_PROSE)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        sys.stdout.write(page())
