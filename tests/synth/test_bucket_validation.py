@@ -53,14 +53,14 @@ def test_a_later_notification_on_a_sibling_bucket_would_switch_event_bridge_off(
                 template_of(ours)
 
 
-@pytest.mark.parametrize(("days", "refused"), [(17, True), (18, False)])
-def test_a_bucket_that_forgets_versions_before_their_messages_is_refused(days: int, refused: bool) -> None:
+@pytest.mark.parametrize(("days", "early"), [(17, True), (18, False)])
+def test_a_bucket_that_forgets_versions_before_their_messages_is_refused(days: int, early: bool) -> None:
     """A message can be on its way for 4 and 14 days; the version that it is about has to be there."""
     stack = new_stack()
     rule = s3.LifecycleRule(noncurrent_version_expiration=Duration.days(days))
     bucket = s3.Bucket(stack, "Ours", versioned=True, lifecycle_rules=[rule])
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
-    if refused:
+    if early:
         with refused("versions-expire-early", r"removes overwritten versions after 17 days: .* for 18 days"):
             template_of(stack)
     else:
