@@ -1,4 +1,4 @@
-"""S3 intake as one CDK construct: every uploaded file takes effect exactly as often as it should.
+"""S3 intake as one CDK construct: one commit for each state of each uploaded file.
 
     from cdk_intake_ledger import IntakePipeline, Processor
 
@@ -6,8 +6,8 @@
         processor=Processor.from_asset("processors/invoices", entrypoint="invoices:process"))
     invoices.grant_put(partner_role)
 
-What is named here is what this library promises to keep; everything else is its own business. The processor's side is
-the package `intake_ledger`, which knows nothing of the CDK. `cdk_intake_ledger.testing` helps to test both.
+The names here are the public interface. All others are private. A processor imports the package `intake_ledger`, which
+does not use the CDK. `cdk_intake_ledger.testing` has helpers for tests.
 """
 
 from typing import TYPE_CHECKING
@@ -54,7 +54,7 @@ __all__ = [
     "RetryOptions",
 ]
 
-# mypy would take a module with a `__getattr__` to have any name whatever.
+# mypy would accept any name from a module that has a `__getattr__`.
 if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,

@@ -1,7 +1,7 @@
-"""Public names that are looked up when they are first used.
+"""Public names that are imported at their first use.
 
-Importing `aws_cdk` starts a Node.js process and takes seconds. Whoever only tests a processor should not have to wait
-for it, and `cdk_intake_ledger.testing` cannot be imported without the package above it.
+The import of `aws_cdk` starts a Node.js process and takes seconds. A test of a processor does not need it, but imports
+`cdk_intake_ledger.testing`, and with it the package above.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def lazily(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` (PEP 562) that takes each of these names from the module that is named beside it."""
+    """A module's `__getattr__` (PEP 562), from a table of names and their modules."""
 
     def get(name: str) -> Any:
         if name not in names:

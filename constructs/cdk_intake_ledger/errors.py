@@ -1,27 +1,26 @@
-"""The one error that this library raises at synthesis."""
+"""The error that this library raises at synthesis."""
 
 from collections.abc import Sequence
 
 
 class IntakeConfigurationError(ValueError):
-    """A pipeline cannot be built as it was described.
+    """The options of a pipeline cannot work.
 
-    All problems are collected and raised once, so that one synthesis shows everything there is to mend. Each says what
-    is wrong, with the value that was given, and what to write instead.
+    One error has all problems. Each problem names the given value and the fix.
     """
 
     path: str
-    """Where in the construct tree: `Stack/Pipeline`."""
+    """The construct's path: `Stack/Pipeline`."""
 
     problems: tuple[str, ...]
-    """One line per problem."""
+    """One text for each problem."""
 
     def __init__(self, path: str, problems: Sequence[str]) -> None:
-        """Put the problems into words: one on the line of the path, several below it.
+        """Make the error. A single problem is on the line of the path, several are below it.
 
         Args:
-            path: of the construct.
-            problems: at least one.
+            path: the construct's path.
+            problems: one text for each problem, at least one.
 
         """
         self.path = path

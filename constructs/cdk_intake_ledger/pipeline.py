@@ -59,7 +59,7 @@ from cdk_intake_ledger.validation.reporting import refuse, warn
 
 @jsii.implements(iam.IGrantable)
 class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
-    """Process each file in a bucket exactly once: bucket, queue, ledger, consumer, audit and alarms.
+    """Process the files of a bucket, with one commit for each state: bucket, queue, ledger, consumer, audit and alarms.
 
     The pipeline calls your processor for each change that the ledger admits. If the processor needs other resources,
     grant them to the pipeline: `table.grant_read_write_data(pipeline)`.
@@ -114,8 +114,8 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
             delivery: how events of the bucket reach the queue; as described at `bucket` when omitted. With
                 `EVENTBRIDGE`, the owner of an imported bucket switches EventBridge on. With `EXISTING`, the pipeline
                 sets up nothing, and `bucket` and `queue` must be your own.
-            queue: your own queue, or one with options; a new one when omitted.
-            ledger: your own table, one with options, or one that several pipelines share; a new one when omitted.
+            queue: your own queue, or a queue with options; a new queue when omitted.
+            ledger: your own table, a ledger with options, or a shared ledger; a new ledger when omitted.
             retry: how often and how soon a failed change is repeated; 12 attempts, with waits of 15 seconds to 30
                 minutes, when omitted.
             concurrency: batches, threads and the maximum number of invocations; batches of 10, one record after the

@@ -82,7 +82,7 @@ class Requirements:
     """The file's name, for messages."""
 
     def for_lambda(self, python: str, architecture: str) -> tuple[Line, ...]:
-        """Lines for one Python version and one architecture, without those that Lambda's own modules satisfy."""
+        """Lines for one Python version and one architecture, without lines that Lambda's own modules satisfy."""
         environment = lambda_environment(python, architecture)
         return tuple(line for line in self.lines if not line.is_left_to_lambda and line.applies(environment))
 

@@ -48,7 +48,7 @@ def install(requirements: Requirements, *, python: str, architecture: str) -> Pa
         os.utime(cached)
         return cached
     _tidy(cached.parent)
-    # In the same folder, so that one rename completes it.
+    # In the same folder, so that a rename completes it.
     with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".new-") as temporary:
         content = Path(temporary, "content")
         installation.install(content)

@@ -101,14 +101,14 @@ class IntakeConsumer(Construct):
             batch_size=concurrency.batch_size,
             max_batching_window=concurrency.max_batching_window,
             max_concurrency=concurrency.max_concurrency,
-            # Otherwise Lambda would delete all messages of a batch, including those that failed.
+            # Otherwise Lambda would delete all messages of a batch, also the failed messages.
             report_batch_item_failures=True,
         )
         suppress(self.source, SOURCE_DESTINATION)
 
 
 def _hold_seconds(queue: IntakeQueue) -> str:
-    """How long a message may wait in an outage. If the retention is unknown, SQS's default applies."""
+    """Seconds that a message may wait in an outage. If the retention is unknown, SQS's default applies."""
     retention = queue.retention
     if retention is None or retention.is_unresolved():
         retention = Duration.days(QUEUE_RETENTION_DAYS)

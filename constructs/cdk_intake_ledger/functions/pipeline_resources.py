@@ -36,17 +36,17 @@ class PipelineResources:
     """The resources of one pipeline, and the settings that its functions share."""
 
     name: str
-    """The pipeline's name, unique among those that share a ledger."""
+    """The pipeline's name, unique among pipelines that share a ledger."""
     bucket: s3.IBucket
     bucket_is_own: bool
-    """Whether the pipeline made the bucket."""
+    """True if the pipeline made the bucket."""
     bucket_owner: str | None
     """The account that owns the bucket; None if it is not known."""
     delivery: Delivery
     queue: IntakeQueue
     ledger: IntakeLedger
     retention: Duration
-    """How long the ledger keeps a settled row that expires."""
+    """Retention of settled rows that expire."""
     ordering: Ordering
     deletes: bool
     clock_skew: Duration
@@ -76,7 +76,7 @@ class PipelineResources:
             "INTAKE_KEEP_ROWS": "true" if keeps_rows else "false",
             # Objects that were in the bucket before the pipeline are not lost events. The pipeline's bucket was empty.
             "INTAKE_SKIP_EXISTING": "false" if self.bucket_is_own else "true",
-            # A filter that matches each key is no filter.
+            # An empty filter matches each key, so there is nothing to filter.
             "INTAKE_KEY_FILTERS": self.stack.to_json_string(filters if all(filters) else []),
             "INTAKE_CLOCK_SKEW_SECONDS": in_seconds(self.clock_skew),
             "POWERTOOLS_SERVICE_NAME": self.name,

@@ -1,4 +1,4 @@
-"""What a person has to hear about, and what one wants to see."""
+"""The alarms and the dashboard of a pipeline."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,26 +16,32 @@ from cdk_intake_ledger.validation.plan import DAY, span
 from cdk_intake_ledger.validation.reporting import warn
 
 AN_HOUR_OF_PERIODS = 12
-"""Periods of five minutes that the alarms on repetition and on errors look at."""
+"""Five-minute periods that the alarms on retries and errors evaluate."""
 LEAST_RETRIES = 10
-"""In five minutes. Fewer are a few files' own failures."""
+"""In five minutes. Fewer retries come from a few bad files."""
 LONGEST_WATCH = 7 * DAY
-"""Seconds that an alarm can look back in all, its period being an hour or more."""
+"""Seconds that an alarm with a period of an hour or more can evaluate."""
 AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 
 
 class IntakeMonitoring(Construct, IntakeMetrics):
-    """The alarms of one pipeline, each for something that nobody would notice otherwise and that a person can mend.
+    """The alarms of one pipeline. Each shows a problem that an operator can fix.
 
-    `DeadLetters`: a message is in the dead-letter queue. `OldestMessage`: one has waited for longer than the audit's
-    settle time. `Rejected`: a change was given up. `Fenced`: a worker outlived its lease. `Retries`: attempts are
-    repeated again and again. `LapsedLeases`: workers die again and again. `ConsumerFunctionErrors`,
-    `ConsumerFunctionThrottles`, `AuditFunctionErrors`: Lambda says that the function fails or is throttled.
-    `WaitedTooLong`: something that the processor needs was missing for longer than `max_wait`. `DownstreamOut`:
-    messages have been given back untried for hours. `AuditFindings`: S3 and the ledger disagreed.
-    `AuditDeliveryProblems`: the path from S3 to the ledger is not what was deployed. `AuditIncomplete`: no audit got
-    through in two intervals. `AuditMissing`: none came to its end in two intervals. docs/monitoring.md has thresholds,
-    reasons, and what to do.
+    - `DeadLetters`: a message is in the dead-letter queue.
+    - `OldestMessage`: a message waits longer than the audit's settle time.
+    - `Rejected`: a change was rejected.
+    - `Fenced`: a worker exceeded its lease.
+    - `Retries`: many attempts are repeated.
+    - `LapsedLeases`: workers stop in the middle of their attempts.
+    - `WaitedTooLong`: a prerequisite of the processor was missing for longer than `max_wait`.
+    - `ConsumerFunctionErrors`, `ConsumerFunctionThrottles`, `AuditFunctionErrors`: the function fails or is throttled.
+    - `DownstreamOut`: the circuit breaker has held messages back for hours.
+    - `AuditFindings`: S3 and the ledger differ.
+    - `AuditDeliveryProblems`: the path from S3 to the ledger differs from the deployed one.
+    - `AuditIncomplete`: no audit read the whole bucket in two intervals.
+    - `AuditMissing`: no audit finished in two intervals.
+
+    docs/monitoring.md has the thresholds, the causes and the repairs.
     """
 
     def __init__(
@@ -52,19 +58,19 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         audit_interval: Duration,
         alarm_actions: Sequence[cloudwatch.IAlarmAction] | None = None,
     ) -> None:
-        """Make the alarms; a pipeline does that for itself.
+        """Make the alarms. A pipeline makes its own.
 
         Args:
             scope: the pipeline.
-            id: their name there.
+            id: the construct's id.
             pipeline_name: the dimension `service` of the metrics.
-            queue: the pipeline's.
-            dead_letter_queue: the pipeline's.
-            consumer_function: the pipeline's.
-            audit_function: the pipeline's.
-            settle_time: the audit's: the greatest age of a message that is still normal.
+            queue: the pipeline's queue.
+            dead_letter_queue: the pipeline's dead-letter queue.
+            consumer_function: the pipeline's consumer.
+            audit_function: the pipeline's audit.
+            settle_time: the audit's settle time: the maximum normal age of a message.
             audit_interval: the time between two audits, known at synthesis.
-            alarm_actions: what happens when an alarm goes off; nothing when omitted.
+            alarm_actions: actions of each alarm; none when omitted.
 
         """
         super().__init__(scope, id)
@@ -93,33 +99,35 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             ),
             "Retries": self._alarm(
                 "Retries",
-                # Not a share of all attempts: the local AWS has no alarms on calculations.
+                # Not a share of all attempts, since the local AWS has no alarms on metric math.
                 self.metric_retries(),
                 "attempts are repeated, for a quarter of an hour or more",
                 threshold=LEAST_RETRIES,
                 periods=AN_HOUR_OF_PERIODS,
-                # An outage of minutes repairs itself.
+                # An outage of minutes needs no operator.
                 datapoints=3,
             ),
-            "LapsedLeases": self._again("LapsedLeases", self.metric_lapsed_leases(), "workers die in their attempts"),
-            "ConsumerFunctionErrors": self._again(
+            "LapsedLeases": self._alarm_on_second(
+                "LapsedLeases", self.metric_lapsed_leases(), "workers die in their attempts"
+            ),
+            "ConsumerFunctionErrors": self._alarm_on_second(
                 "ConsumerFunctionErrors", self._errors(consumer_function), "the consumer function fails or times out"
             ),
             "ConsumerFunctionThrottles": self._alarm(
                 "ConsumerFunctionThrottles",
                 consumer_function.metric_throttles(period=FIVE_MINUTES),
                 "the consumer function has been throttled for a quarter of an hour",
-                # Lambda throttles for a moment whenever many messages arrive at once.
+                # Lambda throttles briefly when many messages arrive at the same time.
                 periods=3,
             ),
-            "AuditFunctionErrors": self._again(
+            "AuditFunctionErrors": self._alarm_on_second(
                 "AuditFunctionErrors", self._errors(audit_function), "the audit function fails or times out"
             ),
             "DownstreamOut": self._alarm(
                 "DownstreamOut",
                 self.metric_breaker_open(period=Duration.hours(1)),
                 "the downstream has been out for hours, messages wait untried",
-                # The longer it lasts the less often a message comes: not in every hour.
+                # In a long outage, messages come back rarely: not in each hour.
                 periods=4,
                 datapoints=2,
             ),
@@ -130,7 +138,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 "AuditDeliveryProblems",
                 self.metric_audit_delivery_problems(statistic="Maximum"),
                 "the path from S3 to the ledger is not what was deployed",
-                # One tick is enough. Between two ticks there is no data, and nothing has become better.
+                # A single tick is enough. Between two ticks there is no data, and the problem remains.
                 missing=cloudwatch.TreatMissingData.IGNORE,
             ),
             "AuditIncomplete": self._audit_incomplete(interval),
@@ -148,18 +156,18 @@ class IntakeMonitoring(Construct, IntakeMetrics):
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
-        """By name. `AuditMissing` is not there where the audit runs too rarely for an alarm."""
+        """Alarms by name. If the audit runs too rarely for an alarm, `AuditMissing` is absent."""
         return MappingProxyType(self._alarms)
 
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:
-        """Four rows for a dashboard of the team's own: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
-        repeated = [self.metric_retries(), self.metric_lapsed_leases()]
+        """Widgets for four rows of your dashboard: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
+        retries = [self.metric_retries(), self.metric_lapsed_leases()]
         functions = [
             self._errors(self._consumer_function).with_(label="consumer errors"),
             self._consumer_function.metric_throttles(period=FIVE_MINUTES, label="consumer throttles"),
             self._errors(self._audit_function).with_(label="audit errors"),
         ]
-        trouble = [
+        failures = [
             self.metric_failed(),
             self.metric_rejected(),
             self.metric_fenced(),
@@ -184,9 +192,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             cloudwatch.AlarmStatusWidget(alarms=list(self._alarms.values()), width=18, height=3),
             _graph("Changes", [self.metric_accepted(), self.metric_committed()]),
             _graph("Answered without work", [self.metric_duplicates(), self.metric_stale(), self.metric_busy()]),
-            _graph("Repeated attempts", repeated),
+            _graph("Repeated attempts", retries),
             _graph("Functions", functions),
-            _graph("Trouble", trouble),
+            _graph("Trouble", failures),
             _graph("Messages", messages),
             _graph("Oldest message", [self._oldest_message()]),
             _graph("Audit", audit),
@@ -198,7 +206,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         )
 
     def _oldest_message(self) -> cloudwatch.Metric:
-        # SQS leaves out what was received three times and more: a retried failure is not a backlog.
+        # SQS ignores messages that were received three times or more: a retried failure is not a backlog.
         return self._queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=FIVE_MINUTES)
 
     @staticmethod
@@ -228,15 +236,15 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             alarm_description=f"{self._pipeline_name}: {meaning}",
         )
 
-    def _again(self, name: str, metric: cloudwatch.Metric, meaning: str) -> cloudwatch.Alarm:
-        """The ledger and the next invocation repair a single case. A second one within the hour is a pattern."""
+    def _alarm_on_second(self, name: str, metric: cloudwatch.Metric, meaning: str) -> cloudwatch.Alarm:
+        """An alarm on the second case within an hour. The pipeline repairs a single case itself."""
         meaning = f"{meaning}, more than once in an hour"
         return self._alarm(name, metric, meaning, periods=AN_HOUR_OF_PERIODS, datapoints=2)
 
     def _audit_incomplete(self, interval: float) -> cloudwatch.Alarm:
-        # One run may need several calls, of which the last says 0. A period has a day at most.
+        # A run may need several invocations, and the last one writes 0. A period is at most a day.
         period = min(interval, DAY)
-        # Days without a run do not count here: `AuditMissing` watches them.
+        # `AuditMissing` watches days without a run.
         return self._alarm(
             "AuditIncomplete",
             self.metric_audit_incomplete(statistic="Minimum", period=Duration.seconds(period)),
@@ -245,7 +253,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         )
 
     def _audit_missing(self, interval: float) -> cloudwatch.Alarm | None:
-        # A period has a day at most, and runs do not all take the same time: one more than the interval needs.
+        # A period is at most a day. The duration of runs differs, so there is one more period than the interval has.
         period = min(interval, DAY)
         periods = math.ceil(interval / period) + 1
         if period * periods > LONGEST_WATCH:
@@ -257,7 +265,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             "the audit does not come to its end any more",
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             periods=periods,
-            # A run that never began writes no zero.
+            # A run that did not start writes no data.
             missing=cloudwatch.TreatMissingData.BREACHING,
         )
 

@@ -1,4 +1,4 @@
-"""The pipeline's own metrics, as CDK names them; the functions write them into their logs (embedded metric format)."""
+"""The metrics of a pipeline. Its functions write them into their logs in the embedded metric format."""
 
 from typing import TypedDict, Unpack
 
@@ -10,7 +10,7 @@ FIVE_MINUTES = Duration.minutes(5)
 
 
 class MetricOptions(TypedDict, total=False):
-    """What CDK's own `metric_*` methods take; each is a sum over five minutes when nothing is asked for."""
+    """Options of CDK's `metric_*` methods. Without options, a metric is the sum of five minutes."""
 
     account: str
     color: str
@@ -22,7 +22,7 @@ class MetricOptions(TypedDict, total=False):
 
 
 class IntakeMetrics:
-    """`metric_*` for one pipeline. Every metric counts; what never happened has no data, not a zero."""
+    """`metric_*` for one pipeline. Each metric counts events. Without events it has no data, not zero."""
 
     @property
     def pipeline_name(self) -> str:
@@ -30,11 +30,14 @@ class IntakeMetrics:
         raise NotImplementedError
 
     def metric(self, metric_name: str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Any of the pipeline's metrics. The methods below have names for them, and take the same options.
+        """One of the pipeline's metrics, by its name. The methods below have the same options.
 
         Args:
-            metric_name: in CloudWatch, in the namespace `IntakeLedger`.
-            options: those of `cloudwatch.Metric` but for names and dimensions; a sum over five minutes when omitted.
+            metric_name: the name in CloudWatch's namespace `IntakeLedger`.
+            options: options of `cloudwatch.Metric`, without names and dimensions; the sum of five minutes when omitted.
+
+        Returns:
+            the metric.
 
         """
         return cloudwatch.Metric(
@@ -45,15 +48,15 @@ class IntakeMetrics:
         )
 
     def metric_accepted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Claims: calls of the processor that were about to begin."""
+        """Claims: attempts that started."""
         return self.metric("Accepted", **options)
 
     def metric_retries(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Claims for an attempt after the first: the effect may happen again. Written before the processor starts."""
+        """Claims for a second or later attempt, which may repeat the effect. Written before the processor starts."""
         return self.metric("Retries", **options)
 
     def metric_lapsed_leases(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Leases that ended without an outcome: the worker died or its function timed out. Written at the takeover."""
+        """Leases that ended without an outcome, because the worker stopped or timed out. Written by the next worker."""
         return self.metric("LapsedLeases", **options)
 
     def metric_committed(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
@@ -61,63 +64,63 @@ class IntakeMetrics:
         return self.metric("Committed", **options)
 
     def metric_duplicates(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Messages about a state that was committed already."""
+        """Messages about a state that is already committed."""
         return self.metric("Duplicates", **options)
 
     def metric_stale(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Messages that had been overtaken."""
+        """Messages about a state that a newer one has replaced."""
         return self.metric("Stale", **options)
 
     def metric_busy(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Messages that were given back because somebody held the key, or its next attempt was not due."""
+        """Messages that returned to the queue, because another worker held the key or the next attempt was not due."""
         return self.metric("Busy", **options)
 
     def metric_failed(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Attempts that failed and will be made again."""
+        """Failed attempts that will be repeated."""
         return self.metric("Failed", **options)
 
     def metric_waiting(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Attempts that ended because something was missing which the processor needs (`NotYet`)."""
+        """Attempts that ended because the processor raised `NotYet`."""
         return self.metric("Waiting", **options)
 
     def metric_waited_too_long(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Changes that were given up since something was missing for longer than `max_wait`."""
+        """Changes that were rejected because the processor raised `NotYet` for longer than `max_wait`."""
         return self.metric("WaitedTooLong", **options)
 
     def metric_rejected(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Changes that were given up, with a reason in the ledger and a copy in the dead-letter queue."""
+        """Rejected changes, with a reason in the ledger and a copy in the dead-letter queue."""
         return self.metric("Rejected", **options)
 
     def metric_fenced(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Workers that outlived their lease and whose commit was refused."""
+        """Workers whose commit was refused because their lease had ended."""
         return self.metric("Fenced", **options)
 
     def metric_late_writes(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Fenced workers that may have written after their successor; the current state is processed once more."""
+        """Fenced workers that may have written after their successor. The current state is processed again."""
         return self.metric("LateWrites", **options)
 
     def metric_breaker_open(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Messages that were given back untried, since the downstream seemed to be out."""
+        """Messages that returned to the queue without an attempt, because the circuit breaker was open."""
         return self.metric("BreakerOpen", **options)
 
     def metric_unparseable(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Messages that were none of S3's or the pipeline's own; they are in the dead-letter queue."""
+        """Messages that cannot be read. They are in the dead-letter queue."""
         return self.metric("UnreadableMessages", **options)
 
     def metric_filtered_out(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Changes of keys that the pipeline's filters leave out; nothing was done with them."""
+        """Changes of keys outside the pipeline's filters. They are ignored."""
         return self.metric("FilteredOut", **options)
 
     def metric_later_format(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Messages that were given back because a later release wrote the row of their object."""
+        """Messages that returned to the queue, because a later release wrote the row of their object."""
         return self.metric("LaterFormat", **options)
 
     def metric_audit_runs(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Runs of the audit that came to their end."""
+        """Completed runs of the audit."""
         return self.metric("AuditRuns", **options)
 
     def metric_audit_findings(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Keys on which S3 and the ledger disagreed."""
+        """Keys for which S3 and the ledger differ."""
         return self.metric("AuditFindings", **options)
 
     def metric_audit_delivery_problems(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
@@ -125,13 +128,13 @@ class IntakeMetrics:
         return self.metric("AuditDeliveryProblems", **options)
 
     def metric_audit_delivery_unknown(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Parts of that path that a tick could not judge, such as a policy's condition; without any, no data."""
+        """Parts of that path that a tick could not check, such as a condition of a policy. Without them, no data."""
         return self.metric("AuditDeliveryUnknown", **options)
 
     def metric_audit_incomplete(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """1 for a call of the audit that ended before its run did, 0 for one that came to its end."""
+        """1 for an invocation of the audit that ended before its run was complete, 0 for the last one of a run."""
         return self.metric("AuditIncomplete", **options)
 
     def metric_audit_resubmitted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Wake-up messages that the audit sent for them."""
+        """Messages that the audit sent for its findings."""
         return self.metric("AuditResubmitted", **options)

@@ -1,4 +1,4 @@
-"""How the audit goes through a bucket: in one function, in parts at the same time, or by what S3 has listed already."""
+"""The scale of the audit: one function, shards of the bucket, or an S3 Inventory report."""
 
 import math
 from collections.abc import Iterator
@@ -24,34 +24,34 @@ from cdk_intake_ledger.validation.nag_suppressions import REPORTED, Wildcards
 from cdk_intake_ledger.validation.registry import Problem
 
 MAX_SHARDS = 2_000
-"""As many as one planner finds in the time that it has, about a look and a half at the bucket for each."""
+"""The planner finds this number within its time limit. A shard needs about 1.5 requests to the bucket."""
 MAX_CONCURRENCY = 1_000
-"""Lambda's default quota of concurrent executions in a region, which the consumers share."""
+"""Lambda's default quota of concurrent executions in a region. The consumers share it."""
 
 LOOK_RATE = 50
-"""Messages in a second that one function sends without effort: a HEAD takes some 30 ms, and eight go at a time."""
+"""Messages per second that one function can send. A HEAD takes about 30 ms, and a function sends 8 at the same time."""
 MIN_MEMORY, MAX_MEMORY = 1_769, 10_240
-"""MB: one virtual CPU, and six (Lambda developer guide, "Configure Lambda function memory")."""
+"""MB: 1 virtual CPU, and 6 (Lambda developer guide, "Configure Lambda function memory")."""
 MIN_SCAN_LIMIT, SCAN_LIMIT = 10 * 2**20, 2**40
-"""Bytes: the least that Athena takes, and the default. A billion objects with as many rows are some 90 GB
+"""Bytes: Athena's minimum, and the default. A billion objects with a row each have about 90 GB
 (https://docs.aws.amazon.com/athena/latest/APIReference/API_WorkGroupConfiguration.html)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """Where S3 Inventory's reports are."""
+    """The place of S3 Inventory's reports."""
 
     bucket: s3.IBucket
     prefix: str
     id: str
 
     def folder(self, source: s3.IBucket) -> str:
-        """What the keys of the reports about `source` begin with (S3 user guide, "Locating your inventory list")."""
+        """The prefix of the reports about `source` (S3 user guide, "Locating your inventory list")."""
         parts = (self.prefix.rstrip("/"), source.bucket_name, self.id)
         return "".join(f"{part}/" for part in parts if part)
 
     def allow(self, role: iam.Role, source: s3.IBucket, wildcards: Wildcards) -> None:
-        """Let a role find and read them, and nothing else of their bucket."""
+        """Allow a role to list and read the reports, and nothing else in their bucket."""
         folder = self.folder(source)
         role.add_to_policy(
             iam.PolicyStatement(
@@ -70,19 +70,19 @@ class Reports:
 
 
 class Engine(Enum):
-    """What joins the audit's listing with the ledger's rows. Both run the same query over the same files."""
+    """The engine that joins the audit's listing with the ledger's rows. Both run the same query over the same files."""
 
     DUCKDB = "DUCKDB"
-    """DuckDB in one Lambda function, for some 100 million objects."""
+    """DuckDB in one Lambda function, for up to about 100 million objects."""
     ATHENA = "ATHENA"
-    """Amazon Athena, for more. `docs/scale.md` says what a query costs."""
+    """Amazon Athena, for more objects. `docs/scale.md` has the cost of a query."""
 
 
 class AuditScale:
-    """How the audit goes through the bucket; made by one of three methods.
+    """The way in which the audit reads the bucket. Make it with `one`, `shards` or `inventory`.
 
-    `one` is right for up to some ten million objects, `shards` beyond that, and `inventory` where listing would cost
-    too much or take too long and a finding may be two days late. `docs/scale.md` has what each takes and costs.
+    Use `one` for up to about ten million objects, and `shards` for more. Use `inventory` if listing takes too long or
+    costs too much, and findings may be two days late. `docs/scale.md` has the times and costs.
     """
 
     def __init__(
@@ -96,32 +96,32 @@ class AuditScale:
         engine: Engine = Engine.DUCKDB,
         scan_limit: Size | None = None,
     ) -> None:
-        """Not to be called: `one`, `shards` and `inventory` are there for that.
+        """Use `one`, `shards` or `inventory` instead.
 
         Args:
-            parts: into how many the bucket is divided at most; it is not when omitted.
-            concurrency: how many parts are worked on at the same time; one when omitted.
+            parts: the maximum number of parts of the bucket; one function reads the whole bucket when omitted.
+            concurrency: the number of parts that are read at the same time; 1 when omitted.
             reports: the inventory whose files are the parts; the bucket is listed when omitted.
-            join_memory: of the function that joins, in MB; 10,240 when omitted.
-            architecture: of the audit's functions; arm64 when omitted.
-            engine: joins the parts; DuckDB when omitted.
-            scan_limit: the bytes that a query of Athena may read; 1 TiB when omitted.
+            join_memory: memory of the function that joins, in MB; 10,240 when omitted.
+            architecture: architecture of the audit's functions; arm64 when omitted.
+            engine: the engine that joins the parts; DuckDB when omitted.
+            scan_limit: the maximum size of the data that a query of Athena reads; 1 TiB when omitted.
 
         """
         self.parts = parts
-        """Into how many parts the bucket is divided at most; None where it is not."""
+        """The maximum number of parts of the bucket; None if one function reads all of it."""
         self.concurrency = concurrency
-        """How many parts are worked on at the same time."""
+        """The number of parts that are read at the same time."""
         self.reports = reports
-        """The inventory whose files are the parts; None where the bucket is listed."""
+        """The inventory whose files are the parts; None if the bucket is listed."""
         self.join_memory = join_memory
         """Memory of the function that joins, in MB."""
         self.architecture = architecture or lambda_.Architecture.ARM_64
         """The architecture of the audit's functions."""
         self.engine = Engine(engine)
-        """Joins the parts."""
+        """The engine that joins the parts."""
         self.scan_limit = scan_limit
-        """The bytes that a query of Athena may read; 1 TiB where it is None."""
+        """The maximum size of the data that a query of Athena reads; 1 TiB if it is None."""
 
     @classmethod
     def one(cls) -> Self:
@@ -139,21 +139,24 @@ class AuditScale:
         engine: Engine = Engine.DUCKDB,
         scan_limit: Size | None = None,
     ) -> Self:
-        """A Step Functions Distributed Map lists the bucket in shards of its keys, and one query joins them with the
-        ledger's rows.
+        """List the bucket in shards of its keys with a Step Functions Distributed Map. One query joins the shards with
+        the ledger's rows.
 
         Args:
-            count: into how many shards the keys are cut at most, 2 to 2,000; 200 when omitted. More of them are more
-                even, and cost a fraction of a cent each. They are found anew in each run, from the keys themselves.
-            concurrency: how many functions list at the same time, 1 to 1,000; 20 when omitted. They count against the
-                account's concurrent executions, as the consumer does.
-            join_memory: of the function that joins, in MB, 1,769 to 10,240; 10,240 when omitted, which is right for
-                some 100 million objects. New accounts may have a lower quota.
-            architecture: of the audit's functions; arm64 when omitted, which costs less.
-            engine: what joins the listing with the rows; `Engine.DUCKDB` when omitted, and `Engine.ATHENA` for more
-                than some 100 million objects. `join_memory` is for DuckDB alone.
-            scan_limit: the bytes that one query of Athena may read, at least 10 MiB; 1 TiB when omitted, which costs
-                $5. A query that would read more is cancelled, and the report says so.
+            count: the maximum number of shards, 2 to 2,000; 200 when omitted. Each costs a fraction of a cent, and more
+                shards are more even. Each run determines their limits from the keys.
+            concurrency: the number of functions that list at the same time, 1 to 1,000; 20 when omitted. They use the
+                account's quota of concurrent executions, as the consumer does.
+            join_memory: memory of the function that joins, in MB, 1,769 to 10,240; 10,240 when omitted, which suits up
+                to about 100 million objects. The quota of a new account may be lower. Only DuckDB uses it.
+            architecture: architecture of the audit's functions; arm64, which costs less, when omitted.
+            engine: the engine that joins the listing with the rows; `Engine.DUCKDB` when omitted. Use `Engine.ATHENA`
+                for more than about 100 million objects.
+            scan_limit: the maximum size of the data that a query of Athena reads, at least 10 MiB; 1 TiB, which costs
+                $5, when omitted. A larger query is cancelled, and the report says so.
+
+        Returns:
+            the scale.
 
         """
         return cls(
@@ -178,20 +181,22 @@ class AuditScale:
         engine: Engine = Engine.DUCKDB,
         scan_limit: Size | None = None,
     ) -> Self:
-        """A Distributed Map reads the data files of the newest S3 Inventory report. Nothing that changed since S3 made
-        it is judged, and what differs is looked at in S3 before it counts.
+        """Read the data files of the newest S3 Inventory report with a Distributed Map. The audit judges no change that
+        is newer than the report. It asks S3 for the current state of each difference.
 
         Args:
-            bucket: where the reports are delivered to.
-            id: the inventory's own; it has to be about all versions, with the fields Size, LastModifiedDate and ETag,
-                and about all keys that the pipeline takes: without a prefix, or with one that is theirs. What it leaves
-                out is not audited.
+            bucket: the destination bucket of the reports.
+            id: the id of the inventory configuration. It must include all versions, the fields Size, LastModifiedDate
+                and ETag, and all keys that the pipeline processes. The audit does not see other keys.
             prefix: the inventory's destination prefix; none when omitted.
-            concurrency: how many files are read at the same time, 1 to 1,000; 20 when omitted.
+            concurrency: the number of files that are read at the same time, 1 to 1,000; 20 when omitted.
             join_memory: as in `shards`; 10,240 MB when omitted.
             architecture: as in `shards`; arm64 when omitted.
             engine: as in `shards`; `Engine.DUCKDB` when omitted.
             scan_limit: as in `shards`; 1 TiB when omitted.
+
+        Returns:
+            the scale.
 
         """
         reports = Reports(bucket=bucket, prefix=prefix, id=id)
@@ -207,15 +212,17 @@ class AuditScale:
 
     @property
     def scanned_bytes(self) -> int:
-        """The bytes that a query of Athena may read."""
+        """The maximum size of the data that a query of Athena reads, in bytes."""
         return SCAN_LIMIT if self.scan_limit is None else int(self.scan_limit.to_bytes())
 
     def looks(self, rate: float) -> int:
-        """The number of functions that look at candidates at the same time, for this number of messages in a second.
-        Part of the pipeline's own making.
+        """The number of functions that look at candidates at the same time. The pipeline calls this.
 
         Args:
-            rate: messages in a second.
+            rate: messages per second.
+
+        Returns:
+            the number of functions.
 
         """
         if Token.is_unresolved(rate) or Token.is_unresolved(self.concurrency):
@@ -224,19 +231,22 @@ class AuditScale:
 
     @property
     def in_parts(self) -> bool:
-        """Whether a state machine runs the audit."""
+        """True if a state machine runs the audit."""
         return self.parts is not None
 
     def allow_planning(self, role: iam.Role, source: s3.IBucket, wildcards: Wildcards) -> dict[str, Any]:
-        """What the planner is told; the audit's role may go by it afterwards. Part of the pipeline's own making.
+        """The planner's input, after permission to read the inventory. The pipeline calls this.
 
         Args:
-            role: the audit's own.
+            role: the role of the audit's function.
             source: the bucket that is audited.
-            wildcards: what the role may have with an asterisk.
+            wildcards: resources with an asterisk that the role's policies may have.
+
+        Returns:
+            the input as JSON values.
 
         """
-        # Each of those that work at the same time reads one segment of the ledger's table.
+        # Each of the concurrent functions reads one segment of the ledger's table.
         plan: dict[str, Any] = {"parts": self.parts, "segments": self.concurrency}
         if self.reports is not None:
             self.reports.allow(role, source, wildcards)
@@ -244,7 +254,7 @@ class AuditScale:
         return plan
 
     def problems(self) -> Iterator[Problem]:
-        """What cannot work, with the fix."""
+        """Reasons why the scale cannot work, each with the fix."""
         if self.parts is None:
             return
         if not Token.is_unresolved(self.parts) and not 2 <= self.parts <= MAX_SHARDS:

@@ -35,20 +35,20 @@ class ConcurrencyOptions:
     need a `max_batching_window`."""
 
     max_batching_window: Duration | None = None
-    """How long Lambda collects messages for a batch, up to 5 minutes; it does not wait when omitted."""
+    """The time for which Lambda collects messages for a batch, up to 5 minutes; it does not wait when omitted."""
 
     max_concurrency: int | None = None
     """The maximum number of concurrent invocations of the consumer, 2 to 1,000 (the range of an SQS event source); only
     the account's quota limits them when omitted."""
 
     threads: int = 1
-    """How many records of a batch one invocation processes at the same time, 1 to `batch_size`; 1 when omitted. Use
-    more than 1 for a thread-safe processor that mostly waits for I/O. Records of the same key never run at the same
+    """The number of records of a batch that an invocation processes at the same time, 1 to `batch_size`; 1 when
+    omitted. Use more than 1 for a thread-safe processor that mostly waits for I/O. Records of the same key never run at the same
     time. A processor that exceeds `processing_timeout` ends its process."""
 
     commit_together: bool = False
-    """Whether changes that were claimed in one request are also committed in one request, up to 25 at a time; each has
-    its own request when omitted. It saves CPU time. A worker that stops before the commit repeats the effects of up to
+    """True to commit changes that were claimed together in one request, up to 25 at a time; a request for each change
+    when omitted. It saves CPU time. A worker that stops before the commit repeats the effects of up to
     25 changes instead of one. It needs `threads=1`."""
 
     clock_skew: Duration = field(default_factory=lambda: Duration.minutes(2))
@@ -82,14 +82,14 @@ class MonitoringOptions:
     """The log group of all functions. When omitted, each function has its own, which keeps two months."""
 
     reasons: Reasons = Reasons.TYPES
-    """What ledger rows, dead-letter messages and logs say about a failed attempt. When omitted, types of exceptions and
-    positions in your code. `Reasons.FULL` adds the messages of exceptions, which may quote the content of objects. The
+    """The text about a failed attempt in ledger rows, dead-letter messages and logs. When omitted, types of exceptions
+    and positions in your code. `Reasons.FULL` adds the messages of exceptions, which may quote the content of objects. The
     text of an `Unprocessable` is always kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryOptions:
-    """How often and how soon a failed attempt is repeated.
+    """The number of attempts and the waits between them.
 
     The ledger counts attempts for each state of each object. Only calls of the processor count. Throttled invocations,
     busy keys and a batch that another record stopped do not. The wait doubles with each attempt, with jitter.
@@ -108,12 +108,12 @@ class RetryOptions:
     hour."""
 
     max_wait: Duration | None = None
-    """How long a change may wait while its processor raises `NotYet`, before it is rejected. At least 1 minute, and at
-    most three quarters of the queue's retention. Three quarters, 3 of 4 days, when omitted."""
+    """The maximum time for which the processor may raise `NotYet` for a change before it is rejected. At least 1
+    minute, and at most three quarters of the queue's retention. Three quarters, 3 of 4 days, when omitted."""
 
 
 class Existing(Enum):
-    """How the audit treats objects that were in your bucket before the pipeline."""
+    """The treatment of objects that were in your bucket before the pipeline."""
 
     BASELINE = "BASELINE"
     """Ignore them until they are overwritten or removed."""
@@ -123,7 +123,7 @@ class Existing(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """How the audit finds changes whose events were lost."""
+    """Schedule, limits and reports of the audit, which finds changes whose events were lost."""
 
     interval: Duration = field(default_factory=lambda: Duration.days(1))
     """The time between two runs, in whole minutes, up to 365 days; one day when omitted."""
@@ -138,23 +138,23 @@ class AuditOptions:
     the row of every object since its first day, the audit compares all objects."""
 
     budget: int = 10_000
-    """The maximum number of messages that one run sends; 10,000 when omitted. The next run sends the rest."""
+    """The maximum number of messages that a run sends; 10,000 when omitted. The next run sends the rest."""
 
     resubmit_rate: int = 100
     """Messages per second that a run in parts sends, 1 to 5,000; 100 when omitted. After a large loss, raise it
     together with `budget`."""
 
     scale: AuditScale = field(default_factory=AuditScale.one)
-    """How a run reads the bucket. When omitted, one function lists it, which suits up to about ten million objects. Use
+    """The way a run reads the bucket. When omitted, one function lists it, for up to about ten million objects. Use
     `AuditScale.shards(...)` or `AuditScale.inventory(...)` for more."""
 
     existing: Existing = Existing.BASELINE
-    """How objects are treated that were in the bucket before the pipeline; they are ignored when omitted."""
+    """The treatment of objects that were in the bucket before the pipeline; they are ignored when omitted."""
 
     backfill_rate: int = 3
     """Messages per second that `Existing.BACKFILL` sends, 1 to 5,000; 3 when omitted, which is 10,800 an hour. An audit
-    in one function sends the messages of 15 minutes at once, less those that wait in the queue, and reads the bucket
-    each time. The backfill must end within 0.9 of the ledger's retention."""
+    in one function sends the messages of 15 minutes at once, minus the messages in the queue, and reads the bucket each
+    time. The backfill must end within 0.9 of the ledger's retention."""
 
     report_bucket: s3.IBucket | None = None
     """The bucket for the report of each run, a JSON object whose key has the run's day and id. When omitted, reports

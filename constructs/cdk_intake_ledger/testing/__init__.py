@@ -1,13 +1,13 @@
-"""Helpers for testing: a processor on its own, a stack's template, a deployment on this machine.
+"""Helpers for tests of a processor, of a stack's template, and of a deployment on this machine.
 
-| to test | take | needs |
+| to test | use | needs |
 | --- | --- | --- |
 | a processor | `LocalPipeline`, `Fault` | `boto3` |
-| a function with messages made by hand | `events`, `LambdaContext` | |
+| a function with your own messages | `events`, `LambdaContext` | |
 | a stack | `stable_template`, `logical_ids` | |
-| all of it | `LocalAws` | `boto3`, `ministack`, the CDK CLI |
+| a deployment | `LocalAws` | `boto3`, `ministack`, the CDK CLI |
 
-Nothing in here is imported by a synthesis, and only what looks at a stack starts the CDK.
+Synthesis imports nothing from here. Only the helpers for stacks start the CDK.
 """
 
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ __all__ = [
     "stable_template",
 ]
 
-# mypy would take a module with a `__getattr__` to have any name whatever.
+# mypy would accept any name from a module that has a `__getattr__`.
 if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,

@@ -1,4 +1,4 @@
-"""A stack's template as a test can compare it: what changes without anybody having changed it is taken out."""
+"""A stack's template for snapshot tests, without values that change by themselves."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -14,28 +14,30 @@ STATEFUL = (
     "AWS::S3::Bucket",
     "AWS::SQS::Queue",
 )
-"""What `logical_ids` lists when it is not told otherwise: a replacement of one of these loses what is in it."""
+"""Default types of `logical_ids`. The replacement of such a resource loses its data."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _VERSION_HASH = re.compile(r"(CurrentVersion[0-9A-F]{8})[0-9a-f]{32}")
-# CDK's handler for notifications of imported buckets is written into the template, and changes with CDK's version.
+# The template contains CDK's handler for notifications of imported buckets, which changes with CDK's version.
 _CDK_INLINE = "BucketNotificationsHandler"
 
 
 def stable_template(stack: "Stack") -> dict[str, Any]:
-    """The synthesised template, for a snapshot: the same for the same stack, whatever its assets hold.
+    """The synthesised template for a snapshot. It does not depend on the content of assets.
 
-        def test_the_template_is_the_one_that_was_looked_at(snapshot):
+        def test_the_template_has_not_changed(snapshot):
             assert stable_template(stack) == snapshot(extension_class=JSONSnapshotExtension)
 
-    Left out are asset hashes, CDK's check of the bootstrap's version, its metadata, and the source of its own inline
-    handlers.
+    It has no asset hashes, no check of the bootstrap version, no CDK metadata, and no source of CDK's inline handlers.
 
     Args:
-        stack: of an app that may be synthesised now; nothing can be added to it afterwards.
+        stack: a stack. The function synthesises its app, so nothing can be added to the app afterwards.
+
+    Returns:
+        the template as JSON values.
 
     Raises:
-        RuntimeError: CDK's own: the app cannot be synthesised, or the template has a dependency cycle.
+        RuntimeError: CDK cannot synthesise the app, or the template has a dependency cycle.
 
     """
     from aws_cdk.assertions import Template  # noqa: PLC0415 - it starts Node.js, which other helpers do without
@@ -59,31 +61,34 @@ def stable_template(stack: "Stack") -> dict[str, Any]:
 def logical_ids(stack: "Stack", *types: str) -> dict[str, list[str]]:
     """The logical ids of a stack's resources, by type.
 
-    A resource whose logical id changes is replaced at the next deployment, and what it holds stays behind:
+    If a resource's logical id changes, the next deployment replaces the resource, and its data does not move:
 
         assert logical_ids(stack, "AWS::S3::Bucket") == {"AWS::S3::Bucket": ["InvoicesBucketC0FFEE42"]}
 
     Args:
         stack: as for `stable_template`.
-        types: which ones; when omitted, buckets, queues, tables, keys and log groups, which hold something.
+        types: types of resources; buckets, queues, tables, keys and log groups when omitted.
+
+    Returns:
+        sorted logical ids for each type.
 
     Raises:
-        RuntimeError: As for `stable_template`.
+        RuntimeError: as for `stable_template`.
 
     """
-    found: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
     for name, resource in stable_template(stack)["Resources"].items():
         if resource["Type"] in (types or STATEFUL):
-            found.setdefault(resource["Type"], []).append(name)
-    return {type_: sorted(found[type_]) for type_ in sorted(found)}
+            ids.setdefault(resource["Type"], []).append(name)
+    return {type_: sorted(ids[type_]) for type_ in sorted(ids)}
 
 
 def _stable(value: Any) -> Any:
     match value:
         case dict():
-            return {_without_hashes(name): _stable(one) for name, one in value.items()}
+            return {_without_hashes(name): _stable(item) for name, item in value.items()}
         case list():
-            return [_stable(one) for one in value]
+            return [_stable(item) for item in value]
         case str():
             return _without_hashes(value)
     return value
