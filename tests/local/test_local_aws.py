@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws, LocalAwsError
-from intake_ledger_testing import local_aws
+from intake_ledger_testing import local_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +46,8 @@ def test_a_port_that_was_taken_meanwhile_is_no_obstacle(monkeypatch: pytest.Monk
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ports: Iterator[int] = iter([taken.getsockname()[1]])
-        really = local_aws._free_port
-        monkeypatch.setattr(local_aws, "_free_port", lambda: next(ports, None) or really())
+        really = local_server.free_port
+        monkeypatch.setattr(local_server, "free_port", lambda: next(ports, None) or really())
 
         with LocalAws() as second:
             assert second.client("sts").get_caller_identity()["Account"] == second.account

@@ -1,9 +1,8 @@
-"""Keeps a local AWS from outliving the process that started it.
+"""Ends a local AWS when the process that started it ends.
 
-Run by file name as ``python _supervisor.py DIRECTORY KEEP COMMAND...`` in a session of its own, with a pipe on its
-standard input whose other end the parent process holds. When that pipe closes, for whatever reason (a clean stop, an
-exception, ``kill -9`` of the parent), everything in the process group is ended, the Lambda workers included, and the
-state directory is removed unless KEEP is ``keep``. Works without any facility of one operating system alone.
+Run it as ``python _supervisor.py DIRECTORY KEEP COMMAND...`` in a new session, with a pipe as its standard input. When
+the parent process closes the pipe or is killed, the supervisor ends all processes of its group, and removes the
+directory unless KEEP is ``keep``. It needs nothing that only one operating system has.
 """
 
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 def main() -> int:
     directory, keep, command = Path(sys.argv[1]), sys.argv[2] == "keep", sys.argv[3:]
     ending = threading.Event()
-    # To be survived, so that the clean-up happens. (A handler is not inherited by the server, it ends upon SIGTERM.)
+    # The supervisor survives SIGTERM to clean up. The server does not inherit this handler, so SIGTERM ends it.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=directory)
@@ -26,7 +25,7 @@ def main() -> int:
     def end_with_parent() -> None:
         sys.stdin.buffer.read()
         ending.set()
-        # The workers end upon this signal; the server takes its time about it, and has nothing to save.
+        # The workers end on this signal. The server ends slowly and has nothing to save.
         os.killpg(0, signal.SIGTERM)
         child.kill()
         child.wait()
@@ -39,8 +38,8 @@ def main() -> int:
     code = child.wait()
     if ending.is_set():
         watcher.join()
-    # By itself it only ends when it could not start (its port was taken meanwhile) or crashed: the parent sees the code
-    # and ends the Lambda workers that may be left in this group.
+    # The server ends by itself only if it could not start (its port was taken) or crashed. The parent sees the exit
+    # code and ends the Lambda workers of this group.
     return code
 
 

@@ -24,9 +24,7 @@ def inserted_item(statement: Mapping[str, Any]) -> Item:
 
 
 def parse_update_statement(statement: Mapping[str, Any]) -> tuple[Item, list[str], Item]:
-    """Return the attributes that an UPDATE statement sets, those that it removes, and those that its condition
-    compares.
-    """
+    """Return the set, removed and compared attributes of an UPDATE statement."""
     match = re.fullmatch(r'UPDATE "[^"]+" (.*) WHERE (.*)', statement["Statement"])
     parts = re.fullmatch(r'((?:SET "\w+" = \? ?)*)((?:REMOVE "\w+" ?)*)', match[1]) if match else None
     if match is None or parts is None or not re.fullmatch(rf"{_WHERE}( AND {_WHERE})*", match[2]):

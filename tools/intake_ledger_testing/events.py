@@ -1,6 +1,7 @@
-"""What S3, EventBridge and the pipeline itself send, built by hand in the documented shapes.
+"""Builds the messages that S3, EventBridge and the pipeline send, in the documented formats.
 
-Each function returns the *body* of an SQS message; `sqs_record` and `sqs_event` wrap bodies as Lambda is given them.
+Each function returns the *body* of an SQS message. `sqs_record` and `sqs_event` wrap bodies in the event that Lambda
+passes.
 """
 
 import json
@@ -30,11 +31,11 @@ def s3_notification(
     sequencer: str | None = None,
     time: datetime | None = None,
 ) -> str:
-    """S3's own notification of one change.
+    """Return an S3 notification of one change.
 
     Args:
         bucket: its name.
-        key: as it is; it is form-encoded here, as S3 does.
+        key: not encoded; it is form-encoded here, as S3 does.
         event: `ObjectCreated:Put` when omitted; `ObjectRemoved:DeleteMarkerCreated`, `ObjectRemoved:Delete`,
             `LifecycleExpiration:Delete` and so on.
         version_id: left out when omitted, as by a bucket without versions.
@@ -65,7 +66,7 @@ def s3_notification(
 
 
 def s3_test_event(bucket: str) -> str:
-    """What S3 sends once when it is told where to send.
+    """Return the test event that S3 sends once when notifications are configured.
 
     Args:
         bucket: its name.
@@ -86,7 +87,7 @@ def eventbridge_event(
     sequencer: str | None = None,
     time: datetime | None = None,
 ) -> str:
-    """The same change as EventBridge tells it: the key is raw, the time has seconds only.
+    """Return an S3 event of EventBridge. Its key is not encoded, and its time has a precision of seconds.
 
     Args:
         bucket: its name.
@@ -138,15 +139,15 @@ def audit_message(
     size: int | None = None,
     time: datetime | None = None,
 ) -> str:
-    """The audit's wake-up for a key that it takes for lost; without a version and an ETag, for one that is gone.
+    """Return the message with which the audit resubmits a key. Without version ID and ETag, the object is removed.
 
     Args:
         bucket: its name.
         key: as it is.
-        version_id: of what the audit has seen; omitted, there is none.
-        etag: without quotes; omitted, there is none.
+        version_id: of the version that the audit listed; none when omitted.
+        etag: without quotes; none when omitted.
         size: in bytes; unknown when omitted.
-        time: when it was uploaded; unknown when omitted.
+        time: of the upload; unknown when omitted.
 
     """
     state = State(StateKind.OBJECT, version_id, etag, size, None if time is None else int(time.timestamp() * 1000))
@@ -154,13 +155,13 @@ def audit_message(
 
 
 def reprocess_message(bucket: str, key: str, *, reprocess_id: str, version_id: str | None = None) -> str:
-    """A person's request to process a key again.
+    """Return a request to process a key again.
 
     Args:
         bucket: its name.
         key: as it is.
-        reprocess_id: a ULID, or any text that grows from one request to the next: each runs once.
-        version_id: which version; `EVERY_VERSION` needs it, and in `LATEST` it is the current one when omitted.
+        reprocess_id: a ULID, or another text that sorts after the IDs of earlier requests. Each ID runs once.
+        version_id: required in `EVERY_VERSION`; in `LATEST` the current version when omitted.
 
     """
     state = State(StateKind.OBJECT, version_id) if version_id else None
@@ -174,14 +175,14 @@ def sqs_record(
     receives: int = 1,
     attributes: Mapping[str, str | int] | None = None,
 ) -> dict[str, Any]:
-    """One SQS message as Lambda is given it.
+    """Return an SQS message in the form that Lambda passes.
 
     Args:
         body: of the message.
-        message_id: one that no other record has, when omitted.
-        receives: how often it has been received, this time included; once when omitted.
-        attributes: message attributes; none when omitted. Those of a dead-letter queue's copy let it be processed
-            again.
+        message_id: a new unique ID when omitted.
+        receives: the number of receives including this one; 1 when omitted.
+        attributes: message attributes; none when omitted. With those of a dead-letter message, the message is a
+            redrive.
 
     """
     name = message_id or f"message-{next(_MESSAGES)}"
@@ -201,7 +202,7 @@ def sqs_record(
 
 
 def sqs_event(*messages: str | Mapping[str, Any]) -> dict[str, Any]:
-    """A batch as Lambda is given it.
+    """Return a batch of SQS messages in the form that Lambda passes.
 
     Args:
         messages: bodies, or records made by `sqs_record`.

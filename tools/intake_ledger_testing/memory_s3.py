@@ -1,4 +1,4 @@
-"""One S3 bucket in memory: the part of boto3's client that the runtime calls, and what a test does to a bucket."""
+"""An in-memory S3 bucket: the methods of boto3's client that the runtime calls, and changes for tests."""
 
 import hashlib
 import io
@@ -16,22 +16,22 @@ from botocore.response import StreamingBody
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a key, or a delete marker."""
+    """A version or delete marker of a key."""
 
     version_id: str | None
-    """None in a bucket without versions."""
+    """None if the bucket keeps no versions."""
     content: bytes | None
-    """None of a delete marker."""
+    """None for a delete marker."""
     modified: datetime
 
     @property
     def etag(self) -> str | None:
-        """Without quotes; a delete marker has none."""
+        """The ETag without quotes. A delete marker has none."""
         return None if self.content is None else hashlib.md5(self.content, usedforsecurity=False).hexdigest()
 
 
 class MemoryS3:
-    """A bucket with versions, or without. `clock` gives epoch milliseconds."""
+    """A bucket with or without versioning. `clock` returns epoch milliseconds."""
 
     def __init__(self, *, clock: Callable[[], int], versioned: bool = True) -> None:
         self._clock = clock
@@ -40,31 +40,31 @@ class MemoryS3:
         """All versions of each key, oldest first."""
         self._made = 0
         self.archived: set[str] = set()
-        """Keys whose objects S3 shows and does not hand out."""
+        """Keys of archived objects, which S3 lists and does not return."""
         self._last: _Connection | None = None
 
     def current(self, key: str) -> Version | None:
-        """What S3 shows for the key: a version, a delete marker, or nothing."""
+        """Return the current version or delete marker, or None."""
         versions = self.keys.get(key)
         return versions[-1] if versions else None
 
     def put(self, key: str, content: bytes) -> Version:
-        """Upload."""
+        """Upload an object."""
         return self._add(key, content)
 
     def delete(self, key: str) -> Version | None:
-        """Delete without naming a version: the delete marker that this leaves, where there are versions."""
+        """Delete without a version ID. Return the delete marker if the bucket has versioning."""
         if self._versioned:
             return self._add(key, None)
         self.keys.pop(key, None)
         return None
 
     def delete_version(self, key: str, version_id: str | None) -> None:
-        """Delete one version, or one marker, for good; None is the object of a bucket without versions."""
+        """Permanently delete a version or delete marker. None is the object of a bucket without versioning."""
         self.keys[key] = [one for one in self.keys.get(key, []) if one.version_id != version_id]
 
     def head_object(self, **request: Any) -> dict[str, Any]:
-        """As boto3's client."""
+        """Answer as boto3's client."""
         found = self._find("HeadObject", request)
         return {
             "ETag": f'"{found.etag}"',
@@ -74,7 +74,7 @@ class MemoryS3:
         }
 
     def get_object(self, **request: Any) -> dict[str, Any]:
-        """As boto3's client. `ChecksumMode` adds the CRC32, which boto3 uploads with."""
+        """Answer as boto3's client. `ChecksumMode` adds the CRC32 that boto3 uploads with."""
         content = self._find("GetObject", request).content or b""
         if request["Key"] in self.archived:
             raise _error("GetObject", 403, "InvalidObjectState")
@@ -86,13 +86,13 @@ class MemoryS3:
         return answer
 
     def cut(self) -> None:
-        """End the connection of the last `get_object` in the middle of the object."""
+        """Close the connection of the last `get_object` in the middle of the object."""
         if self._last is not None:
             self._last.cut()
 
     def _add(self, key: str, content: bytes | None) -> Version:
         self._made += 1
-        # S3 shows whole seconds.
+        # S3 returns whole seconds.
         modified = datetime.fromtimestamp(self._clock() // 1000, UTC)
         version = Version(f"version-{self._made}" if self._versioned else None, content, modified)
         self.keys[key] = [*self.keys.get(key, []), version] if self._versioned else [version]
@@ -114,7 +114,7 @@ class MemoryS3:
 
 
 class _Connection(io.RawIOBase):
-    """The connection that sends an object. It cannot seek. A cut looks like an end of file, as with urllib3 1.26."""
+    """The connection that returns an object. It cannot seek. A cut looks like an end of file, as with urllib3 1.26."""
 
     def __init__(self, content: bytes) -> None:
         self._content = io.BytesIO(content)

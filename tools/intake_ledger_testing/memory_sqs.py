@@ -1,4 +1,4 @@
-"""A queue and its dead-letter queue in memory, for a consumer that takes one batch after another."""
+"""An in-memory queue with its dead-letter queue, for a consumer that takes one batch after another."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,39 +8,40 @@ from intake_ledger_testing.events import sqs_record
 
 QUEUE_URL, DEAD_LETTER_URL = "memory://queue", "memory://dead-letters"
 MAX_RECEIVES = 1_000
-"""As the construct sets it: what comes more often is moved to the dead-letter queue by SQS itself."""
+"""The construct's `maxReceiveCount`. SQS moves messages with more receives to the dead-letter queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a person has to look at."""
+    """A message of the dead-letter queue."""
 
     body: str
-    """The message as it was first sent."""
+    """The body of the original message."""
     attributes: Mapping[str, str | int] = field(default_factory=dict)
-    """What the consumer says of it: `reason`, `key`, `version_id`, `attempts` and so on. Nothing when omitted,
-    as when SQS itself moved it."""
+    """Attributes that the consumer adds: `reason`, `reason_code`, `key`, `version_id`, `attempts` and so on. Empty if
+    SQS itself moved the message.
+    """
 
     @property
     def reason(self) -> str:
-        """Why it is here; empty when SQS itself moved it."""
+        """The reason of the rejection. Empty if SQS itself moved the message."""
         return str(self.attributes.get("reason", ""))
 
 
 @dataclass(slots=True)
 class Message:
-    """A message in the queue."""
+    """A message of the queue."""
 
     id: str
     body: str
     attributes: Mapping[str, str | int]
     visible_at: int
-    """Epoch milliseconds: until then it is hidden."""
+    """The end of its visibility timeout in epoch milliseconds."""
     receives: int = 0
 
 
 class MemorySQS:
-    """What the consumer asks of SQS, and what Lambda does with the queue. `clock` gives epoch milliseconds."""
+    """The methods of SQS that the consumer and Lambda call. `clock` returns epoch milliseconds."""
 
     def __init__(self, *, clock: Callable[[], int], visibility_seconds: float) -> None:
         self._clock = clock
@@ -50,16 +51,16 @@ class MemorySQS:
         self.dead_letters: list[DeadLetter] = []
 
     def send(self, body: str, attributes: Mapping[str, str | int] | None = None) -> None:
-        """Put a message into the queue, visible at once."""
+        """Send a visible message to the queue."""
         self._sent += 1
         self.messages.append(Message(f"message-{self._sent}", body, dict(attributes or {}), self._clock()))
 
     def next_visible_at(self) -> int | None:
-        """When the next message can be received, in epoch milliseconds; None when there is none."""
+        """Return the time of the next visible message in epoch milliseconds, or None."""
         return min((one.visible_at for one in self.messages), default=None)
 
     def receive(self, most: int, order: Callable[[Sequence[Message]], Sequence[Message]]) -> list[dict[str, Any]]:
-        """A batch as Lambda is given it; `order` says which of the visible messages come first."""
+        """Receive a batch in the form that Lambda passes. `order` sorts the visible messages."""
         visible = [one for one in self.messages if one.visible_at <= self._clock()]
         records = []
         for one in order(visible)[:most]:
@@ -75,18 +76,18 @@ class MemorySQS:
         return records
 
     def delete(self, ids: Iterable[str]) -> None:
-        """What Lambda does with messages that the consumer did not name as failed."""
+        """Delete messages, as Lambda does with those that the consumer did not report as failed."""
         done = set(ids)
         self.messages = [one for one in self.messages if one.id not in done]
 
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
-        """As boto3's client."""
+        """Answer as boto3's client."""
         visible = {one.id: one for one in self.messages}
         answer: dict[str, Any] = {"Successful": [], "Failed": []}
         for entry in request["Entries"]:
             message = visible.get(entry["ReceiptHandle"])
             if message is None:
-                # Somebody else has deleted it meanwhile.
+                # Another consumer has deleted it in the meantime.
                 problem = {"Code": "InvalidParameterValue", "Message": "the message does not exist"}
                 answer["Failed"].append({"Id": entry["Id"], "SenderFault": True, **problem})
             else:
@@ -95,7 +96,7 @@ class MemorySQS:
         return answer
 
     def send_message(self, **request: Any) -> None:
-        """As boto3's client: to the queue itself, which wakes a key, or to the dead-letter queue."""
+        """Send a message to the queue or to the dead-letter queue, as boto3's client does."""
         if request["QueueUrl"] == QUEUE_URL:
             self.send(request["MessageBody"])
             return

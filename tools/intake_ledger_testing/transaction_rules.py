@@ -1,7 +1,7 @@
-"""Refuses a transaction that boto3 or DynamoDB would refuse for any content of the tables.
+"""Refuses transactions that boto3 or DynamoDB would refuse for any content of the tables.
 
-boto3's check of the parameters runs first. Then come DynamoDB's rules for values, keys and expressions. Conditions are
-not evaluated, and the tables' keys are not known here.
+boto3's parameter validation runs first. The rules of DynamoDB for values, keys and expressions follow. Conditions are
+not evaluated, and the key schemas of the tables are unknown.
 """
 
 import re
@@ -150,7 +150,7 @@ def _of_update(text: str, names: Mapping[str, str], key: Mapping[str, Any]) -> I
 
 
 def _size(value: Mapping[str, Any]) -> int:
-    """Count names and contents, about as DynamoDB does."""
+    """Count names and values, about as DynamoDB does."""
     [(kind, content)] = value.items()
     if kind == "M":
         return sum(len(name.encode()) + _size(one) + 1 for name, one in content.items()) + 3
