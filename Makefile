@@ -9,7 +9,7 @@ LOWEST := build/lowest
 OLD_URLLIB3 := build/urllib3
 MKDOCS := build/mkdocs
 MERMAID := build/mermaid
-# jsii warns on every start that Node 20 has reached its end of life; the CDK still supports it.
+# jsii warns at every start that Node 20 is no longer supported. The CDK still supports it.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
@@ -56,7 +56,7 @@ test: $(READY) ## everything that CI runs
 
 environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready
 
-# The deployed tests wait for most of their time, so they begin first. The second job takes the others in this order.
+# The deployed tests mostly wait, so they begin first. The second job runs the others in this order.
 parts: deployed synth unit packaging protocol
 
 lint: $(READY) ## ruff and import-linter
@@ -113,7 +113,7 @@ bench: $(READY) ## what a change costs, in full (about half an hour), in build/b
 wheel: $(READY) ## the wheel and the source distribution, in dist/
 	@rm -rf dist && python -m build --no-isolation
 
-# The next target that needs the checkout makes its environment again.
+# The next target that needs the checkout creates its environment again.
 test-wheel: $(READY) $(OLD_URLLIB3)/.ready ## tests of the wheel in dist/: unit, synth, packaging
 	@rm $(READY)
 	@python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl

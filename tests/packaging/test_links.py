@@ -88,7 +88,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_each_promise_names_the_test_that_would_break() -> None:
     """Each item of the README's promises, and each row of the comparison."""
     readme, comparison = ((ROOT / name).read_text() for name in ("README.md", "docs/comparison.md"))
-    section = readme.split("## What is promised\n", 1)[1].split("\n## ", 1)[0]
+    section = readme.split("## Promises\n", 1)[1].split("\n## ", 1)[0]
     items = [paragraph for paragraph in re.split(r"\n(?=\d\. )|\n\n", section) if paragraph.strip()][1:]
     rows = [row for row in comparison.splitlines() if row.startswith("| ") and "yes |" not in row][2:]
     assert len(items) == 6
