@@ -31,7 +31,7 @@ from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws import Bucket, lean_listings, lean_scans
+from intake_ledger.aws import Bucket, parse_scans_directly, parse_versions_once
 from intake_ledger.ledger import LedgerTable
 
 NOW = int(time.time() * 1000)
@@ -201,8 +201,8 @@ def bare(source: Source) -> int:
 def audited(source: Source) -> int:
     """One whole run."""
     nothing: Any = None
-    lean_listings(source.s3)
-    lean_scans(source.dynamodb)
+    parse_versions_once(source.s3)
+    parse_scans_directly(source.dynamodb)
     report = Report("run", NOW)
     bucket, ledger = Bucket(lambda: source.s3, "bucket"), LedgerTable(source.dynamodb, "table")
     look = Look(SETTINGS, ledger, bucket, sqs=nothing, clock=lambda: NOW, budget=None, heads=1)

@@ -15,8 +15,9 @@ from benchmarks import prices
 
 from cdk_intake_ledger.options.audit_scale import LOOK_RATE
 from intake_ledger.audit.function import AT_THE_SAME_TIME
-from intake_ledger.audit.in_parts import CHECKPOINT_MS, CHUNK, SENDING_SECONDS, SLICE_ROWS
-from intake_ledger.audit.join import MOST_CANDIDATES
+from intake_ledger.audit.in_parts import CHECKPOINT_MS, SENDING_SECONDS, SLICE_ROWS
+from intake_ledger.audit.join.duckdb import MOST_CANDIDATES
+from intake_ledger.audit.join.parts import CHUNK
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS
 from intake_ledger.ledger import BATCH_STATEMENTS
 from intake_ledger.protocol import AuditSettings

@@ -26,14 +26,14 @@ from benchmarks.measured import grid, places
 from botocore.response import StreamingBody
 
 from intake_ledger.audit.function import AT_THE_SAME_TIME
-from intake_ledger.audit.in_parts import LEAST_LOOKS, LOOKS_FOR_A_SHARD, MOST_LOOKS
+from intake_ledger.audit.in_parts import LEAST_SAMPLES, MOST_SAMPLES, SAMPLES_FOR_A_SHARD
 from intake_ledger.audit.inventory import File, Inventory, Location, Manifest
-from intake_ledger.audit.join import Slice, write
+from intake_ledger.audit.join.duckdb import Slice, write
 from intake_ledger.audit.listing import Listing, Place
-from intake_ledger.audit.one_function import LOOKS, SEGMENTS
+from intake_ledger.audit.one_function import SAMPLES, SEGMENTS
 from intake_ledger.audit.relations import HELD, LISTED, held_entry, listed_entry
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.aws import lean_listings, lean_scans
+from intake_ledger.aws import parse_scans_directly, parse_versions_once
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 JOINED = 1_000_000
@@ -65,7 +65,7 @@ def written(relation: str, content: Iterator[list[Any]]) -> float:
 def listed_rate() -> float:
     """Objects of a listing."""
     source = Source(SAMPLE, latency=False)
-    lean_listings(source.s3)
+    parse_versions_once(source.s3)
     pages = Listing(source.s3, SETTINGS).pages(Place(""))
     before = source.cpu
     rate = written(LISTED, (listed_entry(key, state, SETTINGS) for page in pages for key, state in page.states))
@@ -76,7 +76,7 @@ def listed_rate() -> float:
 def scanned_rate() -> float:
     """Rows of a scan."""
     source = Source(SAMPLE, latency=False)
-    lean_scans(source.dynamodb)
+    parse_scans_directly(source.dynamodb)
     pages = AuditTable(source.dynamodb, SETTINGS.table).held(SETTINGS.pipeline, SETTINGS.ordering)
     before = source.cpu
     rate = written(HELD, (held_entry(row.row_key.pk, row, SETTINGS) for page in pages for row in page.rows))
@@ -131,7 +131,7 @@ def run_of(objects: int, rows: int, *, inventory: bool = False) -> tuple[Run, in
     counts: dict[str, Any] = {"candidates": candidates, "sent": candidates}
     if objects <= MOST_IN_ONE:
         listed = even(objects, AT_THE_SAME_TIME)
-        return Run(engine=ONE, listed=listed, held=even(rows, SEGMENTS), looks=LOOKS, **counts), 1
+        return Run(engine=ONE, listed=listed, held=even(rows, SEGMENTS), looks=SAMPLES, **counts), 1
     shards, concurrency = (1_000, 100) if objects < 10**9 else (2_000, 200)
     engine = DUCKDB if objects <= MOST_OBJECTS and rows <= MOST_ROWS else ATHENA
     parts = -(-objects // INVENTORY_FILE_OBJECTS) if inventory else shards
@@ -139,7 +139,7 @@ def run_of(objects: int, rows: int, *, inventory: bool = False) -> tuple[Run, in
         engine=engine,
         listed=even(objects, parts),
         held=even(rows, concurrency),
-        looks=0 if inventory else min(max(LOOKS_FOR_A_SHARD * shards, LEAST_LOOKS), MOST_LOOKS),
+        looks=0 if inventory else min(max(SAMPLES_FOR_A_SHARD * shards, LEAST_SAMPLES), MOST_SAMPLES),
         inventory=inventory,
         lookers=min(concurrency, -(-audit_formula.RATE // LOOK_RATE)),
         waits=audit_formula.ATHENA_SECONDS // audit_formula.ATHENA_WAIT_SECONDS if engine == ATHENA else 0,

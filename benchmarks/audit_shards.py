@@ -3,9 +3,9 @@
     python -m benchmarks.audit_shards [OBJECTS ROWS]... [--rounds N]
 
 DuckDB makes the keys, so that the files of ten million objects take a minute and not an hour; columns, names and
-compression are those of `intake_ledger.audit.join.write`. A few uploads, overwrites and removals are lost. One row of a
-thousand was committed after the scan had read it: the query nominates it, and the look dismisses it. What the parts
-take that list and scan is in `benchmarks.audit`, and there is no network in either.
+compression are those of `intake_ledger.audit.join.duckdb.write`. A few uploads, overwrites and removals are lost. One
+row of a thousand was committed after the scan had read it, so that the query nominates it and the look dismisses it.
+`benchmarks.audit` measures the listing and the scan. Neither uses the network.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from benchmarks.audit import NOW, SETTINGS
 from benchmarks.measure import Figure, table
 
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.join import Join, Slice, connection, slice_name
+from intake_ledger.audit.join.duckdb import Join, Slice, connection, slice_name
 from intake_ledger.audit.look import BATCH, Look
 from intake_ledger.audit.relations import COLUMNS, Candidate, candidate
 from intake_ledger.audit.report import Report
@@ -118,7 +118,7 @@ def looked(found: Iterable[Candidate], lines: dict[str, int], first_row: int) ->
 
 
 def join(folder: Path, parts: dict[str, int], first_row: int) -> dict[str, float]:
-    """The query over the files, as `intake_ledger.audit.in_parts.join_parts` asks it."""
+    """The query over the files, as `intake_ledger.audit.join.parts.join_parts` asks it."""
     began, cpu = time.monotonic(), time.process_time()
     files = Join(folder)
     names = [f"{relation}-{number:05d}" for relation, many in parts.items() for number in range(many)]

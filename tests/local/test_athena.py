@@ -10,10 +10,9 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger.audit.athena import Athena, AthenaResult
-from intake_ledger.audit.athena_query import PARTITION, statements
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.join import Join, Slice, write
+from intake_ledger.audit.join.athena import PARTITION, Athena, AthenaResult, statements
+from intake_ledger.audit.join.duckdb import Join, Slice, write
 from intake_ledger.audit.relations import COLUMNS, HELD, LISTED, held_entry, listed_entry
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.protocol import Ordering, State, StateKind

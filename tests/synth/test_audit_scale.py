@@ -15,7 +15,7 @@ from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, Intake
 from cdk_intake_ledger.audit.athena import PARTITION, TABLES
 from cdk_intake_ledger.audit.join import ORC
 from cdk_intake_ledger.bundling import install, parse_requirements
-from intake_ledger.audit import athena_query
+from intake_ledger.audit.join import athena
 from intake_ledger.audit.relations import COLUMNS
 from intake_ledger.protocol import audit_settings
 from tests.synth.build import (
@@ -247,7 +247,7 @@ def test_the_tables_are_the_files_that_the_parts_write(by_athena: Json, relation
     assert list(columns) == list(COLUMNS[relation])
     assert storage["InputFormat"].endswith(".SymlinkTextInputFormat")
     assert storage["SerdeInfo"]["SerializationLibrary"].endswith(".ParquetHiveSerDe")
-    assert [one["Name"] for one in table["TableInput"]["PartitionKeys"]] == [PARTITION] == [athena_query.PARTITION]
+    assert [one["Name"] for one in table["TableInput"]["PartitionKeys"]] == [PARTITION] == [athena.PARTITION]
     parameters = table["TableInput"]["Parameters"]
     assert (parameters["projection.enabled"], parameters["projection.run.type"]) == ("true", "injected")
     # As the function writes it: <run>/<relation>/symlink.txt.
@@ -286,7 +286,7 @@ def test_the_function_that_asks_athena_may_touch_its_tables_and_files_and_nothin
 def test_the_function_that_asks_athena_joins_nothing_itself(by_athena: Json) -> None:
     """It takes DuckDB's layer along, to read the metadata of the files; it needs neither its memory nor its disk."""
     function = only(by_athena, "AWS::Lambda::Function", "OrdersAuditJoin")
-    assert "athena_joining" in function["Code"]["ZipFile"]
+    assert "join.athena_parts" in function["Code"]["ZipFile"]
     assert (function["MemorySize"], function["EphemeralStorage"], len(function["Layers"])) == (
         1_769,
         {"Size": 4_096},

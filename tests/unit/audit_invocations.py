@@ -153,7 +153,7 @@ class Invocations:
         self.patch.setattr(
             audit, "boto3", SimpleNamespace(client=lambda name, **_: Gated(clients.get(name), self.gate))
         )
-        for name in ("lean_listings", "lean_scans"):
+        for name in ("parse_versions_once", "parse_scans_directly"):
             self.patch.setattr(audit, name, lambda _: None)
         self.patch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked())
         self.patch.setattr(audit, "_now", self.world.clock)
@@ -167,8 +167,8 @@ class Invocations:
         self.gate.kill_at, self.gate.after, self.gate.number = kill_at, after, 0
         ends_at = self.world.clock() + self.left_ms
         self.gate.expired = lambda: self.world.clock() > ends_at
-        context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: ends_at - self.world.clock())
-        return audit.AuditFunction(self.world.settings).run(context, every_seconds=INTERVAL // 1000)
+        function = audit.AuditFunction(self.world.settings)
+        return function.run(lambda: ends_at - self.world.clock(), every_seconds=INTERVAL // 1000)
 
     def next_tick(self, ticks: int = 1) -> None:
         self.world.clock.advance(ticks * TICK)

@@ -11,13 +11,12 @@ import sqlglot
 from botocore.exceptions import ClientError
 from sqlglot import exp
 
-from intake_ledger.audit import athena_joining, footers
-from intake_ledger.audit.athena import Athena, AthenaResult
-from intake_ledger.audit.athena_joining import MOST_ATTEMPTS, AthenaJoin
-from intake_ledger.audit.athena_query import CANDIDATES, LINES, statements
 from intake_ledger.audit.diff import Window
-from intake_ledger.audit.in_parts import join_parts
-from intake_ledger.audit.join import Join, Slice, write
+from intake_ledger.audit.join import athena_parts
+from intake_ledger.audit.join.athena import CANDIDATES, LINES, Athena, AthenaResult, statements
+from intake_ledger.audit.join.athena_parts import MOST_ATTEMPTS, AthenaJoin
+from intake_ledger.audit.join.duckdb import Join, Slice, write
+from intake_ledger.audit.join.parts import join_parts
 from intake_ledger.audit.relations import CANDIDATE, COLUMNS, QUERY, candidate
 from intake_ledger.audit.report import Report
 from intake_ledger.ledger import LedgerTable
@@ -30,7 +29,7 @@ from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.support import START, execute_without_partiql
 from tests.unit.test_audit_in_parts import World, names
 from tests.unit.test_audit_join import ODD, is_telling
-from tests.unit.test_audit_oracle import found
+from tests.unit.test_audit_oracle import WORLDS, found
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -72,7 +71,7 @@ def in_folders(gate: Gate | None = None) -> Callable[[Any], dict[str, Any]]:
 def test_athena_finds_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F115: in the random worlds of the join by DuckDB."""
     joined.without_others(monkeypatch)
-    for seed in range(0, joined.JOINED_WORLDS, 1 if joined.JOINED_WORLDS > 1_000 else 8):
+    for seed in range(0, WORLDS, 40):
         world = random_world(Random(seed), START)
         made, alone = (build(world, page_size=1000) for _ in range(2))
         folders = [tmp_path / f"{seed}-{engine}" for engine in ("athena", "duckdb")]
@@ -257,7 +256,7 @@ def test_a_query_reads_the_files_of_complete_parts_alone(world: AthenaWorld) -> 
     world.work("write", planned, left=lambda: lambda: 0)
     world.work("write", planned)
     stale = {
-        name for name in world.scratch().names() if name.endswith(".parquet") and not name.endswith("-00000.parquet")
+        name for name in world.scratch().etags() if name.endswith(".parquet") and not name.endswith("-00000.parquet")
     }
     report = world.go_on(planned)
     assert (report.complete, report.listed, report.counts) == (True, 8, {"missing": 1})
@@ -343,7 +342,7 @@ class TestFooters:
 
         nothing: Any = None
         scratch = Counted(nothing, str(source), "run")
-        footers.copy_footers(scratch, scratch.etags().items(), copies)
+        athena_parts.copy_footers(scratch, scratch.etags().items(), copies)
         assert Join(copies).chain("listed-00000") is None if start else Join(copies).chain("listed-00000")
         assert Join(copies)._slices == Join(source)._slices
         copy = copies / path.name
@@ -397,11 +396,11 @@ def test_the_handler_asks_and_looks(world: AthenaWorld, monkeypatch: pytest.Monk
     monkeypatch.setenv("INTAKE_AUDIT_WORK_GROUP", WORK_GROUP)
     s3 = world.s3.client
     monkeypatch.setattr(
-        athena_joining,
+        athena_parts,
         "boto3",
         type("Boto3", (), {"client": staticmethod(lambda name: s3 if name == "s3" else world.fake)}),
     )
-    asked = athena_joining.handler({"run": "run"}, None)
+    asked = athena_parts.handler({"run": "run"}, None)
     assert not asked["done"]
-    monkeypatch.setattr(athena_joining, "Athena", lambda *_, **names: athena(world.fake))
-    assert athena_joining.handler(asked, None) == {"run": "run", "parts": [0], "done": True}
+    monkeypatch.setattr(athena_parts, "Athena", lambda *_, **names: athena(world.fake))
+    assert athena_parts.handler(asked, None) == {"run": "run", "parts": [0], "done": True}

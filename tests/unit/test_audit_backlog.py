@@ -8,6 +8,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from intake_ledger.audit import backlog as audit_backlog
 from intake_ledger.audit.backlog import Backlog
+from intake_ledger.audit.diff import Window
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE, START
 
@@ -80,10 +81,7 @@ def test_without_cloudwatch_a_waiting_message_may_be_of_any_age(error: Exception
 
 
 def audited(backlog: Backlog, world: AuditWorld) -> dict[str, int]:
-    settle_seconds = HOUR // 1000
-    window = audit_backlog.window(
-        backlog, now=world.clock(), settle_seconds=settle_seconds, known_since=world.clock() - 14 * DAY
-    )
+    window = audit_backlog.narrowed(world.window(), backlog, now=world.clock())
     return dict(world.run(window=window, resubmit=not backlog.unknown).counts)
 
 
@@ -118,8 +116,8 @@ def test_nothing_is_resubmitted_into_a_queue_of_unknown_age() -> None:
 
 def test_the_settle_time_is_the_least() -> None:
     """An event that is on its way is in no queue yet."""
-    window = audit_backlog.window(Backlog(0, 0), now=START, settle_seconds=3_600, known_since=0)
-    assert window.settled_before == START - 60 * MINUTE
+    settled = Window(settled_before=START - 60 * MINUTE, known_since=0)
+    assert audit_backlog.narrowed(settled, Backlog(0, 0), now=START) == settled
 
 
 @pytest.mark.parametrize(

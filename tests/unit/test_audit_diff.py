@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.audit.diff import Finding, Mark, Window, find, is_marked
+from intake_ledger.audit.diff import Finding, Mark, Window, is_marked, judge
 from intake_ledger.protocol import ABSENT, STORED_STATUSES, Row, State, StateKind, Status, real_version
 from tests.unit.support import DAY, HOUR, SECOND
 
@@ -34,7 +34,8 @@ def row(status: Status, state: State = V1, committed: State | None = None, **mor
 
 
 def finding(found: Row | None, state: State, *, deletes: bool = True, window: Window = WINDOW) -> Finding | None:
-    return find(found, state, window, now=NOW, deletes=deletes)
+    verdict = judge(found, state, window, now=NOW, deletes=deletes)
+    return verdict if isinstance(verdict, Finding) else None
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,11 @@ from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.options.audit_scale import LOOK_RATE
 from intake_ledger.audit import function as audit
-from intake_ledger.audit import in_parts, look, one_function
-from intake_ledger.audit.athena import Athena
-from intake_ledger.audit.athena_joining import AthenaJoin
-from intake_ledger.audit.in_parts import join_parts
+from intake_ledger.audit import in_parts, listing, look, one_function
+from intake_ledger.audit.join import parts
+from intake_ledger.audit.join.athena import Athena
+from intake_ledger.audit.join.athena_parts import AthenaJoin
+from intake_ledger.audit.join.parts import join_parts
 from intake_ledger.audit.report import Report
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
@@ -52,7 +53,11 @@ PAGE = (DOCS / "scale.md").read_text()
 SIZES = Sizes(list_page=4, scan_page=3, slice_rows=7, chunk=10, look=5, send=2, names_page=1_000)
 SEGMENTS = 2
 """Segments and shards."""
-CONTEXT: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: 900_000)
+
+
+def remaining_ms() -> int:
+    """Enough time for every step."""
+    return 900_000
 
 
 class Table(Store):
@@ -154,7 +159,7 @@ class Measured:
         fake: Any = Gated(self.fake, gate)
         self.athena = Athena(fake, fake, work_group=WORK_GROUP, database=DATABASE)
         patch.setattr(audit, "boto3", SimpleNamespace(client=lambda name, **_: clients.get(name)))
-        for name in ("lean_listings", "lean_scans"):
+        for name in ("parse_versions_once", "parse_scans_directly"):
             patch.setattr(audit, name, lambda _: None)
         # Each tick pays for this, and `test_audit_tick_cost` counts it.
         patch.setattr(audit.AuditFunction, "delivery", lambda _: Looked())
@@ -163,10 +168,11 @@ class Measured:
         patch.setattr(audit, "AT_THE_SAME_TIME", SEGMENTS)
         patch.setattr(in_parts, "SLICE_ROWS", sizes.slice_rows)
         patch.setattr(in_parts, "CHUNK", SIZES.chunk)
+        patch.setattr(parts, "CHUNK", SIZES.chunk)
         patch.setattr(look, "_SEND_BATCH", SIZES.send)
         for module in (in_parts, one_function):
             patch.setattr(module, "BATCH", SIZES.look)
-            patch.setattr(module, "cut", self._cut)
+        patch.setattr(listing, "cut", self._cut)
         for number in range(objects):
             # An object without a row is older than the look-back.
             state = world.s3.put(f"in/{number:03}", age=3 * DAY if number < rows else 60 * DAY)
@@ -204,7 +210,7 @@ class Measured:
         )
 
     def _one(self) -> Report:
-        report: Report = self.function().run(CONTEXT, every_seconds=None)
+        report: Report = self.function().run(remaining_ms, every_seconds=None)
         return report
 
     def _in_parts(self, engine: str) -> Report:
@@ -216,10 +222,10 @@ class Measured:
             "parts": SEGMENTS,
             "segments": SEGMENTS,
         }
-        for part in self.function().step(event, CONTEXT)["parts"]:
+        for part in self.function().step(event, remaining_ms)["parts"]:
             event = {"step": "write", "run": "run", "part": part, "slice": 0, "after": "", "done": False}
             while not event["done"]:
-                event = self.function().step(event, CONTEXT)
+                event = self.function().step(event, remaining_ms)
         scratch = Scratch(cast("Any", self.s3), "files", "run")
         if engine == ATHENA:
             joined = AthenaJoin(self.athena, scratch).step({"run": "run"})
@@ -228,8 +234,8 @@ class Measured:
         else:
             joined = join_parts(scratch)
         for part in joined["parts"]:
-            assert self.function().step({"step": "look", "run": "run", "part": part}, CONTEXT)["done"]
-        report: Report = self.function().step({"step": "finish", "run": "run"}, CONTEXT)
+            assert self.function().step({"step": "look", "run": "run", "part": part}, remaining_ms)["done"]
+        report: Report = self.function().step({"step": "finish", "run": "run"}, remaining_ms)
         return report
 
     def _count(self, operation: str, _: object) -> None:

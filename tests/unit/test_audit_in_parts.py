@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 import boto3
 import pytest
 
-from intake_ledger.audit import in_parts, joining
+from intake_ledger.audit import in_parts
 from intake_ledger.audit.diff import Line, Window
-from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, _order, join_parts
+from intake_ledger.audit.in_parts import AuditInParts, _order
 from intake_ledger.audit.inventory import InventoryError
+from intake_ledger.audit.join import parts as join
+from intake_ledger.audit.join.parts import join_parts
 from intake_ledger.audit.look import BACKFILL_ID
 from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.audit.runs import AuditRuns, NotNow
+from intake_ledger.audit.runs import AuditRuns, RunNotDue
 from intake_ledger.audit.scratch import Scratch
+from intake_ledger.audit.tools import Judgement, Tools
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
     AuditSettings,
@@ -227,7 +230,7 @@ def test_runs_do_not_overlap(world: World) -> None:
     """F42: nor does a planner that is called again see its own run as another's."""
     world.put("lost")
     first = world.plan("first")
-    with pytest.raises(NotNow):
+    with pytest.raises(RunNotDue):
         world.plan("second")
     assert sorted(world.plan("first")["parts"]) == sorted(first["parts"])
     world.work("write", first)
@@ -238,7 +241,7 @@ def test_runs_do_not_overlap(world: World) -> None:
 def test_the_next_run_is_due_after_the_interval(world: World) -> None:
     """The schedule ticks more often; a person's own run does not wait."""
     world.audit("first", everySeconds=86_400)
-    with pytest.raises(NotNow):
+    with pytest.raises(RunNotDue):
         world.plan("second", everySeconds=86_400)
     world.audit("by-hand")
     world.clock.advance(DAY)
@@ -271,7 +274,7 @@ def test_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
     world.processed(*names())
     planned = world.plan()
     assert world.work("write", {**planned, "parts": ["listed-00000"]}) == 3
-    assert [name for name in world.scratch().names() if name.startswith("listed")] == [
+    assert [name for name in world.scratch().etags() if name.startswith("listed")] == [
         f"listed-00000-{number:05d}.parquet" for number in range(3)
     ]
 
@@ -424,6 +427,7 @@ def test_a_step_that_fails_for_good_is_named(world: World, died: str, named: str
 def test_the_budget_is_the_runs_not_each_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is left over is the next run's."""
     monkeypatch.setattr(in_parts, "CHUNK", 4)
+    monkeypatch.setattr(join, "CHUNK", 4)
     world.settings = replace(world.settings, budget=7)
     keys = names()
     for key in keys:
@@ -463,7 +467,7 @@ class TestRate:
     ) -> None:
         """F41: there is more than one run looks at. What it has sent is marked."""
         monkeypatch.setattr(in_parts, "MOST_CANDIDATES", 3)
-        monkeypatch.setattr("intake_ledger.audit.join.MOST_CANDIDATES", 3)
+        monkeypatch.setattr("intake_ledger.audit.join.duckdb.MOST_CANDIDATES", 3)
         world.settings = replace(world.settings, backfills=True, budget=1)
         for key in names(6):
             world.s3.put(key, age=400 * DAY)
@@ -609,7 +613,7 @@ def test_a_summing_up_that_is_called_again_tells_the_same(world: World) -> None:
     assert world.run("run").finish() == first
     world.plan("next")
     assert world.run("run").finish() == first
-    with pytest.raises(NotNow):
+    with pytest.raises(RunNotDue):
         world.plan("third")
 
 
@@ -728,9 +732,7 @@ class TestInventory:
         """The error names the fix, and the next run need not wait for a lease."""
         with pytest.raises(InventoryError, match="no inventory report"):
             self.audit(world, reports)
-        AuditRuns(world.dynamodb, world.table, bucket=BUCKET, pipeline=PIPELINE, clock=world.clock, owner="next").take(
-            lease_ms=1, only_if_due=False
-        )
+        AuditRuns(world.dynamodb, world.settings, clock=world.clock, owner="next").take(lease_ms=1, only_if_due=False)
 
 
 @pytest.fixture
@@ -759,7 +761,7 @@ def test_the_handlers_take_the_steps_and_tell_of_the_run(
     for part in planned["parts"]:
         asked: dict[str, Any] = {"step": "write", "run": "r", "part": part, "slice": 0, "after": ""}
         assert deployed.audit(**asked) == asked | {"slice": 1, "done": True}
-    assert joining.handler({"run": "r"}, None) == {"run": "r", "parts": [0], "done": True}
+    assert join.handler({"run": "r"}, None) == {"run": "r", "parts": [0], "done": True}
     assert deployed.audit(step="look", run="r", part=0)["done"]
     assert set(whole.metrics(capsys.readouterr().out)) == {"AuditDeliveryProblems"}
     report = deployed.audit(step="finish", run="r")
@@ -782,7 +784,7 @@ def test_a_run_with_gaps_is_incomplete_and_no_run(
     """Two alarms hear of it: at once, and when no run comes to its end any more."""
     assert files
     deployed.audit(**BEGIN)
-    joining.handler({"run": "r"}, None)
+    join.handler({"run": "r"}, None)
     unfinished = deployed.audit(step="finish", run="r")["unfinished"]
     assert unfinished == ["segment 0 of the ledger's rows was not read", "keys from the beginning to the end"]
     told = whole.metrics(capsys.readouterr().out)

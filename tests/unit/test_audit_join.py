@@ -4,34 +4,40 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from itertools import batched
+from itertools import batched, count, islice
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
+import duckdb
 import pytest
 import sqlglot
 from botocore.response import StreamingBody
 
-from intake_ledger.audit import in_parts
+from intake_ledger.audit import in_parts, inventory
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Finding, Line, Window, judge
-from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, join_parts
-from intake_ledger.audit.join import (
+from intake_ledger.audit.in_parts import AuditInParts
+from intake_ledger.audit.join import duckdb as duckdb_join
+from intake_ledger.audit.join.duckdb import (
     Join,
     Slice,
     connection,
     slice_name,
     write,
 )
+from intake_ledger.audit.join.parts import join_parts
+from intake_ledger.audit.join.sqlite import SqliteJoin
 from intake_ledger.audit.relations import COLUMNS, HELD, LISTED, QUERY, Candidate, candidate, held_entry, listed_entry
 from intake_ledger.audit.report import Report
 from intake_ledger.audit.scratch import Scratch
-from intake_ledger.audit.sqlite_join import SqliteJoin
 from intake_ledger.audit.table import AuditTable
+from intake_ledger.audit.tools import Judgement, Tools
 from intake_ledger.protocol import FORMAT, STORED_STATUSES, Ordering, Row, State, StateKind, Status
 from tests.unit.audit_invocations import Gate, Gated, Killed
 from tests.unit.audit_oracle import OracleWorld, build, random_world
@@ -41,14 +47,20 @@ from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, START
 from tests.unit.test_audit_inventory import CSV_SCHEMA, ORC_SCHEMA, PARQUET_SCHEMA, as_csv, as_orc, as_parquet, manifest
 from tests.unit.test_audit_oracle import WORLDS, found, window
 
-JOINED_WORLDS = WORLDS if WORLDS > 1_000 else WORLDS // 5
-"""Each writes and joins files, so that the short form has fewer; `make audit-oracle` takes all of them."""
+JOINED_WORLDS = WORLDS if WORLDS > 1_000 else 90
+KILLED_WORLDS = 10 if WORLDS > 1_000 else 1
+OWN_CONNECTIONS = 50
+"""Each n-th world opens DuckDB as a Lambda function does. The others share one instance, which saves most of the time.
+All of them write and read Parquet files.
+"""
 FORMS = {"CSV": (CSV_SCHEMA, as_csv), "Parquet": (PARQUET_SCHEMA, as_parquet), "ORC": (ORC_SCHEMA, as_orc)}
 REPORT = "inv/2026-11-20T01-00Z/"
 ODD = [
     "a b", "c+d", "e%20f", 'g"h', "i'j", "k,l", "m\nn", "ö", "日本", "\U0001f600", "x/y//z", "v#1", "nul\x00",
     "\x01\x1f\x7f", "\\", "\\u0041", "'; DROP TABLE listed; --", "\u2028\ufeff", "NULL", "%_", "k" * 1_000,
 ]  # fmt: skip
+
+Connect = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
 class FreeRuns:
@@ -64,9 +76,38 @@ class FreeRuns:
 
 
 def without_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are in a folder, and nobody shares the budget."""
+    """Store files in a folder, and do not share the budget."""
     monkeypatch.setattr(in_parts, "Scratch", FolderScratch)
     monkeypatch.setattr(in_parts, "SharedBudget", lambda *_: OwnBudget(100_000))
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_others(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def shared_duckdb() -> Iterator[Connect]:
+    """Connections to one instance of DuckDB. Each has its own temporary views."""
+    database = duckdb.connect(config={"threads": 1})
+
+    @contextmanager
+    def connect(_: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+        with closing(database.cursor()) as cursor:
+            yield cursor
+
+    yield connect
+    database.close()
+
+
+@contextmanager
+def environment_of(seed: int, connect: Connect) -> Iterator[Path]:
+    """A folder for the files of one world, and its connections to DuckDB."""
+    with TemporaryDirectory(prefix="oracle-") as folder, pytest.MonkeyPatch.context() as patch:
+        if seed % OWN_CONNECTIONS:
+            for module in (duckdb_join, inventory):
+                patch.setattr(module, "connection", connect)
+        yield Path(folder)
 
 
 class ReportedS3:
@@ -167,17 +208,14 @@ class GatedScratch:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_run_by_an_inventory_finds_what_the_page_promises(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
-    """The same worlds, from S3's own list in each of its formats."""
-    without_others(monkeypatch)
-    for seed in range(0, JOINED_WORLDS, 1 if WORLDS > 1_000 else 3):
+@pytest.mark.usefixtures("alone")
+def test_a_run_by_an_inventory_finds_what_the_page_promises(shared_duckdb: Connect, form: str) -> None:
+    """S3's own list of each world, in one of its formats."""
+    for seed in range(list(FORMS).index(form), JOINED_WORLDS, len(FORMS)):
         world = random_world(Random(seed), START)
         made = build(world, page_size=1000)
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        report = audit(made, world, folder, 1, s3=ReportedS3(made, form))
+        with environment_of(seed, shared_duckdb) as folder:
+            report = audit(made, world, folder, 1, s3=ReportedS3(made, form))
         expected = world.expected()
         assert found(report) == expected, f"seed {seed}: {world}"
         assert sorted(made.sent) == sorted(key for key, _, _ in expected)
@@ -186,45 +224,39 @@ def test_a_run_by_an_inventory_finds_what_the_page_promises(
 
 @pytest.mark.failure_mode("F42")
 @pytest.mark.parametrize("after", [False, True])
-def test_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
-) -> None:
-    """F42: at any of its requests, before S3, DynamoDB or SQS carries it out or after it. The short form kills at each
-    fourth one.
-    """
-    without_others(monkeypatch)
-    each = 1 if WORLDS > 1_000 else 4
-    world = next(one for seed in range(1_000) if is_telling(one := random_world(Random(seed), START)))
-    expected, kill_at, killed = world.expected(), 0, True
-    while killed:
-        kill_at += each
-        gate, folder = Gate(kill_at, after), tmp_path / str(kill_at)
-        folder.mkdir()
-        made = build(world, page_size=10)
-        report = audit(made, world, folder, 2, gate=gate)
-        killed = gate.number >= kill_at
-        assert found(report) == expected, kill_at
-        assert report.complete
-        # The mark is written after the send, so what was sent at the death may be sent again.
-        assert set(made.sent) == {key for key, _, _ in expected}
-    assert kill_at > 40
+@pytest.mark.usefixtures("alone")
+def test_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(shared_duckdb: Connect, after: bool) -> None:
+    """F42: at each of its requests, before S3, DynamoDB or SQS carries it out or after it."""
+    worlds = (random_world(Random(seed), START) for seed in count())
+    for world in islice(filter(is_telling, worlds), KILLED_WORLDS):
+        expected, kill_at, killed = world.expected(), 0, True
+        while killed:
+            kill_at += 1
+            gate, made = Gate(kill_at, after), build(world, page_size=10)
+            with environment_of(kill_at, shared_duckdb) as folder:
+                report = audit(made, world, folder, 2, gate=gate)
+            killed = gate.number >= kill_at
+            assert found(report) == expected, kill_at
+            assert report.complete
+            # The mark is written after the send, so what was sent at the death may be sent again.
+            assert set(made.sent) == {key for key, _, _ in expected}
+        assert kill_at > 40
 
 
 def is_telling(world: OracleWorld) -> bool:
-    """Small, with a finding of each kind."""
+    """Tell whether the world is small and has a finding of each kind."""
     return len({finding for _, finding, _ in world.expected()}) == len(Finding) and len(world.stories) < 35
 
 
 @pytest.mark.failure_mode("F115")
-def test_a_run_through_the_join_finds_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("alone")
+def test_a_run_through_the_join_finds_what_the_page_promises(shared_duckdb: Connect) -> None:
     """F115: neither less nor more, with a message for each finding, and all states in the lines of the one function."""
-    without_others(monkeypatch)
     for seed in range(JOINED_WORLDS):
         world = random_world(Random(seed), START)
         made, alone = (build(world, page_size=Random(seed).choice([3, 1000])) for _ in range(2))
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        report = audit(made, world, folder, shards=Random(seed).choice([1, 3]))
+        with environment_of(seed, shared_duckdb) as folder:
+            report = audit(made, world, folder, shards=Random(seed).choice([1, 3]))
         expected = world.expected()
         assert found(report) == expected, f"seed {seed}: {world}"
         assert sorted(made.sent) == sorted(key for key, _, _ in expected)

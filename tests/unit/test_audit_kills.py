@@ -10,7 +10,7 @@ import pytest
 from intake_ledger.audit import one_function
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
-from intake_ledger.audit.runs import MOST_REPEATS, LostRun, NotNow
+from intake_ledger.audit.runs import MOST_REPEATS, RunLeaseLost, RunNotDue
 from intake_ledger.delivery_check.check import Looked
 from intake_ledger.protocol import KeyFilter, Ordering, State, StateKind, Status
 from tests.unit.audit_invocations import Invocations, Killed
@@ -60,7 +60,7 @@ def test_a_run_killed_at_any_request_has_sent_everything_in_the_next_invocation(
         audit.next_tick(2)
         try:
             report = audit.tick()
-        except NotNow:
+        except RunNotDue:
             # It was killed when all was done.
             assert sent == Counter(LOST), f"killed at request {at}"
             continue
@@ -86,7 +86,7 @@ def test_an_invocation_that_outlives_its_lease_loses_and_hides_nothing(patch: py
             others.append(audit.tick())
 
     audit.gate.before = first_another_one_runs
-    with pytest.raises(LostRun):
+    with pytest.raises(RunLeaseLost):
         audit.tick()
     assert others[-1].complete
     sent = Counter(audit.world.sent)
@@ -149,7 +149,7 @@ class TestRefusals:
             # The marks of the first tick lapse after an hour.
             assert set(audit.world.sent) == {*LOST} - {"c"}
             audit.next_tick()
-        with pytest.raises(NotNow):
+        with pytest.raises(RunNotDue):
             audit.tick()
 
     @pytest.mark.failure_mode("F119")

@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.listing import Listing, Place
-from intake_ledger.aws import lean_listings, lean_scans
+from intake_ledger.aws import parse_scans_directly, parse_versions_once
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Row, RowKey, Status
 from tests.unit.audit_support import AuditWorld
@@ -51,7 +51,7 @@ def entries(page: Any, *names: str) -> list[Any]:
 def test_a_listing(bucket: str, size: int) -> None:
     """Page by page, with the keys as they are and the markers that lead to the next page."""
     usual, lean = boto3.client("s3"), boto3.client("s3")
-    lean_listings(lean)
+    parse_versions_once(lean)
 
     def pages(client: Any) -> list[Any]:
         paginator = client.get_paginator("list_object_versions")
@@ -87,7 +87,7 @@ def answered(body: bytes) -> Iterator[Any]:
         response._content = body
         return response
 
-    for reads in (lean_listings, lambda _: None):
+    for reads in (parse_versions_once, lambda _: None):
         client = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}))
         client.meta.events.register_first("before-send.s3", answer)
         reads(client)
@@ -154,7 +154,7 @@ def test_a_listing_as_s3_writes_it(dynamodb: "DynamoDBClient") -> None:
 def test_an_empty_listing(bucket: str) -> None:
     """No page has anything."""
     lean = boto3.client("s3")
-    lean_listings(lean)
+    parse_versions_once(lean)
     page = lean.list_object_versions(Bucket=bucket, Prefix="none")
     assert page["IsTruncated"] is False
     assert "Versions" not in page
@@ -163,7 +163,7 @@ def test_an_empty_listing(bucket: str) -> None:
 def test_a_refused_listing(bucket: str) -> None:
     """The error is botocore's."""
     lean = boto3.client("s3")
-    lean_listings(lean)
+    parse_versions_once(lean)
     with pytest.raises(ClientError, match="NoSuchBucket"):
         lean.list_object_versions(Bucket=f"{bucket}-none")
 
@@ -172,7 +172,7 @@ def test_a_scan(dynamodb: "DynamoDBClient") -> None:
     """Texts, numbers and the place where the next page begins."""
     create_table(dynamodb, "lean")
     lean = boto3.client("dynamodb")
-    lean_scans(lean)
+    parse_scans_directly(lean)
     table = LedgerTable(dynamodb, "lean")
     for number, key in enumerate(KEYS):
         row = Row(Status.FAILED, number, reason='"quoted" ä\\', retry_at=2**60)

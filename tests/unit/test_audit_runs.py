@@ -10,10 +10,10 @@ import pytest
 
 from intake_ledger.audit.diff import Finding
 from intake_ledger.audit.report import SOON, Report, Stopped
-from intake_ledger.audit.runs import KEPT_FINDINGS, MOST_REPEATS, AuditRuns, LostRun, NotNow
+from intake_ledger.audit.runs import KEPT_FINDINGS, MOST_REPEATS, AuditRuns, RunLeaseLost, RunNotDue
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import ABSENT, STORED_STATUSES, Ordering, Row, RowKey, StateKind, Status
+from intake_ledger.protocol import ABSENT, STORED_STATUSES, AuditSettings, Ordering, Row, RowKey, StateKind, Status
 from tests.settings import AUDIT
 from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, PIPELINE, START, Clock, create_table
 
@@ -39,12 +39,16 @@ def table(dynamodb: "DynamoDBClient") -> str:
     return name
 
 
+def settings(table: str, pipeline: str = PIPELINE) -> AuditSettings:
+    return replace(AUDIT, table=table, bucket=BUCKET, pipeline=pipeline)
+
+
 @pytest.fixture
 def make(dynamodb: "DynamoDBClient", table: str, clock: Clock) -> Make:
     """An invocation of this name."""
 
     def new(owner: str) -> AuditRuns:
-        return AuditRuns(dynamodb, table, bucket=BUCKET, pipeline=PIPELINE, clock=clock, owner=owner)
+        return AuditRuns(dynamodb, settings(table), clock=clock, owner=owner)
 
     return new
 
@@ -65,7 +69,7 @@ class TestLock:
     def test_while_one_works_others_do_not(self, make: Make, only_if_due: bool) -> None:
         """F42: neither the schedule's tick nor a person's call."""
         take(make("a"))
-        with pytest.raises(NotNow):
+        with pytest.raises(RunNotDue):
             take(make("b"), only_if_due=only_if_due)
 
     @pytest.mark.failure_mode("F42")
@@ -73,7 +77,7 @@ class TestLock:
         """F42: and no sooner."""
         take(make("a"))
         clock.advance(LEASE - 1)
-        with pytest.raises(NotNow):
+        with pytest.raises(RunNotDue):
             take(make("b"))
         clock.advance(1)
         take(make("b"))
@@ -85,15 +89,15 @@ class TestLock:
         take(late)
         clock.advance(LEASE)
         take(make("b"))
-        with pytest.raises(LostRun):
+        with pytest.raises(RunLeaseLost):
             late.give_back() if way == "give_back" else late.finish(report(clock), every_seconds=60)
-        with pytest.raises(NotNow):
+        with pytest.raises(RunNotDue):
             take(make("c"))
 
     def test_another_pipeline_has_a_run_of_its_own(self, dynamodb: "DynamoDBClient", table: str, clock: Clock) -> None:
         """Two may share a table and a bucket."""
         for name in ("one", "other"):
-            take(AuditRuns(dynamodb, table, bucket=BUCKET, pipeline=name, clock=clock, owner="a"))
+            take(AuditRuns(dynamodb, settings(table, name), clock=clock, owner="a"))
 
 
 class TestDue:
@@ -104,13 +108,13 @@ class TestDue:
         first = make("a")
         take(first, only_if_due=True)
         first.finish(report(clock), every_seconds=DAY // 1000)
-        with pytest.raises(NotNow):
+        with pytest.raises(RunNotDue):
             take(make("b"), only_if_due=True)
         by_hand = make("c")
         take(by_hand)
         by_hand.finish(report(clock), every_seconds=None)
         clock.advance(DAY - 60_000 - 1)
-        with pytest.raises(NotNow):
+        with pytest.raises(RunNotDue):
             take(make("d"), only_if_due=True)
         clock.advance(1)
         take(make("e"), only_if_due=True)
@@ -130,7 +134,7 @@ class TestDue:
             runs = make(f"{number}")
             take(runs, only_if_due=True)
             runs.finish(report(clock, stopped=stopped), every_seconds=DAY // 1000)
-        with pytest.raises(NotNow):
+        with pytest.raises(RunNotDue):
             take(make("b"), only_if_due=True)
         clock.advance(DAY)
         runs = make("c")
@@ -144,7 +148,7 @@ class TestDue:
         runs = make("a")
         take(runs)
         runs.finish(report(clock, stopped=Stopped.BUDGET), every_seconds=DAY // 1000)
-        with pytest.raises(NotNow):
+        with pytest.raises(RunNotDue):
             take(make("b"), only_if_due=True)
 
     @pytest.mark.failure_mode("F31")

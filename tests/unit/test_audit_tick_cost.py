@@ -34,7 +34,7 @@ def around(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     deployed.audit(everySeconds=86_400)
     counted: Counter[str] = Counter()
     function = audit.AuditFunction(audit_settings(os.environ))
-    for client in (function._s3, function._sqs, function._dynamodb):
+    for client in (function._tools.s3, function._tools.sqs, function._tools.dynamodb):
         client.meta.events.register("before-send", lambda request, **_: counted.update([_operation(request)]))
     monkeypatch.setattr(audit, "AuditFunction", lambda _: function)
     assert "skipped" in audit.handler({"everySeconds": 86_400}, Context())

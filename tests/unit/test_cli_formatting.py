@@ -17,8 +17,8 @@ from botocore.exceptions import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.audit.diff import Line, Window, find
-from intake_ledger.audit.report import WORDS, Pass, Report
+from intake_ledger.audit.diff import Finding, Line, Window, judge
+from intake_ledger.audit.report import Pass, Report
 from intake_ledger.protocol import (
     ABSENT,
     RANDOM_BITS,
@@ -146,7 +146,8 @@ def test_inspect_and_the_audit_agree_about_what_agrees(
     since = START - RETENTION
     known_since = since if complete_since is None else min(since, complete_since)
     window = Window(settled_before=START, known_since=known_since, removals_since=since)
-    finding = find(row, shown, window, now=START, deletes=deletes)
+    verdict = judge(row, shown, window, now=START, deletes=deletes)
+    finding = verdict if isinstance(verdict, Finding) else None
     agree, why = formatting.agreement(row, shown, replace(DEPLOYED, deletes=deletes), START, complete_since)
     assert agree is (finding is None), why
 
@@ -261,7 +262,7 @@ def test_a_report_is_shown_with_all_its_lines() -> None:
     shown = capture.get()
     for line, number in numbers.items():
         alone = line in (Line.AGREES, Line.RESUBMITTED, Line.REJECTED)
-        text = f"{number:,}" if alone else f"{number:,} {WORDS[line]}"
+        text = f"{number:,}" if alone else f"{number:,} {line.text}"
         assert re.search(rf"\b{text}\b", shown), line
     assert "rows: 1,000: 1,000 with a worker" in shown
     assert "100 listed within 59 minutes, 2026" in shown

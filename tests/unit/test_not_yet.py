@@ -6,7 +6,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import NotYet, ObjectChange
-from intake_ledger.audit.diff import Window, find
+from intake_ledger.audit.diff import Finding, Window, judge
 from intake_ledger.events import own_message
 from intake_ledger.protocol import MAX_RETRY_IN, Origin, Status
 from tests.unit.support import BUCKET, DAY, HOUR, KEY, MINUTE, SECOND, World, created, make_reason
@@ -193,12 +193,12 @@ class TestRow:
         world.ledger.wait(claim, make_reason(WHY), retry_at=now + 10 * HOUR)
         row = world.known(created(state))
 
-        def finding(after: int) -> object:
+        def resubmits(after: int) -> bool:
             window = Window(settled_before=now + after - HOUR, known_since=now - 14 * DAY)
-            return find(row, state, window, now=now + after, deletes=False)
+            return isinstance(judge(row, state, window, now=now + after, deletes=False), Finding)
 
-        assert finding(10 * HOUR) is None
-        assert finding(12 * HOUR) is not None
+        assert not resubmits(10 * HOUR)
+        assert resubmits(12 * HOUR)
 
 
 @pytest.mark.parametrize("retry_in", [0, -1, MAX_RETRY_IN + 1])

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
-from intake_ledger.audit.report import WORDS
 from intake_ledger.protocol import Row, State, StateKind, Status
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def listing_parts(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str
 
 def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
     """Format a sum with its lines: "3: 2 with a worker, 1 younger than the settle time"."""
-    each = [f"{counted[line]:,} {WORDS[line]}" for line in group if counted[line]]
+    each = [f"{counted[line]:,} {line.text}" for line in group if counted[line]]
     return ": ".join(filter(None, (f"{sum(counted[line] for line in group):,}", ", ".join(each))))
 
 

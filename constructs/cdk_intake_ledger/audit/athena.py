@@ -20,7 +20,7 @@ TABLES = {
     "listed": _STATE | {"created_at": "bigint"},
     "held": _STATE | {"committed": "string", "updated_at": "bigint", "readable": "boolean", "may_be_gone": "boolean"},
 }
-"""The columns of `intake_ledger.audit.join.COLUMNS`, in Glue's types."""
+"""The columns of `intake_ledger.audit.relations.COLUMNS`, in Glue's types."""
 PARTITION = "run"
 # What Athena does in a bucket with results, for the caller: https://docs.aws.amazon.com/athena/latest/ug/s3-permissions.html.
 _BUCKET_ACTIONS = ["s3:GetBucketLocation", "s3:ListBucketMultipartUploads"]

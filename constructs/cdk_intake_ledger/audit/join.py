@@ -38,7 +38,7 @@ files of a run are copied there, and DuckDB spills to it.
 FOOTERS_DISK = Size.gibibytes(4)
 """For the metadata of the files, some 30 KB of each million objects."""
 
-_CODE = "from intake_ledger.audit.{} import handler\n"
+_CODE = "from intake_ledger.audit.join.{} import handler\n"
 _ATHENA_MEMORY = 1_769
 """MB, one virtual CPU: the function reads five million candidates at most."""
 
@@ -87,7 +87,7 @@ class AuditJoin(Construct):
             self,
             networking=networking,
             description=f"{description}: joins what its parts have read",
-            code=lambda_.Code.from_inline(_CODE.format("athena_joining" if self.athena else "joining")),
+            code=lambda_.Code.from_inline(_CODE.format("athena_parts" if self.athena else "parts")),
             handler="index.handler",
             runtime=TESTED_RUNTIME,
             architecture=scale.architecture,

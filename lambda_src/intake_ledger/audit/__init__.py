@@ -1,1 +1,1 @@
-"""The audit: what S3 holds against what the ledger has committed, and a wake-up message for every key that differs."""
+"""The audit: compares the bucket with the ledger, and sends a message for each key that differs."""

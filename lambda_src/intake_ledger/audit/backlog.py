@@ -1,7 +1,7 @@
-"""How far the queue is behind: what a waiting message may still bring is not lost."""
+"""Measures the age of the queue's messages. The audit leaves states to messages that may still report them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
 _METRIC_WINDOW = timedelta(minutes=10)
 _METRIC_DELAY_SECONDS = 300
-"""CloudWatch's newest value may be this old; the oldest message is older by as much."""
+"""Highest age of CloudWatch's newest value. The oldest message has become older by this time."""
 _FIRST_METRIC_SECONDS = 900
-"""How long it may take until CloudWatch shows anything of a queue that was idle."""
+"""Longest time until CloudWatch has a value of a queue that was idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The messages that nobody has received yet. `oldest_seconds` is None where nobody says how old they are."""
+    """The messages that wait in the queue. `oldest_seconds` is None if their age is unknown."""
 
     waiting: int
     oldest_seconds: int | None
 
     @property
     def unknown(self) -> bool:
-        """Whether a waiting message may be of any age."""
+        """True if messages of unknown age wait."""
         return self.waiting > 0 and self.oldest_seconds is None
 
 
 def look(sqs: "SQSClient", make_cloudwatch: Callable[[], Any], queue_url: str, *, now: int) -> Backlog:
     """The queue's backlog. `now` is in epoch milliseconds.
 
-    Messages in flight are not counted: there always are some, and the rows of most show that somebody is at them. What
-    was given back unclaimed may be found and sent a second time; it is processed once.
+    Messages in flight do not count: a busy queue always has some, and most of their rows show a worker. A state whose
+    message was returned without a claim may be found and sent a second time. It is processed once.
     """
     names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed"]
     numbers = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
@@ -57,36 +57,23 @@ def _oldest_seconds(make_cloudwatch: Callable[[], Any], queue_url: str, now: int
             Statistics=["Maximum"],
         )["Datapoints"]
     except (BotoCoreError, ClientError):
-        # Not allowed, or no way there from this VPC: then only an empty queue is known to be up to date.
+        # A missing permission, or no route from this VPC. The age is unknown.
         return None
     if not points:
-        # There is none only while a queue that had been idle for hours comes to life.
+        # CloudWatch has no value only for a queue that was idle for hours until now.
         return _FIRST_METRIC_SECONDS
     return int(max(point["Maximum"] for point in points)) + _METRIC_DELAY_SECONDS
 
 
-def window(
-    backlog: Backlog,
-    *,
-    now: int,
-    settle_seconds: int,
-    known_since: int,
-    removals_since: int | None = None,
-    baseline: int = 0,
-) -> Window:
-    """What may be judged: nothing that a message of this backlog may still bring. Times are epoch milliseconds."""
-    oldest = backlog.oldest_seconds or 0
-    return Window(
-        settled_before=now - max(settle_seconds, oldest) * 1000,
-        known_since=known_since,
-        undated=oldest <= settle_seconds,
-        removals_since=removals_since,
-        baseline=baseline,
-    )
+def narrowed(window: Window, backlog: Backlog, *, now: int) -> Window:
+    """The window without the states that messages of this backlog may report. `now` is in epoch milliseconds."""
+    oldest_at = now - (backlog.oldest_seconds or 0) * 1000
+    undated = oldest_at >= window.settled_before
+    return replace(window, settled_before=min(window.settled_before, oldest_at), undated=undated)
 
 
 def reason(backlog: Backlog, *, settle_seconds: int) -> str:
-    """Why not everything was judged, in words; empty when everything was."""
+    """The reason why some states are not judged or not sent. Empty if there is none."""
     if backlog.unknown:
         return (
             f"{backlog.waiting:,} messages wait in the queue, and how long is not known: nothing resubmitted, the next "

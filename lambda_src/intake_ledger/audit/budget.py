@@ -1,4 +1,4 @@
-"""How many messages a run may still send. What SQS refuses is given back."""
+"""Limits the number and the rate of a run's messages. Messages that SQS refuses do not count."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = 14 * 86_400
 """Retention of the count of a run's messages."""
+_LONGEST_WAIT_SECONDS = 10
 
 
 @dataclass(slots=True)
@@ -23,7 +24,7 @@ class OwnBudget:
     left: int
 
     def take(self, wanted: int) -> int:
-        """Take so many messages, or the rest."""
+        """Take this number of messages, or the rest."""
         taken = max(min(wanted, self.left), 0)
         self.left -= taken
         return taken
@@ -35,8 +36,9 @@ class OwnBudget:
 
 @dataclass(frozen=True, slots=True)
 class SharedBudget:
-    """The budget that all parts of a run share: one item of the table, which tells how far the run has come too.
-    `most` is the number of its messages, `candidates` that of its candidates. `clock` gives epoch milliseconds.
+    """The budget that all parts of a run share. It is one item of the table, which shows the run's progress too.
+
+    `most` is the run's number of messages, `candidates` its number of candidates. `clock` gives epoch milliseconds.
     """
 
     dynamodb: "DynamoDBClient"
@@ -47,17 +49,16 @@ class SharedBudget:
     clock: Callable[[], int]
 
     def take(self, wanted: int) -> int:
-        """Take so many messages, or the rest."""
-        budget = self.most
-        wanted = min(wanted, budget)
+        """Take this number of messages, or the rest."""
+        wanted = min(wanted, self.most)
         while wanted > 0:
             try:
-                self._add(wanted, most=budget - wanted)
+                self._add(wanted, most=self.most - wanted)
             except ClientError as error:
                 if not condition_failed(error):
                     raise
-                found: Any = error.response
-                wanted = budget - int(found["Item"]["sent"]["N"])
+                response: Any = error.response
+                wanted = self.most - int(response["Item"]["sent"]["N"])
             else:
                 return wanted
         return 0
@@ -70,10 +71,7 @@ class SharedBudget:
     def _add(self, count: int, *, most: int) -> None:
         self.dynamodb.update_item(
             TableName=self.settings.table,
-            Key={
-                "pk": {"S": f"{self.settings.bucket}#{self.run}"},
-                "sk": {"S": f"{self.settings.pipeline}@audit"},
-            },
+            Key={"pk": {"S": f"{self.settings.bucket}#{self.run}"}, "sk": {"S": f"{self.settings.pipeline}@audit"}},
             UpdateExpression="ADD #sent :count SET #expires_at = :expires_at, #of = :of,"
             " #begun_at = if_not_exists(#begun_at, :now)",
             ConditionExpression="attribute_not_exists(#sent) OR #sent <= :most",
@@ -90,3 +88,25 @@ class SharedBudget:
 
 
 Budget = OwnBudget | SharedBudget
+
+
+class RateLimit:
+    """Keeps one look to its share of the run's rate. `clock` gives epoch milliseconds."""
+
+    def __init__(self, per_second: float, clock: Callable[[], int], sleep: Callable[[float], None]) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._due_at: float = clock()
+
+    def most(self) -> int:
+        """The number of messages between two waits, so that no wait is longer than some seconds."""
+        return max(int(self._per_second * _LONGEST_WAIT_SECONDS), 1)
+
+    def wait(self, sent: int) -> None:
+        """Wait after this number of messages."""
+        now = self._clock()
+        # At most one second of unused time counts.
+        self._due_at = max(self._due_at, now - 1_000) + 1_000 * sent / self._per_second
+        if self._due_at > now:
+            self._sleep((self._due_at - now) / 1_000)

@@ -1,6 +1,6 @@
-"""Reads S3 Inventory reports in place of a listing. A report is a day or more old.
+"""Reads the reports of S3 Inventory, which the audit can use instead of a listing. A report is a day or more old.
 
-A report is a manifest and its data files: gzipped CSV, Parquet or ORC. Nothing counts before its checksum was compared.
+A report is a manifest and its data files in gzipped CSV, Parquet or ORC. Each file's checksum is compared before use.
 """
 
 import hashlib
@@ -8,20 +8,20 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import batched, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
-from intake_ledger.audit.join import connection
+from intake_ledger.audit.join.duckdb import connection
 from intake_ledger.audit.listing import Page, Place
-from intake_ledger.audit.orc import entries
 from intake_ledger.protocol import SettingsError, State, StateKind, bare_etag, real_version
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# S3 user guide, "Amazon S3 Inventory list": the names in CSV's schema, and those in Parquet's and ORC's.
+# S3 user guide, "Amazon S3 Inventory list": the names in a CSV schema, and those in Parquet and ORC.
 _NAMES = {
     "Bucket": "bucket",
     "Key": "key",
@@ -35,7 +35,7 @@ _NAMES = {
 _NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "creationTimestamp")
 _OF_VERSIONS = ("version_id", "is_latest", "is_delete_marker")
 _CSV = "CSV"
-# The names of columns in the schema of a format, as its manifest has it.
+# The names of columns in a manifest's schema, by format.
 _COLUMN = {
     _CSV: re.compile(r"(\w+)"),
     "Parquet": re.compile(r"(?:required|optional)\s+\w+\s+(\w+)"),
@@ -46,7 +46,7 @@ _PAGE = 1_000
 _CHUNK_BYTES = 2**20
 _DAY_MS = 86_400_000
 OVERDUE_DAYS = 10
-"""A weekly one comes after seven days, and S3 takes up to two to deliver (S3 user guide, "Configuring Amazon S3
+"""A weekly report comes after seven days, and S3 delivers within two (S3 user guide, "Configuring Amazon S3
 Inventory")."""
 
 
@@ -56,7 +56,7 @@ class InventoryError(SettingsError):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the reports of one inventory are: `prefix` is all of their folder's name, up to and with the id's slash."""
+    """The folder of an inventory's reports. `prefix` is its name, including the slash after the inventory's ID."""
 
     bucket: str
     prefix: str
@@ -64,7 +64,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One data file of a report, with the MD5 of its content as the manifest has it, in hexadecimal."""
+    """One data file of a report, with the hexadecimal MD5 from the manifest."""
 
     key: str
     md5: str
@@ -72,7 +72,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One report. `created_at`, in epoch milliseconds, is when S3 began to look at the bucket."""
+    """One report. `created_at` is the time in epoch milliseconds at which S3 began to read the bucket."""
 
     created_at: int
     format: str
@@ -82,7 +82,7 @@ class Manifest:
 
 
 class Inventory:
-    """The reports of one inventory, of the bucket `source`."""
+    """Reads the reports of one inventory of the bucket `source`."""
 
     def __init__(self, client: "S3Client", location: Location, source: str) -> None:
         self._client = client
@@ -90,40 +90,36 @@ class Inventory:
         self._source = source
 
     def newest(self, *, versioned: bool) -> Manifest:
-        """The newest report. `versioned` is whether the bucket has, or had, versions.
+        """The newest report. `versioned` is true if the bucket has or had versioning.
 
         Raises:
-            InventoryError: There is none yet, or it cannot be used.
+            InventoryError: There is no report yet, or it cannot be used.
 
         """
-        where = f"s3://{self._location.bucket}/{self._location.prefix}"
-        prefixes = [
-            one["Prefix"]
-            for page in self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._location.bucket, Prefix=self._location.prefix, Delimiter="/"
-            )
-            for one in page.get("CommonPrefixes", ())
-        ]
-        reports = [one for one in prefixes if _REPORT.fullmatch(one.removeprefix(self._location.prefix))]
-        # A folder appears with its manifest: S3 writes that last.
+        bucket, prefix = self._location.bucket, self._location.prefix
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix, Delimiter="/")
+        folders = [folder["Prefix"] for page in pages for folder in page.get("CommonPrefixes", ())]
+        reports = [folder for folder in folders if _REPORT.fullmatch(folder.removeprefix(prefix))]
+        # A folder appears with its manifest, which S3 writes last.
         if not reports:
             raise InventoryError(
-                f"no inventory report under {where}: the first one comes within two days after an inventory was "
-                "configured; see that bucket, prefix and id are the inventory's own"
+                f"no inventory report under s3://{bucket}/{prefix}: the first one comes within two days after an "
+                "inventory was configured; see that bucket, prefix and id are the inventory's own"
             )
         content, checksum = (self._read(f"{max(reports)}manifest.{name}") for name in ("json", "checksum"))
         if _md5(content) != checksum.decode().strip().lower():
             raise InventoryError(
-                f"{where}{max(reports).removeprefix(self._location.prefix)}manifest.json has another MD5 than its "
-                "manifest.checksum: it is not the report that S3 wrote, wait for the next one or remove this one"
+                f"s3://{bucket}/{max(reports)}manifest.json has another MD5 than its manifest.checksum: it is not the "
+                "report that S3 wrote, wait for the next one or remove this one"
             )
         return manifest_of(json.loads(content), source=self._source, versioned=versioned)
 
     def pages(
         self, manifest: Manifest, file: File, *, every: bool, start: Place | None, folder: Path
     ) -> Iterator[Page]:
-        """The states of one data file, after `start`: of current versions alone, or of every one. The file is copied
-        into a folder first, since nothing of it counts before its checksum does.
+        """The states of one data file after `start`: of all versions if `every` is true, else of current ones.
+
+        The file is first copied into a folder, to compare its checksum.
 
         Raises:
             InventoryError: It is not the file that S3 wrote.
@@ -132,14 +128,14 @@ class Inventory:
         done = int(start.key) if start else 0
         rows = _orc_rows if manifest.format == "ORC" else _duckdb_rows
         pages = batched(rows(manifest, self._copied(file, folder), done, every=every), _PAGE)
-        few = next(pages, ())
+        page = next(pages, ())
         while True:
-            done, ahead = done + len(few), next(pages, ())
+            done, ahead = done + len(page), next(pages, ())
             after = Place(file.key, str(done)) if ahead else None
-            yield Page([_state(row, quoted=manifest.format == _CSV) for row in few], after)
+            yield Page([_state(row, quoted=manifest.format == _CSV) for row in page], after)
             if after is None:
                 return
-            few = ahead
+            page = ahead
 
     def _read(self, key: str) -> bytes:
         return self._client.get_object(Bucket=self._location.bucket, Key=key)["Body"].read()
@@ -160,38 +156,55 @@ class Inventory:
 
 
 def _orc_rows(manifest: Manifest, path: Path, done: int, *, every: bool) -> Iterator[Sequence[Any]]:
-    """The rows of a data file in its order, after an offset."""
+    """The rows of a data file in its order, after an offset. DuckDB does not read ORC."""
+    # Only the functions of an audit by inventory have pyorc's layer.
+    pyorc: Any = import_module("pyorc")
     names = [name for name in _NAMES.values() if name in manifest.columns and name != "bucket"]
-    found = (one for one in entries(path, names) if every or one.get("is_latest", True))
-    for one in islice(found, done, None):
-        removed = one.get("is_delete_marker", False)
-        yield one["key"], one.get("version_id"), removed, one["size"], one["last_modified_date"], one["e_tag"]
+    kinds = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
+    with path.open("rb") as file:
+        rows = pyorc.Reader(
+            file,
+            column_names=names,
+            struct_repr=pyorc.StructRepr.DICT,
+            converters=dict.fromkeys(kinds, _Milliseconds),
+        )
+        for row in islice((row for row in rows if every or row.get("is_latest", True)), done, None):
+            removed = row.get("is_delete_marker", False)
+            yield row["key"], row.get("version_id"), removed, row["size"], row["last_modified_date"], row["e_tag"]
+
+
+class _Milliseconds:
+    """Converts timestamps faster than pyorc's own converter."""
+
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, _timezone: object) -> int:
+        return seconds * 1_000 + nanoseconds // 1_000_000
+
+    @staticmethod
+    def to_orc(*_: object) -> None:
+        """Exist for pyorc, which requires the method for reading too."""
+        raise NotImplementedError
 
 
 def _duckdb_rows(manifest: Manifest, path: Path, done: int, *, every: bool) -> Iterator[Sequence[Any]]:
-    with connection(path.parent) as duck:
-        found = duck.execute(_query(manifest, every=every), [str(path), done])
-        while few := found.fetchmany(_PAGE):
-            yield from few
-
-
-def _query(manifest: Manifest, *, every: bool) -> str:
-    """SQL for the rows of a data file in its order, after an offset."""
-    has = {name: name for name in manifest.columns} | {
-        "version_id": "''",
-        "is_latest": "true",
-        "is_delete_marker": "false",
-    }
-    has |= {name: name for name in _OF_VERSIONS if name in manifest.columns}
-    columns = ", ".join(f"'{name}': 'VARCHAR'" for name in manifest.columns)
-    csv = f"read_csv([?], auto_detect=false, compression='gzip', quote='\"', escape='\"', columns={{{columns}}})"
-    csv_moment = "CAST(last_modified_date AS TIMESTAMP)"
-    moment, read = (csv_moment, csv) if manifest.format == _CSV else ("last_modified_date", "read_parquet([?])")
-    return (
+    """The same with DuckDB, for CSV and Parquet."""
+    given = {name: name for name in manifest.columns}
+    has = {"version_id": "''", "is_latest": "true", "is_delete_marker": "false"} | given
+    if manifest.format == _CSV:
+        columns = ", ".join(f"'{name}': 'VARCHAR'" for name in manifest.columns)
+        source = f"read_csv([?], auto_detect=false, compression='gzip', quote='\"', escape='\"', columns={{{columns}}})"
+        moment = "CAST(last_modified_date AS TIMESTAMP)"
+    else:
+        source, moment = "read_parquet([?])", "last_modified_date"
+    query = (
         f"SELECT key, {has['version_id']}, CAST({has['is_delete_marker']} AS BOOLEAN), CAST(size AS BIGINT),"
-        f" epoch_ms({moment}), e_tag FROM {read}"
+        f" epoch_ms({moment}), e_tag FROM {source}"
         f" WHERE {every} OR CAST({has['is_latest']} AS BOOLEAN) OFFSET ?"
     )
+    with connection(path.parent) as duck:
+        result = duck.execute(query, [str(path), done])
+        while rows := result.fetchmany(_PAGE):
+            yield from rows
 
 
 def _state(row: Sequence[Any], *, quoted: bool) -> tuple[str, State]:
@@ -204,7 +217,7 @@ def _state(row: Sequence[Any], *, quoted: bool) -> tuple[str, State]:
 
 
 def overdue(manifest: Manifest, now: int) -> Iterator[str]:
-    """A problem if the newest report is so old that no other may come, with the fix. `now` is in epoch milliseconds."""
+    """A problem with its fix if the newest report is too old. `now` is in epoch milliseconds."""
     days = (now - manifest.created_at) // _DAY_MS
     if days >= OVERDUE_DAYS:
         yield (
@@ -214,7 +227,7 @@ def overdue(manifest: Manifest, now: int) -> Iterator[str]:
 
 
 def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> Manifest:
-    """A report's manifest. `versioned`: whether the bucket has versions, so that the report must name them.
+    """A report's manifest. If `versioned`, the report must have versions.
 
     Raises:
         InventoryError: It is about another bucket, lacks a schema or columns, or has an unknown format.
@@ -235,8 +248,9 @@ def manifest_of(content: Mapping[str, Any], *, source: str, versioned: bool) -> 
     if kind not in _COLUMN:
         raise InventoryError(f"the inventory's format is {kind}: choose {', '.join(_COLUMN)}")
     columns = tuple(_NAMES.get(name, name) for name in _COLUMN[kind].findall(schema))
-    needed = [name for name in _NAMES.values() if versioned or name not in _OF_VERSIONS]
-    missing = [name for name, column in _NAMES.items() if column in needed and column not in columns]
+    missing = [
+        name for name, column in _NAMES.items() if column not in columns and (versioned or column not in _OF_VERSIONS)
+    ]
     if missing:
         raise InventoryError(
             f"the inventory has no {', '.join(missing)}: add the optional fields Size, LastModifiedDate and ETag to it"

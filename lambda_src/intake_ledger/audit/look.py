@@ -1,13 +1,13 @@
-"""Looks at candidates in S3 and in the ledger, and resubmits those that differ.
+"""Judges candidates, and resubmits those that differ.
 
-The query of a run only nominates. This is the judge: it asks S3 for the key's state, reads the row after that,
-consistently, and applies the rule of `intake_ledger.audit.diff`.
+The query of a run only nominates candidates. `Look` asks S3 for the key's state, then reads the row consistently, and
+applies the rule of `intake_ledger.audit.diff`.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
@@ -24,166 +24,155 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 STOP_BEFORE_MS = 30_000
-"""How long before Lambda's own timeout a run stops, in milliseconds: its report has to be stored."""
+"""Milliseconds between the end of a run's work and Lambda's timeout. They are for its report."""
 BATCH = 25
-"""Candidates between two looks at the time that is left."""
+"""Candidates between two checks of the remaining time."""
 BACKFILL_ID = "0" * 25 + "1"
-"""The reprocess request of a backfill, so that each object is served once: a ULID of the year 1970, which sorts before
-those of people's requests."""
+"""The reprocess request of a backfill, so that each object is processed once. It is a ULID of 1970, which sorts before
+all requests of people."""
 _SEND_BATCH = 10  # SQS's limit of SendMessageBatch
 PAUSES = (0.2, 0.8)
 """Seconds before messages that SQS has refused are sent again."""
 _MOST_REFUSED = 3
-"""Batches in a row of which SQS takes nothing: then the run stops. One message that SQS never takes stops no run."""
+"""The run stops after this many batches in a row of which SQS took nothing. A single message does not stop it."""
 
 
+@dataclass(slots=True)
 class Look:
-    """Judges candidates. `budget` bounds its messages; without one it sends none. `heads` is the number of requests to
-    S3 at the same time, `clock` gives epoch milliseconds. A `backfill` asks for objects that the ledger has no row of,
-    however old they are.
+    """Judges candidates and sends their messages.
+
+    Without a `budget` it sends nothing. `heads` is the number of parallel requests to S3. `clock` gives epoch
+    milliseconds. A `backfill` requests objects of any age that have no row.
     """
 
-    def __init__(
-        self,
-        settings: AuditSettings,
-        ledger: LedgerTable,
-        bucket: Bucket,
-        *,
-        sqs: "SQSClient",
-        clock: Callable[[], int],
-        budget: Budget | None,
-        heads: int,
-        backfill: bool = False,
-    ) -> None:
-        self._settings = settings
-        self._ledger = ledger
-        self._bucket = bucket
-        self._sqs = sqs
-        self._clock = clock
-        self._budget = budget
-        self._heads = heads
-        self._backfill = backfill
-        self._refused = 0
+    settings: AuditSettings
+    ledger: LedgerTable
+    bucket: Bucket
+    _: KW_ONLY
+    sqs: "SQSClient"
+    clock: Callable[[], int]
+    budget: Budget | None
+    heads: int
+    backfill: bool = False
+    _refused_batches: int = field(default=0, init=False)
 
     def at(self, candidates: Sequence[Candidate], window: Window, report: Report) -> None:
-        """Judge some candidates, `BATCH` at most, and count each in its line.
+        """Judge at most `BATCH` candidates, and count each in its line.
 
-        Afterwards `report.stopped` says whether to stop: the budget is used up, or SQS takes no messages.
+        `report.stopped` is set if the budget is used up, or if SQS takes no messages.
         """
-        seen = self._as_they_are(candidates)
-        # After S3 was asked: a row that is read before may be older than the state.
-        found = self._ledger.get_items(list({one.row_key(self._settings): None for one in seen}))
+        current = self._current(candidates)
+        # After the request to S3: a row that was read before may be older than the state.
+        items = self.ledger.get_items(list(dict.fromkeys(candidate.row_key(self.settings) for candidate in current)))
         due = []
-        for one in seen:
-            content = found.get(one.row_key(self._settings), {})
-            row, lines = row_from_attributes(content), report.lines_of(shown=one.shown)
-            verdict = judge(row, one.state, window, now=self._clock(), deletes=self._settings.deletes)
+        for candidate in current:
+            item = items.get(candidate.row_key(self.settings), {})
+            row, lines = row_from_attributes(item), report.lines_of(shown=candidate.shown)
+            verdict = judge(row, candidate.state, window, now=self.clock(), deletes=self.settings.deletes)
             if isinstance(verdict, Line):
                 lines[verdict] += 1
                 continue
-            report.found(one.key, verdict, one.state)
-            if is_marked(_mark(content), one.state, window):
+            report.found(candidate.key, verdict, candidate.state)
+            if is_marked(_mark(item), candidate.state, window):
                 lines[Line.MARKED] += 1
-            elif self._budget is None:
+            elif self.budget is None:
                 lines[Line.DRY_RUN if report.dry_run else Line.HELD_BACK] += 1
             else:
-                due.append(_Due(one, row, marked=bool(content)))
-        if due and self._budget is not None:
-            self._resubmit(due, self._budget, report)
+                due.append(_Due(candidate, row, marked=bool(item)))
+        if due and self.budget is not None:
+            self._resubmit(due, self.budget, report)
 
-    def _as_they_are(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        if self._heads == 1:
-            return [self._as_it_is(one) for one in candidates]
-        with ThreadPoolExecutor(self._heads) as pool:
-            return list(pool.map(self._as_it_is, candidates))
+    def _current(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        if self.settings.ordering is Ordering.EVERY_VERSION:
+            # A version does not change. The consumer finds out if it is gone.
+            return list(candidates)
+        if self.heads == 1:
+            return [self._ask(candidate) for candidate in candidates]
+        with ThreadPoolExecutor(self.heads) as pool:
+            return list(pool.map(self._ask, candidates))
 
-    def _as_it_is(self, one: Candidate) -> Candidate:
-        """The candidate with the state that S3 shows now. A version is what it was: the consumer finds out if it is
-        gone.
-        """
-        if self._settings.ordering is Ordering.EVERY_VERSION:
-            return one
-        now = self._bucket.look(one.key)
-        # A HEAD does not give the date of a delete marker.
-        return one if one.shown and now.identity == one.state.identity else replace(one, state=now)
+    def _ask(self, candidate: Candidate) -> Candidate:
+        """The candidate with the state that S3 shows now."""
+        state = self.bucket.look(candidate.key)
+        # A HEAD does not return the date of a delete marker.
+        unchanged = candidate.shown and state.identity == candidate.state.identity
+        return candidate if unchanged else replace(candidate, state=state)
 
     def _resubmit(self, due: "Sequence[_Due]", budget: Budget, report: Report) -> None:
         allowed, sent = budget.take(len(due)), list[_Due]()
-        for one in due[allowed:]:
-            report.lines_of(shown=one.candidate.shown)[Line.OVER_BUDGET] += 1
+        for late in due[allowed:]:
+            report.lines_of(shown=late.candidate.shown)[Line.OVER_BUDGET] += 1
         if allowed < len(due):
-            # The rest of a backfill does not wait for the interval.
-            report.stopped = Stopped.MORE if self._backfill else Stopped.BUDGET
-        for few in batched(due[:allowed], _SEND_BATCH):
-            # Where SQS takes nothing, one request for each further batch is enough.
-            taken = self._send(few, report, again=report.stopped is not Stopped.REFUSED)
-            budget.give_back(len(few) - len(taken))
-            self._refused = 0 if taken else self._refused + 1
-            if self._refused >= _MOST_REFUSED:
+            # The next run of a backfill does not wait for the interval.
+            report.stopped = Stopped.MORE if self.backfill else Stopped.BUDGET
+        for batch in batched(due[:allowed], _SEND_BATCH):
+            # While SQS takes nothing, each further batch is sent once only.
+            taken = self._send(batch, report, again=report.stopped is not Stopped.REFUSED)
+            budget.give_back(len(batch) - len(taken))
+            self._refused_batches = 0 if taken else self._refused_batches + 1
+            if self._refused_batches >= _MOST_REFUSED:
                 report.stopped = Stopped.REFUSED
-            for number, one in enumerate(few):
+            for number, message in enumerate(batch):
                 line = Line.RESUBMITTED if number in taken else Line.REFUSED
-                report.lines_of(shown=one.candidate.shown)[line] += 1
-            sent += [few[number] for number in sorted(taken)]
+                report.lines_of(shown=message.candidate.shown)[line] += 1
+            sent += [batch[number] for number in sorted(taken)]
         report.resubmitted += len(sent)
-        # After the send: a mark without a message would hide the key until it lapses.
-        for few in batched(sent, BATCH_STATEMENTS):
-            self._ledger.mark_many(dict(map(self._mark, few)))
+        # After the send: a mark without a message would hide the key until the mark lapses.
+        for batch in batched(sent, BATCH_STATEMENTS):
+            self.ledger.mark_many(dict(map(self._mark, batch)))
 
-    def _mark(self, one: "_Due") -> tuple[RowKey, tuple[Mapping[str, Any], Condition | None]]:
-        """The mark that keeps other runs from resubmitting the same state, and its condition. If the row has changed, a
-        worker has it, and no mark is needed.
+    def _mark(self, due: "_Due") -> tuple[RowKey, tuple[Mapping[str, Any], Condition | None]]:
+        """The mark that keeps other runs from resubmitting the state, and its condition.
+
+        If the row has changed, a worker has it, and no mark is needed.
         """
-        now, row = self._clock(), one.row
-        marks = {"audit_resubmitted_state": one.candidate.state.identity, "audit_resubmitted_at": now}
+        now, row = self.clock(), due.row
+        marks = {"audit_resubmitted_state": due.candidate.state.identity, "audit_resubmitted_at": now}
         condition: Condition | None = None
         if row is not None:
             values = {":seen_fence": row.fence, ":seen_status": row.status}
             condition = Condition("#fence = :seen_fence AND #status = :seen_status", ("fence", "status"), values)
         else:
-            # No commit will ever give this item an expiry if the key stays untouched.
-            marks["expires_at"] = now // 1000 + self._settings.retention_seconds
-            condition = NO_ROW if one.marked else None
-        return one.candidate.row_key(self._settings), (marks, condition)
+            # If the key is never claimed, no commit sets an expiry.
+            marks["expires_at"] = now // 1000 + self.settings.retention_seconds
+            condition = NO_ROW if due.marked else None
+        return due.candidate.row_key(self.settings), (marks, condition)
 
-    def _send(self, few: "Sequence[_Due]", report: Report, *, again: bool) -> set[int]:
-        """Send a message for each, and those that SQS refuses a few times more. Returns the numbers of those sent."""
-        left = set(range(len(few)))
+    def _send(self, batch: "Sequence[_Due]", report: Report, *, again: bool) -> set[int]:
+        """Send a message for each, with retries if `again`. Returns the numbers of the messages that SQS took."""
+        left = set(range(len(batch)))
         for pause in (*(PAUSES if again else ()), None):
-            entries: Any = [{"Id": str(number), "MessageBody": self._message(few[number])} for number in sorted(left)]
-            failed = self._sqs.send_message_batch(QueueUrl=self._settings.queue_url, Entries=entries).get("Failed", ())
-            left = {int(one["Id"]) for one in failed}
+            entries: Any = [{"Id": str(number), "MessageBody": self._message(batch[number])} for number in sorted(left)]
+            failed = self.sqs.send_message_batch(QueueUrl=self.settings.queue_url, Entries=entries).get("Failed", ())
+            left = {int(failure["Id"]) for failure in failed}
             if not left:
                 break
             if pause is None:
                 report.refused(", ".join(filter(None, (failed[0].get("Code"), failed[0].get("Message")))))
             else:
                 time.sleep(pause)
-        return set(range(len(few))) - left
+        return set(range(len(batch))) - left
 
     def _message(self, due: "_Due") -> str:
-        one, settings = due.candidate, self._settings
-        # The consumer takes an object that is older than the retention for settled and forgotten, unless a person asks
-        # for it. A young one may have an event on its way, and is not to be processed for both. Half of the retention
-        # is far from either.
-        old = (one.state.created_at or 0) < self._clock() - settings.retention_seconds * 1000 // 2
-        if self._backfill and due.row is None and old:
-            return own_message(Origin.REPROCESS, settings.bucket, one.key, one.state, reprocess_id=BACKFILL_ID)
-        return own_message(Origin.AUDIT, settings.bucket, one.key, one.state)
+        key, state, settings = due.candidate.key, due.candidate.state, self.settings
+        # An object that is older than the retention counts as settled, unless a request names it. A young object's
+        # event may still be in transit, and a request would process it twice. Half of the retention is far from both.
+        old = (state.created_at or 0) < self.clock() - settings.retention_seconds * 1000 // 2
+        if self.backfill and due.row is None and old:
+            return own_message(Origin.REPROCESS, settings.bucket, key, state, reprocess_id=BACKFILL_ID)
+        return own_message(Origin.AUDIT, settings.bucket, key, state)
 
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A candidate that differs, with its row. `marked`: there is an item, if only an earlier mark."""
+    """A candidate that differs, with its row. `marked` is true if there is an item, at least with an earlier mark."""
 
     candidate: Candidate
     row: Row | None
     marked: bool
 
 
-def _mark(content: Mapping[str, Any]) -> Mark | None:
-    return (
-        Mark(content["audit_resubmitted_state"], content["audit_resubmitted_at"])
-        if "audit_resubmitted_state" in content
-        else None
-    )
+def _mark(item: Mapping[str, Any]) -> Mark | None:
+    if "audit_resubmitted_state" not in item:
+        return None
+    return Mark(item["audit_resubmitted_state"], item["audit_resubmitted_at"])

@@ -1,4 +1,4 @@
-"""The report of each run as an object in S3, where it outlives logs and the run's item."""
+"""Writes the report of each run to S3, where it outlives the logs and the run's item."""
 
 import json
 from datetime import UTC, datetime
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def publish(s3: "S3Client", settings: AuditSettings, report: Report, *, now: int) -> str | None:
-    """Write the report of a run that is over, and say under which key; None where nobody asked for reports. `now` is in
-    epoch milliseconds. Raises ClientError when S3 refuses.
+    """Write the report of a finished run, and return its key. None if no reports are configured.
 
-    The key has the day on which the run began and the run's id: what is written twice is the same object.
+    The key has the run's first day and its ID, so a repeated call writes the same object. `now` is in epoch
+    milliseconds. Raises ClientError if S3 refuses.
     """
     reports = settings.reports
     if reports is None:

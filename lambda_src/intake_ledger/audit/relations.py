@@ -1,4 +1,4 @@
-"""The two relations of the query in `audit.sql`, and how a state or a row becomes an entry of one.
+"""Makes the entries of the two relations of the query in `audit.sql`.
 
 `listed` has the states that S3 shows, `held` the rows of the ledger. The query runs on SQLite, DuckDB and Athena.
 """
@@ -26,16 +26,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     HELD: _STATE | {"committed": "VARCHAR", "updated_at": "BIGINT", "readable": "BOOLEAN", "may_be_gone": "BOOLEAN"},
 }
 """The columns of each relation."""
-CANDIDATE: dict[str, type] = {
-    "key": str,
-    "place": str,
-    "shown": bool,
-    "state": str,
-    "kind": str,
-    "etag": str,
-    "size": int,
-    "created_at": int,
-}
+CANDIDATE: dict[str, type] = {"key": str, "place": str, "shown": bool, "state": str, "kind": str, "etag": str}
+CANDIDATE |= {"size": int, "created_at": int}
 """The columns of the query's result that make a candidate."""
 CANDIDATE_COLUMNS = ", ".join(CANDIDATE)
 _OF_VERSIONS = ("v#", "d#")
@@ -43,7 +35,7 @@ _OF_VERSIONS = ("v#", "d#")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A nomination of the query. `shown`: S3 showed this state; otherwise it is the row's."""
+    """A state that may differ. `shown` is true if S3 showed the state, and false if it is the row's."""
 
     key: str
     place: str
@@ -57,19 +49,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A page of a listing or a scan: its entries that the filters take, and how many it had.
-
-    `after` is where the next page begins, as text; it is empty on the last page.
-    """
+    """The entries of a page of a listing or a scan."""
 
     entries: Sequence[Sequence[Any]]
+    """Entries that the filters take."""
     after: str
+    """The place where the next page begins, as JSON. Empty on the last page."""
     read: int
+    """The number of entries before the filters."""
     later_format: int = 0
 
 
 def place_of(start: str) -> Place | None:
-    """The place in a listing that an `Entries.after` says; None at the beginning."""
+    """The place in a listing from an `Entries.after`. None at the beginning."""
     return Place(**json.loads(start)) if start else None
 
 
@@ -93,13 +85,13 @@ def held(
 
 
 def listed_entry(key: str, state: State, settings: AuditSettings) -> list[Any]:
-    """A state of the bucket, in the order of its columns."""
+    """The entry of a state of the bucket."""
     place = _place(row_key(settings.pipeline, settings.ordering, settings.bucket, key, state.identity), settings)
     return [key, place, state.identity, state.kind.value, state.etag, state.size, state.created_at]
 
 
 def held_entry(key: str, row: Held, settings: AuditSettings) -> list[Any]:
-    """A row of the ledger, in the order of its columns."""
+    """The entry of a row of the ledger."""
     state = row.state
     of_state = [state.identity, state.kind.value, state.etag, state.size] if state else [None] * 4
     of_row = [row.committed, row.updated_at, row.readable, row.may_be_gone]
@@ -127,7 +119,7 @@ def no_entries(relation: str) -> str:
 def judged(window: Window, *, deletes: bool, all_listed: bool) -> str:
     """The relation `judged` of the query, as SQL.
 
-    `all_listed`: `listed` has the whole bucket, so that a row without a state belongs to a removed object.
+    `all_listed` is true if `listed` has the whole bucket. Then a row without a listed state has a removed object.
     """
     removals_since = window.known_since if window.removals_since is None else window.removals_since
     values = asdict(window) | {"removals_since": removals_since, "deletes": deletes, "all_listed": all_listed}
@@ -135,7 +127,7 @@ def judged(window: Window, *, deletes: bool, all_listed: bool) -> str:
 
 
 def _place(row_key: RowKey, settings: AuditSettings) -> str:
-    """The part of the sort key that differs between rows of one key. In LATEST a key has one row."""
+    """The part of the sort key that differs between the rows of one key. In LATEST a key has one row."""
     return row_key.sk.removeprefix(f"{settings.pipeline}@")
 
 

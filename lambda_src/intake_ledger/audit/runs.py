@@ -1,12 +1,12 @@
-"""The run of a bucket's audit: one item of the table keeps runs from overlapping, and says when the next one is due.
+"""Keeps the runs of a pipeline's audit from overlapping, and says when the next one is due. One item has the state.
 
-      take: condition lease_until <= now, and next_run_at <= now where only a run that is due may begin
+      take: condition lease_until <= now, and next_run_at <= now for a run of the schedule
       ┌───────────────┐
-    free ───► held until lease_until ───► finish: the report, and when the next run is due
-      ▲                 └───► give_back: after an error, the next tick begins anew
-      └── the lease of an invocation that died runs out
+    free ───► held until lease_until ───► finish: the report, and the time of the next run
+      ▲                 └───► give_back: after an error, the next tick begins another run
+      └── the lease of an invocation that died expires
 
-The item's partition key is the bucket alone, which no object's row can have.
+The item's partition key is the bucket's name. No row has such a key.
 """
 
 import json
@@ -24,55 +24,44 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 KEPT_FINDINGS = 20
-"""How many findings the item names: each write of it costs a unit for every kilobyte. The log has a hundred."""
+"""Findings that the item names, since a write costs a unit for each kilobyte. The log has `NAMED_FINDINGS`."""
 KEPT_BYTES = 30_000
-"""How long each other list of texts in the item may be as JSON."""
+"""Length limit of each other list of texts in the item, in bytes of JSON."""
 MOST_REPEATS = 4
-"""Runs in a row that the next tick follows with another one, since time ran out or SQS refused messages. After these
-the interval counts again.
+"""Runs in a row that are repeated at the next tick, since time ran out or SQS refused messages. Then the interval
+counts again.
 """
 _EARLY_SECONDS = 60
-"""A schedule does not tick to the second: a run is due this much before its time."""
+"""A run is due this much before its time, since a schedule is not exact to the second."""
 _BACKFILL_SHARE = 0.9
 """Share of the ledger's retention that a backfill may take."""
 _OF_FORMER_RELEASES = ("checkpoint", "store_ms")
+_NO_VALUES: Mapping[str, int | str] = {}
 
 
-def next_at(started_at: int, every_seconds: int) -> int:
-    """When the run after the one that started then is due, in epoch milliseconds."""
-    return started_at + (every_seconds - _EARLY_SECONDS) * 1000
+class RunNotDue(Exception):  # noqa: N818 - an answer, not an error
+    """Nothing to do for this invocation. The text gives the reason."""
 
 
-class NotNow(Exception):  # noqa: N818 - an answer, not an error
-    """There is nothing to do for this invocation; the text says why."""
-
-
-class LostRun(Exception):  # noqa: N818 - the protocol's own word would be `Fenced`
-    """Another invocation has taken the run over: this one outlived its lease."""
+class RunLeaseLost(Exception):  # noqa: N818 - as above
+    """The invocation's lease has expired, and another one has taken the run over."""
 
 
 class AuditRuns:
-    """Takes the run and gives it back. `clock` gives epoch milliseconds; `owner` is this invocation's own name."""
+    """Takes the run and gives it back. `clock` gives epoch milliseconds. `owner` is unique to the invocation."""
 
     def __init__(
-        self,
-        client: "DynamoDBClient",
-        table: str,
-        *,
-        bucket: str,
-        pipeline: str,
-        clock: Callable[[], int],
-        owner: str,
+        self, client: "DynamoDBClient", settings: AuditSettings, *, clock: Callable[[], int], owner: str
     ) -> None:
         self._client = client
-        self._table = table
-        self._key = {"pk": {"S": bucket}, "sk": {"S": f"{pipeline}@audit"}}
+        self._table = settings.table
+        self._key = {"pk": {"S": settings.bucket}, "sk": {"S": f"{settings.pipeline}@audit"}}
         self._clock = clock
         self._owner = owner
         self._content: Mapping[str, Any] = {}
 
     def since(self) -> int:
-        """When this pipeline's first run began, in epoch milliseconds; now, if there was none yet."""
+        """The start of this pipeline's first run in epoch milliseconds. The current time if there was no run yet."""
         answer = self._client.get_item(TableName=self._table, Key=self._key, ConsistentRead=True)
         self._content = from_dynamodb(answer.get("Item", {}))
         return int(self._content.get("first_run_at", self._clock()))
@@ -81,10 +70,10 @@ class AuditRuns:
         """Hold the run for `lease_ms` milliseconds. The same owner may take it again.
 
         Returns:
-            When this pipeline's first run began, in epoch milliseconds.
+            The start of this pipeline's first run, in epoch milliseconds.
 
         Raises:
-            NotNow: Another invocation holds it, or, with `only_if_due`, no run is due yet.
+            RunNotDue: Another invocation holds it, or, with `only_if_due`, no run is due yet.
 
         """
         free = "(attribute_not_exists(#lease_until) OR #lease_until <= :now OR #lease_owner = :owner)"
@@ -96,15 +85,15 @@ class AuditRuns:
                 {":until": now + lease_ms, ":owner": self._owner, ":now": now},
                 condition=free + due,
             )
-        except LostRun:
-            raise NotNow("another run is at work, or none is due yet") from None
+        except RunLeaseLost:
+            raise RunNotDue("another run is at work, or none is due yet") from None
         return int(self._content["first_run_at"])
 
     def backfill(self, settings: AuditSettings) -> tuple[bool, list[str]]:
-        """Whether the run that was taken is a backfill, and problems of the backfill.
+        """True if the run is a backfill, and problems of the backfill.
 
-        The rows of the first objects expire after the retention. A backfill that took longer would process these again,
-        so it is given up before.
+        The rows of the first objects expire after the retention. A backfill stops before, since it would process these
+        objects again.
         """
         if not settings.backfills or "backfilled_at" in self._content:
             return False, []
@@ -118,11 +107,15 @@ class AuditRuns:
         return False, [problem]
 
     def finish(self, report: Report, *, every_seconds: int | None, backfill: bool = False) -> None:
-        """Give the run back with its report. `every_seconds` is the time to the next one; None leaves that as it was.
-        `backfill`: it was one.
+        """Give the run back with its report.
+
+        Args:
+            report: The report of the run.
+            every_seconds: Seconds from this run to the next one. None changes nothing.
+            backfill: True if the run was a backfill.
 
         Raises:
-            LostRun: Another invocation has taken the run over.
+            RunLeaseLost: Another invocation has taken the run over.
 
         """
         repeats = self._content.get("repeats", 0) + 1 if report.stopped in SOON else 0
@@ -131,24 +124,26 @@ class AuditRuns:
             values[":backfill_begun_at"] = self._content.get("backfill_begun_at", report.started_at)
         if backfill and report.complete:
             values[":backfilled_at"] = self._clock()
-        # What was left to a backlog is looked at again as soon as that may be gone.
+        # A run that waits for the backlog, or has more to send, is repeated at the next tick.
         if report.held or report.stopped is Stopped.MORE or 0 < repeats <= MOST_REPEATS:
             values[":next_run_at"] = 0
         elif every_seconds is not None:
-            values[":next_run_at"] = next_at(report.started_at, every_seconds)
-        self._give_back(values)
+            values[":next_run_at"] = report.started_at + (every_seconds - _EARLY_SECONDS) * 1000
+        self.give_back(values)
 
-    def give_back(self) -> None:
-        """Let others have the run after an error.
+    def give_back(self, values: Mapping[str, int | str] = _NO_VALUES) -> None:
+        """Release the lease, and set these values of the item. Without values the run failed.
 
         Raises:
-            LostRun: Another invocation has taken the run over.
+            RunLeaseLost: Another invocation has taken the run over.
 
         """
-        self._give_back({})
+        set_ = "SET " + ", ".join(f"#{name[1:]} = {name}" for name in values) if values else ""
+        gone = ", ".join(f"#{name}" for name in ("lease_until", "lease_owner", *_OF_FORMER_RELEASES))
+        self._update(f"{set_} REMOVE {gone}", {**values, ":own": self._owner}, condition="#lease_owner = :own")
 
     def _kept(self, report: Report) -> dict[str, object]:
-        """The report for those who ask how the last run went, small enough for the item."""
+        """The report as the item has it, short enough for an item."""
         content = report.as_json(self._clock())
         content["findings"] = content["findings"][:KEPT_FINDINGS]
         for name in ("delivery", "unfinished"):
@@ -156,12 +151,7 @@ class AuditRuns:
         content["summary"] = truncate(content["summary"], KEPT_BYTES // 6)
         return content
 
-    def _give_back(self, values: Mapping[str, int | str]) -> None:
-        set_ = "SET " + ", ".join(f"#{name[1:]} = {name}" for name in values) if values else ""
-        gone = ", ".join(f"#{name}" for name in ("lease_until", "lease_owner", *_OF_FORMER_RELEASES))
-        self._update(f"{set_} REMOVE {gone}", {**values, ":own": self._owner}, condition="#lease_owner = :own")
-
-    def _update(self, expression: str, values: Mapping[str, int | str], *, condition: str = "") -> dict[str, Any]:
+    def _update(self, expression: str, values: Mapping[str, int | str], *, condition: str) -> dict[str, Any]:
         names = re.findall(r"#(\w+)", f"{expression} {condition}")
         request: Any = {
             "UpdateExpression": expression,
@@ -169,13 +159,12 @@ class AuditRuns:
             "ExpressionAttributeValues": {
                 name: {"N": str(value)} if isinstance(value, int) else {"S": value} for name, value in values.items()
             },
+            "ConditionExpression": condition,
         }
-        if condition:
-            request["ConditionExpression"] = condition
         try:
             answer = self._client.update_item(TableName=self._table, Key=self._key, ReturnValues="ALL_NEW", **request)
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            raise LostRun("another invocation has taken the run over") from None
+            raise RunLeaseLost("another invocation has taken the run over") from None
         return from_dynamodb(answer["Attributes"])

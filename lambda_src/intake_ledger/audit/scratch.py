@@ -1,7 +1,7 @@
-"""The files of one run in parts, in a separate bucket where they expire."""
+"""Stores the files of one run in parts. They are in a separate bucket, where they expire."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from intake_ledger.audit.relations import HELD
+
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+PLAN, JOINED = "plan.json", "joined.json"
+"""Files of a run: the plan, and the result of the join."""
+CANDIDATES, LOOKED = "candidates", "looked"
+"""Kinds of files of which each chunk of candidates has one."""
 _DOWNLOADS = 8
+
+
+def part_name(kind: str, number: int) -> str:
+    """The name of a part of a run, and of its file."""
+    return f"{kind}-{number:05d}"
+
+
+def relation_of(part: str) -> str:
+    """The relation of the query that has a part's entries."""
+    return part.partition("-")[0]
+
+
+def number_of(part: str) -> int:
+    """A part's number among the parts of its kind."""
+    return int(part.partition("-")[2])
+
+
+def segments(plan: Mapping[str, Any]) -> list[str]:
+    """The names of the parts that scan the table."""
+    return [part_name(HELD, number) for number in range(plan["segments"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +58,7 @@ class Scratch:
         self.client.put_object(Bucket=self.bucket, Key=self._key(name), Body=content.encode())
 
     def get(self, name: str) -> Any:
-        """Read JSON; None if there is none."""
+        """Read JSON, or None if there is no such file."""
         try:
             return json.load(self.client.get_object(Bucket=self.bucket, Key=self._key(name))["Body"])
         except ClientError as error:
@@ -49,20 +75,16 @@ class Scratch:
         with ThreadPoolExecutor(_DOWNLOADS) as pool:
             copies = [
                 pool.submit(self.client.download_file, self.bucket, self._key(name), str(folder / name))
-                for name in self.names()
+                for name in self.etags()
                 if name.endswith(suffix)
             ]
         for copy in copies:
             copy.result()
 
     def end(self, name: str, length: int, etag: str) -> tuple[bytes, int]:
-        """The last bytes of a file, and its size. It has to be the file with this ETag still."""
+        """The last bytes of a file, and its size. Raises ClientError if the file has another ETag now."""
         answer = self.client.get_object(Bucket=self.bucket, Key=self._key(name), Range=f"bytes=-{length}", IfMatch=etag)
         return answer["Body"].read(), int(answer["ContentRange"].rpartition("/")[2])
-
-    def names(self) -> Iterator[str]:
-        """The names of all objects of the run."""
-        yield from self.etags()
 
     def etags(self) -> dict[str, str]:
         """The ETag of each object of the run, by its name."""

@@ -1,8 +1,8 @@
-"""How a bucket's keys are cut into shards of about one size, from few looks at the bucket itself. Pure.
+"""Divides a bucket into shards of about the same size by a few samples of its keys. Pure functions.
 
-Nothing is assumed about the names of keys. A look lists one page from some place on: it tells whether anything is
-there, and how densely. The heaviest shard is cut in the middle of what lies beyond its page, until there are enough.
-Shards always cover every possible key exactly once; what the looks decide is only how even they are.
+Keys may have any names. A sample is one page of keys from some place on, and shows their density. `cut` divides the
+heaviest shard in the middle of the keys behind its sample, until there are enough. The shards always cover every
+possible key exactly once. The samples decide only how even they are.
 """
 
 import heapq
@@ -17,43 +17,44 @@ MAX_KEY_BYTES = 1_024  # S3's limit
 _TOP = "\U0010ffff"
 _BLOCKS = (*range(0x80, 0x3000, 0x80), *range(0x3000, 0xD800, 0x400), *range(0xE000, 0x110000, 0x2000))
 _ANY = {*string.printable, *map(chr, _BLOCKS), _TOP}
-"""What keys may go on with where nothing was seen yet: ASCII, and a place in each block of Unicode."""
+"""Possible next characters of unknown keys: ASCII, and one character in each block of Unicode."""
 MOST_KEYS = 10**12
-"""A look at keys that lie close together says little of those that are far away: no bucket has more."""
+"""Limit of an estimate. A sample of keys that are close together says little about keys that are far away."""
 _WORTH_A_LEAP = 4
-"""A folder whose name is longer by so many letters is passed at once, and not searched letter by letter."""
+"""A common beginning that is this much longer is skipped at once, instead of letter by letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The keys with this prefix that come after `after`, up to `until` and with it; None is the prefix's end."""
+    """The keys with this prefix from `after` (exclusive) to `until` (inclusive). None is the prefix's end."""
 
     prefix: str
     after: str = ""
     until: str | None = None
     weight: int = field(default=0, compare=False)
-    """About how many keys it holds."""
+    """Estimated number of keys."""
 
     def holds(self, key: str) -> bool:
-        # Code points have the order of their UTF-8, which is S3's order.
+        # The order of code points is the order of UTF-8, which is S3's.
         return key.startswith(self.prefix) and self.after < key and (self.until is None or key <= self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A page of keys in S3's order, and whether others follow."""
+    """A page of keys in S3's order. `more` is true if other keys follow."""
 
     keys: Sequence[str]
     more: bool
 
 
-Look = Callable[[str, str], Sample]
-"""The page of keys with a prefix that comes after a place."""
+TakeSample = Callable[[str, str], Sample]
+"""Takes a prefix and a key, and returns the page of keys after that key."""
 
 
-def cut(prefixes: Sequence[str], look: Look, *, shards: int, looks: int) -> list[Shard]:
-    """About `shards` shards, in the order of their keys, found with at most `looks` looks, or one for each prefix. They
-    are fewer where there are few keys.
+def cut(prefixes: Sequence[str], look: TakeSample, *, shards: int, looks: int) -> list[Shard]:
+    """About `shards` shards in the order of their keys, fewer if there are few keys.
+
+    Takes at most `looks` samples, or one for each prefix.
     """
     left = looks - len(prefixes)
     ids = count()
@@ -68,15 +69,15 @@ def cut(prefixes: Sequence[str], look: Look, *, shards: int, looks: int) -> list
             done.append(part)
             continue
         left -= 1
-        for one in part.cut(middle, look(part.shard.prefix, middle)):
-            heapq.heappush(heap, (-one.weight(), next(ids), one))
-    found = [*done, *(part for _, _, part in heap)]
-    weighed = (replace(part.shard, weight=min(part.weight(), MOST_KEYS)) for part in found)
+        for half in part.cut(middle, look(part.shard.prefix, middle)):
+            heapq.heappush(heap, (-half.weight(), next(ids), half))
+    done += (part for _, _, part in heap)
+    weighed = (replace(part.shard, weight=min(part.weight(), MOST_KEYS)) for part in done)
     return sorted(weighed, key=lambda shard: (shard.prefix, shard.after))
 
 
 class _Part:
-    """A shard with its first page. Nothing was there after `reach`, which is what is weighed; None is the end."""
+    """A shard with its sample. There are no keys from `reach` to the shard's end. None if that is unknown."""
 
     def __init__(self, shard: Shard, reach: str | None, sample: Sample, beyond: str | None = None) -> None:
         self.shard = shard
@@ -84,13 +85,13 @@ class _Part:
         self._whole = len(self._keys) < len(sample.keys) or not sample.more
         self._leap = _past(self._keys)
         self._beyond = beyond
-        """The first key after all that begin like the first page; None is not known."""
+        """The first key that does not begin like the sample. None if unknown."""
         if beyond is not None and reach is not None and reach < beyond:
             reach = min(reach, self._leap)
         self._end = shard.prefix + _TOP if reach is None else reach
 
     def weight(self) -> int:
-        """About how many keys there are, if the rest is as dense as the first page."""
+        """The estimated number of keys, if the rest is as dense as the sample."""
         if self._whole:
             return len(self._keys)
         scale = _Scale([*self._keys, self._end])
@@ -98,7 +99,7 @@ class _Part:
         return len(self._keys) * (end - first) // max(last - first, 1)
 
     def middle(self) -> str | None:
-        """A place between the first page and the reach, or None where there is none."""
+        """A place between the sample and the end, or None if there is no such place."""
         if self._whole:
             return None
         gain = len(self._leap) - len(_common([self._leap, self._end]))
@@ -107,11 +108,11 @@ class _Part:
         return _Scale([*self._keys, self._end]).between(self._keys[-1], self._end)
 
     def cut(self, middle: str, sample: Sample) -> Iterator["_Part"]:
-        """Two parts; or this one again, with a shorter reach, where nothing lies behind the middle."""
+        """Two parts. If no key is behind the middle, this part again with a shorter reach."""
         prefix, own = self.shard.prefix, Sample(self._keys, more=True)
         right = _Part(Shard(prefix, middle, self.shard.until), self._end, sample)
         if not right._keys:
-            # What is uploaded there later belongs to the shard nevertheless.
+            # The shard keeps its end, for keys that are uploaded there later.
             yield _Part(self.shard, middle, own, self._beyond)
         elif middle == self._leap:
             yield _Part(self.shard, self._end, own, right._keys[0])
@@ -121,11 +122,11 @@ class _Part:
 
 
 def _common(keys: Sequence[str]) -> str:
-    return commonprefix(keys)  # noqa: RUF071 - of keys, which are no paths
+    return commonprefix(keys)  # noqa: RUF071 - keys are not paths
 
 
 def _past(keys: Sequence[str]) -> str:
-    """A place after everything that begins like all of these."""
+    """A place after all keys that begin like these."""
     common = _common(keys)
     while len((common + _TOP).encode()) > MAX_KEY_BYTES:
         common = common[:-1]
@@ -133,8 +134,10 @@ def _past(keys: Sequence[str]) -> str:
 
 
 class _Scale:
-    """Keys as numbers. Digits are the characters that were seen here, so that their density says something; the first
-    one is where the keys part, and may be anything in between.
+    """Converts keys to numbers, to measure distances.
+
+    The digits are the characters of the given keys. The first digit, where the keys differ, may also be any character
+    between theirs.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -149,13 +152,13 @@ class _Scale:
         number = 0
         rest = key[len(self._common) :]
         for n, alphabet in enumerate(self._alphabets):
-            # 0 is the end of the key, before whatever it may go on with.
+            # 0 is the end of the key, which comes before all longer keys.
             digit = bisect_left(alphabet, rest[n]) + 1 if n < len(rest) else 0
             number = number * (len(alphabet) + 1) + digit
         return number
 
     def between(self, low: str, high: str) -> str | None:
-        """The shortest text about half-way, greater than `low` and less than `high`."""
+        """The shortest text about half-way between `low` and `high`. None if there is no text between."""
         number = (self.place(low) + self.place(high)) // 2
         digits = []
         for alphabet in reversed(self._alphabets):

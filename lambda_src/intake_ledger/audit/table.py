@@ -1,4 +1,4 @@
-"""What the audit asks of the ledger's table beyond single rows: to go through all of them."""
+"""Scans the rows of the ledger's table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,36 +32,36 @@ _STATUSES = frozenset(status.value for status in STORED_STATUSES)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A row of the ledger, as far as the audit needs it before it reads the row again. Times are epoch milliseconds."""
+    """The columns of a row that the query needs. Times are epoch milliseconds."""
 
     row_key: RowKey
     state: State | None
-    """The state that was last claimed; in EVERY_VERSION, where S3 is not asked what became of it."""
+    """The last claimed state in EVERY_VERSION. In LATEST, S3 is asked for the state of a candidate."""
     committed: str | None
-    """The identity of the state that the row has committed; None if it is not settled."""
+    """The identity of the committed state. None if the row is not settled."""
     updated_at: int
     readable: bool
-    """False: a later release wrote the row."""
+    """False if a later release wrote the row."""
     may_be_gone: bool
-    """Whether it matters that S3 does not show it: in LATEST, a key whose removal was not committed; in EVERY_VERSION,
-    a version whose row an attempt may have left half done."""
+    """True if the row is a candidate when S3 does not show its object. In LATEST, the removal was not committed. In
+    EVERY_VERSION, an attempt may be half done."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """Some rows. `after` is where the next page begins, None on the last one."""
+    """Some rows. `after` is the place where the next page begins. None on the last one."""
 
     rows: list[Held]
     after: RowKey | None
 
     @property
     def later_format(self) -> int:
-        """How many of them a later release wrote."""
+        """The number of rows that a later release wrote."""
         return sum(not row.readable for row in self.rows)
 
 
 class AuditTable:
-    """The same table as `LedgerTable`'s; all of it, or the n-th of so many segments that DynamoDB divides it into."""
+    """Scans the table of `LedgerTable`. With a segment, `(number, total)`, it scans this part of the table only."""
 
     def __init__(self, client: "DynamoDBClient", name: str, segment: tuple[int, int] | None = None) -> None:
         self._client = client
@@ -69,26 +69,17 @@ class AuditTable:
         self._segment = segment
 
     def held(self, pipeline: str, ordering: Ordering, start: RowKey | None = None) -> Iterator[RowPage]:
-        """All rows of the pipeline in this ordering, from `start` on. Not read consistently: what follows from them is
-        read again.
-        """
-        # The sort keys of EVERY_VERSION go on after the `@`; those of LATEST are all the same.
+        """All rows of the pipeline in this ordering, from `start` on. The reads are not consistent."""
+        # The sort keys of EVERY_VERSION continue after the `@`. Those of LATEST are all the same.
         every = ordering is Ordering.EVERY_VERSION
         exact = {":sk": row_key(pipeline, ordering, "", "", "").sk}
         values = {":least": f"{pipeline}@", ":most": f"{pipeline}A"} if every else exact
-        filter_ = "#sk >= :least AND #sk < :most" if every else "#sk = :sk"
-        filter_ += " AND (attribute_exists(#status) OR attribute_exists(#format))"
-        for items, after in self._scan(filter_, values, _OF_EVERY if every else _OF_LATEST, start):
-            yield RowPage([_held(item, every=every) for item in items], after)
-
-    def _scan(
-        self, filter_: str, values: dict[str, str], needed: tuple[str, ...], start: RowKey | None
-    ) -> Iterator[tuple[list[dict[str, Any]], RowKey | None]]:
+        filter_, names = "#sk >= :least AND #sk < :most" if every else "#sk = :sk", _OF_EVERY if every else _OF_LATEST
         request: dict[str, Any] = {
             "TableName": self._name,
-            "FilterExpression": filter_,
-            "ProjectionExpression": ", ".join(f"#{name}" for name in needed),
-            "ExpressionAttributeNames": {f"#{name}": name for name in needed},
+            "FilterExpression": f"{filter_} AND (attribute_exists(#status) OR attribute_exists(#format))",
+            "ProjectionExpression": ", ".join(f"#{name}" for name in names),
+            "ExpressionAttributeNames": {f"#{name}": name for name in names},
             "ExpressionAttributeValues": {name: {"S": value} for name, value in values.items()},
         }
         if start is not None:
@@ -96,9 +87,9 @@ class AuditTable:
         if self._segment is not None:
             request["Segment"], request["TotalSegments"] = self._segment
         for page in self._client.get_paginator("scan").paginate(**request):
-            items: Any = page["Items"]
             last: Any = page.get("LastEvaluatedKey")
-            yield items, RowKey(last["pk"]["S"], last["sk"]["S"]) if last else None
+            after = RowKey(last["pk"]["S"], last["sk"]["S"]) if last else None
+            yield RowPage([_held(item, every=every) for item in page["Items"]], after)
 
 
 def _held(item: dict[str, Any], *, every: bool) -> Held:
@@ -117,7 +108,7 @@ def _held(item: dict[str, Any], *, every: bool) -> Held:
 
 
 def _settled_state(item: dict[str, Any]) -> str | None:
-    """The state that a row has committed; None if it is not settled. Without a `Row`, since there may be millions."""
+    """The state that a row has committed, or None if it is not settled. Does not make a `Row`, to save time."""
     if "committed_state" not in item:
         return None
     state: str = item["committed_state"]["S"]
@@ -126,9 +117,7 @@ def _settled_state(item: dict[str, Any]) -> str | None:
 
 
 def _is_readable(item: Mapping[str, Any]) -> bool:
-    """Whether this release may judge the row: `is_readable` for the attributes of this scan, without its cost for
-    each of millions.
-    """
+    """True if this release may judge the row. A faster form of `rows.is_readable` for the attributes of a scan."""
     return (
         item.get("format", _THIS_FORMAT) == _THIS_FORMAT
         and item.get("status", {}).get("S") in _STATUSES

@@ -2,7 +2,7 @@
 
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
-from intake_ledger.aws.page_parsing import lean_listings, lean_scans
+from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.aws.queues import NotDone, Queues
 
 __all__ = [
@@ -11,8 +11,8 @@ __all__ = [
     "NotDone",
     "Queues",
     "bucket_client",
-    "lean_listings",
-    "lean_scans",
     "ledger_client",
     "make_client",
+    "parse_scans_directly",
+    "parse_versions_once",
 ]

@@ -18,7 +18,7 @@ _OK = 200
 _LISTS = {"Version": "Versions", "DeleteMarker": "DeleteMarkers"}
 
 
-def lean_scans(client: "DynamoDBClient") -> None:
+def parse_scans_directly(client: "DynamoDBClient") -> None:
     """Make this client take a Scan's items from its JSON.
 
     The ledger stores strings and numbers only. botocore's parser does not change these.
@@ -26,7 +26,7 @@ def lean_scans(client: "DynamoDBClient") -> None:
     client.meta.events.register("before-parse.dynamodb.Scan", _scan)
 
 
-def lean_listings(client: "S3Client") -> None:
+def parse_versions_once(client: "S3Client") -> None:
     """Make this client parse a page of ListObjectVersions once.
 
     botocore parses all of it twice: the first time to find an error behind status 200. A body that is not such a page

@@ -26,11 +26,13 @@ from intake_ledger.audit import in_parts
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Finding, Line, Window
 from intake_ledger.audit.function import AT_THE_SAME_TIME
-from intake_ledger.audit.in_parts import AuditInParts, Judgement, Tools, join_parts
+from intake_ledger.audit.in_parts import AuditInParts
+from intake_ledger.audit.join.parts import join_parts
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws import Bucket, lean_listings, lean_scans
+from intake_ledger.audit.tools import Judgement, Tools
+from intake_ledger.aws import Bucket, parse_scans_directly, parse_versions_once
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import ABSENT, FORMAT, State, StateKind, Status
 from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
@@ -155,8 +157,8 @@ class World(Source):
 
     def __init__(self, objects: int) -> None:
         super().__init__(objects, latency=False)
-        lean_listings(self.s3)
-        lean_scans(self.dynamodb)
+        parse_versions_once(self.s3)
+        parse_scans_directly(self.dynamodb)
         self.sqs = FakeSQS()
         self.marks: Counter[str] = Counter()
         """Marks of each row, by partition key."""

@@ -1,4 +1,4 @@
-"""The Lambda function that lets Athena join the parts of a run. The state machine calls it until the join is done.
+"""The Lambda function that joins the parts of a run with Athena. The state machine calls it until the join is done.
 
 ask ──► Athena runs the statements ──► are they done? ──► write the candidates, as the join with DuckDB does
                                          │    ▲
@@ -7,6 +7,7 @@ ask ──► Athena runs the statements ──► are they done? ──► writ
 
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,18 +15,20 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit.athena import Athena
-from intake_ledger.audit.athena_query import MANIFEST, statements
-from intake_ledger.audit.footers import copy_footers
-from intake_ledger.audit.in_parts import PLAN, Chains, relation_of, store_joined
-from intake_ledger.audit.join import Join, slice_name
+from intake_ledger.audit.join.athena import MANIFEST, Athena, statements
+from intake_ledger.audit.join.duckdb import Join, slice_name
+from intake_ledger.audit.join.parts import Chains, store_joined
 from intake_ledger.audit.relations import COLUMNS
-from intake_ledger.audit.scratch import Scratch
+from intake_ledger.audit.scratch import PLAN, Scratch, relation_of
 
 ASKED = "asked.json"
 MOST_ATTEMPTS = 3
 """Attempts at a statement that Athena calls retryable."""
 _SUFFIX = ".parquet"
+_FIRST = 32 * 1024
+"""Bytes that are read first. The metadata of a slice takes some 30 KB."""
+_END = 8
+_READERS = 16
 
 
 class AthenaJoin:
@@ -36,11 +39,11 @@ class AthenaJoin:
         self._scratch = scratch
 
     def step(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask Athena, or look whether it is done. `done` says whether the parts to look at are in the answer."""
+        """Start the statements, or check their executions. If `done` is true, the answer has the parts to look at."""
         try:
             return self._step(event)
         except ClientError as error:
-            # The state machine repeats the call. If that does not help, the report gives this reason.
+            # The state machine repeats the call. If all calls fail, the report gives this reason.
             if stored := self._scratch.get(ASKED):
                 self._fail(stored["summary"], [str(error)])
             raise
@@ -49,19 +52,19 @@ class AthenaJoin:
         asked = event.get("asked")
         if asked is None:
             return self._ask()
-        looks = {name: self._athena.look(one) for name, one in asked["executions"].items()}
-        if any(one.working for one in looks.values()):
+        executions = {name: self._athena.look(id_) for name, id_ in asked["executions"].items()}
+        if any(execution.working for execution in executions.values()):
             return self._again(asked)
-        failed = [one for one in looks.values() if one.failure]
+        failed = [execution for execution in executions.values() if execution.failure]
         attempt = asked["attempt"] + 1
-        if failed and attempt < MOST_ATTEMPTS and all(one.retryable for one in failed):
+        if failed and attempt < MOST_ATTEMPTS and all(execution.retryable for execution in failed):
             return self._start(attempt)
         stored = self._scratch.get(ASKED)
         if failed:
-            return self._fail(stored["summary"], [one.failure for one in failed])
+            return self._fail(stored["summary"], [execution.failure for execution in failed])
         if self._changed(stored["etags"]):
             return self._fail(stored["summary"], ["files were written again while it read them"])
-        return store_joined(self._scratch, stored["summary"], self._athena.result(looks))
+        return store_joined(self._scratch, stored["summary"], self._athena.result(executions))
 
     def _fail(self, summary: Mapping[str, Any], reasons: Iterable[str]) -> dict[str, Any]:
         problems = [f"Athena did not join what was listed: {reason}" for reason in dict.fromkeys(reasons)]
@@ -97,7 +100,7 @@ class AthenaJoin:
         return self._again({"attempt": attempt, "executions": executions})
 
     def _again(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        # The state machine of another engine, which began the run, finds no parts and reports that the join failed.
+        # If the run's state machine is for another engine, it finds no parts here and reports that the join failed.
         return {"run": self._scratch.run, "parts": [], "asked": asked, "done": False}
 
     def _changed(self, etags: Mapping[str, str]) -> bool:
@@ -106,13 +109,36 @@ class AthenaJoin:
         return any(now.get(name) != etag for name, etag in etags.items())
 
 
+def copy_footers(scratch: Scratch, etags: Iterable[tuple[str, str]], folder: Path) -> None:
+    """Copy the metadata of Parquet files into a folder, without their content: a billion objects have a thousand files.
+
+    Such a file ends with its metadata, the metadata's length in four bytes, and "PAR1" (Parquet format, "File format").
+    To read the metadata, a local file of the same size with this end is enough.
+
+    Raises:
+        ClientError: A file has another ETag now.
+
+    """
+    with ThreadPoolExecutor(_READERS) as pool:
+        copies = [pool.submit(_copy, scratch, name, etag, folder / name) for name, etag in etags]
+    for copy in copies:
+        copy.result()
+
+
+def _copy(scratch: Scratch, name: str, etag: str, path: Path) -> None:
+    end, size = scratch.end(name, _FIRST, etag)
+    length = int.from_bytes(end[-_END:-4], "little") + _END
+    if length > len(end):
+        end, size = scratch.end(name, length, etag)
+    with path.open("wb") as file:
+        file.truncate(size)
+        file.seek(size - length)
+        file.write(end[-length:])
+
+
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
-    """Lambda's entry point: `{"run": name}`, and then each answer until it says that it is done."""
-    s3, given = boto3.client("s3"), os.environ
-    athena = Athena(
-        boto3.client("athena"),
-        s3,
-        work_group=given["INTAKE_AUDIT_WORK_GROUP"],
-        database=given["INTAKE_AUDIT_DATABASE"],
-    )
-    return AthenaJoin(athena, Scratch(s3, given["INTAKE_AUDIT_FILES"], event["run"])).step(event)
+    """Lambda's entry point. The first event is `{"run": name}`, each further one the answer before, until `done`."""
+    s3, names = boto3.client("s3"), os.environ
+    work_group, database = names["INTAKE_AUDIT_WORK_GROUP"], names["INTAKE_AUDIT_DATABASE"]
+    athena = Athena(boto3.client("athena"), s3, work_group=work_group, database=database)
+    return AthenaJoin(athena, Scratch(s3, names["INTAKE_AUDIT_FILES"], event["run"])).step(event)

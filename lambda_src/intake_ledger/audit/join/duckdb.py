@@ -1,7 +1,6 @@
-"""Finds possible losses in a large bucket with one query over the states that S3 shows and the ledger's rows.
+"""Writes the entries of a run's parts as Parquet files, and runs the query of `audit.sql` over them with DuckDB.
 
-The parts of a run write the entries of a listing or a scan as Parquet files, a slice at a time. The query in
-`audit.sql` joins them and nominates candidates. DuckDB does both. It spills to disk beyond the memory that it may use.
+A part writes one file for each slice of its listing or scan. DuckDB spills to disk beyond its memory limit.
 """
 
 import json
@@ -21,25 +20,22 @@ if TYPE_CHECKING:
 _MEMORY_SHARE = 0.6
 """Share of the function's memory for DuckDB, which counts its buffers and not all of its allocations."""
 MOST_CANDIDATES = 10_000_000
-"""Candidates that one run looks at: as many as are written within the function's fifteen minutes. The next run finds
-the rest."""
+"""Candidates of one run at most, which the function can write within fifteen minutes. The next run finds the rest."""
 _FETCHED = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Metadata of one file: where it begins and where the next one of its part begins, as the part writes a place.
-
-    An empty `start` is the part's beginning, an empty `after` its end. The slices of a part that is complete form a
-    chain, also after repeated calls.
-    """
+    """Metadata of one file. The slices of a complete part form a chain, also after repeated calls."""
 
     start: str
+    """The place where the slice begins. Empty at the part's beginning."""
     after: str
+    """The place where the next slice begins. Empty at the part's end."""
     read: int
     """Entries of the listing, or rows of the scan."""
     written: int
-    """Those of them that the filters take."""
+    """Entries or rows that the filters take."""
     later_format: int
     """Rows that a later release wrote."""
     begun_at: int
@@ -47,20 +43,19 @@ class Slice:
 
 
 def write(path: Path, relation: str, content: Iterable[Sequence[Any]], about: Callable[[], Slice]) -> None:
-    """Write the rows of one slice, and then what `about` says of it, as a Parquet file.
+    """Write the rows of one slice and then its metadata, which `about` returns, as a Parquet file.
 
-    Memory does not grow with the slice: the rows go through a file of JSON lines.
+    Memory does not grow with the slice, since the rows go through a file of JSON lines.
     """
     columns = COLUMNS[relation]
     lines = path.with_suffix(".ndjson")
     try:
         with lines.open("w", encoding="ascii") as file:
             for row in content:
-                # ASCII: JSON writes every other character of a key as an escape.
                 file.write(json.dumps(dict(zip(columns, row, strict=True))))
                 file.write("\n")
         types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
-        # Hexadecimal: a place has a key in it, which may have quotes.
+        # Hexadecimal, since a place has a key, which may have quotes.
         chain = json.dumps([getattr(about(), name) for name in Slice.__slots__]).encode().hex()
         with connection(path.parent) as duck:
             duck.execute(
@@ -79,28 +74,25 @@ class Join:
         self._slices = self._read_slices()
 
     def chain(self, part: str) -> list[Slice] | None:
-        """The slices of a part from its beginning to its end; None when there is a gap."""
-        found: list[Slice] = []
+        """The slices of a part from its beginning to its end, or None if there is a gap."""
+        chain: list[Slice] = []
         after = ""
-        while not found or after:
-            one = self._slices.get(slice_name(part, len(found)))
-            if one is None or one.start != after:
+        while not chain or after:
+            following = self._slices.get(slice_name(part, len(chain)))
+            if following is None or following.start != after:
                 return None
-            found.append(one)
-            after = one.after
-        return found
+            chain.append(following)
+            after = following.after
+        return chain
 
     @contextmanager
     def audited(self, parts: Sequence[str], window: Window, *, deletes: bool, all_listed: bool) -> Iterator["Audited"]:
-        """The query over these parts, all of them complete.
-
-        `all_listed`: the slices show the whole bucket, so a row without a listed state belongs to a removed object.
-        """
+        """Run the query over these parts, which are complete. See `relations.judged` for the other arguments."""
         with connection(self._folder) as duck:
             for relation in COLUMNS:
-                duck.execute(f"CREATE VIEW {relation} AS {self._relation(relation, parts)}")
-            duck.execute(f"CREATE VIEW judged AS {judged(window, deletes=deletes, all_listed=all_listed)}")
-            duck.execute(f"CREATE VIEW audited AS {QUERY.read_text()}")
+                duck.execute(f"CREATE TEMP VIEW {relation} AS {self._relation(relation, parts)}")
+            duck.execute(f"CREATE TEMP VIEW judged AS {judged(window, deletes=deletes, all_listed=all_listed)}")
+            duck.execute(f"CREATE TEMP VIEW audited AS {QUERY.read_text()}")
             yield Audited(duck)
 
     def _relation(self, relation: str, parts: Sequence[str]) -> str:
@@ -120,10 +112,10 @@ class Join:
         if not files:
             return {}
         with connection(self._folder) as duck:
-            found = duck.execute(
+            values = duck.execute(
                 f"SELECT file_name, decode(value) FROM parquet_kv_metadata({_texts(files)}) WHERE decode(key) = 'slice'"
             ).fetchall()
-        return {Path(name).stem: Slice(*json.loads(bytes.fromhex(about))) for name, about in found}
+        return {Path(name).stem: Slice(*json.loads(bytes.fromhex(about))) for name, about in values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +126,25 @@ class Audited:
 
     def lines(self) -> dict[str, int]:
         """The number of listed states in each line, and of candidates."""
-        found = self.duck.execute("SELECT line, count(*) FROM audited WHERE shown GROUP BY line").fetchall()
-        return dict(found)
+        return dict(self.duck.execute("SELECT line, count(*) FROM audited WHERE shown GROUP BY line").fetchall())
 
     def candidates(self) -> Iterator[Sequence[Any]]:
-        """The values of `CANDIDATE` for each; at most `MOST_CANDIDATES` and one more."""
+        """The values of `CANDIDATE` for each candidate. At most `MOST_CANDIDATES` + 1."""
         query = f"SELECT {CANDIDATE_COLUMNS} FROM audited WHERE line = 'candidate' LIMIT {MOST_CANDIDATES + 1}"
-        found = self.duck.execute(query)
-        while few := found.fetchmany(_FETCHED):
-            yield from few
+        result = self.duck.execute(query)
+        while values := result.fetchmany(_FETCHED):
+            yield from values
 
 
 def slice_name(part: str, number: int) -> str:
-    """The name of a slice, without suffix: a repeated call writes the same file."""
+    """The name of a slice, without suffix. A repeated call writes the same file."""
     return f"{part}-{number:05d}"
 
 
 @contextmanager
 def connection(folder: Path) -> Iterator["DuckDBPyConnection"]:
-    """DuckDB within the function's memory, which spills to a folder, and neither loads nor looks for extensions."""
-    # Only the audit in parts has the layer with it.
+    """Start DuckDB within the function's memory. It spills to the folder, and loads no extensions."""
+    # Only the functions of an audit in parts have DuckDB's layer.
     import duckdb  # noqa: PLC0415
 
     megabytes = int(int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1769")) * _MEMORY_SHARE)

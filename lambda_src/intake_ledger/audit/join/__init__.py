@@ -1,0 +1,1 @@
+"""Engines that run the query of `audit.sql`: SQLite, DuckDB and Athena."""
