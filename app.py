@@ -1,4 +1,4 @@
-"""A complete example, to be copied: a catalogue of API models, kept in step with the files in a bucket.
+"""A complete example to copy: a catalogue of API models that follows the files in a bucket.
 
 `cdk deploy` it, upload `models/<service>/service-2.json.gz` files, and look at the table.
 """
@@ -16,9 +16,9 @@ ROOT = Path(__file__).parent
 
 
 class CatalogueStack(Stack):
-    """Files arrive in the pipeline's bucket, the processor keeps one row for each service in a table of its own.
+    """A pipeline whose processor keeps one row for each service in a separate table.
 
-    The options are the pipeline's, with its defaults when omitted.
+    Each option has the meaning and the default of the same option of `IntakePipeline`.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class CatalogueStack(Stack):
         CfnOutput(self, "CatalogueTable", value=self.catalogue.table_name)
 
     def filters(self) -> list[s3.NotificationKeyFilter]:
-        """Which keys are taken; a stack that extends this one may take others."""
+        """Filters for the keys of the pipeline. A subclass may choose others."""
         return [s3.NotificationKeyFilter(suffix=".json.gz")]
 
     def processor(self) -> Processor:
-        """What is called for each change; a stack that extends this one may put another in its place."""
+        """The processor for each change. A subclass may choose another."""
         return Processor.from_asset(
             ROOT / "examples" / "catalogue",
             entrypoint="catalogue:process",

@@ -1,7 +1,7 @@
-"""A catalogue of service models: one row per file, always that of the file's current version.
+"""A catalogue of service models: one row per file, for the file's current version.
 
-The whole of what a team writes. It knows nothing of duplicates, of messages that arrive late or twice, of workers that
-die: it brings about one state of one object, and is called as often as that is needed.
+This is all the code of a processor. It does not handle duplicates, late messages or workers that die. It writes the row
+for one state of one object, and the consumer calls it as often as necessary.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def process(change: ObjectChange) -> Commit:
-    """Keep the row of one file as S3 shows the file now."""
+    """Write or remove the row for one state of a file."""
     name = catalogue_name(change.key)
     if change.kind == "removed":
         catalogue().delete_item(Key={"service": name})
         return Commit(f"{name} removed")
-    with change.open() as stream:  # exactly the version that was claimed, whatever was uploaded since
+    with change.open() as stream:  # exactly the claimed version, even if a newer one was uploaded
         facts = describe(change.key, stream.read())
     identity = {"version_id": change.version_id or "", "etag": change.etag or ""}
     catalogue().put_item(Item={"service": name, **identity, **facts})
@@ -35,14 +35,14 @@ def process(change: ObjectChange) -> Commit:
 
 
 def catalogue_name(key: str) -> str:
-    """`models/ec2/service-2.json.gz` is the row `ec2`; any other file's row is called by its path."""
+    """Name the row of a file: `ec2` for `models/ec2/service-2.json.gz`, and the path for any other file."""
     return key.removeprefix("models/").removesuffix("/service-2.json.gz")
 
 
 def describe(key: str, body: bytes) -> dict[str, Any]:
-    """What the catalogue says of a file: of a service model its API version and how many operations it has.
+    """Return the facts about a file: for a service model its API version and number of operations.
 
-    :raises Unprocessable: when the file is not what its name says (no retry would help).
+    :raises Unprocessable: if the content does not match the file's name, since a retry would not help.
     """
     try:
         content = gzip.decompress(body) if key.endswith(".gz") else body
@@ -59,7 +59,7 @@ def describe(key: str, body: bytes) -> dict[str, Any]:
 
 
 def model_parts(document: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """A service model's metadata and operations; nothing of any other document, which is catalogued by size alone."""
+    """Return a service model's metadata and operations. Other documents have neither: the row has their size only."""
     parts = document if isinstance(document, dict) else {}
     metadata, operations = parts.get("metadata"), parts.get("operations")
     if isinstance(metadata, dict) and isinstance(operations, dict):
@@ -69,5 +69,5 @@ def model_parts(document: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 @functools.cache
 def catalogue() -> Table:
-    """The team's own table, opened when it is first needed."""
+    """The catalogue's table, opened at the first use."""
     return boto3.resource("dynamodb").Table(os.environ["CATALOGUE_TABLE"])

@@ -1,1 +1,1 @@
-"""`make demo`: the intake ledger beside a hand-written consumer, on a local AWS, under everything that goes wrong."""
+"""`make demo` compares the intake ledger with a hand-written consumer, on a local AWS with injected faults."""

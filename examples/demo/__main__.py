@@ -1,4 +1,4 @@
-"""The intake ledger beside a hand-written consumer. Exits with 0 when the ledger was right in every line, else 1."""
+"""Compare the intake ledger with a hand-written consumer. Exit with 0 if the ledger is right in every line, else 1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-# The demo's own process only reads the library's helpers; this is no place for a banner about Node's age.
+# This process only uses helpers of the library, so it does not show jsii's warning about the version of Node.js.
 os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20,22,24"
 os.environ["JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION"] = "20,22,24"
 
@@ -37,7 +37,7 @@ def main() -> int:
 
     from cdk_intake_ledger.testing import LocalAwsError  # noqa: PLC0415 - not needed to find out that a path is wrong
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being told to stop is no different from Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl-C
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     try:
         right = run(Options(sources, arguments.output, arguments.seed, arguments.short))
@@ -45,7 +45,7 @@ def main() -> int:
         print("\ninterrupted; the local AWS is gone", file=sys.stderr)
         return 130
     except (LocalAwsError, TimeoutError, RuntimeError) as error:
-        print(f"the demo could not run to its end: {error}", file=sys.stderr)
+        print(f"the demo stopped before its end: {error}", file=sys.stderr)
         return 1
     return 0 if right else 1
 

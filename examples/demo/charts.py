@@ -1,4 +1,4 @@
-"""Small charts as inline SVG. Colours are the page's CSS variables, so that they follow light and dark."""
+"""Small charts as inline SVG. Their colours are the page's CSS variables, which follow light and dark mode."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BAR, GAP = 15, 3
 
 
 def paired_bars(rows: Sequence[tuple[str, int, int]], *, of: Sequence[int] | None = None, unit: str) -> str:
-    """For each row two horizontal bars, ledger above naive, with their numbers.
+    """Draw two horizontal bars with their numbers for each row, ledger above naive.
 
-    :param of: for each row what its numbers are out of; the bars then show the share.
-    :param unit: what is counted, for screen readers.
+    :param of: the total of each row. The bars then show shares.
+    :param unit: the unit of the numbers, for screen readers.
     """
     wholes = list(of) if of else [max(1, *(max(ledger, naive) for _, ledger, naive in rows))] * len(rows)
     space = WIDTH - LABELS - 90
@@ -39,7 +39,7 @@ def paired_bars(rows: Sequence[tuple[str, int, int]], *, of: Sequence[int] | Non
 
 
 def single_bars(rows: Sequence[tuple[str, int]], *, unit: str) -> str:
-    """One horizontal bar for each row."""
+    """Draw one horizontal bar for each row."""
     largest = max(1, *(count for _, count in rows))
     parts = []
     for n, (label, count) in enumerate(rows):

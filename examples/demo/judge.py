@@ -1,4 +1,4 @@
-"""Both sides compared with what S3 itself holds, and with all that was done to the bucket. Everything is measured."""
+"""Compare both sides with the content of S3 and with all operations on the bucket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEVER = object()
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the result: what both sides have, and what is right."""
+    """One line of the result: the values of both sides, and the right value."""
 
     name: str
     ledger: int | None
@@ -38,7 +38,7 @@ class Measure:
     at_least: bool = False
 
     def verdict(self, value: int | None) -> bool | None:
-        """Whether a side is right; None where the line does not apply to it."""
+        """Tell if a side is right. None if the line does not apply to it."""
         if value is None:
             return None
         return value >= self.right if self.at_least else value == self.right
@@ -46,7 +46,7 @@ class Measure:
 
 @dataclass
 class SideFacts:
-    """What one side did and has in the end."""
+    """The effects of one side, and its rows in the end."""
 
     rows: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class SideFacts:
     dead_letters: int = 0
     innocents: list[str] = field(default_factory=list)
     per_version: Counter[int] = field(default_factory=Counter)
-    """How many versions had so many effects."""
+    """The number of versions for each number of effects."""
 
     @property
     def bad_keys(self) -> set[str]:
@@ -81,21 +81,21 @@ class Result:
     examples: dict[str, Entry]
     """One log line for each verdict."""
     sent: Counter[str]
-    """What became of the messages: `sent`, `copy`, `late`, `lost`."""
+    """The number of messages that were sent, copied, late or lost: `sent`, `copy`, `late`, `lost`."""
     audits: list[Entry]
     objects: int
     versions: int
     by_story: dict[str, dict[str, int]]
-    """For each story: its keys, and for each side how many of them ended wrong."""
+    """For each story the number of its keys, and for each side the number of wrong ones."""
 
     @property
     def right(self) -> bool:
-        """Whether the ledger's column is right in every line."""
+        """True if the ledger's column is right in every line."""
         return all(measure.verdict(measure.ledger) is not False for measure in self.measures)
 
 
 def judge(world: World, script: Script, wire: Wire, audits: list[Entry]) -> Result:
-    """Read everything there is, and compare."""
+    """Read objects, rows, logs and messages, and compare them."""
     keys = set(script.stories)
     current = what_s3_holds(world, keys)
     expected = {key: row for key, version in current.items() if (row := expected_row(world, key, version))}
@@ -129,7 +129,7 @@ def judge(world: World, script: Script, wire: Wire, audits: list[Entry]) -> Resu
 
 
 def what_s3_holds(world: World, keys: set[str]) -> dict[str, Entry]:
-    """For each key what S3's own listing shows as its newest: a version, a delete marker (`marker`), or nothing."""
+    """Return the newest entry of S3's listing for each key: a version, a delete marker (`marker`), or nothing."""
     found: dict[str, Entry] = {key: {"VersionId": None, "marker": True} for key in keys}
     for page in world.aws.client("s3").get_paginator("list_object_versions").paginate(Bucket=world.bucket):
         for kind, marker in (("Versions", False), ("DeleteMarkers", True)):
@@ -140,7 +140,7 @@ def what_s3_holds(world: World, keys: set[str]) -> dict[str, Entry]:
 
 
 def expected_row(world: World, key: str, version: Mapping[str, Any]) -> Entry | None:
-    """The row that follows from the bytes that S3 holds now, or None where there must not be any."""
+    """Return the row for the current content in S3, or None if there must be no row."""
     if version["marker"]:
         return None
     answer = world.aws.client("s3").get_object(Bucket=world.bucket, Key=key, VersionId=version["VersionId"])
@@ -152,7 +152,7 @@ def expected_row(world: World, key: str, version: Mapping[str, Any]) -> Entry | 
 
 
 def epochs_of(wire: Wire) -> dict[str, list[str | None]]:
-    """The states that each key had, one after the other: a version, or None for "not there"."""
+    """Return the states of each key in their order: a version, or None for a missing object."""
     epochs: dict[str, list[str | None]] = defaultdict(list)
     for done in wire.done:
         states = epochs[done.operation.key]
@@ -191,8 +191,8 @@ def _compare_effects(
                 facts.repeated.append(key)
                 continue
             before = state
-            # The most lenient reading: the first time after what was brought about last that S3 showed this state.
-            # Going back to where it was before it went astray is no second mistake.
+            # The most lenient rule: find this state among the states that S3 showed after the last applied one.
+            # A return to the last right state is not a second mistake.
             later = [n for n, epoch in enumerate(epochs[key]) if epoch == state and n >= reached + (not astray)]
             astray = not later
             if later:
@@ -223,7 +223,7 @@ def _look_at_dead_letters(world: World, side: str, facts: SideFacts) -> None:
 
 
 def _unsettled(world: World, keys: set[str], current: Mapping[str, Entry]) -> int:
-    """Keys whose ledger row does not say that S3's current state is the committed one, or why not."""
+    """Count the keys whose row neither has S3's current state as the committed one nor a reason."""
     rows = {row["pk"]: row for row in world.items(world.outputs["LedgerTable"]) if row["sk"].endswith("@latest")}
     unsettled = 0
     for key in keys:
@@ -248,11 +248,11 @@ def _measures(
 
     left = sum(audits[-1]["counts"].values()) if audits else None
     return [
-        both("rows in the catalogue", lambda f: f.rows, objects, "as many as S3 holds objects"),
-        both("wrong rows", lambda f: len(f.wrong), 0, "the row is not that of the bytes that S3 holds"),
-        both("lost rows", lambda f: len(f.lost), 0, "S3 holds the object, there is no row"),
-        both("rows of deleted objects", lambda f: len(f.leftover), 0, "there is a row, S3 holds no object"),
-        both("effects repeated", lambda f: len(f.repeated), 0, "the same state applied again, nothing in between"),
+        both("rows in the catalogue", lambda f: f.rows, objects, "the number of objects in S3"),
+        both("wrong rows", lambda f: len(f.wrong), 0, "the row does not match the content in S3"),
+        both("lost rows", lambda f: len(f.lost), 0, "the object exists, but no row"),
+        both("rows of deleted objects", lambda f: len(f.leftover), 0, "a row exists, but no object"),
+        both("effects repeated", lambda f: len(f.repeated), 0, "the same state was applied twice in a row"),
         both("effects that went backwards", lambda f: len(f.backwards), 0, "an older version over a newer one"),
         both(
             "rows removed though the object was there", lambda f: len(f.removed_present), 0, "a late or misread removal"
@@ -260,17 +260,17 @@ def _measures(
         both("two workers on one key at once", lambda f: len(f.overlapping), 0, "their effects overlapped in time"),
         both("workers killed", lambda f: f.killed, kills, "by SIGKILL, with the message, before the effect"),
         both(
-            "files wrong after their worker was killed", lambda f: len(f.killed_wrong), 0, "the next attempt mends it"
+            "files wrong after their worker was killed", lambda f: len(f.killed_wrong), 0, "the next attempt repairs it"
         ),
         both("poison set aside with its reason", lambda f: f.poison_explained, 1, "in the dead-letter queue, once"),
-        both("healthy files' messages in the DLQ", lambda f: len(f.innocents), 0, "dragged along by a neighbour"),
+        both("healthy files' messages in the DLQ", lambda f: len(f.innocents), 0, "failed together with another file"),
         Measure("keys that the ledger calls unsettled", unsettled, None, 0, "the row names the state that S3 shows"),
         Measure("left for a further audit", left, None, 0, "the last audit run finds nothing"),
     ]
 
 
 def _examples(verdicts: Sequence[Entry]) -> dict[str, Entry]:
-    """For each verdict the log line whose reason is the most frequent one, so that the example is a typical one."""
+    """Return a typical log line for each verdict: one with the most frequent reason."""
     frequent = Counter((record["verdict"], record.get("reason")) for record in verdicts)
     chosen: dict[str, Entry] = {}
     for record in sorted(verdicts, key=lambda record: -frequent[record["verdict"], record.get("reason")]):

@@ -1,4 +1,4 @@
-"""What the demo uploads: the service models that botocore ships, or the files of any folder."""
+"""The demo's files: the service models of botocore, or the files of a folder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MOST_BYTES = 8 * 1024 * 1024
 
 
 class MaterialError(ValueError):
-    """The files asked for cannot be used; the message is one line for the person who asked."""
+    """The given files cannot be used. The message is one line."""
 
 
 class Content(Protocol):
-    """Something to read, only when it is uploaded or compared."""
+    """Content that is read only when it is uploaded or compared."""
 
     def read_bytes(self) -> bytes: ...
 
@@ -34,7 +34,7 @@ class Source:
 
 
 def botocore_models() -> list[Source]:
-    """Every service's model; a service with several API versions is one file with successive versions."""
+    """Return the models of all services. A service with several API versions is one file with several versions."""
     return sorted(_botocore_sources(resources.files("botocore") / "data"), key=lambda source: source.key)
 
 
@@ -48,12 +48,12 @@ def _botocore_sources(data: Traversable) -> Iterator[Source]:
 
 
 def files_below(path: Path) -> tuple[list[Source], int]:
-    """The files of a folder (or one file), and how many more there were that the demo leaves out.
+    """Return the files of a folder (or one file), and the number of files that the demo omits.
 
-    Left out are hidden ones, those that are too large or have names that S3 does not allow, and those beyond the number
-    that a local AWS handles in a demo's time.
+    It omits hidden files, large files, files whose names S3 does not allow, and files beyond the number that a local
+    AWS handles in the time of a demo.
 
-    :raises MaterialError: when there is nothing there to upload.
+    :raises MaterialError: if there is no file to upload.
     """
     if not path.exists():
         raise MaterialError(f"FILES: there is no file or folder {str(path)!r}")

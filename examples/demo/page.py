@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else. Every number on it comes out of the run's result."""
+"""Write the page: one HTML file without other files. Every number on it is from the run's result."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 MEANINGS = {
     "ACCEPTED": "this state is not the committed one: the processor runs",
-    "DUPLICATE": "this very change was committed before",
-    "STALE": "S3 shows a state that is committed already: nothing left to do",
-    "BUSY": "another worker has the key: the message comes back later",
-    "REJECTED": "this state was rejected for good, it is in the dead-letter queue",
-    "EXHAUSTED": "tried as often as the budget allows",
+    "DUPLICATE": "this change was committed before",
+    "STALE": "S3 shows a state that is already committed",
+    "BUSY": "another worker holds the key: the message returns later",
+    "REJECTED": "this state was rejected, and its message is in the dead-letter queue",
+    "EXHAUSTED": "all attempts are used up",
     "SETTLED": "a removal, recorded without the processor",
 }
 
@@ -41,7 +41,7 @@ def write_page(
     path.write_text(
         Template((HERE / "page.html").read_text()).substitute(
             subtitle=escape(
-                "The intake ledger, and the usual hand-written S3 to SQS to Lambda consumer. "
+                "The intake ledger and a typical hand-written consumer of S3, SQS and Lambda. "
                 f"{result.versions} uploads to {len(script.stories)} keys, seed {script.seed}; "
                 f"{seconds:.0f} seconds, deployment included."
             ),
@@ -75,7 +75,7 @@ def _verdict(result: Result) -> str:
 
 
 def len_keys(result: Result) -> int:
-    """How many keys there were."""
+    """Return the number of keys."""
     return sum(line["keys"] for line in result.by_story.values())
 
 

@@ -37,7 +37,7 @@ DRAIN_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Options:
-    """What the person asked for."""
+    """The options of the command."""
 
     sources: Sequence[Source]
     output: Path
@@ -47,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Native:
-    """Stage 1: what S3's own notification did, without anybody in between."""
+    """The result of stage 1, in which S3 notifies the pipeline's queue directly."""
 
     files: int
     right: int
@@ -56,12 +56,12 @@ class Native:
 
 
 class Screen:
-    """The terminal: lines that stay, and a bar that moves while something is waited for."""
+    """The terminal: lines of text, and a progress bar while the demo waits."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
         if not self.console.is_terminal:
-            self.console = Console(highlight=False, width=120)  # a log: no bars, and lines that are not broken
+            self.console = Console(highlight=False, width=120)  # a log: no bars, no line breaks
         self._started = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -73,7 +73,7 @@ class Screen:
 
     @contextmanager
     def bar(self, what: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
-        """Show a bar; the function that is given sets how far it is, and a remark."""
+        """Show a progress bar. The yielded function sets its progress and a remark."""
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -88,7 +88,7 @@ class Screen:
 
 
 def run(options: Options) -> bool:
-    """Run the demo; true when the ledger's column is right in every line."""
+    """Run the demo. Return true if the ledger's column is right in every line."""
     screen = Screen()
     script = scripts.write(options.sources, seed=options.seed, short=options.short)
     contents = sum(len(source.contents) for source in options.sources)
@@ -102,7 +102,7 @@ def run(options: Options) -> bool:
         audits = _audit(screen, world)
         with screen.bar("naive consumer: waiting for its retries to end", None) as show:
             _wait_until_drained(world, ("naive",), show)
-        screen.say("everything is quiet: comparing both sides with what S3 holds")
+        screen.say("no work is left: comparing both sides with S3")
         with screen.bar("reading every object, row, log line and dead letter", None):
             result = judge(world, script, wire, audits)
         write_page(
@@ -130,14 +130,12 @@ def _deploy(screen: Screen, aws: LocalAws, script: Script, staging: Path, *, sho
     }
     with screen.bar("cdk bootstrap and cdk deploy", None):
         outputs = aws.deploy(f"{sys.executable} -m examples.demo.stack", STACK, context=context, cwd=ROOT)
-    screen.say(
-        f"deployed with the CDK CLI: the pipeline, and a naive consumer beside it ({len(outputs[STACK])} outputs)"
-    )
+    screen.say(f"deployed with the CDK CLI: the pipeline, and a naive consumer ({len(outputs[STACK])} outputs)")
     return outputs[STACK]
 
 
 def _stage_1(screen: Screen, world: World, wire: Wire, script: Script) -> Native:
-    """Straight through S3's own notification: bucket, queue, Lambda, nobody in between."""
+    """Upload files through S3's notification, the queue and Lambda, without the wire."""
     put = {done.operation.key: done for done in (wire.operate(operation) for operation in script.first)}
     with screen.bar("stage 1: S3 notifies the pipeline's queue itself", len(put)) as show:
 
@@ -176,7 +174,7 @@ def _stage_2(screen: Screen, world: World, wire: Wire, script: Script) -> None:
 
 
 def _audit(screen: Screen, world: World) -> list[dict[str, Any]]:
-    """Run the audit, and again until it finds nothing more."""
+    """Run the audit until it finds no difference."""
     reports: list[dict[str, Any]] = []
     for _ in range(AUDIT_RUNS):
         with screen.bar("until nothing is so fresh that the audit would leave it alone", None):
@@ -198,7 +196,7 @@ def _audit(screen: Screen, world: World) -> list[dict[str, Any]]:
 
 
 def _audit_report(world: World) -> dict[str, Any] | None:
-    """What a run says; None when another one, started by the schedule, is at work."""
+    """Run the audit and return its report, or None while a scheduled run holds the lease."""
     answer = world.aws.client("lambda").invoke(FunctionName=world.outputs["AuditFunction"], Payload=b"{}")
     report: dict[str, Any] = json.load(answer["Payload"])
     if "skipped" in report:
@@ -217,7 +215,7 @@ def _status(world: World, wire: Wire) -> str:
 
 
 def _wait_until_settled(world: World, show: Callable[[int, str], None]) -> None:
-    """Until nothing waits, and what is in hands or hidden has not changed for a while."""
+    """Wait until no message is visible, and the number of hidden messages has not changed for a while."""
     quiet: list[tuple[float, tuple[int, ...]]] = []
 
     def settled() -> bool:
@@ -240,10 +238,10 @@ def _wait_until_drained(world: World, sides: Sequence[str], show: Callable[[int,
 
 
 def _wait_until_settle_time_is_over(world: World) -> None:
-    """What changed a moment ago may still be on its way, so that the audit does not judge it."""
+    """Wait until the audit judges all states, since it leaves new states alone."""
 
     def over() -> bool:
-        # The audit keeps its own notes in the ledger's table: what has no status is no row.
+        # The audit keeps other items in the ledger's table. They have no status.
         rows = (item for item in world.items(world.outputs["LedgerTable"]) if "status" in item)
         newest = max((row["updated_at"] for row in rows), default=0)
         return time.time() - newest / 1000 > SETTLE_SECONDS + 0.2

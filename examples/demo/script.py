@@ -1,6 +1,6 @@
-"""What happens to the files, and to the messages about them: seeded, so that one seed is one script.
+"""The script of a demo: operations on the files, and faults of their messages. The same seed gives the same script.
 
-Each key gets a story: a few operations on the bucket, and for the message that S3 sends about each what becomes of it.
+Each key has a story: a few operations on the bucket, and the fate of the message about each operation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """What is done to the bucket."""
+    """An operation on the bucket."""
 
     PUT = "put"
     DELETE = "delete"
@@ -25,22 +25,22 @@ class Action(StrEnum):
     UNDELETE = "undelete"
     """The delete marker is removed, the object is back."""
     ROLL_BACK = "roll back"
-    """The newest version is deleted for good, the one before it is current again."""
+    """The newest version is deleted permanently, and the previous version is current again."""
     TRIM = "trim"
-    """The oldest version is deleted for good, which changes nothing current."""
+    """The oldest version is deleted permanently. The current version does not change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of the message about one operation, on the way to both queues."""
+    """The fate of the message about one operation, on its way to both queues."""
 
     lost: bool = False
     delay: float = 0.0
-    """Seconds on the way."""
+    """Delay in seconds."""
     copies: tuple[float, ...] = ()
-    """Seconds after the first delivery at which it is delivered again."""
+    """Seconds from the first delivery to each further one."""
     late: bool = False
-    """Delivered once more when everything sent so far has been handled, newer versions included."""
+    """Delivered again after all earlier messages were handled, including messages about newer versions."""
 
 
 ON_TIME = Fate()
@@ -48,7 +48,7 @@ LOST = Fate(lost=True)
 LATE_TOO = Fate(late=True)
 TWICE = Fate(copies=(0.0,))
 OVERTAKEN = Fate(delay=5.0)
-"""Longer on the way than any two operations of a story are apart: what comes after it is delivered before it."""
+"""A delay longer than the time between two operations of a story, so that later messages arrive earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A kind of misfortune. `weight` is its share of the keys; the steps' fates are in the order of the actions."""
+    """A kind of fault. `weight` is its share of the keys. The fates of the steps are in the order of the actions."""
 
     name: str
     weight: float
@@ -104,7 +104,7 @@ POISON_KEY = "models/poison/service-2.json.gz"
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """A file that is called a gzipped model and is none."""
+    """A file that has the name of a gzipped model and other content."""
 
     def read_bytes(self) -> bytes:
         return b"\x1f\x8b\x08\x00 this was cut off on its way, as uploads are"
@@ -112,13 +112,13 @@ class Poison:
 
 @dataclass(frozen=True)
 class Script:
-    """All that will happen."""
+    """All operations of a run."""
 
     seed: int
     first: list[Operation]
-    """Stage 1: uploads that nobody interferes with."""
+    """Stage 1: uploads without faults."""
     operations: list[Operation]
-    """Stage 2, in the order of time."""
+    """Stage 2, ordered by time."""
     kill_keys: list[str]
     hot_key: str
     stories: dict[str, str] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Script:
 
 
 def write(sources: Sequence[Source], *, seed: int, short: bool) -> Script:
-    """Give each file a story. `short` leaves out what takes a minute: workers that are killed."""
+    """Give each file a story. `short` omits the killed workers, which take a minute."""
     dice = random.Random(seed)
     by_kind: dict[str, list[Content]] = {}
     for source in sources:
@@ -165,7 +165,7 @@ def _kind(key: str) -> str:
 
 
 def _keys(sources: Sequence[Source], at_least: int) -> list[tuple[str, Source]]:
-    """The keys to upload to; a few files are uploaded under several names, so that every story has one."""
+    """Return the keys. A few files are uploaded under several names, so that every story has a key."""
     rounds = -(-at_least // len(sources))
     return [
         (source.key if n == 0 else source.key.replace("models/", f"models/copy-{n}/", 1), source)
@@ -184,12 +184,12 @@ def _tell(
         told.append(Operation(at, key, story.name, action, _jittered(dice, fate), content))
         at += dice.uniform(0.05, 4.0)
         if story.kills:
-            at += 1.0  # let the first worker get hold of it
+            at += 1.0  # let the first worker receive it
     return told
 
 
 def _contents(dice: random.Random, source: Source, alike: Sequence[Content], needed: int) -> Callable[[], Content]:
-    """The file's own successive contents, the newest last, after other files' of its kind where it has too few."""
+    """Return the contents of a file, the newest last. If it has too few, add contents of similar files before them."""
     own = list(source.contents[-needed:]) if needed else []
     borrowed = [dice.choice(alike) for _ in range(needed - len(own))]
     contents = iter(borrowed + own)
@@ -197,12 +197,12 @@ def _contents(dice: random.Random, source: Source, alike: Sequence[Content], nee
 
 
 def _jittered(dice: random.Random, fate: Fate) -> Fate:
-    """S3 is never quite on time, nor in order."""
+    """Return a small random delay, since S3's messages come late and in any order."""
     return Fate(fate.lost, fate.delay + dice.uniform(0, 0.4), fate.copies, fate.late)
 
 
 def _hot(dice: random.Random, source: Source, pace: float, alike: Sequence[Content]) -> list[Operation]:
-    """One key under everything at once: uploads all through the run, told twice, late, in any order, or never."""
+    """Return operations on one key with all faults: uploads during the whole run, late, lost and repeated messages."""
     contents = list(source.contents)
     while len(contents) < 12:
         contents.insert(0, dice.choice(alike))

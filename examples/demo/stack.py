@@ -1,7 +1,7 @@
-"""The demo's stack: the catalogue example as it is, a naive consumer beside it, and a queue to tap S3's messages.
+"""The demo's stack: the catalogue example without changes, a naive consumer, and a queue that receives S3's messages.
 
-`python -m examples.demo.stack` synthesises it. Which workers are to be killed, and how short the times are, comes as
-CDK context from the demo.
+`python -m examples.demo.stack` synthesises it. The demo passes the keys of killed workers and the
+timeouts as CDK context.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CODE = ("examples/catalogue/catalogue.py", "examples/demo/__init__.py", "example
 
 
 class DemoStack(CatalogueStack):
-    """The catalogue with short times, and next to it the usual hand-written consumer with its own queue and table."""
+    """The catalogue with short times, and a hand-written consumer with another queue and table."""
 
     def __init__(self, scope: cdk.App, id: str, *, code: Path, kill_keys: str, naive_timeout: int) -> None:
         self._code = code
@@ -36,7 +36,7 @@ class DemoStack(CatalogueStack):
         super().__init__(scope, id, removal_policy=cdk.RemovalPolicy.DESTROY, **self.times())
         self._effects.grant(self.models, "dynamodb:PutItem")
         self._naive_consumer(naive_timeout)
-        # S3 sends here in stage 2; the demo carries the messages on to both queues, as badly as it can.
+        # S3 sends here in stage 2. The demo forwards the messages to both queues with faults.
         tap = sqs.Queue(self, "Tap")
         tap.add_to_resource_policy(
             iam.PolicyStatement(
@@ -50,9 +50,9 @@ class DemoStack(CatalogueStack):
         cdk.CfnOutput(self, "EffectsTable", value=self._effects.table_name)
 
     def times(self) -> dict[str, Any]:
-        """Options that make everything soon; a stack that extends this one may leave the pipeline's own."""
+        """Options with short times. A subclass may use the pipeline's defaults."""
         return {
-            # On a busy machine two seconds were too few: an attempt timed out after its effect, which is then repeated.
+            # On a busy machine two seconds did not suffice: an attempt timed out after its effect, and was repeated.
             "processing_timeout": cdk.Duration.seconds(4),
             "concurrency": ConcurrencyOptions(clock_skew=cdk.Duration.seconds(3)),
             "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
@@ -63,7 +63,7 @@ class DemoStack(CatalogueStack):
         return [s3.NotificationKeyFilter(prefix="models/")]
 
     def processor(self) -> Processor:
-        """The catalogue's processor, watched. Called by the stack that this one extends."""
+        """The catalogue's processor with records of its effects."""
         self._effects = dynamodb.Table(
             self,
             "Effects",
@@ -86,7 +86,7 @@ class DemoStack(CatalogueStack):
         return {"EFFECTS_TABLE": self._effects.table_name, "KILL_KEYS": self._kill_keys}
 
     def _naive_consumer(self, timeout: int) -> None:
-        """What most projects have: a queue at six times the function's timeout, three receives, a dead-letter queue."""
+        """Make the usual resources: a queue with six times the function's timeout and a dead-letter queue."""
         table = dynamodb.Table(
             self,
             "NaiveCatalogue",
@@ -110,7 +110,7 @@ class DemoStack(CatalogueStack):
             timeout=cdk.Duration.seconds(timeout),
             handler="examples.demo.functions.naive.handler",
             code=lambda_.Code.from_asset(str(self._code)),
-            # `describe` raises the ledger's Unprocessable; to this consumer it is an exception like any other.
+            # `describe` raises the ledger's Unprocessable. For this consumer it is an ordinary exception.
             layers=[layer for layer in self.models.node.find_all() if isinstance(layer, lambda_.LayerVersion)],
             environment=self._watch() | {"CATALOGUE_TABLE": table.table_name},
         )
@@ -125,7 +125,7 @@ class DemoStack(CatalogueStack):
 
 
 def stage_code(directory: Path) -> Path:
-    """The functions' code, with the package names that it has in the repository."""
+    """Copy the code of the functions, with its package names in the repository."""
     for name in CODE:
         source, target = ROOT / name, directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def stage_code(directory: Path) -> Path:
 
 
 def main() -> None:
-    # CDK's own validation of the template takes seven seconds, and tests do that.
+    # Omit CDK's validation of the template, which takes seven seconds. Tests do it.
     app = cdk.App(builtin_cloud_formation_validation=False)
     context = app.node.try_get_context
     DemoStack(

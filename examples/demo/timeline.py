@@ -1,4 +1,4 @@
-"""One key's life as a picture: what S3 held, what was said about it, and what each side made of it."""
+"""Draw the history of one key: its states in S3, the messages about it, and the effects of each side."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 WIDTH = 1180
 LEFT, RIGHT = 150, 36
 LONGEST_GAP = 2_500
-"""Milliseconds; a longer time in which nothing happens is drawn as short as this, with a mark."""
+"""Milliseconds. A longer time without events is drawn with this length and a mark."""
 BAND, LANE, DOT = 30, 22, 9
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Something that happened, in a lane of its own kind."""
+    """An event, in the lane of its kind."""
 
     at: int
     lane: str
@@ -35,7 +35,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A state from one moment to the next."""
+    """A state with its start and end."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class Segment:
 
 
 class Axis:
-    """From epoch milliseconds to the picture; long empty times are cut out."""
+    """Convert epoch milliseconds to positions in the picture. Long times without events are cut out."""
 
     def __init__(self, moments: Sequence[int]) -> None:
         self._moments = sorted(set(moments))
@@ -72,7 +72,7 @@ class Axis:
 
 
 def timeline(wire: Wire, key: str, effects: Mapping[str, Sequence[Mapping[str, Any]]], records: Sequence[Any]) -> str:
-    """The picture of one key, from everything that was recorded about it."""
+    """Draw the picture of one key from all records about it."""
     history = [done for done in wire.done if done.operation.key == key]
     names = {version: f"v{n}" for n, version in enumerate(_versions(history), start=1)}
     points = [
@@ -102,7 +102,7 @@ def _band(
     names: Mapping[str, str],
     style: str,
 ) -> list[Segment]:
-    """The successive states, cut wherever S3's changed, so that each piece agrees with it or does not."""
+    """Return the states in their order, divided where S3's state changed. Each piece agrees with S3 or does not."""
     cuts = sorted({at for at, _ in (*states, *held)} | {end})
     pieces: list[Segment] = []
     for start, stop in itertools.pairwise(cuts):
@@ -211,7 +211,7 @@ def _draw(axis: Axis, bands: Sequence[tuple[str, Sequence[Segment]]], points: Se
         parts.append(f'<line class="lane" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y + 10:.1f}" y2="{y + 10:.1f}"/>')
         x = 0.0
         for point in sorted(mine, key=lambda point: point.at):
-            # Those at the same moment stand side by side, so that each can be seen; the order is right.
+            # Draw points of the same moment side by side, in their order, so that each is visible.
             x = max(axis(point.at), x + 2 * DOT - 2 if x else 0.0)
             parts.append(
                 f'<g><title>{escape(point.tip)}</title><circle class="{point.style}" cx="{x:.1f}" cy="{y + 10:.1f}" '
@@ -229,7 +229,7 @@ def _draw(axis: Axis, bands: Sequence[tuple[str, Sequence[Segment]]], points: Se
 
 
 def _ticks(axis: Axis) -> list[str]:
-    """Every five seconds, as far as nothing was cut out."""
+    """Draw a tick every five seconds up to the first cut."""
     last = axis.cuts[0][0] if axis.cuts else axis.start + 3_600_000
     ticks = []
     for seconds in range(0, 3_600, 5):

@@ -1,6 +1,6 @@
-"""The wire between S3 and both queues: it carries S3's own messages, unmodified, as unreliably as the script says.
+"""The wire between S3 and both queues. It forwards S3's messages unchanged, with the faults of the script.
 
-Whatever happens to a message on this wire happens to it for both queues, at the same time.
+Each fault of a message applies to both queues at the same time.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An operation that was carried out on the bucket: when (epoch milliseconds), and what S3 called it."""
+    """A completed operation on the bucket, with its time (epoch milliseconds) and S3's name of the event."""
 
     operation: Operation
     at: int
     version_id: str
-    """The version that was put, the delete marker that was made or removed, or the version deleted for good."""
+    """The version that was put, the delete marker that was made or removed, or the permanently deleted version."""
     current: str | None
-    """The version that was current afterwards; None where the object then read as not found."""
+    """The version that was current afterwards. None if the object did not exist."""
     event_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One copy of a message on its way; what became of it."""
+    """One copy of a message, and its fate."""
 
     done: Done
     at: int
@@ -52,7 +52,7 @@ class Delivery:
 
 @dataclass
 class Wire:
-    """Carries out a script's operations and everything that becomes of the messages about them."""
+    """Carries out the operations of a script and forwards the messages about them."""
 
     world: World
     seed: int
@@ -74,7 +74,7 @@ class Wire:
     # -- the bucket --------------------------------------------------------------------------------------------------
 
     def put_in_between(self) -> None:
-        """Have S3 send to the tap instead of the pipeline's queue."""
+        """Change S3's notification from the pipeline's queue to the wire's queue."""
         sqs, outputs = self.world.aws.client("sqs"), self.world.outputs
         arn = sqs.get_queue_attributes(QueueUrl=outputs["TapQueueUrl"], AttributeNames=["QueueArn"])
         configuration = {"QueueArn": arn["Attributes"]["QueueArn"], "Events": list(EVENTS)}
@@ -84,9 +84,9 @@ class Wire:
         )
 
     def operate(self, operation: Operation) -> Done:
-        """Do one thing to the bucket."""
+        """Carry out one operation on the bucket."""
         s3, target = self.world.aws.client("s3"), {"Bucket": self.world.bucket, "Key": operation.key}
-        # Newest last; whether it is a delete marker.
+        # Versions, the newest last, and True for a delete marker.
         history = self._history.setdefault(operation.key, [])
         match operation.action:
             case Action.PUT:
@@ -110,10 +110,10 @@ class Wire:
     # -- the messages ------------------------------------------------------------------------------------------------
 
     def run(self, operations: Sequence[Operation], tick: Callable[[], None], *, give_up_after: float = 60.0) -> None:
-        """Carry out the operations at their times, and carry the messages, until all of them are delivered or lost.
+        """Carry out the operations at their times, and forward the messages until all are delivered or lost.
 
         :param tick: called often, to show progress.
-        :raises TimeoutError: when S3 sends fewer messages than there were operations.
+        :raises TimeoutError: if S3 sends fewer messages than there were operations.
         """
         failed: list[BaseException] = []
         started = time.monotonic()
@@ -145,7 +145,7 @@ class Wire:
             time.sleep(0.02)
 
     def deliver_late_copies(self) -> int:
-        """Deliver again, in any order, what the script kept back until newer versions were committed."""
+        """Deliver the late copies in any order, after newer versions were committed."""
         late = list(self._late)
         random.Random(self.seed).shuffle(late)
         for few in itertools.batched(late, 10):
@@ -165,7 +165,7 @@ class Wire:
             finished.append({"Id": str(len(finished)), "ReceiptHandle": message["ReceiptHandle"]})
         if finished:
             sqs.delete_message_batch(QueueUrl=url, Entries=finished)
-        # A message can be faster than the answer that tells its uploader the version id: then it waits a moment.
+        # A message can arrive before the answer with the version ID. Then it waits.
         unclaimed, self._unclaimed = self._unclaimed, []
         for identity, body in unclaimed:
             if (done := self._known.get(identity)) is None:

@@ -1,4 +1,4 @@
-"""The deployed demo: its outputs by name, and the few questions that every part of the demo asks."""
+"""The deployed demo: its outputs by name, and the requests that all parts of the demo share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 SIDES = ("ledger", "naive")
 SETTLE_SECONDS = 2
-"""For how long the audit leaves alone what is fresh."""
+"""The settle time of the audit in seconds."""
 
 
 @dataclass(frozen=True)
 class World:
-    """What was deployed, and the way to it."""
+    """The deployed stack and the local AWS."""
 
     aws: LocalAws
     outputs: Mapping[str, str]
@@ -36,31 +36,31 @@ class World:
         return self.outputs["CatalogueTable" if side == "ledger" else "NaiveTable"]
 
     def depth(self, queue_url: str) -> tuple[int, int]:
-        """How many messages wait in a queue, and how many are in somebody's hands or hidden until a retry."""
+        """Return the number of visible messages of a queue, and of hidden ones."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         attributes = self.aws.client("sqs").get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
         return int(attributes[names[0]]), int(attributes[names[1]])
 
     def items(self, table: str) -> Iterator[dict[str, Any]]:
-        """All items of a table, as plain values."""
+        """Yield all items of a table as Python values."""
         for page in self.aws.client("dynamodb").get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
             for item in page["Items"]:
                 yield {name: _plain(value) for name, value in item.items()}
 
     def effects(self) -> dict[str, list[dict[str, Any]]]:
-        """The effects of both sides, in the order in which they were complete; and, as `<side>-killed`, the deaths."""
+        """Return the effects of both sides in the order of their ends, and the killed workers as `<side>-killed`."""
         found: dict[str, list[dict[str, Any]]] = {name: [] for side in SIDES for name in (side, f"{side}-killed")}
         for item in self.items(self.outputs["EffectsTable"]):
             found[item["side"]].append(item)
         return {name: sorted(entries, key=lambda entry: entry["at"]) for name, entries in found.items()}
 
     def count(self, table: str) -> int:
-        """How many items a table has now."""
+        """Return the number of items of a table."""
         pages = self.aws.client("dynamodb").get_paginator("scan").paginate(TableName=table, Select="COUNT")
         return sum(page["Count"] for page in pages)
 
     def messages(self, queue_url: str) -> list[dict[str, Any]]:
-        """Every message that waits in a queue, with attributes. They are hidden from others for a minute."""
+        """Receive all visible messages of a queue with their attributes, and hide them for a minute."""
         sqs = self.aws.client("sqs")
         found: list[dict[str, Any]] = []
         while True:

@@ -1,8 +1,8 @@
-"""The usual hand-written S3 -> SQS -> Lambda consumer, keeping the same catalogue.
+"""A typical hand-written S3 -> SQS -> Lambda consumer that keeps the same catalogue.
 
-Not a caricature: it decodes the key, reads what S3 holds now rather than trust the message, shrugs at objects that are
-gone, handles removals, and lets SQS retry what failed, with a dead-letter queue behind. The lines with `notebook` are
-the demo's.
+It is written with care: it decodes the key, reads the current object and does not trust the message, ignores objects
+that do not exist, handles removals, and lets SQS retry failures, with a dead-letter queue. The lines with `notebook`
+belong to the demo.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def handler(event: dict[str, Any], _context: object) -> None:
                     try:
                         found = s3.get_object(Bucket=bucket, Key=key)
                     except s3.exceptions.NoSuchKey:
-                        continue  # deleted meanwhile: its own message will say so
+                        continue  # deleted since: another message reports that
                     facts = describe(key, found["Body"].read())
                     identity = {"version_id": found["VersionId"], "etag": found["ETag"].strip('"')}
                     table.put_item(Item={"service": catalogue_name(key), **identity, **facts})

@@ -1,6 +1,6 @@
-"""What both consumers of the demo are watched by: which effect each of them had, when, and whose worker died.
+"""Record the effects of both consumers of the demo with their times, and the workers that died.
 
-Runs in Lambda beside the consumer. The entries go into a table of their own, so that the catalogue's code stays clean.
+It runs in Lambda with the consumer. The entries go into a separate table, so that the catalogue's code does not change.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Effect = dict[str, str | int | None]
 
 @contextmanager
 def effect(side: str, key: str, kind: str) -> Iterator[Effect]:
-    """Note one effect on the catalogue: from when until when, and of which version.
+    """Record one effect on the catalogue: its start, its end and its version.
 
-    What fails, or does not come so far as to name a version, leaves no entry.
+    An effect that fails or names no version leaves no entry.
     """
     entry: Effect = {"side": side, "key": key, "kind": kind, "version": None, "pid": os.getpid(), "started": _now()}
     yield entry
@@ -40,10 +40,10 @@ def effect(side: str, key: str, kind: str) -> Iterator[Effect]:
 
 
 def die_once(side: str, key: str) -> None:
-    """Where the demo wants a worker to die: the first one of each side that comes here with such a key is killed.
+    """Kill the first worker of each side that handles one of the chosen keys.
 
-    SIGKILL to this very process: no exception, no clean-up, no answer to Lambda. It has the message, and not yet had
-    the effect.
+    The process sends SIGKILL to itself: no exception, no clean-up, no answer to Lambda. It has received the message,
+    and the effect has not happened.
     """
     if key not in os.environ["KILL_KEYS"].split("|"):
         return

@@ -1,4 +1,4 @@
-"""The catalogue's processor as the intake ledger runs it, watched by the demo."""
+"""The catalogue's processor with records for the demo."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def process(change: ObjectChange) -> Commit:
-    """The catalogue's own `process`, with a note of its effect."""
+    """Call the catalogue's `process` and record its effect."""
     notebook.die_once("ledger", change.key)
     with notebook.effect("ledger", change.key, change.kind) as entry:
         commit = catalogue.process(change)
