@@ -16,13 +16,14 @@ from cdk_intake_ledger._lazy import lazily
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
-    from cdk_intake_ledger.functions.processor import Processor
-    from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
-    from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
-    from cdk_intake_ledger.options.options import (
+    from cdk_intake_ledger.functions import Processor
+    from cdk_intake_ledger.monitoring import IntakeMonitoring
+    from cdk_intake_ledger.options import (
         AuditOptions,
+        AuditScale,
         ConcurrencyOptions,
         Delivery,
+        Engine,
         Existing,
         MonitoringOptions,
         NetworkOptions,
@@ -59,22 +60,22 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            "AuditOptions": "cdk_intake_ledger.options.options",
-            "AuditScale": "cdk_intake_ledger.options.audit_scale",
-            "ConcurrencyOptions": "cdk_intake_ledger.options.options",
-            "Delivery": "cdk_intake_ledger.options.options",
-            "Engine": "cdk_intake_ledger.options.audit_scale",
-            "Existing": "cdk_intake_ledger.options.options",
+            "AuditOptions": "cdk_intake_ledger.options",
+            "AuditScale": "cdk_intake_ledger.options",
+            "ConcurrencyOptions": "cdk_intake_ledger.options",
+            "Delivery": "cdk_intake_ledger.options",
+            "Engine": "cdk_intake_ledger.options",
+            "Existing": "cdk_intake_ledger.options",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
             "IntakeLedger": "cdk_intake_ledger.resources.ledger_table",
-            "IntakeMonitoring": "cdk_intake_ledger.monitoring.intake_monitoring",
+            "IntakeMonitoring": "cdk_intake_ledger.monitoring",
             "IntakePipeline": "cdk_intake_ledger.pipeline",
             "IntakeQueue": "cdk_intake_ledger.resources.queue",
-            "MonitoringOptions": "cdk_intake_ledger.options.options",
-            "NetworkOptions": "cdk_intake_ledger.options.options",
-            "Ordering": "cdk_intake_ledger.options.options",
-            "Processor": "cdk_intake_ledger.functions.processor",
-            "Reasons": "cdk_intake_ledger.options.options",
-            "RetryOptions": "cdk_intake_ledger.options.options",
+            "MonitoringOptions": "cdk_intake_ledger.options",
+            "NetworkOptions": "cdk_intake_ledger.options",
+            "Ordering": "cdk_intake_ledger.options",
+            "Processor": "cdk_intake_ledger.functions",
+            "Reasons": "cdk_intake_ledger.options",
+            "RetryOptions": "cdk_intake_ledger.options",
         },
     )

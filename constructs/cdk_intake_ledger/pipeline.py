@@ -15,15 +15,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger.audit.intake_audit import IntakeAudit
-from cdk_intake_ledger.audit.reports import report_problems
-from cdk_intake_ledger.delivery.event_delivery import (
-    bucket_problems,
-    default_delivery_mode,
-    delivery_problems,
-    owned_resource,
-    owner_of,
-)
-from cdk_intake_ledger.delivery.key_filters import filter_problems, key_filters, looks_encoded
+from cdk_intake_ledger.delivery.event_delivery import default_delivery_mode, owned_resource, owner_of
+from cdk_intake_ledger.delivery.key_filters import key_filters, looks_encoded
 from cdk_intake_ledger.functions import (
     FunctionNetworking,
     IntakeConsumer,
@@ -43,17 +36,16 @@ from cdk_intake_ledger.options import (
     RetryOptions,
     explain_former_options,
 )
+from cdk_intake_ledger.pipeline_checks import option_problems
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources.bucket import intake_bucket
-from cdk_intake_ledger.resources.fixed_names import MAX_NAME, FixedIds, pipeline_name_problems, register, tag
+from cdk_intake_ledger.resources.fixed_names import MAX_NAME, FixedIds, register, tag
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.bucket_rules import FILTER_LOOKS_ENCODED
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
-from cdk_intake_ledger.validation.number_rules import unknown_numbers
-from cdk_intake_ledger.validation.plan_validation import plan_problems
 from cdk_intake_ledger.validation.reporting import refuse, warn
 
 
@@ -149,23 +141,19 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
             queue=queue,
             ledger=ledger,
         )
-        table = ledger.table if ledger else None
-        refuse(
-            self.node.path,
-            [
-                *(pipeline_name_problems(self, pipeline_name, table) if pipeline_name is not None else ()),
-                *processor.problems,
-                *unknown_numbers(plan),
-                *plan_problems(plan),
-                *filter_problems(keys),
-                *(bucket_problems(bucket, self, keys, delivery) if bucket else ()),
-                *delivery_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
-                *(queue.problems(plan.max_attempts) if queue else ()),
-                *(ledger.problems() if ledger else ()),
-                *report_problems(audit, bucket, keys),
-                *audit.scale.problems(),
-            ],
+        problems = option_problems(
+            self,
+            plan,
+            processor=processor,
+            pipeline_name=pipeline_name,
+            bucket=bucket,
+            filters=keys,
+            delivery=delivery,
+            queue=queue,
+            ledger=ledger,
+            audit=audit,
         )
+        refuse(self.node.path, problems)
         for end in looks_encoded(keys):
             warn(self, FILTER_LOOKS_ENCODED, value=end)
 

@@ -2,9 +2,9 @@
 
 from constructs import Construct
 
+from cdk_intake_ledger.delivery.bucket_validation import BucketValidation
 from cdk_intake_ledger.delivery.event_delivery import add_notifications, owned_resource
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
-from cdk_intake_ledger.validation.bucket_validation import BucketValidation
 
 
 def connect_bucket(

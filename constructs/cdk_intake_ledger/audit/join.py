@@ -10,8 +10,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.audit.athena import AuditAthena
-from cdk_intake_ledger.bundling import parse_requirements
-from cdk_intake_ledger.bundling.assets import LAYER_FOLDER, wheel_code
+from cdk_intake_ledger.bundling import LAYER_FOLDER, parse_requirements, wheel_code
 from cdk_intake_ledger.functions import (
     QUEUE_KEY_ACTIONS,
     TESTED_RUNTIME,

@@ -23,7 +23,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
-from cdk_intake_ledger.options.options import Delivery
+from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.queue import IntakeQueue, Missing
 from cdk_intake_ledger.validation.bucket_rules import (

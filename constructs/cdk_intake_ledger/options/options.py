@@ -43,8 +43,8 @@ class ConcurrencyOptions:
 
     threads: int = 1
     """The number of records of a batch that an invocation processes at the same time, 1 to `batch_size`; 1 when
-    omitted. Use more than 1 for a thread-safe processor that mostly waits for I/O. Records of the same key never run at the same
-    time. A processor that exceeds `processing_timeout` ends its process."""
+    omitted. Use more than 1 for a thread-safe processor that mostly waits for I/O. Records of the same key never run at
+    the same time. A processor that exceeds `processing_timeout` ends its process."""
 
     commit_together: bool = False
     """True to commit changes that were claimed together in one request, up to 25 at a time; a request for each change
@@ -83,8 +83,8 @@ class MonitoringOptions:
 
     reasons: Reasons = Reasons.TYPES
     """The text about a failed attempt in ledger rows, dead-letter messages and logs. When omitted, types of exceptions
-    and positions in your code. `Reasons.FULL` adds the messages of exceptions, which may quote the content of objects. The
-    text of an `Unprocessable` is always kept."""
+    and positions in your code. `Reasons.FULL` adds the messages of exceptions, which may quote the content of objects.
+    The text of an `Unprocessable` is always kept."""
 
 
 @dataclass(frozen=True, kw_only=True)

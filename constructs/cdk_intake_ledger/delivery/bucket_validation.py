@@ -17,7 +17,7 @@ from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery.event_delivery import CDK_NOTIFICATIONS, has_cdk_notifications
 from cdk_intake_ledger.delivery.key_filters import KeyFilter
-from cdk_intake_ledger.options.options import Delivery
+from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
     BUCKET_NOT_VERSIONED,
