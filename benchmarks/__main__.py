@@ -1,11 +1,11 @@
-"""All benchmarks, one after the other: tables on the terminal, and everything in build/bench.json.
+"""Runs the benchmarks, prints their tables, and writes all figures to build/bench.json.
 
     python -m benchmarks [--rounds N] [NAME ...]
 
-The names are those of the modules beside this one. Each has a process of its own, and what it says is kept at once:
-one that fails leaves the others' figures alone, and makes the whole run fail at its end. `build/bench.json` keeps what
-an earlier run said of those that are not asked for. `--rounds` is for those that are measured in rounds: fewer where
-there is no time, more where others use the machine.
+The names are modules of this folder. Each benchmark runs in a separate process, and its result is stored when it ends.
+If one fails, the others still run, and the exit code is 1. `build/bench.json` keeps the earlier results of benchmarks
+that do not run. `--rounds` sets the number of rounds: fewer take less time, and more give better figures on a busy
+machine.
 """
 
 import argparse
@@ -105,11 +105,11 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
         audit_scale,
     )
 }
-"""In the order in which they run: what is counted first, since it is the same everywhere."""
+"""The benchmarks in their order. Counted figures come first, because they are the same on each machine."""
 
 
 def measured(name: str, rounds: int | None) -> dict[str, Any]:
-    """What one benchmark says, how it was asked, when, where, for how many seconds, and how busy the machine was."""
+    """The result of one benchmark with its arguments, time, machine, duration and load."""
     measure = importlib.import_module(f"benchmarks.{name}").measure
     asked = inspect.signature(measure).parameters
     options = {"rounds": rounds} if rounds and "rounds" in asked else {}
@@ -126,7 +126,7 @@ def measured(name: str, rounds: int | None) -> dict[str, Any]:
 
 
 def keep(name: str, found: dict[str, Any], output: Path) -> None:
-    """Put what one benchmark says in its place, at once or not at all."""
+    """Store the result of one benchmark atomically."""
     kept = json.loads(output.read_text()) if output.exists() else {}
     output.parent.mkdir(exist_ok=True)
     new = output.with_suffix(".new")
@@ -135,7 +135,7 @@ def keep(name: str, found: dict[str, Any], output: Path) -> None:
 
 
 def all_but(names: Sequence[str], run: Callable[[str], int]) -> list[str]:
-    """Run each, whatever becomes of the others: the names of those that failed."""
+    """Run each benchmark, and return the names of those that failed."""
     return [name for name in names if run(name)]
 
 

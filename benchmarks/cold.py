@@ -1,11 +1,12 @@
-"""Cold start: from a fresh interpreter to the end of the first event, beside `import boto3` and the two clients.
+"""Measures the cold start, from a fresh interpreter to the end of the first event, and compares it with `import boto3`
+and its two clients.
 
     python -m benchmarks.cold [--rounds N]
 
-Each figure is the CPU time of an interpreter of its own, less what an empty one takes; the rows take turns. The first
-event is one new object, answered by a stub (`benchmarks.stub`). The runtime is imported from the staged layer: as
-Lambda has it, without byte code and in a folder that cannot be written to, so that each cold start compiles it; boto3
-comes with byte code, as Lambda's own does.
+Each figure is the CPU time of a separate interpreter minus that of an empty one. The rows alternate. The first event is
+one new object, and a stub answers its requests (`benchmarks.stub`). The runtime is imported from the staged layer as in
+Lambda: without byte code and from a folder without write access, so that each cold start compiles it. boto3 has byte
+code, as in Lambda.
 """
 
 import argparse
@@ -58,7 +59,7 @@ CODES = {
 
 
 def layer_sizes(directory: Path) -> dict[str, int]:
-    """Bytes of the staged layer: all of it, ours alone, and as the archive that Lambda is given."""
+    """Return the bytes of the staged layer: all files, the library's files, and the archive that Lambda gets."""
     files = [path for path in directory.rglob("*.py") if path.is_file()]
     ours = [path for path in files if "intake_ledger" in path.parts]
     return {
@@ -79,7 +80,9 @@ def _zipped(directory: Path, files: list[Path]) -> int:
 
 
 def milliseconds(code: str, paths: str, piece: int = 0) -> float:  # noqa: ARG001 - one piece is all there is
-    """CPU time of an interpreter from its start to the code's end: Lambda does not take it down either."""
+    """Return the CPU time of an interpreter from its start to the end of the code. Its shutdown is not measured,
+    because Lambda does not shut it down.
+    """
     variables = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen([sys.executable, "-c", f"{code}{END}"], env=variables, stdout=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
@@ -89,7 +92,7 @@ def milliseconds(code: str, paths: str, piece: int = 0) -> float:  # noqa: ARG00
 
 
 def imports(paths: str) -> dict[str, float]:
-    """Where the time of the consumer's import goes: milliseconds of each top-level package's own modules."""
+    """Return the milliseconds that each top-level package's modules take in the consumer's import."""
     variables = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-X", "importtime", "-c", HANDLER]
     told = subprocess.run(command, env=variables, check=True, capture_output=True, text=True).stderr
@@ -103,7 +106,7 @@ def imports(paths: str) -> dict[str, float]:
 
 
 def measure(*, rounds: int = 15) -> dict[str, Any]:
-    """Milliseconds beyond an empty interpreter, ratios to the floor, and the layer's sizes."""
+    """Return milliseconds more than an empty interpreter, ratios to the floor, and the layer's sizes."""
     with tempfile.TemporaryDirectory() as name, stub() as endpoint, environment(endpoint):
         layer, compiled = Path(name, "layer"), Path(name, "compiled")
         for directory in (layer, compiled):

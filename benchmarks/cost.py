@@ -1,8 +1,9 @@
-"""Dollars per million objects: the counted requests and units (`benchmarks.counted`) at the prices of one day.
+"""Calculates dollars per million objects from the counted requests and units (`benchmarks.counted`) and the prices of
+one day.
 
     python -m benchmarks.cost [--write]
 
-`docs/cost.md` shows the same tables; a test holds it to them.
+`docs/cost.md` shows the same tables, and a test compares them.
 """
 
 import argparse
@@ -19,29 +20,33 @@ from botocore.client import BaseClient
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
 BATCH = 10
-"""Messages to a batch: the construct's default, and the most that one receive and one delete can carry."""
+"""Messages in a batch: the construct's default, and the maximum of one receive and one delete."""
 LATENCY_MS = {"dynamodb": 5, "s3": 20, "sqs": 10}
-"""Taken for a request within the region: AWS speaks of single digits for DynamoDB, and of nothing for the others."""
+"""The assumed duration of a request in the same Region. AWS documents single-digit milliseconds for DynamoDB, and
+nothing for the others.
+"""
 MEMORY_GB = 0.5
-"""Of the consumer's function, by default."""
+"""The default memory of the consumer's function."""
 LIST_PAGE = 1_000
 ROW_OVERHEAD = 100
-"""Bytes that DynamoDB adds to each item for what it stores."""
+"""Bytes that DynamoDB adds to the stored size of each item."""
 GIGABYTE = 1024**3
 KEPT_DAYS = 36
-"""The ledger's retention, by default, and the day after it."""
+"""The ledger's default retention, and one more day."""
 DAYS_OF_A_MONTH = 30
 EVENTUAL = 0.5
-"""Read units of a Scan that is not consistent, for each 4 KB."""
+"""Read units of an eventually consistent scan, for each 4 KB."""
 
 
 def poller() -> float:
-    """What any consumer pays for a message: S3's send, and a tenth of a receive, of a delete and of an invocation."""
+    """Return any consumer's cost of a message: S3's send, and a tenth of a receive, a delete and an invocation."""
     return prices.SQS_REQUEST * (1 + 2 / BATCH) + prices.LAMBDA_REQUEST / BATCH
 
 
 def ledger(bill: Bill, changes: int = 1) -> dict[str, float]:
-    """Dollars of one change, by service, for what the consumer asks, but for the processor's own read of the object."""
+    """Return the dollars of the consumer's requests for one change, by service, without the processor's read of the
+    object.
+    """
     waited = sum(
         number * LATENCY_MS[name.partition(".")[0]] / 1000
         for name, number in bill.requests.items()
@@ -56,19 +61,21 @@ def ledger(bill: Bill, changes: int = 1) -> dict[str, float]:
 
 
 def million(parts: Mapping[str, float], *, reads: bool) -> dict[str, float]:
-    """Dollars for a million, with what every consumer pays; `reads`: the processor read the object."""
+    """Return the dollars for a million changes, with the costs of any consumer. With `reads` the processor reads the
+    object.
+    """
     common = poller() + (prices.S3_GET if reads else 0)
     every = {**parts, "any consumer": common}
     return {name: round(value * prices.MILLION, 2) for name, value in (*every.items(), ("all", sum(every.values())))}
 
 
 def powertools() -> Bill:
-    """A new change with Powertools' idempotency utility, as it asks boto3."""
+    """Return the requests of Powertools' idempotency utility for a new change."""
     bill = Bill()
 
     def answer(_: BaseClient, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         bill.requests[f"dynamodb.{operation}"] += 1
-        # An update adds to the item that the put has written, and says no more than that.
+        # An update adds to the item of the put, and has no other attributes.
         items = [arguments[name] for name in ("Item", "ExpressionAttributeValues") if name in arguments]
         bill.write_units += units.write_units(*items)
         return {}
@@ -83,7 +90,7 @@ def powertools() -> Bill:
 
 
 def compared() -> dict[str, dict[str, float]]:
-    """A million new objects, each told once."""
+    """Return the cost of a million new objects with one message each."""
     none = ledger(Bill())
     return {
         "naive consumer": million(none, reads=True),
@@ -95,7 +102,7 @@ def compared() -> dict[str, dict[str, float]]:
 
 
 def events() -> dict[str, dict[str, float]]:
-    """A million of each kind of event."""
+    """Return the cost of a million events of each kind."""
     found = {}
     for name, case in counted.CASES.items():
         bill = case()
@@ -104,7 +111,7 @@ def events() -> dict[str, dict[str, float]]:
 
 
 def audit() -> dict[str, float]:
-    """One run over a million objects that all agree: the listing, and one scan of their rows."""
+    """Return the cost of one audit of a million objects that all agree: a listing, and a scan of their rows."""
     pipeline = counted.MeteredPipeline()
     pipeline.put(counted.KEY, "1")
     pipeline.run()
@@ -118,8 +125,8 @@ def audit() -> dict[str, float]:
 
 
 def kept(days: float = KEPT_DAYS, *, deletes: bool = False) -> dict[str, float]:
-    """A million settled rows for so many days, in the table and in its continuous backup. With `deletes` they are those
-    of a complete ledger, which have no expiry.
+    """Return the cost of a million settled rows for some days, in the table and in its continuous backup. With
+    `deletes` the ledger is complete, and its rows do not expire.
     """
     pipeline = counted.MeteredPipeline(deletes=deletes)
     pipeline.put(counted.KEY, "1")
@@ -133,7 +140,7 @@ def kept(days: float = KEPT_DAYS, *, deletes: bool = False) -> dict[str, float]:
 
 
 def measure() -> dict[str, Any]:
-    """All rows of both tables."""
+    """Return all rows of both tables."""
     return (
         compared()
         | {f"event: {name}": row for name, row in events().items()}
@@ -146,7 +153,7 @@ def measure() -> dict[str, Any]:
 
 
 def markdown(rows: Mapping[str, Mapping[str, float]], digits: int = 2) -> str:
-    """As docs/cost.md shows it."""
+    """Format a number as docs/cost.md does."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = [["", *columns], ["---", *["---:"] * len(columns)]]
     lines += [
@@ -156,7 +163,7 @@ def markdown(rows: Mapping[str, Mapping[str, float]], digits: int = 2) -> str:
 
 
 def page() -> dict[str, str]:
-    """The tables of docs/cost.md, by the name that stands above each."""
+    """Return the tables of docs/cost.md by the names above them."""
     per_change = counted.measure()
     units_ = ("dynamodb requests", "write units", "read units", "HEAD", "sqs requests", "all requests")
     return {
@@ -176,7 +183,7 @@ def page() -> dict[str, str]:
 
 
 def write() -> None:
-    """Put the tables into docs/cost.md, each between its comments."""
+    """Write the tables into docs/cost.md, each between its comments."""
     text = PAGE.read_text()
     for name, content in page().items():
         begin, end = f"<!-- begin: {name} -->\n", "\n<!-- end -->"

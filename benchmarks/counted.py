@@ -1,10 +1,9 @@
-"""What a change costs in requests and in units, counted: the real consumer and ledger over AWS in memory.
+"""Counts the requests and units of a change. The real consumer and ledger use AWS services in memory.
 
     python -m benchmarks.counted
 
-Counted is what the consumer asks for, from the moment a message is there until it is gone. Not counted here is what
-Lambda's poller does for any consumer (receive, delete), and the processor's own read of the object, which has a column
-of its own.
+The count has the consumer's requests from the arrival of a message until its deletion. It does not have the requests of
+Lambda's poller, which any consumer needs (receive, delete). The processor's read of the object has a separate column.
 """
 
 from collections import Counter
@@ -28,21 +27,21 @@ from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import MemorySQS
 
 INDEX = ("needs_review", "updated_at")
-"""The keys of the ledger's index of what failed."""
+"""The key attributes of the ledger's review index."""
 KEY = "in/2026/11/" + "k" * (256 - len("in/2026/11/"))
-"""Of 256 bytes."""
+"""A key with 256 bytes."""
 
 
 @dataclass
 class Bill:
-    """What was asked for. Requests are named by service and operation."""
+    """Requests and units. Requests are named by service and operation."""
 
     requests: Counter[str] = field(default_factory=Counter)
     write_units: int = 0
     read_units: int = 0
 
     def clear(self) -> None:
-        """What came before is not counted."""
+        """Reset the counts."""
         self.requests.clear()
         self.write_units = self.read_units = 0
 
@@ -50,13 +49,13 @@ class Bill:
         return Bill(self.requests.copy(), self.write_units, self.read_units)
 
     def minus(self, before: "Bill") -> "Bill":
-        """What was asked for since."""
+        """Return the difference to earlier counts."""
         return Bill(
             self.requests - before.requests, self.write_units - before.write_units, self.read_units - before.read_units
         )
 
     def of(self, service: str) -> int:
-        """The number of requests to a service."""
+        """Return the number of requests to a service."""
         return sum(number for name, number in self.requests.items() if name.startswith(f"{service}."))
 
     @property
@@ -69,7 +68,7 @@ class Bill:
 
     @property
     def gets(self) -> int:
-        """The processor's own reads of the object."""
+        """The number of reads of the object by the processor."""
         return self.requests["s3.GetObject"]
 
     @property
@@ -78,12 +77,12 @@ class Bill:
 
     @property
     def total(self) -> int:
-        """Everything but the processor's own reads."""
+        """The number of requests without the processor's reads."""
         return self.requests.total() - self.gets
 
 
 class MeteredDynamoDB(MemoryDynamoDB):
-    """The store in memory, with units."""
+    """An in-memory table that counts units."""
 
     def __init__(self, bill: Bill) -> None:
         super().__init__()
@@ -107,9 +106,9 @@ class MeteredDynamoDB(MemoryDynamoDB):
 
     @override
     def transact_write_items(self, **request: Any) -> dict[str, Any]:
-        """Only the ledger's own element is counted: the others are the team's writes."""
+        """Count only the ledger's element. The other elements are the team's writes."""
         self._bill.requests["dynamodb.TransactWriteItems"] += 1
-        self._bill.requests["dynamodb.UpdateItem"] -= 1  # the store carries the ledger's element out as one
+        self._bill.requests["dynamodb.UpdateItem"] -= 1  # the table executes the ledger's element as an UpdateItem
         self._times = 2
         try:
             return super().transact_write_items(**request)
@@ -144,7 +143,7 @@ class MeteredDynamoDB(MemoryDynamoDB):
 
     @contextmanager
     def _write(self, operation: str, key: Item, proposed: Item | None = None) -> Iterator[None]:
-        """Count it whether it is carried out or refused."""
+        """Count a write that succeeds or is refused."""
         before = self.items.get(_key(key))
         self._bill.requests[f"dynamodb.{operation}"] += 1
         try:
@@ -156,7 +155,7 @@ class MeteredDynamoDB(MemoryDynamoDB):
 
 
 class MeteredS3(MemoryS3):
-    """A bucket in memory that counts."""
+    """An in-memory bucket that counts requests."""
 
     def __init__(self, bill: Bill, *, clock: Callable[[], int]) -> None:
         super().__init__(clock=clock)
@@ -174,7 +173,7 @@ class MeteredS3(MemoryS3):
 
 
 class MeteredSQS(MemorySQS):
-    """A queue in memory that counts what the consumer itself asks of it."""
+    """An in-memory queue that counts the consumer's requests."""
 
     def __init__(self, bill: Bill, *, clock: Callable[[], int], visibility_seconds: float) -> None:
         super().__init__(clock=clock, visibility_seconds=visibility_seconds)
@@ -192,7 +191,7 @@ class MeteredSQS(MemorySQS):
 
 
 class MeteredPipeline(LocalPipeline):
-    """A pipeline in memory with a bill. With `processing_time`, its workers are warm and claim in groups."""
+    """A local pipeline that counts. With `processing_time`, its workers are warm and claim in groups."""
 
     def __init__(
         self,
@@ -212,11 +211,11 @@ class MeteredPipeline(LocalPipeline):
         self._completeness = CompletenessRecord(self._settings, self._table, self._clock)
         self._completeness.begin()
         self.start = self.bill.copy()
-        """What the start of an environment asks for, which is in none of the other figures."""
+        """The requests at the start of an execution environment. No other figure includes them."""
         self.bill.clear()
         self._processing_time, self._batch_size = processing_time, batch_size
         self.last = ""
-        """The message that was sent last."""
+        """The last message."""
 
     @override
     def send(self, body: str) -> None:
@@ -224,20 +223,20 @@ class MeteredPipeline(LocalPipeline):
         super().send(body)
 
     def resend(self) -> None:
-        """S3 sends once more what was sent last."""
+        """Send the last message again."""
         super().send(self.last)
 
     def deliver_once(self) -> None:
-        """One batch to one worker, now."""
+        """Deliver one batch to one worker."""
         self._invoke(self._sqs.receive(self._batch_size, lambda visible: visible))
 
     def item(self) -> Item:
-        """The only row, as it is stored."""
+        """Return the only row as it is stored."""
         [found] = [item for item in self._dynamodb.items.values() if "status" in item]
         return found
 
     def settle(self) -> None:
-        """Everything so far happened before; what comes is counted."""
+        """Process all messages, and reset the counts."""
         self.run()
         self.bill.clear()
 
@@ -246,7 +245,7 @@ def _key(item: Item) -> Key:
     return item["pk"]["S"], item["sk"]["S"]
 
 
-# -- what is counted -------------------------------------------------------------------------------------------------
+# -- counted cases ---------------------------------------------------------------------------------------------------
 
 
 def new_key() -> Bill:
@@ -257,7 +256,7 @@ def new_key() -> Bill:
 
 
 def new_key_with_transaction() -> Bill:
-    """The processor's own write is not counted: it would make it without the ledger, too."""
+    """The processor's write is not counted, because it is needed without the ledger too."""
     write = {"Put": {"TableName": "invoices", "Item": {"id": {"S": "1"}}}}
     pipeline = MeteredPipeline(lambda _: Commit("done", transact=[write]))
     pipeline.put(KEY, "1")
@@ -266,7 +265,7 @@ def new_key_with_transaction() -> Bill:
 
 
 def start() -> Bill:
-    """Of an execution environment: its first claim looks up what the ledger still knows."""
+    """Return the cost of an environment's start, at which the first claim reads the ledger's record."""
     return MeteredPipeline().start
 
 
@@ -280,7 +279,7 @@ def grouped(size: int, *, commit_together: bool = False) -> Bill:
 
 
 def _settled(**options: Any) -> "MeteredPipeline":
-    """A pipeline that has processed one key, which is not counted."""
+    """Return a pipeline that has processed one key, which is not counted."""
     pipeline = MeteredPipeline(**options)
     pipeline.put(KEY, "1")
     pipeline.settle()
@@ -295,7 +294,7 @@ def duplicate() -> Bill:
 
 
 def duplicate_in_flight() -> Bill:
-    """Once while the first one is being processed, and once more when its lease is over."""
+    """Deliver a message during the first attempt, and again after its lease."""
     counted: list[Bill] = []
 
     def meanwhile(_: ObjectChange) -> str:
@@ -324,7 +323,7 @@ def overwrite(ordering: Ordering = Ordering.LATEST) -> Bill:
 
 
 def stale() -> Bill:
-    """The first version's event, after the second version was processed."""
+    """Deliver the first version's event after the second version was processed."""
     pipeline = MeteredPipeline()
     pipeline.put(KEY, "1")
     pipeline.lose()
@@ -373,7 +372,7 @@ def rejected() -> Bill:
 
 
 def removal(*, deletes: bool) -> Bill:
-    """`deletes`: the processor is told of it."""
+    """Count a removal. With `deletes` the processor is called."""
     pipeline = _settled(deletes=deletes)
     pipeline.delete(KEY)
     pipeline.run()
@@ -381,7 +380,7 @@ def removal(*, deletes: bool) -> Bill:
 
 
 def audit_resubmission() -> Bill:
-    """The consumer's part: a key whose event was lost, sent again by the audit."""
+    """Count the consumer's requests for a key whose event was lost and which the audit resubmits."""
     pipeline = MeteredPipeline()
     pipeline.put(KEY, "1")
     pipeline.lose()
@@ -398,7 +397,7 @@ def reprocess() -> Bill:
 
 
 def _failing(times: list[int]) -> Processor:
-    """A processor that fails so often, then succeeds."""
+    """A processor that fails some times and then succeeds."""
 
     def process(_: ObjectChange) -> str:
         if times[0]:
@@ -430,7 +429,7 @@ GROUPS = (10, 100)
 
 
 def measure() -> dict[str, dict[str, float]]:
-    """Per change: requests by service, and units."""
+    """Return requests by service and units for each change."""
     bills = {name: (case(), 1) for name, case in CASES.items()}
     bills |= {f"new key, batch of {size}": (grouped(size), size) for size in GROUPS}
     bills |= {f"the same, commit_together, {size}": (grouped(size, commit_together=True), size) for size in GROUPS}

@@ -1,11 +1,11 @@
-"""What the consumer's CPU is spent on: new changes through the deployed handler, beside the floor and Powertools.
+"""Measures the consumer's CPU time for new changes through the deployed handler, and compares it with a floor and with
+Powertools.
 
     python -m benchmarks.cpu [--changes N] [--rounds N] [--profile ROW]
 
-All rows run in this process against one stub that answers at once (`benchmarks.stub`); what is counted is this
-process's CPU time. The floor is two bare calls of boto3's client per change, a default one, with the very payloads
-that the consumer sends. The processor does nothing, and no row reads the object unless its name says so: that read is
-the processor's own.
+All rows run in this process against a stub that answers immediately (`benchmarks.stub`). The figure is this process's
+CPU time. The floor is two calls of a default boto3 client per change, with the payloads that the consumer sends. The
+processor does nothing. A row reads the object only if its name says so.
 """
 
 import argparse
@@ -45,24 +45,24 @@ from intake_ledger_testing.events import s3_notification, sqs_event
 BUCKET, TABLE = "invoices-bucket-1a2b3c4d5e6f", "Invoices-Ledger-1A2B3C4D5E6F"
 FLOOR = "two bare calls"
 PIECE = 100
-"""Changes that all rows go through before the next ones."""
+"""Changes that each row processes before the next row's turn."""
 Event = dict[str, Any]
 Call = tuple[str, dict[str, Any]]
 
 
 def process(change: ObjectChange) -> str:
-    """The processor: nothing."""
+    """A processor that does nothing."""
     return change.key
 
 
 def read(change: ObjectChange) -> str:
-    """The processor that reads its object."""
+    """A processor that reads its object."""
     change.open().read()
     return change.key
 
 
 class OpensNothing(Bucket):
-    """S3 without requests: the read of the object is the processor's own."""
+    """A bucket that sends no requests, because the processor reads the object."""
 
     def __init__(self) -> None:
         super().__init__(_no_client, BUCKET)
@@ -76,7 +76,7 @@ def _no_client() -> Any:
 
 
 class Payloads:
-    """Notifications about so many new keys, a hundred to the piece."""
+    """Notifications about new keys, in pieces of a hundred."""
 
     def __init__(self, changes: int) -> None:
         now = datetime.now(UTC)
@@ -98,12 +98,14 @@ class Payloads:
         return len(self._pieces)
 
     def batches(self, size: int) -> list[list[Event]]:
-        """The batches of each piece."""
+        """Return the batches of each piece."""
         return [[sqs_event(*few) for few in batched(piece, size)] for piece in self._pieces]
 
 
 def consumer(*, groups: bool, commits: bool = False, reads: bool = False) -> Consumer:
-    """The one that Lambda's handler makes, with its own clients; `groups`: warm, so that it claims in groups."""
+    """Return the consumer that Lambda's handler creates, with its clients. With `groups` it is warm and claims in
+    groups.
+    """
     with ExitStack() as patches:
         if commits:
             patches.enter_context(mock.patch.dict(os.environ, {"INTAKE_COMMIT_TOGETHER": "true"}))
@@ -113,19 +115,19 @@ def consumer(*, groups: bool, commits: bool = False, reads: bool = False) -> Con
             patches.enter_context(mock.patch.dict(os.environ, {"INTAKE_PROCESSOR": "benchmarks.cpu:read"}))
         else:
             patches.enter_context(mock.patch.object(composition, "Bucket", return_value=OpensNothing()))
-        made: Consumer = composition.make_consumer.__wrapped__()  # another one than the handler's
+        made: Consumer = composition.make_consumer.__wrapped__()  # a new consumer for each row
     return made
 
 
 class _NeverSure(ProcessingTime):
-    """One claim at a time, as a cold worker's."""
+    """Claims one change at a time, as a cold worker does."""
 
     def fits(self, window_ms: float) -> int:  # noqa: ARG002
         return 0
 
 
 def recorded(payloads: Payloads) -> list[list[Call]]:
-    """The consumer's own calls, in order, for each piece."""
+    """Record the consumer's requests of each piece, in order."""
     calls: list[Call] = []
     real = BaseClient._make_api_call  # type: ignore[attr-defined]  # noqa: SLF001
 
@@ -137,7 +139,7 @@ def recorded(payloads: Payloads) -> list[list[Call]]:
         made = consumer(groups=False)
         for events in payloads.batches(10):
             handle(made, events)
-    # A new environment also records once what the ledger keeps.
+    # A new environment also writes the ledger's record once.
     of_changes = [
         (operation, arguments)
         for operation, arguments in calls
@@ -148,7 +150,7 @@ def recorded(payloads: Payloads) -> list[list[Call]]:
 
 
 def bare(client: Any, calls: Sequence[Call], *, get: Any = None) -> None:
-    """The floor."""
+    """Send the requests of the floor."""
     methods = {"PutItem": client.put_item, "UpdateItem": client.update_item}
     for operation, arguments in calls:
         methods[operation](**arguments)
@@ -157,21 +159,21 @@ def bare(client: Any, calls: Sequence[Call], *, get: Any = None) -> None:
 
 
 def handle(made: Consumer, events: Sequence[Event]) -> None:
-    """Every batch has to end well."""
+    """Fail if a batch has failures."""
     for event in events:
         answer = made.handle(event, LambdaContext(130))
         assert answer == {"batchItemFailures": []}, answer
 
 
 class Powertools:
-    """The batch and the idempotency utility, put together as their documentation does it."""
+    """Powertools' batch and idempotency utilities, combined as in their documentation."""
 
     def __init__(self, client: Any) -> None:
         store = DynamoDBPersistenceLayer(table_name=TABLE, boto3_client=client)
         self._config = IdempotencyConfig(expires_after_seconds=36 * 86_400)
         self._processor = BatchProcessor(event_type=EventType.SQS)
 
-        # Powertools types its decorator loosely.
+        # Powertools does not type its decorator exactly.
         @idempotent_function(  # type: ignore[untyped-decorator]
             data_keyword_argument="change", config=self._config, persistence_store=store
         )
@@ -197,7 +199,7 @@ class Powertools:
 
 
 def rows(payloads: Payloads) -> dict[str, Callable[[int], None]]:
-    """What is measured, by name: each is told which piece to do."""
+    """Return the measured functions by name. Each takes the number of a piece."""
     calls = recorded(payloads)
     default, lean, s3 = boto3.client("dynamodb"), ledger_client(), boto3.client("s3")
     tens, hundreds = payloads.batches(10), payloads.batches(100)
@@ -221,7 +223,7 @@ def rows(payloads: Payloads) -> dict[str, Callable[[int], None]]:
 
 @contextmanager
 def environment(endpoint: str) -> Iterator[None]:
-    """What Lambda and the construct tell the function."""
+    """Return the function's environment variables."""
     variables = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_DEFAULT_REGION": "eu-central-1",
@@ -252,20 +254,20 @@ def environment(endpoint: str) -> Iterator[None]:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Log lines are formatted and written, but nowhere."""
+    """Format log lines and discard them."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, mock.patch.object(sys, "stdout", nowhere):  # noqa: PTH123
         yield
 
 
 def cpu_ms(run: Callable[[int], None], piece: int) -> float:
-    """CPU milliseconds of this process for each change of the piece."""
+    """Return this process's CPU milliseconds for each change of the piece."""
     before = time.process_time()
     run(piece)
     return (time.process_time() - before) * 1000 / PIECE
 
 
 def measure(*, changes: int = 2_000, rounds: int = 5) -> dict[str, Any]:
-    """CPU milliseconds per change, and ratios to the floor."""
+    """Return CPU milliseconds per change, and ratios to the floor."""
     with stub() as endpoint, environment(endpoint), silence():
         payloads = Payloads(changes)
         runs = {name: partial(cpu_ms, run) for name, run in rows(payloads).items()}
@@ -273,7 +275,7 @@ def measure(*, changes: int = 2_000, rounds: int = 5) -> dict[str, Any]:
 
 
 def profile(name: str, *, changes: int = 2_000) -> str:
-    """Where the time of one row goes: the functions with the most time of their own, and with what they call."""
+    """Profile one row, and print the functions with the most time, alone and with their calls."""
     with stub() as endpoint, environment(endpoint), silence():
         payloads = Payloads(changes)
         run = rows(payloads)[name]

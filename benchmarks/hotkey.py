@@ -1,10 +1,10 @@
-"""One key, overwritten again and again while it is being processed: what do the consumers ask for, in all?
+"""Counts the consumers' requests for one key that is overwritten often during its processing.
 
     python -m benchmarks.hotkey
 
-The real consumer, in virtual time (`tests.protocol.simulation`): eight workers, a processor that takes half a minute
-for an object, and so many overwrites of one key, all within the first one's time. Counted until everything has come to
-rest. The figures are the same in every run: the seed is fixed.
+The real consumer runs in virtual time (`tests.protocol.simulation`). There are eight workers, a processor that takes
+half a minute, and a number of overwrites of one key during the first attempt. The count ends when no messages are left.
+The seed is fixed, so that each run gives the same figures.
 """
 
 from typing import Any, override
@@ -19,7 +19,7 @@ _NO_MISFORTUNE = Misfortune(overwritten=0, removed=0, lost=0, deaths=0, cut=0, o
 
 
 class HotKey(Simulation):
-    """A bucket with one key. There is no audit: it would find nothing."""
+    """A simulation with one key and without an audit, which would find nothing."""
 
     def __init__(self, overwrites: int) -> None:
         super().__init__(Measured(keys=1, twice=0, thrice=0, hours=1), _NO_MISFORTUNE)
@@ -36,7 +36,7 @@ class HotKey(Simulation):
 
 
 def count(overwrites: int) -> dict[str, Any]:
-    """Requests in all, by operation, and per overwrite."""
+    """Return requests by operation, in total and per overwrite."""
     tally = HotKey(overwrites).run()
     assert tally.wrong == [], tally.wrong
     asked = tally.requests

@@ -1,4 +1,4 @@
-"""How figures are taken and shown: several rounds side by side, medians with their spread, ratios within each round."""
+"""Measures and formats figures: several rounds, medians with their range, and ratios within each round."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured thing."""
+    """A measured figure."""
 
     median: float
     least: float
@@ -37,16 +37,16 @@ class Figure:
 def side_by_side(
     runs: Mapping[str, Callable[[int], float]], *, floor: str, rounds: int, pieces: int = 1
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Each run's figure and its ratio to the floor's of the same round. A round before the first is not counted.
+    """Return each run's figure and its ratio to the floor in the same round. The first round is a warm-up.
 
-    A round is cut into pieces, and all runs take their turn in each: a machine whose speed drifts, or that is shared,
-    is the same to all of them. A run is given the piece's number; its figure is the mean of its pieces.
+    Each round has several pieces, and all runs alternate in each piece, so that a change of the machine's speed affects
+    all of them. A run gets the number of the piece. Its figure is the mean of its pieces.
     """
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         sums = dict.fromkeys(runs, 0.0)
         for piece in range(pieces):
-            # In turn forwards and backwards: none is always measured after the same neighbour.
+            # Alternate the direction, so that no run always follows the same other run.
             for name in list(runs)[:: 1 if piece % 2 else -1]:
                 sums[name] += runs[name](piece)
         if number:
@@ -56,7 +56,7 @@ def side_by_side(
 
 
 def compared(taken: Mapping[str, Sequence[float]], *, floor: str) -> dict[str, dict[str, dict[str, float]]]:
-    """What each run took in each round, as a figure, and as its ratio to the floor's of the same round."""
+    """Return each run's figure in each round, and its ratio to the floor of the same round."""
     return {
         name: {
             "value": asdict(Figure.of(values)),
@@ -67,15 +67,15 @@ def compared(taken: Mapping[str, Sequence[float]], *, floor: str) -> dict[str, d
 
 
 def family() -> dict[int, tuple[int, float]]:
-    """This process and all that it has started and that still runs, by number: how many generations below, and the CPU
-    seconds of each; where there is no /proc, this process alone with the time on the clock.
+    """Return the number of generations and the CPU seconds of this process and its running descendants, by process ID.
+    Without /proc, return only this process with the wall-clock time.
     """
     if sys.platform != "linux":
         return {os.getpid(): (0, time.perf_counter())}
     parents, spent = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            # The name, in parentheses, may have blanks.
+        with suppress(OSError):  # the process has ended
+            # The name in parentheses may contain blanks.
             fields = path.read_text().rpartition(")")[2].split()
             number = int(path.parent.name)
             parents[number], spent[number] = int(fields[1]), int(fields[11]) + int(fields[12])
@@ -89,21 +89,21 @@ def family() -> dict[int, tuple[int, float]]:
 
 
 def family_seconds() -> float:
-    """CPU time of this process and of all that it has started and that still runs (the CDK's engine is a Node.js
-    process); where there is no /proc, the time on the clock.
+    """Return the CPU seconds of this process and its running descendants, such as the CDK's Node.js process. Without
+    /proc, return the wall-clock time.
     """
     return sum(seconds for _, seconds in family().values())
 
 
 def peak_mb() -> float:
-    """The most memory that this process has had so far."""
+    """Return the peak memory of this process."""
     # Linux counts in KiB, macOS in bytes.
     unit = 1024**2 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def machine() -> dict[str, Any]:
-    """Where it was measured, and with what."""
+    """Return the machine and the versions of the measurement."""
     names = ("boto3", "botocore", "aws-lambda-powertools", "aws-cdk-lib", "ministack", "urllib3")
     return {
         "python": platform.python_version(),
@@ -122,7 +122,7 @@ def _processor() -> str:
 
 
 def table(title: str, rows: Mapping[str, Row]) -> str:
-    """Rows of named figures as text."""
+    """Format rows of named figures as text."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = [["", *columns], *([name, *(shown(row.get(column)) for column in columns)] for name, row in rows.items())]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns) + 1)]
@@ -134,7 +134,7 @@ def table(title: str, rows: Mapping[str, Row]) -> str:
 
 
 def shown(value: object) -> str:
-    """A figure as the tables have it: a number, or a median with its extremes."""
+    """Format a figure: a number, or a median with its range."""
     if isinstance(value, Mapping):
         return str(Figure(**value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):

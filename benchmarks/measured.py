@@ -1,10 +1,9 @@
-"""The measured tables of docs/cost.md and docs/scale.md, from what `make bench` has left in build/bench.json.
+"""Writes the measured tables of docs/cost.md and docs/scale.md from build/bench.json, which `make bench` writes.
 
     python -m benchmarks.measured
 
-They are one machine's and one run's, so that no test holds the page to their figures, but to what they name. The goals
-are those that the figures are held against; whether one is met is worked out here, never typed into a page. The table
-of a benchmark that has not run keeps what it said, and is named.
+The figures are of one machine and one run, so that tests check only the names of the tables and not their figures. The
+code compares each figure with its goal. The table of a benchmark that has not run keeps its figures, and is named.
 """
 
 import json
@@ -26,35 +25,35 @@ GOALS = {
     "import of the consumer, first event": 1.3,
     "from App() to the end of synth()": 1.15,
 }
-"""The most that a row may take of its floor."""
+"""The largest permitted ratio to the floor."""
 LEAST_THROUGHPUT = 0.8
-"""Of the naive consumer's."""
+"""The smallest permitted ratio to the naive consumer's throughput."""
 OF_POWERTOOLS = 0.5
-"""The most that a row may take of Powertools' CPU."""
+"""The largest permitted ratio to Powertools' CPU time."""
 Found = Mapping[str, Any]
 
 
 def grid(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table as Markdown has it."""
+    """Format a table as Markdown."""
     rule = ("---", *["---:"] * (len(head) - 1))
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
 
 
 def plain(rows: Mapping[str, Found], columns: Sequence[str] = ()) -> str:
-    """Rows of named figures as they were found; `columns`: only these."""
+    """Format rows of named figures. With `columns`, only these."""
     names = columns or tuple(dict.fromkeys(name for row in rows.values() for name in row))
     return grid(("", *names), [(name, *(shown(row.get(one)) for one in names)) for name, row in rows.items()])
 
 
 def held(value: float, goal: float | None, *, least: bool = False) -> str:
-    """The goal of a figure, and whether it is met; nothing where there is none."""
+    """Format the goal of a figure and if it is met. Without a goal, the text is empty."""
     if goal is None:
         return ""
     return f"{goal:.2f}, {'met' if (value >= goal if least else value <= goal) else 'missed'}"
 
 
 def ratios(unit: str, rows: Mapping[str, Found]) -> str:
-    """Each row's median in the unit, its ratio to the floor with the extremes of the rounds, and its goal."""
+    """Format each row's median, its ratio to the floor with the range over the rounds, and its goal."""
     lines = [
         (
             name,
@@ -68,7 +67,7 @@ def ratios(unit: str, rows: Mapping[str, Found]) -> str:
 
 
 def beside_powertools(rows: Mapping[str, Found]) -> str:
-    """What batches of the same size take: the ledger's medians in relation to Powertools'."""
+    """Compare the ledger's medians with Powertools' for batches of the same size."""
     sizes = [name.removeprefix("Powertools") for name in rows if name.startswith("Powertools")]
     lines = []
     for name in ("group claims", "group claims, grouped commits"):
@@ -79,7 +78,7 @@ def beside_powertools(rows: Mapping[str, Found]) -> str:
 
 
 def synth(found: Found) -> str:
-    """Each part of it, the construct's beside what is by hand."""
+    """Format each part of the synthesis, for the construct and for the stack written by hand."""
     parts = {
         "a whole app": "whole app",
         "from App() to the end of synth()": "App() to synth()",
@@ -99,14 +98,14 @@ def synth(found: Found) -> str:
 
 
 def resources(found: Found) -> str:
-    """How many of which type."""
+    """Format the number of resources by type."""
     made = found["resources"]
     kinds = ", ".join(f"{number} {name.removeprefix('AWS::')}" for name, number in made.items())
     return f"A default pipeline has {sum(made.values())} resources: {kinds}."
 
 
 def throughput(found: Found) -> str:
-    """The rows as they are, and the goal of those beside the first, which is the floor."""
+    """Format the rows, and the goal of those after the first, which is the floor."""
     rows = found["rows"]
     floor, *_ = rows
     columns = tuple(rows[floor])
@@ -122,7 +121,7 @@ def throughput(found: Found) -> str:
 
 
 def requests(found: Found) -> str:
-    """What each consumer asks of the local AWS, by operation, and what that costs it."""
+    """Format each consumer's requests to the local AWS by operation, with their CPU time."""
     lines = []
     for name, rows in found["requests"].items():
         for operation, one in rows.items():
@@ -135,19 +134,19 @@ def requests(found: Found) -> str:
 
 
 def layer(found: Found) -> str:
-    """Its sizes."""
+    """Format the layer's sizes."""
     sizes = {name: f"{value:,}" for name, value in found["layer"].items()}
     return grid(tuple(sizes), [tuple(sizes.values())])
 
 
 def hotkey(found: Found) -> str:
-    """Without what is the same in other words."""
+    """Format a figure without the part that repeats."""
     names = ("processed", "dynamodb requests", "HEAD", "ChangeMessageVisibilityBatch", "all requests per overwrite")
     return plain(found, names)
 
 
 def imports(found: Found) -> str:
-    """Milliseconds on the clock, of each package's own modules."""
+    """Format the wall-clock milliseconds of each package's modules."""
     packages = {name: f"{value:,.0f}" for name, value in found["imports"].items()}
     return grid(("", *packages), [("ms", *packages.values())])
 
@@ -169,11 +168,11 @@ PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "throughput": ("throughput", throughput),
     "requests": ("throughput", requests),
 }
-"""By the name of each place in a page: whose figures stand there, and how."""
+"""The source and the format of each table, by its name in the page."""
 
 
 def runs(found: Found) -> str:
-    """Where and with what each of the shown benchmarks was measured, when, in how many rounds, and how long it took."""
+    """Format machine, versions, time, rounds and duration of each shown benchmark."""
     sources = [name for name in dict.fromkeys(source for source, _ in PLACES.values()) if name in found]
     machines: dict[str, list[str]] = {}
     lines = []
@@ -197,18 +196,18 @@ def _machine(machine: Found) -> str:
 
 
 def tables(found: Found) -> dict[str, str]:
-    """By the name of their place in the page; of what has run."""
+    """Return the tables of the benchmarks that have run, by their names in the page."""
     ready = {place: show(found[source]["figures"]) for place, (source, show) in PLACES.items() if source in found}
     return ready | {"runs": runs(found)}
 
 
 def places(page: str) -> list[str]:
-    """The names of the places for measured tables."""
+    """Return the names of the measured tables in a page."""
     return re.findall(r"<!-- measured: (\w+) -->\n", page)
 
 
 def written(page: str, content: Mapping[str, str]) -> str:
-    """The page with a table in each of its places, where there is one."""
+    """Return the page with the tables that exist."""
     for name in places(page):
         begin, end = f"<!-- measured: {name} -->\n", "<!-- end -->"
         head, _, rest = page.partition(begin)
@@ -220,7 +219,7 @@ def written(page: str, content: Mapping[str, str]) -> str:
 
 
 def _with_others(runs: str, before: str) -> str:
-    """The runs, with those of benchmarks that have not run since."""
+    """Return the runs, with those of benchmarks that have not run since."""
     lines = {
         line.split("`")[1]: line for text in (before, runs) for line in text.splitlines() if line.startswith("| `")
     }

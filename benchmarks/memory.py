@@ -1,8 +1,8 @@
-"""How much memory the consumer takes as its batch and its objects grow: the peak of a process of its own for each.
+"""Measures the consumer's memory for larger batches and objects: the peak of a separate process for each size.
 
     python -m benchmarks.memory
 
-The audit's is told by `benchmarks.audit_growth`.
+`benchmarks.audit_growth` measures the audit's memory.
 """
 
 import io
@@ -23,13 +23,13 @@ from intake_ledger.processor import Body, ObjectChange, ObjectStream
 from intake_ledger_testing.context import LambdaContext
 
 BATCHES = (1, 10, 100, 1_000, 10_000)
-"""10,000 is the most that Lambda puts into a batch."""
+"""10,000 is Lambda's largest batch."""
 MEGABYTES = (1, 10, 100)
 _LINE = b'{"account": "4711", "amount": "12.50", "currency": "EUR"}\n'
 
 
 class Stream(io.RawIOBase):
-    """So many bytes of JSON lines, made as they are read."""
+    """A stream of JSON lines of this size, generated while it is read."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -47,7 +47,7 @@ class Stream(io.RawIOBase):
 
 
 class Streams(Bucket):
-    """Every object has the same size."""
+    """A bucket whose objects all have the same size."""
 
     def __init__(self, size: int) -> None:
         super().__init__(mock.Mock(), cpu.BUCKET)
@@ -58,16 +58,16 @@ class Streams(Bucket):
 
 
 def read_lines(change: ObjectChange) -> str:
-    """The processor: as a team reads a large object."""
+    """A processor that reads a large object line by line."""
     return str(sum(1 for _ in change.lines()))
 
 
 def handled(batch: int, megabytes: int) -> None:
-    """One warm batch through the deployed handler."""
+    """Process one batch through the deployed handler."""
     with stub() as endpoint, cpu.environment(endpoint), cpu.silence():
         os.environ["INTAKE_PROCESSOR"] = "benchmarks.memory:read_lines"
         with mock.patch.object(composition, "Bucket", return_value=Streams(megabytes * 1_000_000)):
-            made = composition.make_consumer.__wrapped__()  # another one than the handler's
+            made = composition.make_consumer.__wrapped__()  # a new consumer
         payloads = cpu.Payloads(batch)
         events = [record for piece in payloads.batches(cpu.PIECE) for event in piece for record in event["Records"]]
         answer = made.handle({"Records": events}, LambdaContext(900))
@@ -75,14 +75,14 @@ def handled(batch: int, megabytes: int) -> None:
 
 
 def peak(batch: int, megabytes: int) -> float:
-    """MB that a process of its own needed at most."""
+    """Return the peak memory of a separate process in MB."""
     command = [sys.executable, "-m", "benchmarks.memory", str(batch), str(megabytes)]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(answer.stdout)
 
 
 def measure(*, rounds: int = 3) -> dict[str, Any]:
-    """Medians and extremes, by batch and by object."""
+    """Return medians and ranges by size of batch and of object."""
     cases = {f"batch of {batch:,}, empty objects": (batch, 0) for batch in BATCHES}
     cases |= {f"one object of {size:,} MB": (1, size) for size in MEGABYTES}
     return {name: {"peak MB": asdict(Figure.of([peak(*case) for _ in range(rounds)]))} for name, case in cases.items()}

@@ -1,4 +1,4 @@
-"""What AWS charges in us-east-1, in dollars, on demand and beyond the free tier."""
+"""AWS's prices in us-east-1, in dollars, on demand and without the free tier."""
 
 AS_OF = "2026-11-21"
 PAGES = {
@@ -13,7 +13,7 @@ OF_THE_AUDIT = {
     "Step Functions": "https://aws.amazon.com/step-functions/pricing/",
     "Athena": "https://aws.amazon.com/athena/pricing/",
 }
-"""Pages that docs/scale.md names."""
+"""Price pages that docs/scale.md links."""
 MILLION = 1_000_000
 
 WRITE_UNIT = 0.625 / MILLION
@@ -22,22 +22,22 @@ STORAGE_GB_MONTH = 0.25
 BACKUP_GB_MONTH = 0.20
 """Point-in-time recovery."""
 S3_GET = 0.0004 / 1_000
-"""HEAD is charged as GET is."""
+"""HEAD costs as much as GET."""
 S3_PUT = S3_LIST = 0.005 / 1_000
 SQS_REQUEST = 0.40 / MILLION
-"""Of up to 64 KB."""
+"""The price of 64 KB."""
 LAMBDA_REQUEST = 0.20 / MILLION
 LAMBDA_GB_SECOND = 0.0000133334
-"""On Arm, which is the construct's default."""
+"""The price on Arm, the construct's default."""
 KMS_REQUEST = 0.03 / 10_000
 KMS_KEY_MONTH = 1.0
 LOG_GB = 0.50
 ALARM_MONTH = 0.10
 STATE_TRANSITION = 0.025 / 1_000
-"""Standard workflows, which the Distributed Maps' children are too."""
+"""Standard workflows, as the children of the Distributed Maps are."""
 INVENTORY_OBJECT = 0.0025 / MILLION
 ATHENA_TB = 5.0
-"""A TB that queries read."""
+"""The price of each TB that queries read."""
 
 TABLE = {
     "DynamoDB, a million write request units": WRITE_UNIT * MILLION,

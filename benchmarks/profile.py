@@ -1,11 +1,10 @@
-"""Where the consumer's CPU goes: rows of `benchmarks.cpu`, part by part, each in hundredths of the floor.
+"""Profiles rows of `benchmarks.cpu` by part of the code, in hundredths of the floor.
 
     python -m benchmarks.profile [--changes N]
 
-A timer looks at the stack whenever the process has used some CPU. That changes less than cProfile, which makes what
-calls many small functions look dearer than it is; in turn, a share of a tenth is good to about a hundredth after a few
-thousand looks. Each look counts for the first part of the list that has a file on the stack: what `json` or `email` do
-is whoever's that called them.
+A timer samples the stack after some CPU time. This changes the figures less than cProfile does, which overstates code
+with many small calls. With a few thousand samples, a share of a tenth is exact to about a hundredth. Each sample counts
+for the first part in the list that has a file on the stack, so that `json` and `email` count for their callers.
 """
 
 import argparse
@@ -34,7 +33,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "boto: sending, receiving": ("/botocore/httpsession.py", "/urllib3/"),
     "boto: reading the answer": ("/botocore/parsers.py",),
     "boto: finding the endpoint": ("/botocore/regions.py", "/botocore/endpoint_provider.py"),
-    # botocore checks what it is about to write, around the writing.
+    # botocore validates parameters during serialization.
     "boto: writing the body": ("/botocore/serialize.py",),
     "boto: checking parameters": ("/botocore/validate.py",),
     "boto: the user agent": ("/botocore/useragent.py",),
@@ -44,14 +43,14 @@ PARTS: dict[str, tuple[str, ...]] = {
     "the deadline": ("/intake_ledger/consumer/deadline.py",),
     "deciding, and the rest": ("/intake_ledger/",),
 }
-"""The first that fits: what a part calls is its own, but for the parts above it."""
+"""The parts in order of priority. Code that a part calls counts for the part, except for the parts above it."""
 REST = "the benchmark itself"
 SECONDS = 0.001
-"""Of CPU between two looks, at least: the machine's own clock may tick more slowly."""
+"""The shortest CPU time between two samples. The machine's clock may be coarser."""
 
 
 def part(frame: FrameType | None) -> str:
-    """Whose time it is."""
+    """Return the part of a stack."""
     files = set()
     while frame is not None:
         files.add(frame.f_code.co_filename)
@@ -64,9 +63,9 @@ def part(frame: FrameType | None) -> str:
 
 @contextmanager
 def looking(found: Callable[[], Counter[str]]) -> Iterator[None]:
-    """Count whose the CPU of the block is, each look in what `found` gives at the time.
+    """Count the samples of a block by part, in the counter that `found` returns.
 
-    The timer runs through: one that is set anew for each piece never looks at how a piece begins.
+    The timer does not restart: a timer that starts with each piece never samples its start.
     """
 
     def look(_signal: int, frame: FrameType | None) -> None:
@@ -82,7 +81,7 @@ def looking(found: Callable[[], Counter[str]]) -> Iterator[None]:
 
 
 def shares(found: Counter[str], of_the_floor: float) -> dict[str, float]:
-    """Each part in hundredths of the floor, what boto's are together, the sum, and how many looks that is."""
+    """Return each part in hundredths of the floor, the sum of boto's parts, the total, and the number of samples."""
     looks = found.total()
     each = {name: 100 * of_the_floor * found[name] / max(looks, 1) for name in (*PARTS, REST)}
     boto = sum(value for name, value in each.items() if name.startswith(BOTO))
@@ -90,7 +89,7 @@ def shares(found: Counter[str], of_the_floor: float) -> dict[str, float]:
 
 
 def measure(*, changes: int = 4_000) -> dict[str, dict[str, float]]:
-    """By part: what it takes of each row, in hundredths of the floor."""
+    """Return the hundredths of the floor that each part takes in each row."""
     with stub() as endpoint, environment(endpoint), silence():
         payloads = Payloads(changes)
         runs = rows(payloads)
@@ -101,7 +100,7 @@ def measure(*, changes: int = 4_000) -> dict[str, dict[str, float]]:
         now = FLOOR
         with looking(lambda: found[now]):
             for piece in range(len(payloads)):
-                # In turn, forwards and backwards: what others do on the machine is the same to all.
+                # Alternate the direction, so that other load on the machine affects all rows.
                 for now in ROWS[:: 1 if piece % 2 else -1]:
                     spent[now] += cpu_ms(runs[now], piece)
     columns = {name: shares(found[name], spent[name] / spent[FLOOR]) for name in ROWS}

@@ -1,7 +1,7 @@
-"""An AWS that says yes: a process of its own on the loopback interface that answers at once, as if every write held.
+"""A stub of AWS in a separate process on the loopback interface. It answers immediately, as if each write succeeded.
 
-It keeps nothing, so that what is measured is the client alone: what is called, serialised, signed, sent over HTTP and
-parsed in the measured process. TLS is not in it; on AWS each request costs somewhat more.
+It stores nothing, so that a benchmark measures only the client: serialization, signing, HTTP and parsing. TLS is not
+included, so that each request costs slightly more on AWS.
 
 `python -m benchmarks.stub` prints its port and ends with its standard input.
 """
@@ -63,12 +63,12 @@ async def _serve() -> None:
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.buffer.read)
     server.close()
-    os._exit(0)  # connections that are kept alive would be waited for
+    os._exit(0)  # do not wait for open connections
 
 
 @contextmanager
 def stub() -> Iterator[str]:
-    """The address of a running one."""
+    """Start a stub and return its address."""
     command = [sys.executable, "-m", "benchmarks.stub"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

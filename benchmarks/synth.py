@@ -1,13 +1,14 @@
-"""What the construct costs at synth: a default pipeline beside the same resources written by hand with CDK's own L2s.
+"""Measures the synthesis of a default pipeline, and compares it with the same resources written by hand with the CDK's
+L2 constructs.
 
     python -m benchmarks.synth [--rounds N]
 
-CPU time of Python and of the CDK's Node.js process in an app in a process of its own, as `python app.py` is run by the
-CDK's command: of all of it, and from `App()` to the end of `synth()`, where the CDK is loaded already. Both sides take
-turns and stage the same code: by hand a layer is a folder, which the CDK hashes and copies, and the construct packs
-what is installed. The last parts leave both out: there the layer is one file, and packed before. And of another app in
-the same process, which finds everything loaded, as in a team's tests. That both make the same resources is checked by
-their types.
+The figure is the CPU time of Python and of the CDK's Node.js process for an app in a separate process, as the CDK CLI
+runs `python app.py`: of the whole process, and from `App()` to the end of `synth()`, when the CDK is loaded. Both sides
+alternate and stage the same code. By hand, a layer is a folder, which the CDK hashes and copies. The construct packs
+the installed packages. The last parts exclude both: the layer is a file that was packed before. They also measure
+another app in the same process, in which everything is loaded, as in a team's tests. The types of the resources are
+compared.
 """
 
 import argparse
@@ -35,19 +36,19 @@ from jsii._kernel.providers.process import _NodeProcess
 
 FLOOR, CONSTRUCT = "the same by hand", "the construct"
 ALARMS = 15
-"""As many as a default pipeline has."""
+"""The number of alarms of a default pipeline."""
 MORE = 5
-"""Apps after the first: the kernel counts hundredths of a second."""
+"""The number of apps after the first. The kernel counts hundredths of a second."""
 PROCESSOR = "def process(change): return change.key\n"
 VARIABLES = 18
-"""Each function is told about as much by its environment."""
+"""The approximate number of each function's environment variables."""
 
 
 class ByTheConstruct(cdk.Stack):
-    """A default pipeline."""
+    """A stack with a default pipeline."""
 
     def __init__(self, scope: cdk.App, *, code: Path, layer: Path) -> None:  # noqa: ARG002 - it stages its own
-        # What is written by hand does not pay for this import.
+        # Imported here, so that the stack by hand does not pay for it.
         from cdk_intake_ledger import IntakePipeline, Processor  # noqa: PLC0415
 
         super().__init__(scope, "Stack")
@@ -55,7 +56,7 @@ class ByTheConstruct(cdk.Stack):
 
 
 class ByHand(cdk.Stack):
-    """What a careful person would write for the same."""
+    """The same resources, written by hand with care."""
 
     def __init__(self, scope: cdk.App, *, code: Path, layer: Path, alarms: int) -> None:
         super().__init__(scope, "Stack")
@@ -123,7 +124,7 @@ class ByHand(cdk.Stack):
             )
 
     def _watch(self, audit: lambda_.Function, consumer: lambda_.Function, mapping: lambda_.EventSourceMapping) -> None:
-        """Tell the audit what it compares, and let it look."""
+        """Configure the audit's function, and grant its permissions."""
         settings = {
             "function": consumer.function_name,
             "mapping": mapping.event_source_mapping_id,
@@ -177,7 +178,7 @@ class ByHand(cdk.Stack):
 
 
 def synthesised(stack: Any, **options: Any) -> Counter[str]:
-    """The resources of one app, by type."""
+    """Return the number of resources of one app by type."""
     app = cdk.App()
     stack(app, **options)
     template = app.synth().get_stack_by_name("Stack").template
@@ -185,12 +186,12 @@ def synthesised(stack: Any, **options: Any) -> Counter[str]:
 
 
 def an_app(side: str, folder: Path, *, packed: bool) -> None:
-    """One app, as in a process of its own, and some more after it. Prints the CPU seconds of all of the first, those
-    from its `App()` on, and those of each other one.
+    """Synthesize one app, then some more, and print the CPU seconds of the first app, of its part after `App()`, and of
+    each other app.
     """
     stack, options = sides(folder)[side]
     if side == CONSTRUCT:
-        # What is written by hand does not pay for this import.
+        # Imported here, so that the stack by hand does not pay for it.
         from cdk_intake_ledger import IntakePipeline  # noqa: PLC0415, F401
         from cdk_intake_ledger.functions import archive  # noqa: PLC0415
 
@@ -207,10 +208,10 @@ def an_app(side: str, folder: Path, *, packed: bool) -> None:
 
 
 def apps(folder: Path, *, packed: bool, rounds: int) -> list[dict[str, dict[str, dict[str, float]]]]:
-    """What `an_app` prints, of each side in each round."""
+    """Return the output of `an_app` for each side in each round."""
     taken: list[dict[str, list[float]]] = [{FLOOR: [], CONSTRUCT: []} for _ in range(3)]
     for number in range(rounds + 1):
-        # In turn forwards and backwards, as in `side_by_side`; the first reads the files that are cached for the rest.
+        # Alternate the direction, as in `side_by_side`. The first run fills the file cache for the others.
         for side in (FLOOR, CONSTRUCT)[:: 1 if number % 2 else -1]:
             printed = said(side, folder, packed=packed)
             if number:
@@ -220,7 +221,7 @@ def apps(folder: Path, *, packed: bool, rounds: int) -> list[dict[str, dict[str,
 
 
 def said(side: str, folder: Path, *, packed: bool) -> list[float]:
-    """What `an_app` prints in a process of its own."""
+    """Return the output of `an_app` in a separate process."""
     command = [sys.executable, "-m", "benchmarks.synth", "--app", side, "--folder", str(folder)]
     printed = subprocess.run([*command, *["--packed"] * packed], check=True, capture_output=True, text=True).stdout
     seconds: list[float] = json.loads(printed)
@@ -228,7 +229,7 @@ def said(side: str, folder: Path, *, packed: bool) -> list[float]:
 
 
 def calls(stack: Any, options: dict[str, Any]) -> int:
-    """How many requests an app makes to the CDK's process: each takes some 0.2 ms on either side."""
+    """Return the number of an app's requests to the CDK's process. Each takes about 0.2 ms on either side."""
     send, sent = _NodeProcess.send, []
 
     def counted(process: _NodeProcess, request: Any, answer: Any) -> Any:
@@ -241,13 +242,13 @@ def calls(stack: Any, options: dict[str, Any]) -> int:
 
 
 def sides(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Both stacks, with what they are given."""
+    """Return both stacks with their options."""
     options: dict[str, Any] = {"code": folder / "code", "layer": folder / "layer"}
     return {FLOOR: (ByHand, {**options, "alarms": ALARMS}), CONSTRUCT: (ByTheConstruct, options)}
 
 
 def measure(*, rounds: int = 5) -> dict[str, Any]:
-    """CPU seconds and ratios, and the number of resources of one pipeline by type."""
+    """Return CPU seconds, ratios, and the number of resources of one pipeline by type."""
     from cdk_intake_ledger.functions import archive  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as name:

@@ -1,16 +1,15 @@
-"""Objects per second of the deployed pipeline, beside the demo's naive consumer, on one local AWS.
+"""Measures objects per second of the deployed pipeline and of the demo's naive consumer on one local AWS.
 
     python -m benchmarks.throughput [--objects N] [--rounds N]
 
-All are deployed by the CDK in one stack (`benchmarks.throughput_stack`), take batches of ten, keep the same catalogue,
-and note each effect. In each round every consumer has its turn with a backlog of its own: objects that it has not seen
-are put, the messages about them wait in its queue, and then its event source mapping is switched on. Timed until the
-queue is empty; nothing else runs meanwhile, and the round before the first, which starts the functions, is not counted.
+The CDK deploys all consumers in one stack (`benchmarks.throughput_stack`). They take batches of ten, write the same
+catalogue, and record each effect. In each round each consumer processes a new backlog: objects are uploaded, their
+messages wait in the consumer's queue, and then its event source mapping is enabled. The time ends when the queue is
+empty. Nothing else runs at that time. The first round starts the functions and is not counted.
 
-What bounds it is shown beside it: the CPU time of the local AWS and of the functions, and the requests for an object
-with what each costs (`benchmarks.throughput_requests`). The local AWS is one Python process, so that its CPU
-milliseconds are the least that an object can take, however many functions wait. CPU times are read from /proc: it
-needs Linux.
+The result also shows the limits: the CPU time of the local AWS and of the functions, and the requests for an object
+with their costs (`benchmarks.throughput_requests`). The local AWS is one Python process. Its CPU milliseconds are a
+lower bound for the time of an object, for any number of functions. CPU times are read from /proc, which needs Linux.
 """
 
 import argparse
@@ -36,27 +35,29 @@ from intake_ledger_testing.events import s3_notification, sqs_event
 
 FLOOR = "naive"
 BATCH = 10
-"""Messages: the default of all three."""
+"""Messages in a batch: the default of all three consumers."""
 PROFILED = 10
-"""Batches."""
+"""The number of profiled batches."""
 EMULATOR, FUNCTIONS = 2, 3
-"""Generations below this process: `LocalAws` has one between itself and the local AWS, which starts the functions."""
+"""The generation of the local AWS below this process. `LocalAws` has one process in between, and the local AWS starts
+the functions.
+"""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the consumers."""
+    """A consumer."""
 
     bucket: str
     queue: str
     mapping: str
-    """Its event source mapping."""
+    """The ID of its event source mapping."""
     function: str
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What a backlog took: milliseconds for each object, on the clock and of CPU."""
+    """The wall-clock and CPU milliseconds for each object of a backlog."""
 
     clock: float
     emulator: float
@@ -68,7 +69,7 @@ class Turn:
 
 
 def sides(aws: LocalAws, outputs: Mapping[str, str]) -> dict[str, Side]:
-    """By the name of their row, with all of them switched off."""
+    """Return the consumers by the names of their rows, all disabled."""
     named = {
         FLOOR: ("BucketName", "NaiveQueueUrl"),
         "ledger": ("BucketName", "QueueUrl"),
@@ -85,7 +86,7 @@ def sides(aws: LocalAws, outputs: Mapping[str, str]) -> dict[str, Side]:
 
 
 class Load:
-    """Objects in the buckets, and messages about them that nobody but us sends."""
+    """Objects in the buckets, and messages about them that only the benchmark sends."""
 
     def __init__(self, aws: LocalAws, outputs: Mapping[str, str]) -> None:
         self._aws = aws
@@ -96,14 +97,14 @@ class Load:
             self._switch(side, on=False)
 
     def turn(self, name: str, objects: int) -> Turn:
-        """Let one consumer work off a backlog."""
+        """Let one consumer process a backlog."""
         side = self.sides[name]
         *waiting, last = (self._upload(side) for _ in range(objects))
         for few in batched(waiting, BATCH):
             self._send(side, *few)
         self._switch(side, on=True)
         before, started = _spent(), time.perf_counter()
-        self._send(side, last)  # which wakes the local AWS's poller
+        self._send(side, last)  # the message wakes the poller of the local AWS
         self._aws.wait_until(lambda: self._depth(side) == 0, f"{name} is through", timeout=600)
         elapsed, after = time.perf_counter() - started, _spent()
         self._switch(side, on=False)
@@ -111,7 +112,7 @@ class Load:
         return Turn(elapsed * 1000 / objects, emulator, functions)
 
     def requests(self, name: str) -> dict[str, dict[str, float]]:
-        """What one consumer asks for an object, by operation."""
+        """Return one consumer's requests for an object, by operation."""
         side = self.sides[name]
         function = self._aws.client("lambda").get_function_configuration(FunctionName=side.function)
         bodies = [self._upload(side) for _ in range((PROFILED + 1) * BATCH)]
@@ -128,7 +129,7 @@ class Load:
         assert len(answer["Successful"]) == len(bodies), answer
 
     def _depth(self, side: Side) -> int:
-        """Messages that wait, are in work, or are hidden until a retry."""
+        """Return the number of messages that are visible or in flight."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         answer = self._aws.client("sqs").get_queue_attributes(QueueUrl=side.queue, AttributeNames=names)
         return sum(int(answer["Attributes"][name]) for name in names)
@@ -149,7 +150,7 @@ class Load:
 
 
 def _emulator() -> int:
-    """The number of the local AWS's process."""
+    """Return the process ID of the local AWS."""
     (found,) = (
         number
         for number, (generation, _) in family().items()
@@ -159,14 +160,14 @@ def _emulator() -> int:
 
 
 def _spent() -> tuple[float, float]:
-    """CPU seconds of the local AWS, and of all functions."""
+    """Return the CPU seconds of the local AWS and of all functions."""
     processes = family()
     functions = sum(seconds for generation, seconds in processes.values() if generation == FUNCTIONS)
     return processes[_emulator()][1], functions
 
 
 def taken(load: Load, objects: int, rounds: int) -> dict[str, list[Turn]]:
-    """Every side's turns; they change places from round to round."""
+    """Measure all consumers, which alternate from round to round."""
     turns: dict[str, list[Turn]] = {name: [] for name in load.sides}
     for number in range(rounds + 1):
         for name in list(turns)[:: -1 if number % 2 else 1]:
@@ -177,7 +178,7 @@ def taken(load: Load, objects: int, rounds: int) -> dict[str, list[Turn]]:
 
 
 def in_turn(load: Load, rounds: int) -> dict[str, dict[str, dict[str, Any]]]:
-    """Every side's requests by operation, with the medians of what each costs."""
+    """Return each consumer's requests by operation, with the median cost of each."""
     found: dict[str, list[dict[str, dict[str, float]]]] = {name: [] for name in load.sides}
     for _ in range(rounds):
         for name, profiles in found.items():
@@ -195,7 +196,7 @@ def in_turn(load: Load, rounds: int) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def figures(turns: Mapping[str, list[Turn]]) -> dict[str, dict[str, Any]]:
-    """The rows; a ratio is taken within each round. That of CPU times hardly minds what else the machine has to do."""
+    """Return the rows. Ratios are taken within each round. The ratio of CPU times hardly depends on other load."""
     rows = {}
     for name, mine in turns.items():
         pairs = list(zip(mine, turns[FLOOR], strict=True))
@@ -214,7 +215,7 @@ def _figure(values: list[float]) -> dict[str, float]:
 
 
 def measure(*, objects: int = 400, rounds: int = 5) -> dict[str, Any]:
-    """The throughput of each consumer, and its requests by operation."""
+    """Return the throughput of each consumer, and its requests by operation."""
     with LocalAws() as aws, tempfile.TemporaryDirectory() as code:
         app = f"{sys.executable} -m benchmarks.throughput_stack"
         outputs = aws.deploy(app, STACK, context={"code": code}, cwd=ROOT)

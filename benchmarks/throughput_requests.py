@@ -1,10 +1,11 @@
-"""What a deployed consumer asks of the local AWS for an object, and what each request costs that: its profile.
+"""Counts the requests of a deployed consumer to the local AWS for an object, and measures the CPU time of each request
+in the local AWS.
 
     python -m benchmarks.throughput_requests HANDLER EMULATOR < EVENTS
 
-`benchmarks.throughput` runs it: the consumer's own handler in a process of its own, with the variables of its deployed
-function, one batch after the other while nothing else runs. So all CPU time that the local AWS takes during a request
-is that request's. The first batch, with which clients and connections are made, is not counted.
+`benchmarks.throughput` runs it. The consumer's handler runs in a separate process with the variables of its deployed
+function, one batch after another, while nothing else runs. All CPU time of the local AWS during a request therefore
+belongs to that request. The first batch creates clients and connections, and is not counted.
 """
 
 import argparse
@@ -24,17 +25,17 @@ from botocore.client import BaseClient
 from intake_ledger_testing.context import LambdaContext
 
 SECONDS = 900
-"""That Lambda would leave the handler."""
+"""The remaining time of the invocation."""
 
 
 def cpu_ms(process: int) -> float:
-    """CPU milliseconds of all threads of a process, to the microsecond."""
+    """Return the CPU milliseconds of all threads of a process, with a precision of microseconds."""
     paths = Path(f"/proc/{process}/task").glob("*/schedstat")
     return sum(int(path.read_text().split()[0]) for path in paths) / 1e6
 
 
 def profile(handler: str, emulator: int, events: Sequence[Any]) -> dict[str, dict[str, float]]:
-    """By operation: requests for each message, and the local AWS's CPU milliseconds for each request."""
+    """Return the requests for each message and the local AWS's CPU milliseconds for each request, by operation."""
     module, _, name = handler.rpartition(".")
     handle = getattr(importlib.import_module(module), name)
     number: Counter[str] = Counter()
@@ -66,7 +67,7 @@ def profile(handler: str, emulator: int, events: Sequence[Any]) -> dict[str, dic
 def asked(
     handler: str, emulator: int, variables: Mapping[str, str], events: Sequence[Any]
 ) -> dict[str, dict[str, float]]:
-    """The same in a process of its own, with the function's variables."""
+    """Run it in a separate process with the function's variables."""
     command = [sys.executable, "-m", "benchmarks.throughput_requests", handler, str(emulator)]
     run = subprocess.run(
         command, env=dict(variables), input=json.dumps(events), check=True, capture_output=True, text=True

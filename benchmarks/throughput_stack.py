@@ -1,4 +1,4 @@
-"""What `benchmarks.throughput` deploys: the demo's stack with the pipeline's own times, and a pipeline beside it that
+"""The stack of `benchmarks.throughput`: the demo's stack with the pipeline's default times, and a second pipeline that
 commits together.
 """
 
@@ -12,11 +12,11 @@ from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline
 
 STACK = "Throughput"
 NAIVE_TIMEOUT = 30
-"""Seconds. The demo's own is short, so that its retries come soon; here none may be needed."""
+"""Timeout of the naive consumer in seconds. The demo has a shorter timeout, so that retries come early."""
 
 
 class ThroughputStack(DemoStack):
-    """Three consumers, each with a queue of its own."""
+    """Three consumers with a queue each."""
 
     def __init__(self, scope: cdk.App, id: str, *, code: Path) -> None:
         super().__init__(scope, id, code=code, kill_keys="-", naive_timeout=NAIVE_TIMEOUT)
@@ -37,7 +37,7 @@ class ThroughputStack(DemoStack):
 
     @override
     def times(self) -> dict[str, Any]:
-        """The pipeline's own: how many are claimed together depends on how much time there is."""
+        """Return the default options. The size of a group claim depends on the remaining time."""
         return {}
 
 

@@ -168,7 +168,7 @@ def _course(wire: Wire, native: Native, result: Result) -> str:
     )
     dead_text = (
         f"Ledger: {ledger.dead_letters}, with the reason as an attribute. Naive: {naive.dead_letters}, without; "
-        f"{len(naive.innocents)} of them about healthy files."
+        f"{len(naive.innocents)} of them about unaffected files."
     )
     lines = [
         ("Stage 1: nobody in between", native_text),
