@@ -18,9 +18,13 @@ from examples.demo.material import MaterialError, botocore_models, files_below
 def main() -> int:
     parser = argparse.ArgumentParser(prog="examples.demo", description=__doc__)
     parser.add_argument("--files", type=Path, help="a folder or a file to upload instead of botocore's service models")
-    parser.add_argument("--output", type=Path, default=Path("build/demo.html"), help="the page (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=2026, help="another seed is another script (default: %(default)s)")
-    parser.add_argument("--short", action="store_true", help="without the killed workers, whose messages take a minute")
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/demo.html"), help="the HTML file (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=2026, help="seed of the script (default: %(default)s)")
+    parser.add_argument(
+        "--short", action="store_true", help="do not kill workers, whose messages stay hidden for a minute"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.files is None:

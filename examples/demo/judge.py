@@ -254,17 +254,22 @@ def _measures(
         both("rows of deleted objects", lambda f: len(f.leftover), 0, "a row exists, but no object"),
         both("effects repeated", lambda f: len(f.repeated), 0, "the same state was applied twice in a row"),
         both("effects that went backwards", lambda f: len(f.backwards), 0, "an older version over a newer one"),
-        both(
-            "rows removed though the object was there", lambda f: len(f.removed_present), 0, "a late or misread removal"
-        ),
+        both("rows removed while the object existed", lambda f: len(f.removed_present), 0, "a late or misread removal"),
         both("two workers on one key at once", lambda f: len(f.overlapping), 0, "their effects overlapped in time"),
         both("workers killed", lambda f: f.killed, kills, "by SIGKILL, with the message, before the effect"),
         both(
             "files wrong after their worker was killed", lambda f: len(f.killed_wrong), 0, "the next attempt repairs it"
         ),
-        both("poison set aside with its reason", lambda f: f.poison_explained, 1, "in the dead-letter queue, once"),
-        both("healthy files' messages in the DLQ", lambda f: len(f.innocents), 0, "failed together with another file"),
-        Measure("keys that the ledger calls unsettled", unsettled, None, 0, "the row names the state that S3 shows"),
+        both(
+            "malformed file dead-lettered with its reason",
+            lambda f: f.poison_explained,
+            1,
+            "in the dead-letter queue, once",
+        ),
+        both(
+            "unaffected files' messages in the DLQ", lambda f: len(f.innocents), 0, "failed together with another file"
+        ),
+        Measure("keys that the ledger has not settled", unsettled, None, 0, "the row names the state that S3 shows"),
         Measure("left for a further audit", left, None, 0, "the last audit run finds nothing"),
     ]
 

@@ -29,7 +29,7 @@ MEANINGS = {
     "BUSY": "another worker holds the key: the message returns later",
     "REJECTED": "this state was rejected, and its message is in the dead-letter queue",
     "EXHAUSTED": "all attempts are used up",
-    "SETTLED": "a removal, recorded without the processor",
+    "SETTLED": "a removal that is recorded without the processor",
 }
 
 
@@ -171,7 +171,7 @@ def _course(wire: Wire, native: Native, result: Result) -> str:
         f"{len(naive.innocents)} of them about unaffected files."
     )
     lines = [
-        ("Stage 1: nobody in between", native_text),
+        ("Stage 1: direct delivery", native_text),
         ("Stage 2: the wire", wire_text),
         ("Effects", effects_text),
         ("Dead letters", dead_text),

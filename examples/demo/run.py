@@ -94,7 +94,7 @@ def run(options: Options) -> bool:
     contents = sum(len(source.contents) for source in options.sources)
     screen.say(f"{len(options.sources)} files in {contents} versions; seed {options.seed}")
     with LocalAws() as aws, tempfile.TemporaryDirectory(prefix="demo-") as staging:
-        screen.say(f"a local AWS is up on {aws.endpoint_url}")
+        screen.say(f"a local AWS runs on {aws.endpoint_url}")
         world = World(aws, _deploy(screen, aws, script, Path(staging), short=options.short))
         wire = Wire(world, options.seed)
         native = _stage_1(screen, world, wire, script)
@@ -137,7 +137,7 @@ def _deploy(screen: Screen, aws: LocalAws, script: Script, staging: Path, *, sho
 def _stage_1(screen: Screen, world: World, wire: Wire, script: Script) -> Native:
     """Upload files through S3's notification, the queue and Lambda, without the wire."""
     put = {done.operation.key: done for done in (wire.operate(operation) for operation in script.first)}
-    with screen.bar("stage 1: S3 notifies the pipeline's queue itself", len(put)) as show:
+    with screen.bar("stage 1: S3 notifies the pipeline's queue directly", len(put)) as show:
 
         def effects() -> dict[str, dict[str, Any]]:
             found = {e["key"]: e for e in world.effects()["ledger"] if e["version"] == put[e["key"]].version_id}
@@ -156,7 +156,7 @@ def _stage_1(screen: Screen, world: World, wire: Wire, script: Script) -> Native
 
 def _stage_2(screen: Screen, world: World, wire: Wire, script: Script) -> None:
     wire.put_in_between()
-    with screen.bar("stage 2: uploads, and an unreliable wire", len(script.operations)) as show:
+    with screen.bar("stage 2: uploads, and unreliable delivery", len(script.operations)) as show:
         tick = _every(0.4, lambda: show(len(wire.done) - len(script.first), _status(world, wire)))
         wire.run(script.operations, tick)
     counts = Counter(delivery.what for delivery in wire.deliveries)
@@ -164,11 +164,11 @@ def _stage_2(screen: Screen, world: World, wire: Wire, script: Script) -> None:
         f"stage 2: {len(script.operations)} operations, each message of S3's to both queues: {counts['sent']} once, "
         f"{counts['copy']} twice at once, {counts['lost']} lost"
     )
-    with screen.bar("until what was sent is handled", None) as show:
+    with screen.bar("waiting until the sent messages are handled", None) as show:
         _wait_until_settled(world, show)
     late = wire.deliver_late_copies()
     screen.say(f"{late} of the messages delivered again, after newer versions were processed")
-    what = "until both queues are empty (a killed worker's messages stay hidden for a minute)"
+    what = "waiting until both queues are empty (a killed worker's messages stay hidden for a minute)"
     with screen.bar(what, None) as show:
         _wait_until_drained(world, ("ledger",), show)
 
@@ -177,7 +177,7 @@ def _audit(screen: Screen, world: World) -> list[dict[str, Any]]:
     """Run the audit until it finds no difference."""
     reports: list[dict[str, Any]] = []
     for _ in range(AUDIT_RUNS):
-        with screen.bar("until nothing is so fresh that the audit would leave it alone", None):
+        with screen.bar("waiting for the audit's settle time", None):
             _wait_until_settle_time_is_over(world)
         report = world.aws.wait_until(lambda: _audit_report(world), "the scheduled audit, if one runs, has ended")
         assert report is not None
@@ -190,7 +190,7 @@ def _audit(screen: Screen, world: World) -> list[dict[str, Any]]:
         )
         if not found:
             break
-        with screen.bar("until they are processed", None) as show:
+        with screen.bar("waiting until they are processed", None) as show:
             _wait_until_drained(world, ("ledger",), show)
     return reports
 
@@ -277,7 +277,7 @@ def _print(screen: Screen, result: Result, native: Native) -> None:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in result.verdicts.most_common())
     screen.console.print(f"The ledger's verdicts: {verdicts}.")
     screen.console.print(
-        f"Stage 1, nobody in between: {native.right} of {native.files} right. Stage 2, per queue: "
+        f"Stage 1, direct delivery:  {native.right} of {native.files} right. Stage 2, per queue: "
         + ", ".join(f"{count} {what}" for what, count in result.sent.most_common())
         + "."
     )
