@@ -114,8 +114,8 @@ MUTANTS = (
     Mutant(
         "any version that is not a marker counts as deleted",
         "aws/bucket.py",
-        "            return found is removal.kind\n        return False",
-        "            return found is removal.kind\n        return True",
+        "            return kind is removal.kind\n        return False",
+        "            return kind is removal.kind\n        return True",
         "every version, a forged removal",
     ),
     Mutant(
@@ -177,8 +177,8 @@ MUTANTS = (
     Mutant(
         "rows that begin to expire are not recorded",
         "ledger/completeness.py",
-        "        if INCOMPLETE not in found and not (settings.keeps_rows and",
-        "        if settings.keeps_rows and INCOMPLETE not in found and not (",
+        "        if INCOMPLETE not in item and not (settings.keeps_rows and",
+        "        if settings.keeps_rows and INCOMPLETE not in item and not (",
         "tests/unit/test_completeness.py -k f94",
     ),
     Mutant(
@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "a ledger whose rows expire has no record",
         "ledger/completeness.py",
-        "        if not self._found:\n            self._found",
-        "        if not self._found and self.settings.keeps_rows:\n            self._found",
+        "        if not self._item:\n            self._item",
+        "        if not self._item and self.settings.keeps_rows:\n            self._item",
         "rows begin to be kept",
     ),
     Mutant(

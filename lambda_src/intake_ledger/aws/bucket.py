@@ -1,4 +1,4 @@
-"""What the runtime asks of S3: which state a key is in, and the bytes of exactly one version."""
+"""Requests to S3: the present state of a key, and the content of exactly one version."""
 
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.processor import ObjectStream, checksum_of
-from intake_ledger.protocol import ABSENT, ObjectGone, ObjectReadError, State, StateKind, bare_etag, real_version
+from intake_ledger.protocol import ABSENT, ObjectGone, ObjectReadError, State, StateKind, real_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +19,12 @@ _NULL_VERSION = "null"
 """S3's id of the version, or of the delete marker, that a bucket without versions has."""
 _GONE_STATUS = frozenset({404, 405})
 _REFUSED_STATUS = frozenset({400, 403})
-"""Of a HEAD, which has no body to say more: an object under a customer's own key, or one that a policy withholds."""
+"""S3's refusals of a HEAD: a policy denies it, or the object is encrypted with a customer-provided key."""
 _GONE = frozenset({"404", "405", "412", "NoSuchKey", "NoSuchVersion", "MethodNotAllowed", "PreconditionFailed"})
 
 
 class Bucket:
-    """One bucket. The client is made when it is first needed: most invocations of a consumer never look."""
+    """One bucket. The client is made when it is first needed, because most invocations of a consumer do not need it."""
 
     def __init__(self, make_client: "Callable[[], S3Client]", name: str, owner: str | None = None) -> None:
         self._make_client = make_client
@@ -36,52 +36,51 @@ class Bucket:
         return self._make_client()
 
     def look(self, key: str) -> State:
-        """The state that S3 shows for the key now; S3 is strongly consistent. Raises ClientError when S3 cannot say.
+        """The present state of the key. S3 is strongly consistent. Raises ClientError if S3 does not answer.
 
-        A delete marker's `created_at` may be unknown here; see `created_at`.
+        The `created_at` of a delete marker may be unknown; see `created_at`.
         """
         try:
             head = self._client.head_object(**self._common, Key=key)
         except ClientError as error:
             if _status(error) in _REFUSED_STATUS:
-                # Its GET will be refused too, but only an attempt that has a state can fail, and end with that reason.
+                # S3 will refuse the GET too. An attempt needs a state, so that it can fail with that reason.
                 return self._listed(key)
             if _status(error) != 404:
                 raise
             headers = _headers(error)
             if headers.get("x-amz-delete-marker") == "true":
-                return State(StateKind.MARKER, real_version(headers.get("x-amz-version-id")))
+                return State(StateKind.MARKER, headers.get("x-amz-version-id"))
             return ABSENT
         return State(
             StateKind.OBJECT,
-            real_version(head.get("VersionId")),
-            bare_etag(head["ETag"]),
+            head.get("VersionId"),
+            head["ETag"],
             head["ContentLength"],
             _ms(head["LastModified"]),
         )
 
     def _listed(self, key: str) -> State:
-        """The same by the listing, which starts with the newest version of the first key that begins like this one.
+        """The present state of the key from the listing, which needs no permission for the object.
 
-        It needs no permission for the object. Without s3:ListBucketVersions it raises ClientError, too: a refusal is
-        never taken for an absence.
+        The listing starts with the newest version of the first key that has this prefix. Without
+        s3:ListBucketVersions this raises ClientError: a refusal is never taken for an absent object.
         """
         answer = self._client.list_object_versions(**self._common, Prefix=key, MaxKeys=1)
-        for one in answer.get("Versions", ()):
-            if one["Key"] == key:
-                version_id, etag = real_version(one["VersionId"]), bare_etag(one["ETag"])
-                return State(StateKind.OBJECT, version_id, etag, one["Size"], _ms(one["LastModified"]))
+        for version in answer.get("Versions", ()):
+            if version["Key"] == key:
+                modified = _ms(version["LastModified"])
+                return State(StateKind.OBJECT, version["VersionId"], version["ETag"], version["Size"], modified)
         for marker in answer.get("DeleteMarkers", ()):
             if marker["Key"] == key:
-                version_id = real_version(marker["VersionId"])
-                return State(StateKind.MARKER, version_id, created_at=_ms(marker["LastModified"]))
+                return State(StateKind.MARKER, marker["VersionId"], created_at=_ms(marker["LastModified"]))
         return ABSENT
 
     def created_at(self, key: str, marker: State) -> int | None:
-        """When the delete marker was made, in epoch milliseconds; None where S3 does not say.
+        """The creation time of the delete marker, in epoch milliseconds. None: S3 does not return it.
 
         Raises:
-            ObjectGone: The marker is not there any more.
+            ObjectGone: The marker no longer exists.
 
         """
         try:
@@ -96,53 +95,55 @@ class Bucket:
         return None
 
     def shows_removal(self, key: str, removal: State) -> bool:
-        """Whether S3 shows a version as the delete marker that it is said to be, or as deleted for good.
+        """True if the removal is a fact in S3: the version is a delete marker, or it was permanently deleted.
 
-        Raises ClientError when S3 cannot say.
+        Raises ClientError if S3 does not answer.
         """
         try:
             self._client.head_object(**self._common, Key=key, VersionId=removal.version_id or _NULL_VERSION)
         except ClientError as error:
             status = _status(error)
             if status in _REFUSED_STATUS:
-                found = self._kind_of_version(key, removal.version_id)
+                kind = self._kind_of_version(key, removal.version_id)
             elif status in _GONE_STATUS:
-                found = StateKind.MARKER if _is_marker(error) else StateKind.DELETED
+                kind = StateKind.MARKER if _is_marker(error) else StateKind.DELETED
             else:
                 raise
-            return found is removal.kind
+            return kind is removal.kind
         return False
 
     def _kind_of_version(self, key: str, version_id: str | None) -> StateKind:
-        """The same by the listing, which needs no permission for the object."""
+        """The kind of a version from the listing, which needs no permission for the object."""
         for page in self._client.get_paginator("list_object_versions").paginate(**self._common, Prefix=key):
             for kind, name in ((StateKind.OBJECT, "Versions"), (StateKind.MARKER, "DeleteMarkers")):
                 listed: Any = page.get(name, ())
-                for one in listed:
-                    if one["Key"] == key and real_version(one["VersionId"]) == version_id:
+                for entry in listed:
+                    if entry["Key"] == key and real_version(entry["VersionId"]) == version_id:
                         return kind
             if page.get("NextKeyMarker", key) != key:
                 break
         return StateKind.DELETED
 
     def open(self, key: str, state: State) -> ObjectStream:
-        """A stream of exactly this version; without versions, of exactly these bytes (by ETag).
+        """A stream of exactly this version. Without versions, of exactly the content with this ETag.
 
-        `ChecksumMode` makes S3 return the object's checksum. For objects under a KMS key that needs kms:Decrypt, which
-        reading them needs too.
+        `ChecksumMode` makes S3 return the object's checksum. For objects under a KMS key, both the checksum and the
+        content need kms:Decrypt.
 
         Raises:
-            ObjectGone: The version is not there any more.
+            ObjectGone: The version no longer exists.
             ObjectReadError: S3's answer has no length.
             ValueError: The state is a removal.
             ClientError: S3 refuses for any other reason.
 
         """
         if state.removed:
-            raise ValueError(f"{key} was removed, there is nothing to open: look at the change's kind first")
-        which: dict[str, Any] = {"VersionId": state.version_id} if state.version_id else {"IfMatch": f'"{state.etag}"'}
+            raise ValueError(f"{key} was removed, there is nothing to open: check the kind of the change first")
+        version: dict[str, Any] = (
+            {"VersionId": state.version_id} if state.version_id else {"IfMatch": f'"{state.etag}"'}
+        )
         try:
-            answer = self._client.get_object(**self._common, Key=key, **which, ChecksumMode="ENABLED")
+            answer = self._client.get_object(**self._common, Key=key, **version, ChecksumMode="ENABLED")
         except ClientError as error:
             if error.response["Error"]["Code"] in _GONE:
                 raise ObjectGone(f"{key}: S3 no longer holds {state.identity}") from error
@@ -150,7 +151,7 @@ class Bucket:
         length = answer.get("ContentLength")
         if length is None:
             answer["Body"].close()
-            raise ObjectReadError(f"{key}: S3's answer has no Content-Length, so that its end could not be told")
+            raise ObjectReadError(f"{key}: S3's answer has no Content-Length, so its end cannot be checked")
         return ObjectStream(answer["Body"], length, checksum_of(answer))
 
 
@@ -159,7 +160,7 @@ def _status(error: ClientError) -> int:
 
 
 def _is_marker(error: ClientError) -> bool:
-    """Whether a version that cannot be read is a delete marker: S3 answers 405, with its Last-Modified."""
+    """True if a version that cannot be read is a delete marker. S3 answers 405, with its Last-Modified."""
     return _status(error) == 405 or _headers(error).get("x-amz-delete-marker") == "true"
 
 

@@ -1,6 +1,6 @@
 """The AWS clients of the consumer.
 
-They come from botocore. Importing boto3 as well would take a tenth of the cold start. Two settings save CPU in each
+They come from botocore, because the import of boto3 takes a tenth of the cold start. Two settings save CPU in each
 request (`python -m benchmarks.cpu`): parameters that this package builds are not validated, and the user agent is
 given, since botocore otherwise builds it twice for each request.
 """
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 USER_AGENT = f"Botocore/{botocore.__version__} Python/{platform.python_version()} lib/intake-ledger"
 CONNECT_SECONDS, READ_SECONDS, STREAM_SECONDS = 2, 5, 20
 POOL = 10
-"""Connections that a client keeps open at most, as botocore has it; several threads need more."""
+"""The number of connections that a client keeps open, botocore's default. Several threads need more."""
 
 
 def ledger_client(pool: int = POOL) -> "DynamoDBClient":
-    """DynamoDB for the ledger's table. Parameters are checked where the team has written some of them: in transactions.
+    """DynamoDB for the ledger's table. Only parameters of transactions are validated, since processors write them.
 
-    A transaction that is not DynamoDB's typed form raises botocore's ParamValidationError, as ever.
+    A transaction that is not in DynamoDB's typed form raises botocore's ParamValidationError.
     """
     client: DynamoDBClient = make_client("dynamodb", pool, parameter_validation=False)
     client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", _checked)
@@ -34,7 +34,7 @@ def ledger_client(pool: int = POOL) -> "DynamoDBClient":
 
 
 def bucket_client(pool: int = POOL) -> "S3Client":
-    """S3 for heads and streams: a stream may stand still for longer than an answer may take."""
+    """S3 for HEAD requests and streams. A stream may pause for longer than a response may take."""
     client: S3Client = make_client("s3", pool, read_timeout=STREAM_SECONDS)
     return client
 
@@ -44,8 +44,8 @@ def make_client(service: str, pool: int = POOL, **options: Any) -> Any:
 
     Do not call it from several threads at once.
     """
-    # The retry of a claim whose response was lost is safe: its owner shows it. A call that hangs must not outlast the
-    # time that is left.
+    # A claim whose response was lost may be repeated, because the row has its owner. The timeouts are short, so that a
+    # request without a response does not use up the time of the invocation.
     defaults: dict[str, Any] = {
         "connect_timeout": CONNECT_SECONDS,
         "read_timeout": READ_SECONDS,

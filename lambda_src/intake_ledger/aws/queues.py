@@ -1,4 +1,4 @@
-"""Requests of the consumer to SQS: deliver again later, delete, wake a key, keep a copy in the dead-letter queue."""
+"""Requests of the consumer to SQS: change visibility, delete, wake a key, send a copy to the dead-letter queue."""
 
 import math
 import re
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 _MAX_ENTRIES = 10  # SQS's limit of a batch request
 _MAX_DELAY_SECONDS = 12 * 3600 - 900
-"""SQS allows twelve hours from the receive on, and the function may have held the message for 15 minutes."""
-# In any SQS text. Compiled when the first message goes there: it would be a good part of this module's import.
+"""SQS allows twelve hours after the receive, and the function may have held the message for 15 minutes."""
+# Characters that SQS does not take. The pattern is compiled at the first use, because that would slow the import.
 _FORBIDDEN = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _TOO_LONG = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
 
 _MAX_PART_BYTES = 200 * 1024
-"""Of a body that a dead-letter queue with SQS's earlier limit of 256 KiB does not take."""
+"""The size of a part that a dead-letter queue with SQS's earlier limit of 256 KiB takes, with attributes."""
 
 
 class NotDone(Exception):  # noqa: N818 - named as the other errors
-    """SQS was not told about some messages; the text says how many and why."""
+    """Some requests to SQS failed. The text has their number and the first reason."""
 
 
 class Queues:
@@ -40,12 +40,14 @@ class Queues:
         return self._make_client()
 
     def deliver_later(self, delays: Sequence[tuple[str, float]], *, in_time: Callable[[], bool] = lambda: True) -> None:
-        """Have messages delivered again after these seconds, once the batch has reported them as failed.
+        """Change the visibility of messages, so that SQS delivers them again after these seconds.
 
-        `delays` are pairs of receipt handle and seconds. SQS is asked in tens, as long as `in_time` is true.
+        Args:
+            delays: pairs of receipt handle and seconds. One request has ten of them.
+            in_time: tells before each request whether there is time for it. There always is when omitted.
 
         Raises:
-            NotDone: For some. They come back after the queue's own visibility timeout.
+            NotDone: Some requests failed. Their messages come back after the queue's visibility timeout.
 
         """
         self._in_tens(
@@ -58,55 +60,55 @@ class Queues:
         )
 
     def delete(self, receipt_handles: Sequence[str], *, in_time: Callable[[], bool] = lambda: True) -> None:
-        """Acknowledge messages, as Lambda does for a batch that succeeded.
+        """Delete messages, as Lambda does for a batch that succeeded.
 
         Raises:
-            NotDone: For some. They come again, as duplicates.
+            NotDone: Some requests failed. Their messages are delivered again, as duplicates.
 
         """
         self._in_tens("delete_message_batch", [{"ReceiptHandle": handle} for handle in receipt_handles], in_time)
 
     def _in_tens(self, operation: str, entries: Sequence[Mapping[str, Any]], in_time: Callable[[], bool]) -> None:
-        """Send the entries in tens. A request that fails does not keep the others from being sent."""
+        """Send ten entries in each request. After a failed request, the next ones are still sent."""
         failed: list[tuple[Mapping[str, Any], str]] = [
-            (one, "no receipt handle") for one in entries if not one["ReceiptHandle"]
+            (entry, "no receipt handle") for entry in entries if not entry["ReceiptHandle"]
         ]
-        for few in batched((one for one in entries if one["ReceiptHandle"]), _MAX_ENTRIES):
+        for group in batched((entry for entry in entries if entry["ReceiptHandle"]), _MAX_ENTRIES):
             if not in_time():
-                failed += [(one, "no time was left") for one in few]
+                failed += [(entry, "no time was left") for entry in group]
                 continue
             try:
-                refused = self._request(operation, few)
+                refused = self._request(operation, group)
                 # SQS's own failures may pass at once.
-                again = [one for one, _, fault in refused if not fault]
-                failed += [(one, why) for one, why, fault in refused if fault]
-                failed += [(one, why) for one, why, _ in self._request(operation, again)] if again else []
+                again = [entry for entry, _, fault in refused if not fault]
+                failed += [(entry, why) for entry, why, fault in refused if fault]
+                failed += [(entry, why) for entry, why, _ in self._request(operation, again)] if again else []
             except (BotoCoreError, ClientError) as error:
-                failed += [(one, str(error)) for one in few]
+                failed += [(entry, str(error)) for entry in group]
         if failed:
             raise NotDone(f"{operation} failed for {len(failed)} of {len(entries)} messages, first: {failed[0][1]}")
 
     def _request(
         self, operation: str, entries: Sequence[Mapping[str, Any]]
     ) -> list[tuple[Mapping[str, Any], str, bool]]:
-        """The entries that SQS refuses, each with the reason and whether the fault is the sender's."""
-        sent: Any = [{"Id": str(n), **one} for n, one in enumerate(entries)]
+        """The entries that SQS refuses, each with the reason, and True if the sender is at fault."""
+        sent: Any = [{"Id": str(number), **entry} for number, entry in enumerate(entries)]
         answer = getattr(self._client, operation)(QueueUrl=self._queue_url, Entries=sent)
         return [
             (
-                entries[int(one["Id"])],
-                f"{one.get('Code')} {one.get('Message', '')}".strip(),
-                bool(one.get("SenderFault")),
+                entries[int(failure["Id"])],
+                f"{failure.get('Code')} {failure.get('Message', '')}".strip(),
+                bool(failure.get("SenderFault")),
             )
-            for one in answer.get("Failed", ())
+            for failure in answer.get("Failed", ())
         ]
 
     def wake(self, body: str) -> None:
-        """Send a message of the pipeline's own to its queue."""
+        """Send one of the pipeline's own messages to its queue."""
         self._client.send_message(QueueUrl=self._queue_url, MessageBody=body)
 
     def dead_letter(self, body: str, attributes: Mapping[str, str | int | None]) -> None:
-        """Send a copy to the dead-letter queue, with the reason and what else is known as message attributes."""
+        """Send a copy to the dead-letter queue. Message attributes have the reason and facts about the change."""
         message: dict[str, Any] = {
             name: {"DataType": "Number", "StringValue": str(value)}
             if isinstance(value, int)
@@ -115,8 +117,8 @@ class Queues:
             if value not in (None, "")
         }
         body = re.sub(_FORBIDDEN, "\ufffd", body)
-        # A body of the greatest length has no room for attributes. One that even this queue does not take, since its
-        # limit is lower than the other's, loses its end: S3 and EventBridge never send so much.
+        # A body of the maximum size leaves no room for attributes. If the dead-letter queue has a lower limit than the
+        # queue, the body is truncated. S3 and EventBridge never send such a body.
         for attempt in ({"MessageAttributes": message}, {}):
             sent: Any = {"MessageBody": body, **attempt}
             try:

@@ -1,4 +1,4 @@
-"""Read typed fields of parsed JSON, and say what is wrong with them."""
+"""Read typed fields of parsed JSON, and describe their errors."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ _MAX_NUMBER = 10**18
 
 
 class MalformedError(Exception):
-    """A message has not the expected form. The text says what was expected, and what the message has."""
+    """A message does not have the expected form. The text names the field and the expected form."""
 
 
 class Field:

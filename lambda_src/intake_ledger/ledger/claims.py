@@ -71,7 +71,7 @@ class _Attempt:
     owner: str
     lease_ms: int
     new: bool
-    """True if it may be claimed without a look at S3, provided that there is no row."""
+    """True if it may be claimed without a look at S3, if the key has no row."""
 
 
 class Ledger(Outcomes):
@@ -127,7 +127,7 @@ class Ledger(Outcomes):
             the only one, or AWS did not answer for it.
 
         Raises:
-            ClientError: AWS answered for none of them. Also BotoCoreError.
+            ClientError: AWS answered for no change. Also BotoCoreError.
 
         """
         self._completeness.begin()
@@ -211,7 +211,7 @@ class Ledger(Outcomes):
         return Answer(Verdict.BUSY, "the row changed at every try", key, row=row)
 
     def _state(self, change: Change, row: Row | None) -> State | None:
-        """The state to process: the present one in S3, or in EVERY_VERSION the one in the message.
+        """The state to process: the present one in S3, or in EVERY_VERSION the state in the message.
 
         None: S3 does not show the reported removal.
         """

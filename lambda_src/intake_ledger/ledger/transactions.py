@@ -1,6 +1,7 @@
-"""The team's own DynamoDB writes that are to happen in one transaction with the ledger's commit, checked beforehand.
+"""Check the processor's DynamoDB writes that are sent in one transaction with the ledger's commit.
 
-What DynamoDB would refuse with a general message, or only under load, is refused here with the element's number.
+DynamoDB refuses some of these transactions with a general message, and some of them only under load. The check names
+the element and the problem.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ MAX_ELEMENTS = 99
 MAX_BYTES = 4 * 1024 * 1024 - 8 * 1024
 """DynamoDB's limit of 4 MB for all items of a transaction, less the ledger's row."""
 PASSING = frozenset({"None", "ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
-"""DynamoDB's codes for an element with which nothing is wrong."""
+"""DynamoDB's codes for a valid element."""
 KINDS = ("Put", "Update", "Delete", "ConditionCheck")
 
 Element = Mapping[str, Mapping[str, Any]]
@@ -21,10 +22,10 @@ Element = Mapping[str, Mapping[str, Any]]
 
 
 def check(transact: Sequence[Element], ledger_table: str) -> None:
-    """Refuse what cannot be one transaction with the ledger's commit.
+    """Refuse elements that cannot be in one transaction with the ledger's commit.
 
     Raises:
-        TransactionRefused: With everything that is wrong.
+        TransactionRefused: The text has all problems.
 
     """
     problems = list(_problems(transact, ledger_table))
@@ -33,14 +34,14 @@ def check(transact: Sequence[Element], ledger_table: str) -> None:
 
 
 def refusal(codes: Sequence[str], transact: Sequence[Element]) -> TransactionRefused:
-    """Why a transaction was cancelled, by DynamoDB's code for each element; the first is the ledger's own."""
-    found = [(number, code) for number, code in enumerate(codes) if code not in PASSING]
+    """The reason of a cancelled transaction. `codes` are DynamoDB's codes for the ledger's commit and each element."""
+    refused = [(number, code) for number, code in enumerate(codes) if code not in PASSING]
     blamed = [
         f"element {number} ({next(iter(transact[number - 1]))}): {code}" if number else f"the ledger's row: {code}"
-        for number, code in found or enumerate(codes)
+        for number, code in refused or enumerate(codes)
         if code != "None"
     ]
-    return TransactionRefused("the transaction was cancelled, " + ", ".join(blamed), passing=not found)
+    return TransactionRefused("the transaction was cancelled, " + ", ".join(blamed), passing=not refused)
 
 
 def _problems(transact: Sequence[Element], ledger_table: str) -> Iterator[str]:
@@ -60,8 +61,8 @@ def _problems(transact: Sequence[Element], ledger_table: str) -> Iterator[str]:
             continue
         table = table.rpartition("/")[2]  # of an ARN
         if table == ledger_table:
-            yield f"element {number} ({kind}) is about the ledger's own table, which is the ledger's alone"
-        twin = next((at for at, other, there in seen if other == table and _same(item, there)), None)
+            yield f"element {number} ({kind}) is about the ledger's own table, which only the ledger may write"
+        twin = next((at for at, its_table, its_item in seen if its_table == table and _same(item, its_item)), None)
         if twin is not None:
             yield f"elements {twin} and {number} are about the same item of {table}: DynamoDB allows one, merge them"
         seen.append((number, table, item))
@@ -71,7 +72,7 @@ def _problems(transact: Sequence[Element], ledger_table: str) -> Iterator[str]:
 
 
 def _opened(element: Any) -> tuple[str, Mapping[str, Any]]:
-    """Its kind and what is asked for; empty for what is no element."""
+    """The kind and the request of an element. Both are empty if it is not an element."""
     if isinstance(element, Mapping) and len(element) == 1:
         [(kind, request)] = element.items()
         if isinstance(request, Mapping):
@@ -79,17 +80,17 @@ def _opened(element: Any) -> tuple[str, Mapping[str, Any]]:
     return "", {}
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether both are about one item, as far as can be told: a Put does not show which attributes are the key."""
-    return one.items() <= other.items() or other.items() <= one.items()
+def _same(item: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if both may be the same item. A Put does not show which attributes are the key."""
+    return item.items() <= other.items() or other.items() <= item.items()
 
 
 def _bytes(value: Any) -> int:
-    """About as DynamoDB counts: names and contents."""
+    """The approximate size as DynamoDB counts it: names and contents."""
     if isinstance(value, Mapping):
-        return sum(len(str(name).encode()) + _bytes(one) for name, one in value.items())
+        return sum(len(str(name).encode()) + _bytes(content) for name, content in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
-        return sum(1 + _bytes(one) for one in value)
+        return sum(1 + _bytes(content) for content in value)
     if isinstance(value, (bytes, bytearray)):
         return len(value)
     return len(str(value).encode())

@@ -10,14 +10,14 @@ RESTORED = "ObjectRestore:Completed"
 
 
 class Origin(StrEnum):
-    """Who sent the message."""
+    """The sender of a message."""
 
     S3 = "s3"
     EVENTBRIDGE = "eventbridge"
     AUDIT = "audit"
     REPROCESS = "reprocess"
     LATE = "late"
-    """A worker that was overtaken: it may have written over what came after it."""
+    """An overtaken worker. It may have written over the result of its successor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,38 +29,38 @@ class Change:
     origin: Origin
     event_name: str
     body: str
-    """This one report as a message body of its own, for the dead-letter queue: it can be sent again as it is."""
+    """A message body with this report only. A copy in the dead-letter queue has it, and it can be sent again."""
     state: State | None = None
-    """The state that the report names; None when it names none, so that it merely wakes."""
+    """The state in the report. None: the report has none, and the consumer only looks at S3."""
     reported_as_new: bool = False
-    """Whether the sender reports this state as new, so that a key never seen may be claimed without asking S3 first."""
+    """True if the sender reports this state as new. Then a key without a row may be claimed without a look at S3."""
     reports_removal: bool = False
-    """Whether S3 reports that the key, or one version of it, was removed."""
+    """True if S3 reports that the key, or one version of it, was removed."""
     sequencer: str | None = None
-    """As S3 sent it, for operators. No decision uses it."""
+    """S3's sequencer, for operators. No decision uses it."""
     event_time: int | None = None
-    """Epoch milliseconds; only ever used for a message's age."""
+    """Epoch milliseconds. It is used for the age of the message only."""
     reprocess_id: str | None = None
-    """A ULID in canonical form: greater means asked for later."""
+    """A ULID in canonical form. A later request has a greater one."""
     rejected_fence: int | None = None
-    """The mark on a copy from the dead-letter queue: the fence of the rejection that it belongs to."""
+    """On a copy from the dead-letter queue: the fence of its rejection."""
 
     @property
     def identity(self) -> str | None:
-        """The identity of the state that the report names, if it names one."""
+        """The identity of the state in the report. None: the report has no state."""
         return self.state.identity if self.state else None
 
     @property
     def is_event(self) -> bool:
-        """Whether S3 reports this, directly or through EventBridge. The others are the pipeline's own messages."""
+        """True if S3 reports this, directly or through EventBridge. The pipeline sends the other messages."""
         return self.origin in (Origin.S3, Origin.EVENTBRIDGE)
 
     @property
     def restored(self) -> bool:
-        """Whether this reports that an archived object can be read again."""
+        """True if this reports that an archived object can be read again."""
         return self.event_name == RESTORED
 
     @property
     def asked_for(self) -> bool:
-        """Whether a person sent this: to reprocess, or by moving a copy back from the dead-letter queue."""
+        """True if a person sent this: a reprocess request, or a copy from the dead-letter queue."""
         return self.reprocess_id is not None or self.rejected_fence is not None

@@ -58,8 +58,8 @@ class Row:
     transactional: int | None = None
     """1 when the last commit was one transaction with the processor's writes. Otherwise absent."""
     late_writes: frozenset[str] = frozenset()
-    """Identities of the states that overtaken workers may have written downstream. A claim removes those that it read.
-    """
+    """Identities of the states that overtaken workers may have written downstream. A claim removes the states
+    that it read."""
     commit_id: str | None = None
     """The downstream's name for the effect, as the processor returned it."""
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""What the construct tells the functions, by environment variables."""
+"""The settings of the functions. The construct sets them as environment variables."""
 
 import json
 from collections.abc import Mapping
@@ -10,11 +10,12 @@ from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row_keys import Ordering
 
 PIPELINE_TAG = "intake-ledger:pipeline"
-"""A tag of each bucket, table and queue that a pipeline makes, with its name; `intake-ledger adopt` looks for it."""
+"""A tag with the pipeline's name on each bucket, table and queue that a pipeline makes. `intake-ledger adopt` needs it.
+"""
 
 
 class Reasons(StrEnum):
-    """How much rows, dead-letter messages and logs say about a failed attempt."""
+    """The details about a failed attempt in rows, dead-letter messages and logs."""
 
     TYPES = "TYPES"
     """Exception types and code positions: `KeyError at invoices:42, from ValueError at amounts:7`."""
@@ -24,7 +25,7 @@ class Reasons(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Which keys belong to the pipeline."""
+    """A filter for keys, by prefix and suffix."""
 
     prefix: str = ""
     suffix: str = ""
@@ -35,7 +36,7 @@ class KeyFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Common to the consumer and the audit. Durations are in seconds."""
+    """The settings of both the consumer and the audit. Durations are in seconds."""
 
     pipeline: str
     bucket: str
@@ -47,15 +48,15 @@ class Settings:
     retention_seconds: int
     clock_skew_seconds: int
     filters: tuple[KeyFilter, ...] = ()
-    """Which keys belong to the pipeline; all if there are none."""
+    """The pipeline handles the keys that pass one of these filters. Without filters, it handles all keys."""
     keeps_rows: bool = False
-    """Whether the row of an object stays as long as the object; then only committed removals expire."""
+    """True if the row of an object stays as long as the object. Then only committed removals expire."""
     skips_existing: bool = False
-    """Whether what was in the bucket before the pipeline is left alone, unless it has a row."""
+    """True if the pipeline skips objects without a row that are older than the pipeline."""
 
     def wants(self, key: str) -> bool:
-        """Whether the key passes the pipeline's filters."""
-        return not self.filters or any(one.matches(key) for one in self.filters)
+        """True if the key passes the pipeline's filters."""
+        return not self.filters or any(key_filter.matches(key) for key_filter in self.filters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,36 +69,36 @@ class ConsumerSettings(Settings):
     max_backoff_seconds: int
     max_event_age_seconds: int
     processor_function: str | None = None
-    """The Lambda function that is the processor, in place of `processor`."""
+    """The Lambda function that is the processor. None: `processor` is."""
     concurrency: int = 1
-    """How many records of a batch are processed at the same time."""
+    """The number of records of a batch that are processed at the same time."""
     max_receives: int = 1_000
-    """How often the queue delivers a message before it gives it up by itself."""
+    """The queue's maxReceiveCount."""
     max_wait_seconds: int = 3 * 86_400
-    """How long a change may wait for something that its processor needs."""
+    """The longest time for which a change waits after `NotYet`."""
     max_hold_seconds: int = 3 * 86_400
-    """How long a message may wait for a downstream that is out; then its next failure rejects it."""
+    """The longest time for which a message waits for a failing downstream. After it, the next failure rejects it."""
     commit_together: bool = False
-    """Whether what was claimed together is committed together."""
+    """True if changes that were claimed together are committed together."""
     reasons: Reasons = Reasons.TYPES
-    """What rows, dead-letter messages and logs say about a failed attempt."""
+    """The details about a failed attempt in rows, dead-letter messages and logs."""
 
 
 class Delivery(StrEnum):
-    """How the bucket's changes reach the pipeline's queue."""
+    """The way from the bucket's changes to the pipeline's queue."""
 
     S3 = "S3"
-    """The bucket notifies it."""
+    """S3 notifications of the bucket."""
     EVENTBRIDGE = "EVENTBRIDGE"
-    """The bucket tells EventBridge of everything, and a rule sends it on."""
+    """The bucket sends all events to EventBridge, and a rule sends them to the queue."""
     EXISTING = "EXISTING"
-    """It gets them already, by whatever way somebody else has made: notifications of a bucket that Terraform or SAM
-    keeps, a rule, a topic. The pipeline makes nothing, and its audit does not look at that way."""
+    """Resources outside of the pipeline deliver them, for example bucket notifications in Terraform or SAM. The
+    pipeline makes none of these resources, and its audit does not check them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Where the report of each run is written."""
+    """The place of the reports of the audit's runs."""
 
     bucket: str
     prefix: str
@@ -120,9 +121,9 @@ class AuditSettings(Settings):
     resubmit_rate: int = 100
     """The number of messages that a run in parts sends in a second."""
     backfills: bool = False
-    """Whether a run in parts sends objects that were in the bucket before the pipeline."""
+    """True if a run in parts sends objects that are older than the pipeline."""
     backfill_rate: int = 3
-    """The number of these that it sends in a second."""
+    """The number of these objects that it sends in a second."""
 
 
 def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
@@ -178,7 +179,7 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         resubmit_rate=read.whole("INTAKE_RESUBMIT_RATE", 1, "100"),
         backfills=read.choice("INTAKE_BACKFILL", ("true", "false"), "false") == "true",
         backfill_rate=read.whole("INTAKE_BACKFILL_RATE", 1, "3"),
-        other_pipelines=tuple(one for one in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if one),
+        other_pipelines=tuple(name for name in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if name),
         deployed=read.text("INTAKE_DEPLOYED", ""),
     )
 
@@ -227,7 +228,7 @@ class _Reader:
     def filters(self, name: str) -> tuple[KeyFilter, ...]:
         value = self.text(name, "[]")
         try:
-            return tuple(_key_filter(one) for one in _list(json.loads(value)))
+            return tuple(_key_filter(content) for content in _list(json.loads(value)))
         except (AttributeError, TypeError, ValueError) as problem:
             raise SettingsError(
                 f"{name} is {value!r}, expected a JSON list of prefixes and suffixes: {problem}"
@@ -236,12 +237,12 @@ class _Reader:
 
 def _list(content: object) -> list[dict[str, object]]:
     if not isinstance(content, list):
-        raise TypeError(f"{content!r} is no list")
+        raise TypeError(f"{content!r} is not a list")
     return content
 
 
 def _key_filter(content: dict[str, object]) -> KeyFilter:
     texts = {name: text for name, text in content.items() if isinstance(text, str)}
     if texts != content:
-        raise TypeError(f"{content} has something else than texts")
+        raise TypeError(f"{content} has a value that is not a text")
     return KeyFilter(**texts)

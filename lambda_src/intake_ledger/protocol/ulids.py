@@ -1,4 +1,4 @@
-"""ULIDs: names that sort by when they were made (https://github.com/ulid/spec). Pure."""
+"""ULIDs: ids that sort by their time (https://github.com/ulid/spec)."""
 
 import re
 
@@ -15,7 +15,7 @@ def ulid(milliseconds: int, random: int) -> str:
 
 
 def is_ulid(text: str) -> bool:
-    """Whether the text is a ULID in its canonical form, in upper case. Only these sort by their time."""
+    """True if the text is a ULID in canonical form, in upper case. Only these sort by their time."""
     return _ULID.fullmatch(text) is not None
 
 

@@ -1,6 +1,6 @@
-"""What the ledger answers, as pure functions of the row, the change and what S3 shows.
+"""The ledger's verdict on a change, as pure functions of the row, the change and the present state in S3.
 
-First the row alone is asked (`judge_row`); only where it does not settle the matter, S3 is looked at (`judge_state`).
+`judge_row` needs the row only. If it gives no verdict, the ledger asks S3 for the state and calls `judge_state`.
 """
 
 from dataclasses import dataclass
@@ -15,43 +15,43 @@ ARCHIVED = "InvalidObjectState"
 
 
 class Verdict(StrEnum):
-    """The ledger's answer to a change."""
+    """The verdict on a change."""
 
     ACCEPTED = "ACCEPTED"
-    """Process it: the claim is yours."""
+    """Process it. This attempt has the claim."""
     DUPLICATE = "DUPLICATE"
-    """It has taken effect already."""
+    """It was processed before."""
     STALE = "STALE"
-    """It is no longer the state of the key, and the state that is has taken effect."""
+    """It is no longer the state of the key, and the present state was processed."""
     BUSY = "BUSY"
-    """Another attempt holds the key: try again later, never acknowledge."""
+    """Another attempt has the claim. Try again later, and do not acknowledge the message."""
     REJECTED = "REJECTED"
-    """It failed for good, and the row says why."""
+    """It is not retried, and the row has the reason."""
     EXHAUSTED = "EXHAUSTED"
-    """Its last permitted attempt never came back: reject it now."""
+    """Its last permitted attempt ended without an outcome. Reject it now."""
     SETTLED = "SETTLED"
-    """A removal that the processor does not want to hear of was recorded."""
+    """A removal was recorded. The processor is not told of removals."""
     LATER_FORMAT = "LATER_FORMAT"
-    """A later release wrote the row: try again when that one is deployed, never acknowledge."""
+    """A later release wrote the row. Try again when it is deployed, and do not acknowledge the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The numbers that judging depends on."""
+    """The settings that verdicts depend on."""
 
     max_attempts: int
-    """At least 2: an attempt may be wasted on a worker that dies before it starts."""
+    """At least 2, because a worker may die before it starts the processor."""
     retention_ms: int
-    """How long the ledger remembers, in milliseconds."""
+    """The time for which the ledger keeps settled rows, in milliseconds."""
     deletes: bool
-    """Whether the processor is told of removals."""
+    """True if the processor is told of removals."""
     keeps_rows: bool = False
-    """Whether the row of an object stays as long as the object; see `intake_ledger.protocol.row.Retention`."""
+    """True if the row of an object stays as long as the object; see `Retention`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A verdict and the line of the table that it came from, for logs."""
+    """A verdict and its reason, for logs."""
 
     verdict: Verdict
     why: str
@@ -63,14 +63,17 @@ _NOT_COMMITTED = "this is the current state and it is not committed"
 def judge_row(  # noqa: PLR0911 - one return per line of the table
     row: Row | None, change: Change, *, owner: str, now: int
 ) -> Ruling | None:
-    """The verdict that the row alone allows, or None: S3 has to be looked at. `owner` is this attempt's own."""
+    """The verdict that the row alone allows. None: ask S3 for the state.
+
+    `owner` is the lease owner of this attempt, and `now` is in epoch milliseconds.
+    """
     if row is None:
         return None
     if row.status is Status.LATER_FORMAT:
         return Ruling(Verdict.LATER_FORMAT, f"a later release wrote the row: its format is {row.format}, not {FORMAT}")
     if row.is_live(now):
         if row.lease_owner == owner:
-            # The SDK repeated a write whose answer was lost, and its own first write refused it.
+            # The answer to the first write was lost. The SDK repeated it, and the first write refused the second.
             return Ruling(Verdict.ACCEPTED, "our own claim, written before its answer was lost")
         return Ruling(Verdict.BUSY, "another attempt holds the key")
     if change.reprocess_id is not None:
@@ -84,10 +87,17 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
 def judge_state(  # noqa: PLR0911 - one return per line of the table
     row: Row | None, change: Change, state: State, *, now: int, policy: Policy, complete_since: int | None = None
 ) -> Ruling:
-    """The verdict on the state that S3 shows, whatever the message said. The first line that fits decides.
+    """The verdict on the present state in S3. The first line that fits decides.
 
-    In `EVERY_VERSION` the state is the one that the message names. `complete_since` says since when every object that
-    was processed has a row, in epoch milliseconds: 0 is always, None is not at all.
+    Args:
+        row: the row of the key. None: there is none.
+        change: the change of the message. Its state may be an earlier one.
+        state: the present state in S3. In EVERY_VERSION, the state in the message.
+        now: epoch milliseconds.
+        policy: the settings of the pipeline.
+        complete_since: the time since which every processed object has a row, in epoch milliseconds. 0: always. None:
+            rows of objects may be missing.
+
     """
     if row is None:
         return _judge_without_row(change, state, now, policy, complete_since)
@@ -102,7 +112,7 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
         )
     if row.identity == state.identity:
         if row.status is Status.REJECTED and not _asks_for_a_round(change, row):
-            return Ruling(Verdict.REJECTED, "this state was rejected, and nobody asked for another round")
+            return Ruling(Verdict.REJECTED, "this state was rejected, and no request for a retry came")
         untold = state.removed and not policy.deletes
         if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for and not untold:
             return Ruling(Verdict.BUSY, "this state failed, and its next attempt is not due yet")
@@ -112,11 +122,11 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
 
 
 def _judge_without_row(change: Change, state: State, now: int, policy: Policy, complete_since: int | None) -> Ruling:
-    """The lines for a key that the ledger knows nothing of, or has forgotten."""
+    """The lines for a key without a row: it never had one, or its row has expired."""
     if state.kind is StateKind.ABSENT:
         if policy.deletes and complete_since != 0 and change.reports_removal and _is_young(change, now, policy):
             return Ruling(Verdict.ACCEPTED, "it was removed a short time ago, and its row may have expired before")
-        return Ruling(Verdict.STALE, "nothing is there and nothing was known")
+        return Ruling(Verdict.STALE, "there is neither an object nor a row")
     if not change.asked_for and _may_have_expired(change, state, now, policy, complete_since):
         return Ruling(Verdict.STALE, "older than the retention: its row was settled and has expired")
     return _bring_about(state, policy, _NOT_COMMITTED)
@@ -127,8 +137,10 @@ def _bring_about(state: State, policy: Policy, why: str) -> Ruling:
 
 
 def _asks_for_a_round(change: Change, row: Row) -> bool:
-    """Only a reprocess that has not had its round yet, the very copy that this rejection sent to the dead-letter queue,
-    or the restore of the archived object that S3 refused: not a duplicate that comes late.
+    """True if the change asks for a retry of the rejected state. A late duplicate does not ask for it.
+
+    These changes do: a reprocess request that was not served yet, the copy that this rejection sent to the dead-letter
+    queue, and the restore of the archived object that S3 refused.
     """
     if _makes_readable(change, row):
         return True
@@ -138,28 +150,28 @@ def _asks_for_a_round(change: Change, row: Row) -> bool:
 
 
 def _makes_readable(change: Change, row: Row) -> bool:
-    """Whether the change is the restore of exactly the object that was rejected because it was archived.
+    """True if the change is the restore of exactly the object that was rejected because it was archived.
 
-    Once another attempt has ended, with whatever reason but that, a duplicate of the restore opens no further round.
+    After another attempt with another reason, a duplicate of the restore does not ask for a retry.
     """
     return change.restored and row.s3_error == ARCHIVED and change.identity == row.identity
 
 
 def _may_have_expired(change: Change, state: State, now: int, policy: Policy, complete_since: int | None) -> bool:
-    """Whether a state without a row may have had one."""
+    """True if a state without a row may have had a row, which has expired."""
     if change.restored and state.created_at is None:
-        # In EVERY_VERSION nobody tells how old it is. An archived object is old.
+        # In EVERY_VERSION its age is unknown. An archived object is old.
         return True
     if state.created_at is None or state.created_at >= now - policy.retention_ms:
         return False
     if complete_since is not None and not state.removed and state.created_at >= complete_since:
         return False
-    # A row of the reported state would have been committed after its event, and be there for at least the retention.
-    # The restore of an archived object is not the event that made it.
+    # A row of the reported state would have been committed after its event, and would stay for the retention.
+    # The restore of an archived object is not the event of its creation.
     tells = change.is_event and not change.restored
     return not (tells and change.identity == state.identity and _is_young(change, now, policy))
 
 
 def _is_young(change: Change, now: int, policy: Policy) -> bool:
-    """Whether what the event reports happened within the retention."""
+    """True if the event is not older than the retention."""
     return change.event_time is not None and change.event_time >= now - policy.retention_ms
