@@ -979,7 +979,7 @@ MUTANTS = (
         "consumer/threads/parallel_groups.py",
         "        self._finish_rest(overrun, batch)\n        if overrun:\n",
         "        if overrun:\n            self._finish_rest(overrun, batch)\n",
-        "tests/unit/test_threads.py -k after_all_ends",
+        "tests/unit/test_threads.py -k keeps_the_process",
     ),
     Mutant(
         "processors begin after one has overrun",
@@ -1072,7 +1072,7 @@ MUTANTS = (
         "ledger/outcomes.py",
         "AWS_ERRORS = (BotoCoreError, ClientError)",
         "AWS_ERRORS = (ClientError,)",
-        "tests/unit/test_groups.py -k does_not_take",
+        "tests/unit/test_groups.py -k network_error",
     ),
     Mutant(
         "a throttled transaction spends an attempt",
@@ -1184,7 +1184,7 @@ MUTANTS = (
         "consumer/attempt.py",
         "except BaseException as error:",
         "except (Exception, Overrun) as error:",
-        "tests/unit/test_consumer.py -k no_exception",
+        "tests/unit/test_consumer.py -k base_exception",
     ),
     Mutant(
         "an overrun inside a task group is any failure",

@@ -1,5 +1,5 @@
 """F23, F99: the breaker alone, and in front of the real consumer. An outage costs a few attempts, not the backlog's.
-Bad files are no outage.
+Bad files do not look like an outage.
 """
 
 from typing import Any, cast
@@ -37,7 +37,7 @@ def breaker(jitter: float = 0.0) -> CircuitBreaker:
 
 
 def opened(now: int = 0, jitter: float = 0.0) -> CircuitBreaker:
-    """One that has just opened."""
+    """A breaker that has just opened."""
     one = breaker(jitter)
     assert [one.failed(str(n), now) for n in range(THRESHOLD)] == [False] * (THRESHOLD - 1) + [True]
     return one
@@ -61,7 +61,7 @@ class TestAlone:
             assert not one.succeeded("good", n * HOUR)
 
     @pytest.mark.failure_mode("F99")
-    def test_keys_that_failed_between_two_successes_open_nothing_any_more(self) -> None:
+    def test_keys_that_failed_between_two_successes_no_longer_open_it(self) -> None:
         """F99: the downstream was there, so they are bad. A thousand of them fail in a row, and it stays closed."""
         one, bad = breaker(), [f"bad {n}" for n in range(1_000)]
         one.succeeded("good", 0)
@@ -90,7 +90,7 @@ class TestAlone:
         assert any(one.failed(key, 2 * CLOSE_MS) for key in failing)
 
     @pytest.mark.failure_mode("F99")
-    def test_a_downstream_that_did_something_seconds_ago_is_not_out(self) -> None:
+    def test_a_downstream_with_a_success_seconds_ago_is_not_out(self) -> None:
         """F99: a burst of new bad files between two good ones opens nothing."""
         one = breaker()
         one.succeeded("good", 0)
@@ -110,7 +110,7 @@ class TestAlone:
         assert one.heard(HOUR + 1, HOUR + NEWS_MS)
         assert not one.is_open
 
-    def test_a_success_is_told_only_in_trouble(self) -> None:
+    def test_a_success_is_shared_only_after_failures(self) -> None:
         """When it closes the breaker, or when several keys have failed since; at most once in five seconds."""
         one = breaker()
         one.failed("bad", HOUR)
@@ -156,7 +156,7 @@ class TestAlone:
         assert one.wait_ms("newer", 10 * SECOND, first=True) == 10 * SECOND
         assert one.wait_ms("newer", 20 * SECOND, first=True) == 0
 
-    def test_one_probe_is_let_through_and_the_others_wait(self) -> None:
+    def test_one_probe_passes_and_the_others_wait(self) -> None:
         """Until it is known how it ended; the probe itself may ask again."""
         one = opened()
         assert one.wait_ms("probe", MIN, first=False) == 0
@@ -191,7 +191,7 @@ class TestAlone:
             pauses.append(one.pause_ms // SECOND)
         assert pauses == [30, 60, 60, 60, 60]
 
-    def test_a_probe_that_showed_nothing_leaves_its_place_to_the_next(self) -> None:
+    def test_a_probe_without_an_attempt_lets_the_next_key_pass(self) -> None:
         """A duplicate, a busy key: no attempt was made, and no pause is waited for again."""
         one = opened()
         one.wait_ms("duplicate", MIN, first=False)
@@ -200,7 +200,7 @@ class TestAlone:
         one.undecided("duplicate")
         assert one.wait_ms("next", MIN, first=False) == 0
 
-    def test_a_straggler_says_nothing_new(self) -> None:
+    def test_an_attempt_from_before_it_opened_does_not_change_the_pause(self) -> None:
         """A key that was begun before it opened, and fails after, does not lengthen the pause."""
         one = opened()
         one.failed("straggler", 1)
@@ -221,7 +221,7 @@ class TestAlone:
         assert receives < max_receives
 
     @pytest.mark.failure_mode("F99")
-    def test_eight_hours_cost_no_long_waits(self) -> None:
+    def test_waits_stay_short_for_eight_hours(self) -> None:
         """F99: with the queue that the pipeline makes, a held message comes back about once a minute for that long."""
         now, receives = 0, 0
         while now < 8 * HOUR:
@@ -264,7 +264,7 @@ def downstream(world: World) -> Downstream:
 
 class TestInFront:
     @pytest.mark.failure_mode("F23")
-    def test_an_outage_spends_five_attempts_and_gives_the_rest_back_unclaimed(self, downstream: Downstream) -> None:
+    def test_an_outage_costs_five_attempts_and_returns_the_rest_unclaimed(self, downstream: Downstream) -> None:
         """F23: their rows are not there, so their budget is whole; they wait for the pause."""
         bodies = downstream.uploads(THRESHOLD + 3)
         given_back = [*downstream.handle(*bodies[:THRESHOLD]), *downstream.handle(*bodies[THRESHOLD:], receives=2)]
@@ -304,7 +304,7 @@ class TestInFront:
         assert {row.status for row in rows} == {Status.PROCESSED}
         assert bench.queues.copies == []
 
-    def test_a_failure_that_uses_the_budget_up_counts_too(self, downstream: Downstream) -> None:
+    def test_the_last_failure_of_a_key_counts_too(self, downstream: Downstream) -> None:
         """A rejection after the last attempt says as much about the downstream as the failures before it."""
         bench = downstream.bench
         bodies = downstream.uploads(THRESHOLD - 1)
@@ -316,7 +316,7 @@ class TestInFront:
         assert bench.telemetry.said == ["out"]
 
     @pytest.mark.failure_mode("F99")
-    def test_failures_while_it_is_open_spend_no_attempt_and_come_back_soon(self, downstream: Downstream) -> None:
+    def test_failures_while_it_is_open_count_no_attempt_and_come_back_soon(self, downstream: Downstream) -> None:
         """F99: new keys are tried once. They wait for a minute and a half at most, however long the outage has been."""
         bench = downstream.bench
         downstream.handle(*downstream.uploads(THRESHOLD))
@@ -354,7 +354,7 @@ class TestInFront:
 
     @pytest.mark.failure_mode("F100")
     @pytest.mark.parametrize("kind", ["unprocessable", "no bytes", "refused by S3"])
-    def test_what_is_not_the_downstreams_fault_does_not_open_it(self, downstream: Downstream, kind: str) -> None:
+    def test_failures_that_are_not_the_downstreams_do_not_open_it(self, downstream: Downstream, kind: str) -> None:
         """F100: a verdict on the object, S3's own trouble, and an object that S3 does not hand out."""
         bench = downstream.bench
         if kind == "unprocessable":
@@ -367,8 +367,8 @@ class TestInFront:
         assert bench.telemetry.said == []
 
     @pytest.mark.failure_mode("F90")
-    def test_a_duplicate_is_no_probe(self, downstream: Downstream) -> None:
-        """What is let through after the pause and turns out to be done leaves its place to the next."""
+    def test_a_duplicate_does_not_count_as_a_probe(self, downstream: Downstream) -> None:
+        """A duplicate that passes after the pause lets the next key pass."""
         bench = downstream.bench
         [done] = downstream.uploads(1, "done")
         downstream.out = False
@@ -381,8 +381,8 @@ class TestInFront:
         bench.world.clock.advance(MINUTE)
         assert downstream.handle(done, bodies[-1]) == []
 
-    def test_without_time_nothing_is_a_probe(self, downstream: Downstream) -> None:
-        """A message that goes back for lack of time must not keep the place of one that could be tried."""
+    def test_a_message_without_time_does_not_count_as_a_probe(self, downstream: Downstream) -> None:
+        """A message that is returned for lack of time must not keep another key from passing."""
         bench = downstream.bench
         bodies = downstream.uploads(THRESHOLD + 2)
         downstream.handle(*bodies)

@@ -75,7 +75,7 @@ EXITS = (
     GeneratorExit(),
     BaseExceptionGroup("all", [SystemExit()]),
 )
-"""What ends a program, or a task of one, unless somebody catches it."""
+"""Exceptions that end a program or a task, unless code catches them."""
 OUTAGE = ClientError({"Error": {"Code": "InternalServerError"}}, "PutItem")
 
 
@@ -92,7 +92,7 @@ class Context:
 
 @dataclass(slots=True)
 class FakeQueues:
-    """Remembers what was asked of SQS, in order."""
+    """Records the requests to SQS, in order."""
 
     delays: dict[str, float] = field(default_factory=dict)
     copies: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
@@ -125,7 +125,7 @@ class FakeQueues:
 
 @dataclass(slots=True)
 class FakeTelemetry:
-    """Remembers what was said."""
+    """Records the reports of the consumer."""
 
     verdicts: list[Verdict] = field(default_factory=list)
     outcomes: list[OutcomeKind] = field(default_factory=list)
@@ -135,7 +135,7 @@ class FakeTelemetry:
     ignored_: list[str] = field(default_factory=list)
     troubles: list[Exception] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    """What the breaker did."""
+    """Reports of the circuit breaker."""
     flushed: int = 0
     on_unparseable: Callable[[], object] = lambda: None
 
@@ -185,7 +185,7 @@ Act = Callable[[ObjectChange], Any]
 
 @dataclass(slots=True)
 class Bench:
-    """A consumer with everything around it. `acts` are what the processor does at its next calls; then it succeeds."""
+    """A consumer and its environment. The processor runs `acts` at its next calls, and succeeds after them."""
 
     world: World
     queues: FakeQueues = field(default_factory=FakeQueues)
@@ -308,7 +308,7 @@ def raising_now(error: BaseException) -> Callable[[], None]:
 
 
 def reading_twice(bench: Bench, between: Callable[[], object]) -> Act:
-    """A processor that opens its object once more after something has happened."""
+    """A processor that opens its object again after `between` has run."""
 
     def act(change: ObjectChange) -> None:
         assert change.open().read()
@@ -319,7 +319,7 @@ def reading_twice(bench: Bench, between: Callable[[], object]) -> Act:
 
 
 class TestAnswer:
-    """What Lambda is told decides what SQS deletes."""
+    """SQS deletes the messages that the response to Lambda does not name."""
 
     @pytest.mark.failure_mode("F21")
     def test_success_is_an_empty_list(self, bench: Bench) -> None:
@@ -330,17 +330,17 @@ class TestAnswer:
 
     @pytest.mark.failure_mode("F21")
     def test_failures_are_named_by_message_id(self, bench: Bench) -> None:
-        """F21: and only those that failed."""
+        """F21: the response names failed messages only."""
         bench.acts = [raising(ValueError("no"))]
         _, one = put(bench, key="a")
         _, two = put(bench, key="b")
         assert bench.handle(message(one, "m1"), message(two, "m2")) == ["m1"]
 
-    def test_an_empty_batch_is_fine(self, bench: Bench) -> None:
+    def test_an_empty_batch_succeeds(self, bench: Bench) -> None:
         """Nothing in, nothing out."""
         assert bench.handle() == []
 
-    def test_what_failed_before_goes_last(self, bench: Bench) -> None:
+    def test_messages_that_failed_before_are_handled_last(self, bench: Bench) -> None:
         """A sick message must not take the time of the healthy ones; otherwise the order stays."""
         bodies = {key: put(bench, key=key)[1] for key in "abcde"}
         bench.handle(
@@ -353,7 +353,7 @@ class TestAnswer:
         assert [change.key for change in bench.seen] == ["b", "d", "a", "c", "e"]
 
     @pytest.mark.failure_mode("F20")
-    def test_what_came_often_enough_waits_no_longer_behind_fresh_ones(self, bench: Bench) -> None:
+    def test_a_message_after_many_receives_is_handled_before_new_ones(self, bench: Bench) -> None:
         """F20: it may be healthy, and only ever have found no time left; then it keeps its place in the batch."""
         bodies = {key: put(bench, key=key)[1] for key in "abc"}
         bench.handle(
@@ -364,7 +364,7 @@ class TestAnswer:
         assert [change.key for change in bench.seen] == ["b", "c", "a"]
 
     @pytest.mark.failure_mode("F20")
-    def test_what_came_often_enough_does_not_wait_behind_a_slow_fresh_one(self, bench: Bench) -> None:
+    def test_a_message_after_many_receives_is_handled_before_a_slow_new_one(self, bench: Bench) -> None:
         """F20: wherever it stands in the batch."""
         _, old = put(bench, key="old")
         _, fresh = put(bench, key="fresh")
@@ -372,7 +372,7 @@ class TestAnswer:
         assert [change.key for change in bench.seen] == ["old", "fresh"]
 
     @pytest.mark.failure_mode("F20")
-    def test_what_was_given_back_unclaimed_does_not_starve(self, bench: Bench) -> None:
+    def test_messages_returned_unclaimed_do_not_starve(self, bench: Bench) -> None:
         """F20: one slow record fills each batch, and a fresh one arrives with every delivery: an innocent that always
         waited behind them would be dead-lettered by SQS at its hundredth receive.
         """
@@ -394,9 +394,9 @@ class TestAnswer:
 
 
 class TestProcessor:
-    """What the processor is told, and what becomes of what it returns."""
+    """The argument of the processor, and the handling of its return value."""
 
-    def test_it_is_given_the_claimed_state(self, bench: Bench) -> None:
+    def test_the_processor_gets_the_claimed_state(self, bench: Bench) -> None:
         """Everything about it, and exactly its bytes."""
         content: list[bytes] = []
         bench.acts = [lambda change: content.append(change.open().read())]
@@ -411,7 +411,7 @@ class TestProcessor:
         assert change.remaining_seconds == TIMEOUT
 
     @pytest.mark.failure_mode("F52")
-    def test_it_reads_the_claimed_version_when_another_came_meanwhile(self, bench: Bench) -> None:
+    def test_the_processor_reads_the_claimed_version_after_a_newer_upload(self, bench: Bench) -> None:
         """F52: a read without a version id would be version 2 under version 1's name."""
         content: list[bytes] = []
 
@@ -425,7 +425,7 @@ class TestProcessor:
         assert content == [b"1"]
 
     @pytest.mark.failure_mode("F60")
-    def test_the_key_is_the_same_over_both_channels(self, bench: Bench) -> None:
+    def test_s3_and_eventbridge_give_the_same_key(self, bench: Bench) -> None:
         """F60: form-encoded in S3's notification, raw in EventBridge's event."""
         keys = ["a+b.csv", "a%2Bb.csv", "a b.csv", "ä.csv"]
         for n, key in enumerate(keys):
@@ -447,7 +447,7 @@ class TestProcessor:
         [(42, "42 (int)"), ({"statusCode": 200}, "dict"), (Commit(7), "a Commit whose identity is 7 (int)")],  # type: ignore[arg-type]
     )
     def test_a_wrong_return_value_is_rejected_at_once(self, bench: Bench, returned: object, named: str) -> None:
-        """F101: the effect has happened, so it happens once. The reason says what was returned and what is expected."""
+        """F101: the effect has happened, so it happens once. The reason has the returned and the expected type."""
         bench.acts = [lambda _: returned] * 12
         state, body = put(bench)
         assert bench.handle(message(body)) == []
@@ -460,7 +460,7 @@ class TestProcessor:
 
     @pytest.mark.parametrize("error", [ValueError("no"), *EXITS, MemoryError(), OSError("disk")])
     def test_any_exception_is_retried(self, bench: Bench, error: BaseException) -> None:
-        """The row says what it was."""
+        """The row has the exception's type."""
         bench.acts = [raising(error)]
         state, body = put(bench)
         assert bench.handle(message(body)) == ["m1"]
@@ -473,7 +473,7 @@ class TestProcessor:
     @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("trouble", [KeyError("detail"), SystemExit(1)])
     @pytest.mark.parametrize("kind", [ValueError, Unprocessable])
-    def test_an_error_that_cannot_be_told_is_one_of_its_kind(
+    def test_an_error_whose_text_fails_is_described_by_its_type(
         self, bench: Bench, kind: type[Exception], trouble: BaseException
     ) -> None:
         """F20: the row has a reason, and need not wait for the end of its lease."""
@@ -490,7 +490,7 @@ class TestProcessor:
         assert "Odd, which cannot tell what it is about" in str(row.reason)
 
     @pytest.mark.failure_mode("F114")
-    def test_messages_of_exceptions_are_kept_only_where_they_are_wanted(self, bench: Bench) -> None:
+    def test_messages_of_exceptions_are_kept_with_full_reasons_only(self, bench: Bench) -> None:
         """F114: the type and the position are always there, and `redrive --reason` looks for them."""
         for reasons in Reasons:
             bench.reasons, bench.acts = reasons, [raising(ValueError("card 4111111111111111"))]
@@ -503,9 +503,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("exits", EXITS)
-    def test_what_is_no_exception_costs_neither_neighbours_nor_the_worker(
-        self, bench: Bench, exits: BaseException
-    ) -> None:
+    def test_a_base_exception_fails_its_own_attempt_only(self, bench: Bench, exits: BaseException) -> None:
         """F20: the neighbours are done, and the sick one is rejected when its budget is used up."""
         bodies = {key: put(bench, key=key)[1] for key in ("sick", "b", "c")}
         bench.acts = [raising(exits)]
@@ -522,7 +520,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F20")
     def test_a_cancelled_task_of_asyncio_is_a_failed_attempt(self, bench: Bench) -> None:
-        """F20: a library that cancels what the processor awaits must not end the function."""
+        """F20: a library that cancels an awaited task must not end the function."""
 
         async def work() -> None:
             task = asyncio.ensure_future(asyncio.Event().wait())
@@ -535,8 +533,8 @@ class TestProcessor:
         assert (bench.row(state).status, bench.row(state).attempts) == (Status.FAILED, 1)
 
     @pytest.mark.failure_mode("F20")
-    def test_an_overrun_inside_a_task_group_is_told_as_one(self, bench: Bench) -> None:
-        """F20: asyncio wraps what is raised in a task."""
+    def test_an_overrun_inside_a_task_group_is_a_timeout(self, bench: Bench) -> None:
+        """F20: asyncio wraps an exception that a task raises."""
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
@@ -579,7 +577,7 @@ class TestProcessor:
         assert second.fence > first.fence
         assert (first.attempt, second.attempt) == (1, 2)
 
-    def test_a_removal_is_told_as_such(self, bench: Bench) -> None:
+    def test_a_removal_has_the_kind_removed(self, bench: Bench) -> None:
         """There is nothing to open."""
         _, body = put(bench)
         bench.handle(message(body))
@@ -589,7 +587,7 @@ class TestProcessor:
         assert bench.seen[1].version_id == marker.version_id
 
     @pytest.mark.failure_mode("F81")
-    def test_a_permanent_deletion_is_told_as_such_in_every_version(self, make_world: MakeWorld) -> None:
+    def test_a_permanent_deletion_has_the_kind_deleted_in_every_version(self, make_world: MakeWorld) -> None:
         """F81: `deleted` is about one version, `removed` about the key."""
         bench = Bench(make_world(Ordering.EVERY_VERSION))
         state, body = put(bench)
@@ -619,7 +617,7 @@ class TestProcessor:
 
 
 class TestBusy:
-    """Somebody else holds the key."""
+    """Another attempt holds the key."""
 
     @pytest.mark.failure_mode("F18")
     def test_busy_is_never_acknowledged(self, bench: Bench) -> None:
@@ -633,7 +631,7 @@ class TestBusy:
         assert bench.telemetry.verdicts == [Verdict.BUSY]
 
     @pytest.mark.failure_mode("F19")
-    def test_busy_copies_use_up_nothing(self, bench: Bench) -> None:
+    def test_copies_of_a_busy_message_use_up_no_attempts(self, bench: Bench) -> None:
         """F19: fifty redeliveries of a long job, and it still succeeds at its first attempt."""
         state, body = put(bench)
         claim = bench.world.accept(created(state))
@@ -646,7 +644,7 @@ class TestBusy:
         assert bench.seen == []
 
     @pytest.mark.failure_mode("F22")
-    def test_the_same_message_twice_in_one_batch(self, bench: Bench) -> None:
+    def test_the_same_message_twice_in_one_batch_is_processed_once(self, bench: Bench) -> None:
         """F22: no deadlock, one effect."""
         _, body = put(bench)
         assert bench.handle(message(body, "m1"), message(body, "m2")) == []
@@ -654,8 +652,8 @@ class TestBusy:
         assert bench.telemetry.verdicts == [Verdict.ACCEPTED, Verdict.DUPLICATE]
 
     @pytest.mark.failure_mode("F22")
-    def test_two_changes_of_one_key_in_one_batch(self, bench: Bench) -> None:
-        """F22: whatever their order in the batch, the newest state is the last that the downstream was given."""
+    def test_two_changes_of_one_key_in_one_batch_end_with_the_newest(self, bench: Bench) -> None:
+        """F22: in any order of the batch, the downstream gets the newest state last."""
         _, one = put(bench, "1")
         two, body = put(bench, "2")
         assert bench.handle(message(one, "m1"), message(body, "m2")) == []
@@ -667,7 +665,7 @@ class TestBusy:
         assert three.version_id not in [change.version_id for change in bench.seen]
 
     @pytest.mark.failure_mode("F16")
-    def test_a_key_that_is_overwritten_while_it_is_processed(self, bench: Bench) -> None:
+    def test_a_key_that_is_overwritten_while_it_is_processed_ends_with_the_newest(self, bench: Bench) -> None:
         """F16: one write for each notification that finds the key busy, and they come back after the lease, not before;
         afterwards the newest state is processed, once, and the rest is put to rest.
         """
@@ -691,7 +689,7 @@ class TestTime:
     """A processor gets its whole time or none."""
 
     @pytest.mark.failure_mode("F20")
-    def test_without_time_for_another_the_rest_goes_back_unclaimed(self, bench: Bench) -> None:
+    def test_messages_without_time_are_returned_unclaimed(self, bench: Bench) -> None:
         """F20: at once, with no attempt spent, and nothing was written for them."""
         bench.acts = [lambda _: bench.world.clock.advance(30 * SECOND)]
         bodies = [put(bench, key=f"k{n}") for n in range(3)]
@@ -703,7 +701,7 @@ class TestTime:
             assert (bench.world.row(created(state, key=f"k{n}")) is None) == (n > 0)
 
     @pytest.mark.failure_mode("F20")
-    def test_what_was_done_before_a_crash_is_a_duplicate_afterwards(self, bench: Bench) -> None:
+    def test_records_committed_before_a_crash_are_duplicates_afterwards(self, bench: Bench) -> None:
         """F20: record 3 kills the function; records 1 and 2 come back, and no innocent is dead-lettered."""
         bodies = [put(bench, key=f"k{n}")[1] for n in range(3)]
         batch = [message(body, f"m{n}") for n, body in enumerate(bodies)]
@@ -727,7 +725,7 @@ class TestTime:
 
     @pytest.mark.failure_mode("F11")
     @pytest.mark.parametrize("remaining", [0, 1, TIMEOUT * SECOND])
-    def test_no_time_left_is_no_endless_lease(self, bench: Bench, remaining: int) -> None:
+    def test_without_time_left_the_lease_is_short(self, bench: Bench, remaining: int) -> None:
         """F11: nothing is claimed at all."""
         state, body = put(bench)
         assert bench.handle(message(body), remaining=remaining) == ["m1"]
@@ -745,7 +743,7 @@ class TestTime:
         assert leases == [start + FULL_TIME + SKEW * SECOND]
 
     @pytest.mark.failure_mode("F20")
-    def test_a_claim_that_took_too_long_is_given_back_unstarted(self, bench: Bench) -> None:
+    def test_a_claim_that_took_too_long_is_released_unstarted(self, bench: Bench) -> None:
         """F20: retries of a slow table have eaten the time: the attempt does not count."""
         state, _ = put(bench, "1")
         bench.world.process(created(state))
@@ -780,7 +778,7 @@ class TestRejection:
     """The dead-letter queue holds a copy and the ledger the reason."""
 
     def test_unprocessable_goes_to_the_dead_letter_queue_at_once(self, bench: Bench) -> None:
-        """One attempt, acknowledged, with everything that an operator asks for beside the copy."""
+        """After one attempt. The message is acknowledged, and the copy has the attributes that an operator needs."""
         bench.acts = [raising(Unprocessable("not a CSV"))]
         state, body = put(bench)
         assert bench.handle(message(body)) == []
@@ -846,7 +844,7 @@ class TestRejection:
         assert bench.row(state).status is Status.REJECTED
 
     def test_the_last_failure_rejects_with_its_own_reason(self, bench: Bench) -> None:
-        """The budget counts attempts, and the last error is what the operator reads."""
+        """The last error is the reason."""
         bench.acts = [raising(error()) for error in (ValueError, OSError, KeyError)]
         state, body = put(bench)
         for n in range(MAX_ATTEMPTS):
@@ -859,8 +857,8 @@ class TestRejection:
         assert (attributes["attempts"], attributes["rejected_fence"]) == (MAX_ATTEMPTS, row.rejected_fence)
 
     @pytest.mark.failure_mode("F44")
-    def test_attempts_that_never_came_back_are_rejected_in_their_place(self, bench: Bench) -> None:
-        """F44: EXHAUSTED: the copy first, then the row; its fence is the one that the copy names."""
+    def test_attempts_without_an_outcome_are_rejected_as_exhausted(self, bench: Bench) -> None:
+        """F44: the verdict is EXHAUSTED. The copy is sent before the row is written, and names the row's fence."""
         state, body = put(bench)
         for _ in range(MAX_ATTEMPTS):
             bench.world.die(created(state))
@@ -876,7 +874,7 @@ class TestRejection:
         assert bench.telemetry.verdicts[-1] is Verdict.EXHAUSTED
         assert bench.seen == []
 
-    def test_an_exhausted_row_that_somebody_else_took_is_judged_again(self, bench: Bench) -> None:
+    def test_an_exhausted_row_that_another_attempt_claimed_is_judged_again(self, bench: Bench) -> None:
         """The copy went out for nothing; the message comes back at once."""
         state, body = put(bench)
         for _ in range(MAX_ATTEMPTS):
@@ -887,7 +885,7 @@ class TestRejection:
         assert bench.row(state).status is Status.PROCESSING
 
     @pytest.mark.failure_mode("F63")
-    def test_a_copy_moved_back_opens_a_round_and_its_duplicate_does_not(self, bench: Bench) -> None:
+    def test_a_redriven_copy_gets_new_attempts_and_its_duplicate_does_not(self, bench: Bench) -> None:
         """F63, F76: by the attribute that the copy carries."""
         bench.acts = [raising(Unprocessable("no"))]
         state, body = put(bench)
@@ -901,7 +899,7 @@ class TestRejection:
         assert bench.seen[0].idempotency_key == bench.seen[1].idempotency_key
 
     @pytest.mark.failure_mode("F76")
-    def test_a_reprocess_that_was_rejected_is_not_run_again_by_its_own_second_delivery(self, bench: Bench) -> None:
+    def test_a_second_delivery_of_a_rejected_reprocess_does_not_run(self, bench: Bench) -> None:
         """F76, F78: each request has one round; the copy that its rejection sent opens another, once."""
         state, body = put(bench)
         bench.handle(message(body))
@@ -923,7 +921,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F89")
     def test_deletes_off_settles_a_removal_whose_attempts_are_exhausted(self, make_world: MakeWorld) -> None:
-        """F89: the processor did not manage it while it was told of removals; now nobody is told."""
+        """F89: the processor failed while removals were sent to it. Now they are not sent any more."""
         bench = Bench(make_world())
         _, body = put(bench)
         bench.handle(message(body))
@@ -938,15 +936,15 @@ class TestRejection:
         assert len(bench.seen) == 1
 
     @pytest.mark.parametrize("attribute", ["", "x", "-1", "1.5", "²", "\uff11", "9" * 5_000])
-    def test_a_malformed_mark_counts_as_none(self, bench: Bench, attribute: str) -> None:
+    def test_a_malformed_rejected_fence_is_ignored(self, bench: Bench, attribute: str) -> None:
         """The message is an ordinary one then."""
         _, body = put(bench)
         assert bench.handle(message(body, rejected_fence=attribute)) == []
         assert len(bench.seen) == 1
 
     @pytest.mark.failure_mode("F17")
-    def test_a_long_reason_is_cut(self, bench: Bench) -> None:
-        """F17: in the row and beside the copy."""
+    def test_a_long_reason_is_truncated(self, bench: Bench) -> None:
+        """F17: in the row and in the attributes of the copy."""
         bench.acts = [raising(Unprocessable("x" * 300_000))]
         state, body = put(bench)
         bench.handle(message(body))
@@ -954,7 +952,7 @@ class TestRejection:
         assert len(bench.queues.copies[0][1]["reason"]) <= 1024
 
     @pytest.mark.failure_mode("F64")
-    def test_poison_and_an_outage_come_back_together(self, bench: Bench) -> None:
+    def test_a_bad_file_and_a_file_of_an_outage_are_redriven_together(self, bench: Bench) -> None:
         """F64: the poison is rejected again with its round counted, the other succeeds."""
         bench.acts = [raising(Unprocessable("poison")), *[raising(OSError("out"))] * MAX_ATTEMPTS]
         poison, bad = put(bench, key="poison")
@@ -993,7 +991,7 @@ class TestVanishedBefore:
         assert begun == [1]
         assert [stream.closed for stream in bench.world.s3.streams] == [True, True]
 
-    def test_its_streams_are_closed_when_the_processor_fails(self, bench: Bench) -> None:
+    def test_streams_are_closed_when_the_processor_fails(self, bench: Bench) -> None:
         """All of them, or the connections of a busy function would run out."""
 
         def act(change: ObjectChange) -> None:
@@ -1007,7 +1005,7 @@ class TestVanishedBefore:
         assert [stream.closed for stream in bench.world.s3.streams] == [True, True]
 
     def test_a_removal_is_not_opened(self, bench: Bench) -> None:
-        """S3 is not asked for what is not there."""
+        """A removal has nothing to open."""
         _, body = put(bench)
         bench.handle(message(body))
         marker = bench.world.s3.mark_deleted(KEY)
@@ -1041,8 +1039,8 @@ class TestVanishedBefore:
         assert bench.queues.copies == []
 
     @pytest.mark.failure_mode("F53")
-    def test_the_message_of_a_vanished_version_is_a_mere_wake_afterwards(self, bench: Bench) -> None:
-        """F53: its version is not claimed once more without a look; the state that S3 shows is processed at once."""
+    def test_the_message_of_a_vanished_version_only_wakes_the_key_afterwards(self, bench: Bench) -> None:
+        """F53: the version is not claimed again without a HEAD. The state that S3 shows is processed at once."""
         one, body = put(bench, "1")
         two, _ = put(bench, "2")
         bench.world.s3.delete_version(KEY, one)
@@ -1052,7 +1050,7 @@ class TestVanishedBefore:
         assert bench.row(two).committed_state == two.identity
 
     @pytest.mark.failure_mode("F53")
-    def test_overwritten_without_versions(self, make_world: MakeWorld) -> None:
+    def test_an_overwrite_in_a_bucket_without_versioning_is_processed(self, make_world: MakeWorld) -> None:
         """F53: the bytes are gone, the new ones are processed, and only they."""
         bench = Bench(make_world(versioned=False))
         content: list[bytes] = []
@@ -1103,7 +1101,7 @@ class TestVanishedBefore:
         assert "AccessDenied" in str(row.reason)
         assert bench.telemetry.troubles == []
 
-    def test_opening_what_was_removed_is_the_processors_mistake(self, make_world: MakeWorld) -> None:
+    def test_opening_a_removed_object_is_an_error_of_the_processor(self, make_world: MakeWorld) -> None:
         """In EVERY_VERSION too, where a version that is gone would be settled: it is retried and then rejected."""
         for ordering in Ordering:
             bench = Bench(make_world(ordering))
@@ -1113,8 +1111,8 @@ class TestVanishedBefore:
             assert bench.handle(message(body)) == ["m1"]
             assert "ValueError at " in str(bench.world.known(marked(marker)).reason)
 
-    def test_a_stream_that_cannot_be_closed_is_no_failure(self, bench: Bench) -> None:
-        """What was read was read: the effect is not repeated."""
+    def test_a_stream_that_cannot_be_closed_does_not_fail_the_attempt(self, bench: Bench) -> None:
+        """The content was read completely, so the effect is not repeated."""
 
         opened = []
 
@@ -1130,7 +1128,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F77")
     def test_a_rejection_stays_when_its_successor_vanished(self, bench: Bench) -> None:
-        """F77: nobody asked for another round of version 1, and its reason is still there."""
+        """F77: no request asks for another attempt on version 1, and its reason is still stored."""
         bench.acts = [raising(Unprocessable("not a CSV"))]
         one, body = put(bench, "1")
         bench.handle(message(body))
@@ -1143,7 +1141,7 @@ class TestVanishedBefore:
         assert bench.telemetry.verdicts[-1] is Verdict.REJECTED
 
     @pytest.mark.failure_mode("F53")
-    def test_a_key_that_keeps_vanishing_takes_its_turn_in_the_queue(self, make_world: MakeWorld) -> None:
+    def test_a_key_that_keeps_vanishing_returns_to_the_queue(self, make_world: MakeWorld) -> None:
         """F53: no endless loop within one delivery, and no attempt spent."""
         bench = Bench(make_world(versioned=False))
         bench.world.s3.before_open.extend([partial(bench.world.s3.put, KEY, str(n)) for n in range(9)])
@@ -1154,7 +1152,7 @@ class TestVanishedBefore:
         assert bench.seen == []
         assert bench.world.row(created(state)) is None
 
-    def test_a_row_half_done_before_is_put_back_as_it_was(self, bench: Bench) -> None:
+    def test_an_unsettled_row_is_restored_by_a_release(self, bench: Bench) -> None:
         """The attempts of version 2 say that the downstream may hold it: version 1 runs again, as F73 wants."""
         one, body = put(bench, "1")
         bench.handle(message(body))
@@ -1166,7 +1164,7 @@ class TestVanishedBefore:
         assert bench.seen[1].attempt == 1
 
     @pytest.mark.parametrize("error", [OUTAGE, EndpointConnectionError(endpoint_url="https://s3"), Overrun()])
-    def test_s3_not_answering_costs_no_attempt(self, bench: Bench, error: BaseException) -> None:
+    def test_an_outage_of_s3_counts_no_attempt(self, bench: Bench, error: BaseException) -> None:
         """The claim is released and the message given back; a retry finds the same attempt, and the row as it was."""
         bench.acts = [raising(ValueError("no"))]
         state, body = put(bench)
@@ -1184,7 +1182,7 @@ class TestVanishedBefore:
         assert bench.queues.copies == []
 
     @pytest.mark.failure_mode("F23")
-    def test_s3_not_answering_for_a_new_key_leaves_no_row(self, bench: Bench) -> None:
+    def test_an_outage_of_s3_leaves_no_row_for_a_new_key(self, bench: Bench) -> None:
         """F23: nothing was begun, so the next delivery is the first attempt."""
         state, body = put(bench)
         bench.world.s3.before_open.append(partial(throw, OUTAGE))
@@ -1195,7 +1193,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F04")
     def test_a_release_past_the_lease_is_fenced(self, bench: Bench) -> None:
-        """F04: S3 took so long that somebody else has the row: it stays theirs."""
+        """F04: S3 took so long that another attempt claimed the row. That claim stays."""
         state, body = put(bench)
         successors: list[Claim] = []
 
@@ -1211,10 +1209,10 @@ class TestVanishedBefore:
 
 
 class TestVanishedInside:
-    """The version goes while the processor works on it: only the processor knows what it had done by then."""
+    """The version vanishes while the processor runs. The processor may have written something by then."""
 
     @pytest.mark.failure_mode("F53")
-    def test_what_is_there_now_is_processed_in_the_same_delivery(self, bench: Bench) -> None:
+    def test_the_current_state_is_processed_in_the_same_delivery(self, bench: Bench) -> None:
         """F53: no poison, no wait; the row is unsettled, so that the committed version 0 is brought about."""
         zero, first = put(bench, "0")
         bench.handle(message(first))
@@ -1226,8 +1224,8 @@ class TestVanishedInside:
         assert bench.row(zero).committed_state == zero.identity
 
     @pytest.mark.failure_mode("F53")
-    def test_a_processor_that_raises_it_itself_is_judged_again(self, bench: Bench) -> None:
-        """F53: as one that reads with a client of its own may."""
+    def test_a_processor_that_raises_object_gone_is_judged_again(self, bench: Bench) -> None:
+        """F53: a processor that reads with another client may do this."""
         one, body = put(bench, "1")
 
         def act(_change: ObjectChange) -> None:
@@ -1247,7 +1245,7 @@ class TestVanishedInside:
         assert [change.kind for change in bench.seen] == ["created", "removed"]
 
     @pytest.mark.failure_mode("F53")
-    def test_one_that_never_succeeds_uses_its_budget_up(self, bench: Bench) -> None:
+    def test_a_vanishing_version_uses_up_its_attempts(self, bench: Bench) -> None:
         """F53: a processor that says so of a version that is there is not called for ever."""
         state, body = put(bench)
         bench.acts = [raising(ObjectGone("it is not"))] * 9
@@ -1303,7 +1301,7 @@ class TestVanishedEveryVersion:
         assert every.row(state) == replace(before, fence=every.row(state).fence)
 
     @pytest.mark.failure_mode("F53")
-    def test_a_version_that_goes_inside_the_processor_is_put_to_rest(self, every: Bench) -> None:
+    def test_a_version_that_vanishes_inside_the_processor_is_settled(self, every: Bench) -> None:
         """F53: it never comes back: acknowledged, settled, nothing committed, and the row says why."""
         state, body = put(every)
         every.acts = [reading_twice(every, lambda: every.world.s3.delete_version(KEY, state))]
@@ -1317,8 +1315,8 @@ class TestVanishedEveryVersion:
 
     @pytest.mark.failure_mode("F53")
     @pytest.mark.parametrize("earlier", ["fail", "die"])
-    def test_a_version_half_done_that_is_gone_is_put_to_rest(self, every: Bench, earlier: str) -> None:
-        """F53: an unsettled row would call for retries of what nobody can read any more."""
+    def test_an_unsettled_version_that_is_gone_is_settled(self, every: Bench, earlier: str) -> None:
+        """F53: an unsettled row would cause retries of a version that cannot be read."""
         state, body = put(every)
         getattr(every.world, earlier)(created(state))
         every.world.s3.delete_version(KEY, state)
@@ -1329,7 +1327,7 @@ class TestVanishedEveryVersion:
         assert every.seen == []
 
     @pytest.mark.failure_mode("F81")
-    def test_the_same_bytes_may_come_again_without_versions(self, make_world: MakeWorld) -> None:
+    def test_the_same_bytes_are_accepted_again_without_versioning(self, make_world: MakeWorld) -> None:
         """F81: A was overwritten by B before it was read; when A is uploaded again, it is processed."""
         bench = Bench(make_world(Ordering.EVERY_VERSION, versioned=False))
         content: list[bytes] = []
@@ -1392,7 +1390,7 @@ class TestRetryAt:
         assert bench.row(state).attempts == 2
 
     @pytest.mark.failure_mode("F78")
-    def test_a_person_does_not_wait(self, bench: Bench) -> None:
+    def test_a_reprocess_request_does_not_wait(self, bench: Bench) -> None:
         """F78: a request is served at once."""
         bench.acts = [raising(ValueError("no"))]
         state, body = put(bench)
@@ -1413,7 +1411,7 @@ class TestRetryAt:
         assert bench.seen[-1].version_id == two.version_id
 
     @pytest.mark.failure_mode("F23")
-    def test_an_outage_of_the_downstream_is_outlasted(self, bench: Bench) -> None:
+    def test_messages_survive_an_outage_of_the_downstream(self, bench: Bench) -> None:
         """F23: messages that fail come back when they are due, and are processed; nothing is dead-lettered."""
         bench.acts = [raising(OSError("out"))] * 10
         batch = [message(put(bench, key=f"k{n}")[1], f"m{n}") for n in range(5)]
@@ -1428,7 +1426,7 @@ class TestRetryAt:
 
 
 class TestFenced:
-    """Somebody took over while the processor ran."""
+    """Another attempt claimed the row while the processor ran."""
 
     @pytest.mark.failure_mode("F03", "F04")
     @pytest.mark.parametrize("act", [lambda _: None, raising(ValueError("no")), raising(Unprocessable("no"))])
@@ -1449,7 +1447,7 @@ class TestFenced:
 
 
 class TestBadMessages:
-    """Whatever arrives, the rest of the batch is unharmed."""
+    """A bad message does not affect the rest of the batch."""
 
     GARBAGE = (
         "",
@@ -1471,7 +1469,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F27")
     @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-    def test_garbage_beside_good(self, bench: Bench, garbage: str) -> None:
+    def test_an_unparseable_message_does_not_affect_a_good_one(self, bench: Bench, garbage: str) -> None:
         """F27: to the dead-letter queue with a reason, at once; the good ones before and behind it are processed."""
         bodies = [put(bench, key=key)[1] for key in "ab"]
         assert bench.handle(message(bodies[0], "a"), message(garbage, "g"), message(bodies[1], "b")) == []
@@ -1623,8 +1621,10 @@ class TestBadMessages:
             ("eTag", "e" * 100_000, "eTag has 100000 bytes"),
         ],
     )
-    def test_values_that_dynamodb_would_refuse(self, bench: Bench, field: str, value: object, why: str) -> None:
-        """F27: to the dead-letter queue with a reason, or the message would come back a hundred times without one."""
+    def test_values_that_dynamodb_would_refuse_are_unparseable(
+        self, bench: Bench, field: str, value: object, why: str
+    ) -> None:
+        """F27: they go to the dead-letter queue with a reason. Otherwise the message would return without end."""
         bad = record(KEY, bench.world.s3.put(KEY, "1"))
         bad["s3"]["object"][field] = value
         assert bench.handle(message(notification(bad))) == []
@@ -1635,7 +1635,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F81")
     def test_in_every_version_a_request_that_names_no_version_is_refused(self, make_world: MakeWorld) -> None:
-        """F81: acknowledged as stale it would be a request that nobody serves; the reason says what to do."""
+        """F81: acknowledged as STALE, the request would be lost. The reason explains the fix."""
         bench = Bench(make_world(Ordering.EVERY_VERSION))
         state, body = put(bench)
         bench.handle(message(body))
@@ -1660,7 +1660,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F105")
     @pytest.mark.parametrize("ordering", Ordering)
-    def test_a_key_outside_of_the_filters_is_dropped_whoever_sent_it(
+    def test_a_key_outside_of_the_filters_is_dropped_for_each_sender(
         self, make_world: MakeWorld, ordering: Ordering
     ) -> None:
         """F105: acknowledged and counted, with no row, no copy and no call of the processor."""
@@ -1687,7 +1687,7 @@ class TestBadMessages:
         assert [change.key for change in bench.seen] == ["docs/a.txt"]
 
     @pytest.mark.failure_mode("F105")
-    def test_the_records_beside_it_are_processed(self, bench: Bench) -> None:
+    def test_other_records_of_the_message_are_processed(self, bench: Bench) -> None:
         """F105: a message may report several keys."""
         bench.filters = (KeyFilter("in/"),)
         records = [record(key, bench.world.s3.put(key, "1")) for key in ("in/a", "out/b", "in/c")]
@@ -1697,7 +1697,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F106")
     @pytest.mark.parametrize("bad", ["~~~", "9" * 26, "01ka" + "0" * 22, "01KA" + "0" * 21 + "L", "01KA"])
-    def test_a_reprocess_id_that_is_no_ulid_is_refused(self, bench: Bench, bad: str) -> None:
+    def test_a_reprocess_id_that_is_not_a_ulid_is_refused(self, bench: Bench, bad: str) -> None:
         """F106: as text it would be greater than every later request's, which would all count as served."""
         state, body = put(bench)
         bench.handle(message(body))
@@ -1711,7 +1711,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F106")
     def test_a_reprocess_id_from_the_future_is_refused(self, bench: Bench) -> None:
-        """F106: clocks may differ by so much and no more; later requests are served."""
+        """F106: clocks may differ by `clock_skew` and no more. Later requests are served."""
         state, body = put(bench)
         bench.handle(message(body))
         last, ahead = (ulid(START + SKEW * SECOND + more, 0) for more in (0, 1))
@@ -1746,7 +1746,7 @@ class TestOutage:
         assert bench.telemetry.troubles == [error, error]
 
     @pytest.mark.failure_mode("F72")
-    def test_dynamodb_down_at_the_commit(self, bench: Bench) -> None:
+    def test_dynamodb_down_at_the_commit_acknowledges_nothing(self, bench: Bench) -> None:
         """F72: the effect is done and cannot be recorded: the message comes back and waits for the lease."""
 
         def cut_the_line(_change: ObjectChange) -> None:
@@ -1764,7 +1764,7 @@ class TestOutage:
         assert bench.row(state).settled
 
     def test_s3_down_acknowledges_nothing(self, bench: Bench) -> None:
-        """Without a look there is no verdict."""
+        """Without a HEAD there is no verdict."""
         state, _ = put(bench, "1")
         bench.world.process(created(state))
         _, body = put(bench, "2")
@@ -1792,8 +1792,8 @@ class TestOutage:
 class TestEveryVersion:
     """The same consumer in the other ordering."""
 
-    def test_versions_in_any_order_each_once(self, make_world: MakeWorld) -> None:
-        """Also those that were overwritten before."""
+    def test_versions_in_any_order_are_processed_once_each(self, make_world: MakeWorld) -> None:
+        """This includes versions that were overwritten before."""
         bench = Bench(make_world(Ordering.EVERY_VERSION))
         bodies = [put(bench, str(n))[1] for n in range(3)]
         batch = [message(body, f"m{n}") for n, body in enumerate(reversed(bodies))]
@@ -1803,7 +1803,7 @@ class TestEveryVersion:
 
 
 class TestReplay:
-    """What comes back later."""
+    """Messages that come back later."""
 
     @pytest.mark.failure_mode("F30")
     def test_identity_is_not_in_message_or_request_ids(self, bench: Bench) -> None:
@@ -1886,14 +1886,14 @@ class TestTelemetry:
 
 
 class TestQueues:
-    """How SQS is asked."""
+    """The requests to SQS."""
 
     class _Sqs:
         def __init__(self) -> None:
             self.calls: list[tuple[str, dict[str, Any]]] = []
             self.refuse: list[str] = []
             self.failing: dict[str, list[str]] = {}
-            """What SQS says of a handle at its next requests; an empty text is a success."""
+            """Lists SQS's next answers for each handle. An empty text is a success."""
             self.down: list[Exception] = []
             """Raised by the next batch requests, the last one first."""
 
@@ -1904,7 +1904,7 @@ class TestQueues:
             return self._batch("delete", arguments)
 
         def _batch(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-            """As SQS: ten entries with ids of their own, which succeed or fail each for itself."""
+            """Behave as SQS: at most ten entries with different IDs, and a result for each."""
             self.calls.append((name, arguments))
             entries = arguments["Entries"]
             if self.down:
@@ -1923,7 +1923,7 @@ class TestQueues:
             }
 
         def handles(self) -> list[list[str]]:
-            """Of each request."""
+            """The handles of each request."""
             return [[one["ReceiptHandle"] for one in arguments["Entries"]] for _, arguments in self.calls]
 
         def send_message(self, **arguments: Any) -> None:
@@ -1944,7 +1944,7 @@ class TestQueues:
     @pytest.mark.failure_mode("F109", "F124")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
     @pytest.mark.parametrize("number", [1, 10, 11, 25])
-    def test_messages_go_in_tens(self, name: str, number: int) -> None:
+    def test_messages_are_sent_in_requests_of_ten(self, name: str, number: int) -> None:
         """F109, F124: SQS refuses a request with more than ten."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(number)]
         self._ask(sqs, name, handles)
@@ -1953,8 +1953,8 @@ class TestQueues:
 
     @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
-    def test_what_sqs_itself_fails_is_asked_once_more(self, name: str) -> None:
-        """F109: a batch request may fail in part. What can pass is repeated, with these messages alone."""
+    def test_entries_that_sqs_itself_fails_are_sent_again_once(self, name: str) -> None:
+        """F109: a batch request may fail in part. Entries that may pass are sent again, without the others."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(12)]
         sqs.failing = {"handle 3": ["InternalError", ""], "handle 5": ["InternalError", ""]}
         self._ask(sqs, name, handles)
@@ -1962,8 +1962,8 @@ class TestQueues:
 
     @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
-    def test_what_fails_is_counted_and_costs_the_others_nothing(self, name: str) -> None:
-        """F109: a handle that SQS does not know, one that fails twice, one that is missing, ten that got no answer."""
+    def test_failed_entries_are_counted_and_do_not_affect_the_others(self, name: str) -> None:
+        """F109: an unknown handle, a handle that fails twice, a missing handle, and ten handles without an answer."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(25)]
         sqs.failing = {"handle 3": ["ReceiptHandleIsInvalid"], "handle 15": ["InternalError", "InternalError"]}
         with pytest.raises(NotDone, match="failed for 3 of 26 messages, first: no receipt handle"):
@@ -1978,7 +1978,7 @@ class TestQueues:
 
     @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
-    def test_sqs_is_asked_as_long_as_there_is_time(self, name: str) -> None:
+    def test_sqs_gets_requests_while_there_is_time(self, name: str) -> None:
         """F109: the answer to Lambda must not wait for that."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(10_000)]
         with pytest.raises(NotDone, match="failed for 9930 of 10000 messages, first: no time was left"):
@@ -2006,7 +2006,7 @@ class TestQueues:
         }
 
     @pytest.mark.failure_mode("F27")
-    def test_a_body_that_leaves_no_room_for_attributes_goes_without(self) -> None:
+    def test_a_body_without_room_for_attributes_is_sent_without_them(self) -> None:
         """F27: 256 KB of garbage are kept as they are; the log has the reason."""
         sqs = self._Sqs()
         sqs.refuse = ["InvalidParameterValue"]
@@ -2025,7 +2025,7 @@ class TestQueues:
 
 
 def test_the_stream_of_a_claim_is_read_once(bench: Bench) -> None:
-    """`open()` may be called again, and starts anew; the first call takes the stream that is open already."""
+    """A second `open()` starts a new stream. The first call takes the stream that is open already."""
     content: list[bytes] = []
     bench.acts = [lambda change: content.extend([change.open().read(), change.open().read()])]
     _, body = put(bench, "1")

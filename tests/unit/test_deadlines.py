@@ -38,8 +38,8 @@ def test_an_overrun_is_interrupted() -> None:
     assert time.monotonic() - started < 2
 
 
-def test_a_call_that_waits_is_interrupted() -> None:
-    """As a request to a downstream does."""
+def test_a_waiting_call_is_interrupted() -> None:
+    """A request to a downstream waits like this."""
     with pytest.raises(Overrun), deadline(0.05):
         threading.Event().wait(5)
 
@@ -52,7 +52,7 @@ def test_code_that_catches_every_exception_does_not_swallow_it() -> None:
         for _ in range(3):
             try:
                 busy(1)
-            except Exception as error:  # noqa: BLE001 - what is being tested
+            except Exception as error:  # noqa: BLE001 - the test needs it
                 swallowed.append(error)
 
     with pytest.raises(Overrun), deadline(0.05):
@@ -61,22 +61,22 @@ def test_code_that_catches_every_exception_does_not_swallow_it() -> None:
     assert not issubclass(Overrun, Exception)
 
 
-def test_it_is_disarmed_when_the_block_returns() -> None:
-    """What comes after it has all the time in the world."""
+def test_the_timer_stops_when_the_block_returns() -> None:
+    """The code after the block has no limit."""
     with deadline(0.05):
         pass
     busy(0.1)
 
 
-def test_it_is_disarmed_when_the_block_raises() -> None:
+def test_the_timer_stops_when_the_block_raises() -> None:
     """The failure has to be written into the ledger."""
     with pytest.raises(ValueError, match="no"), deadline(0.05):
         raise ValueError("no")
     busy(0.1)
 
 
-def test_a_signal_that_was_under_way_does_not_hit_what_comes_after() -> None:
-    """The handler raises only while the block runs, even if somebody still holds it."""
+def test_a_late_signal_does_not_interrupt_the_code_after_the_block() -> None:
+    """The handler raises only while the block runs, even if code still has a reference to it."""
     with deadline(5):
         handler = signal.getsignal(signal.SIGALRM)
         assert callable(handler)
@@ -84,7 +84,7 @@ def test_a_signal_that_was_under_way_does_not_hit_what_comes_after() -> None:
 
 
 def test_the_next_block_has_its_whole_time() -> None:
-    """One timer, set anew: the second message of a batch does not inherit the first one's."""
+    """The timer is set again. The second message of a batch does not get the rest of the first limit."""
     with deadline(0.05):
         pass
     with deadline(5):
@@ -104,7 +104,7 @@ def test_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeyp
             for _ in range(10):
                 try:
                     busy(0.3)
-                except:  # noqa: E722 - what is being tested
+                except:  # noqa: E722 - the test needs it
                     swallowed.append(1)
                     if len(swallowed) == 4:
                         raise
@@ -129,15 +129,13 @@ def test_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeyp
 def test_a_block_that_swallowed_the_interruption_has_overrun(
     instead: BaseException | None, expected: type[BaseException]
 ) -> None:
-    """F110: its work may be half done, so that it must not be committed, and not be rejected for good. Only somebody
-    who ends the process is heard.
-    """
+    """F110: the work may be half done, so it must not be committed or rejected. Only the end of the process passes."""
 
     def stubborn() -> None:
         with deadline(0.02):
             try:
                 busy(5)
-            except:  # noqa: E722 - what is being tested
+            except:  # noqa: E722 - the test needs it
                 if instead is not None:
                     raise instead from None
 
@@ -161,7 +159,7 @@ def block(log: list[str], error: Exception | None) -> None:
 
 @pytest.mark.failure_mode("F110")
 @pytest.mark.parametrize("error", [None, ValueError("no")], ids=repr)
-def test_a_signal_at_any_moment_hits_the_block_or_nothing(error: Exception | None) -> None:
+def test_a_signal_at_any_moment_interrupts_the_block_or_nothing(error: Exception | None) -> None:
     """F110: at each bytecode instruction that enters or leaves the block, and at each line in it and around it.
 
     The line of `with` itself is left out: Python looks for signals when it calls and when it jumps, not there.
@@ -209,7 +207,7 @@ def test_a_signal_at_any_moment_hits_the_block_or_nothing(error: Exception | Non
 
 @pytest.mark.failure_mode("F110")
 @pytest.mark.parametrize("seed", range(3))
-def test_interruptions_never_hit_what_comes_after(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interruptions_never_hit_the_code_after_the_block(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """F110: thousands of blocks that end about when their time is up, with a signal five times in a millisecond."""
     monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.0002)
     chance = random.Random(seed)
@@ -221,7 +219,7 @@ def test_interruptions_never_hit_what_comes_after(seed: int, monkeypatch: pytest
                 for _ in range(chance.randint(0, 3)):
                     try:
                         sum(range(steps))
-                    except:  # noqa: E722 - what is being tested
+                    except:  # noqa: E722 - the test needs it
                         continue
                 int(chance.choice(("1", "1", "no")))
         except Overrun:

@@ -53,7 +53,7 @@ def handle(
     remaining: int | None = None,
     breaker: CircuitBreaker | None = None,
 ) -> list[str]:
-    """What is given back by a consumer that knows its pace."""
+    """Handle messages with a known processing time. Returns the IDs of the messages that are returned."""
     consumer = Consumer(
         bench.services(),
         bench.process,
@@ -78,8 +78,8 @@ class TestLedger:
         assert [answer.verdict for answer in answers if answer] == [Verdict.ACCEPTED] * 30
         assert world.wire.requests == ["batch_execute_statement"] * 2
 
-    def test_what_is_taken_is_read_in_one_request_and_judged(self, world: World) -> None:
-        """A duplicate beside new keys costs one more request for the whole group."""
+    def test_rows_that_exist_are_read_in_one_request_and_judged(self, world: World) -> None:
+        """Duplicates among new keys cost one more request for the whole group."""
         done = created(world.s3.put("done", "1"), key="done")
         world.process(done)
         world.wire.requests.clear()
@@ -96,7 +96,7 @@ class TestLedger:
         answers = world.ledger.claim_together([first, other, second], lease_ms=LEASE)
         assert [answer is not None for answer in answers] == [True, True, False]
 
-    def test_what_has_to_be_looked_up_is_left_alone(self, world: World) -> None:
+    def test_changes_that_need_a_head_are_left_to_single_claims(self, world: World) -> None:
         """Late events, and a single new key, gain nothing from a group."""
         late = created(world.s3.put("late", "1"), key="late", at=world.clock() - LATE_AFTER - 1)
         assert world.ledger.claim_together([late], lease_ms=LEASE) == [None]
@@ -105,7 +105,7 @@ class TestLedger:
         assert world.wire.requests == []
 
     def test_an_audits_mark_is_left_to_the_single_insert(self, world: World) -> None:
-        """An INSERT is refused by the mark, which is no row."""
+        """The audit's mark refuses the INSERT, but it is not a row."""
         changes = [created(world.s3.put(key, "1"), key=key) for key in ("a", "b")]
         world.table.mark(world.key(changes[0]), {"audit_resubmitted_state": "v#1", "audit_resubmitted_at": 1}, NO_ROW)
         answers = world.ledger.claim_together(changes, lease_ms=LEASE)
@@ -128,7 +128,7 @@ class TestLedger:
         assert all(answer and answer.claim for answer in answers)
 
     def test_a_failed_read_does_not_cost_the_others_their_claims(self, world: World) -> None:
-        """What was inserted is answered, what could not be read is claimed alone later."""
+        """Inserted keys have answers. Keys that could not be read are claimed alone later."""
         done = created(world.s3.put("done", "1"), key="done")
         world.process(done)
         fresh = created(world.s3.put("fresh", "1"), key="fresh")
@@ -141,8 +141,8 @@ class TestLedger:
         assert [answer is not None for answer in answers] == [True, False]
 
     @pytest.mark.parametrize("name", ["batch_execute_statement", "batch_get_item"])
-    def test_what_was_claimed_before_the_network_failed_stays_claimed(self, world: World, name: str) -> None:
-        """A connection that cannot be made, after the first 25: nobody else would find out whose those claims are."""
+    def test_claims_from_before_the_network_failed_stay(self, world: World, name: str) -> None:
+        """The connection fails after the first 25. Without answers, these claims would block their keys."""
         changes = [created(world.s3.put(f"k{n:02}", "1"), key=f"k{n:02}") for n in range(30)]
         world.process(changes[29])
         real = getattr(world.wire.client, name)
@@ -169,7 +169,7 @@ class TestConsumer:
         assert world.wire.requests == ["batch_execute_statement", *["update_item"] * 3]
         assert {change.key for change in bench.seen} == {"a", "b", "c"}
 
-    def test_nothing_is_claimed_in_advance_before_the_pace_is_known(self, world: World) -> None:
+    def test_nothing_is_claimed_ahead_before_the_processing_time_is_known(self, world: World) -> None:
         """A claim that has to be given back costs two writes."""
         bench = Bench(world)
         bodies = uploads(world, "a", "b")
@@ -186,14 +186,14 @@ class TestConsumer:
         assert ([change.key for change in bench.seen], bench.telemetry.filtered) == (["in/a", "in/c"], ["out/b"])
 
     @pytest.mark.failure_mode("F92")
-    def test_what_came_before_is_claimed_alone(self, world: World) -> None:
+    def test_messages_that_were_received_before_are_claimed_alone(self, world: World) -> None:
         """A batch that its neighbour brings down again and again must not use an innocent's attempts up."""
         bench = Bench(world)
         bodies = uploads(world, "a", "b")
         handle(bench, ProcessingTime(10), *(message(body, f"m{n}", receives=2) for n, body in enumerate(bodies)))
         assert "batch_execute_statement" not in world.wire.requests
 
-    def test_what_cannot_be_started_in_time_is_released_without_counting(self, world: World) -> None:
+    def test_claims_that_cannot_start_in_time_are_released_uncounted(self, world: World) -> None:
         """F20, F92: the neighbour took all the time; the claim is gone and no attempt with it."""
         bench = Bench(world)
         bodies = uploads(world, "slow", "next")
@@ -222,8 +222,8 @@ class TestConsumer:
         assert (row.status, row.attempts) == (Status.PROCESSED, 2)
 
     @pytest.mark.failure_mode("F22")
-    def test_a_message_that_came_twice_in_one_batch_is_done_once(self, world: World) -> None:
-        """F22: both copies have the message's id; what was claimed together was claimed for the first of them."""
+    def test_a_message_that_came_twice_in_one_batch_is_processed_once(self, world: World) -> None:
+        """F22: both copies have the same message ID. The group claims for the first copy."""
         bench = Bench(world)
         twice, other = uploads(world, "twice", "other")
         messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
@@ -231,7 +231,7 @@ class TestConsumer:
         assert [change.key for change in bench.seen] == ["twice", "other"]
 
     @pytest.mark.failure_mode("F22")
-    def test_a_message_of_which_one_copy_is_open_is_named_once(self, world: World) -> None:
+    def test_a_message_with_one_open_copy_is_named_once(self, world: World) -> None:
         """F22: the copies end differently; Lambda is told of an id that goes back, and only once."""
         bench = Bench(world)
         bench.acts = [raising(ConnectionError("out"))]
@@ -241,7 +241,7 @@ class TestConsumer:
         assert [change.key for change in bench.seen] == ["twice", "other"]
 
     @pytest.mark.failure_mode("F123")
-    def test_a_foreign_buckets_message_makes_no_row_in_a_group(self, world: World) -> None:
+    def test_a_message_of_another_bucket_makes_no_row_in_a_group(self, world: World) -> None:
         """F123: it goes to the dead-letter queue, and its neighbours are claimed together and processed."""
         bench = Bench(world)
         a, b = uploads(world, "a", "b")
@@ -256,7 +256,7 @@ class TestConsumer:
         ] * 2
 
     def test_a_group_that_aws_refuses_is_claimed_one_by_one(self, world: World) -> None:
-        """An error of the one request must not cost the whole batch a round."""
+        """An error of one request must not return the whole batch."""
         bench = Bench(world)
 
         def refused(**_: Any) -> Any:
@@ -282,7 +282,7 @@ class TestBreaker:
         assert [world.row(created(world.s3.look(key), key=key)) for key in "gh"] == [None] * 2
 
     @pytest.mark.failure_mode("F23")
-    def test_nothing_is_claimed_in_advance_while_it_is_open(self, world: World) -> None:
+    def test_nothing_is_claimed_ahead_while_the_breaker_is_open(self, world: World) -> None:
         """F23: each of those claims would have to be given back."""
         bench, breaker = Bench(world), CircuitBreaker(MINUTE, MINUTE, lambda: 0.0)
         for n in range(THRESHOLD):
@@ -301,7 +301,7 @@ class TestCommitTogether:
         return Bench(world, commit_together=True)
 
     def test_claims_and_commits_of_a_batch_are_two_requests(self, bench: Bench) -> None:
-        """And the rows are the ones that single commits would have written."""
+        """The rows are the same as after single commits."""
         bodies = uploads(bench.world, *"abc")
         bench.acts = [lambda change: change.key * 2] * 3
         assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
@@ -316,13 +316,13 @@ class TestCommitTogether:
             both = bench.world.table.get_items([bench.world.key(change), bench.world.key(alone)])
             assert len({frozenset(item) for item in both.values()}) == 1
 
-    def test_25_are_the_most_that_wait(self, bench: Bench) -> None:
+    def test_at_most_25_commits_wait(self, bench: Bench) -> None:
         """DynamoDB takes no more statements."""
         bodies = uploads(bench.world, *(f"k{n}" for n in range(30)))
         assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.world.wire.requests == ["batch_execute_statement"] * 4
 
-    def test_none_waits_long_behind_a_slow_processor(self, bench: Bench) -> None:
+    def test_no_commit_waits_long_behind_a_slow_processor(self, bench: Bench) -> None:
         """The window between effect and commit is a second and the record in work."""
         bench.acts = [lambda _: bench.world.clock.advance(HOLD_MS)] * 3
         statuses = []
@@ -337,8 +337,8 @@ class TestCommitTogether:
         assert statuses == [Status.PROCESSING, Status.PROCESSED]
 
     @pytest.mark.failure_mode("F92")
-    def test_nothing_is_held_while_something_that_came_before_is_tried(self, bench: Bench) -> None:
-        """F92: it may be what brings the worker down; what was done before it is committed by then."""
+    def test_no_commit_is_held_while_a_message_received_before_is_tried(self, bench: Bench) -> None:
+        """F92: this message may have ended its worker before. Held commits are written before it starts."""
         innocent, twin, suspect = uploads(bench.world, "innocent", "twin", "suspect")
 
         def die(_: object) -> None:
@@ -353,7 +353,7 @@ class TestCommitTogether:
 
     @pytest.mark.failure_mode("F92")
     def test_a_death_costs_each_one_attempt_and_then_it_is_alone(self, bench: Bench) -> None:
-        """F92: what was held is run again, with the same idempotency key; the next death is somebody else's."""
+        """F92: held changes run again with the same idempotency key. The next death affects one message only."""
 
         def die(_: object) -> None:
             raise KeyboardInterrupt
@@ -373,7 +373,7 @@ class TestCommitTogether:
 
     @pytest.mark.failure_mode("F03")
     def test_a_commit_that_was_overtaken_is_fenced_and_the_others_are_not(self, bench: Bench) -> None:
-        """F03: the second of them took so long that somebody else has the first one's row."""
+        """F03: the second took so long that another attempt has claimed the first row."""
         slow, other = uploads(bench.world, "overtaken", "other")
         state = created(bench.world.s3.look("overtaken"), key="overtaken")
         successors = []
@@ -405,7 +405,7 @@ class TestCommitTogether:
         assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.telemetry.outcomes == [OutcomeKind.COMMITTED] * 2
 
-    def test_what_aws_does_not_take_together_is_committed_alone(self, bench: Bench) -> None:
+    def test_commits_that_aws_does_not_take_together_are_written_alone(self, bench: Bench) -> None:
         """A missing permission, a throttled request."""
         real = bench.world.wire.client.batch_execute_statement
 
@@ -420,15 +420,15 @@ class TestCommitTogether:
         assert bench.world.wire.requests[-2:] == ["update_item"] * 2
 
     @pytest.mark.failure_mode("F22")
-    def test_a_message_that_came_twice_in_one_batch_is_done_once(self, bench: Bench) -> None:
-        """F22: both copies have the message's id; what was claimed together was claimed for the first of them."""
+    def test_a_message_that_came_twice_in_one_batch_is_processed_once(self, bench: Bench) -> None:
+        """F22: both copies have the same message ID. The group claims for the first copy."""
         twice, other = uploads(bench.world, "twice", "other")
         messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
         assert handle(bench, ProcessingTime(10), *messages) == []
         assert [change.key for change in bench.seen] == ["twice", "other"]
 
-    def test_what_the_network_does_not_take_together_is_committed_alone(self, bench: Bench) -> None:
-        """A connection that cannot be made is no reason to do a whole batch again."""
+    def test_commits_are_written_alone_after_a_network_error(self, bench: Bench) -> None:
+        """A failed connection must not repeat a whole batch."""
         real = bench.world.wire.client.batch_execute_statement
 
         def inserts_only(**request: Any) -> Any:
@@ -456,14 +456,14 @@ class TestCommitTogether:
         assert set(bench.queues.delays) == {"handle-m0", "handle-m1"}
 
     def test_a_transaction_is_committed_at_once(self, bench: Bench) -> None:
-        """It is a request of its own anyway."""
+        """A transaction is a separate request."""
         write = {"Put": {"TableName": "totals", "Item": {"id": {"S": "1"}}}}
         bench.acts = [lambda _: Commit("x", transact=[write])] * 2
         bodies = uploads(bench.world, "a", "b")
         assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert bench.world.wire.requests == ["batch_execute_statement", *["transact_write_items"] * 2]
 
-    def test_what_was_claimed_alone_is_committed_alone(self, bench: Bench) -> None:
+    def test_a_change_that_was_claimed_alone_is_committed_alone(self, bench: Bench) -> None:
         """A message that came before must not wait for anybody."""
         [body] = uploads(bench.world, "a")
         assert handle(bench, ProcessingTime(10), message(body, receives=2)) == []
@@ -472,7 +472,7 @@ class TestCommitTogether:
 
 class TestFenced:
     @pytest.mark.failure_mode("F04")
-    def test_an_unstarted_claim_that_somebody_took_is_fenced(self, world: World) -> None:
+    def test_an_unstarted_claim_that_was_overtaken_is_fenced(self, world: World) -> None:
         """F04: the first of a group outlived the lease of the second, whose release is refused."""
         bench = Bench(world)
         bodies = uploads(world, "slow", "next")
@@ -490,7 +490,7 @@ class TestFenced:
 
 
 class TestPace:
-    def test_it_follows_the_processor(self) -> None:
+    def test_the_average_follows_the_processor(self) -> None:
         """A slow processor ends groups at once, a fast one brings them back."""
         pace = ProcessingTime()
         assert pace.fits(60_000) == 0
@@ -500,6 +500,6 @@ class TestPace:
             pace.add(60_000)
         assert pace.fits(60_000) == 0
 
-    def test_no_time_is_no_group(self) -> None:
+    def test_without_time_nothing_fits(self) -> None:
         """A window that is over fits nothing."""
         assert ProcessingTime(1).fits(-5) == 0

@@ -1,4 +1,4 @@
-"""What a processor is given, what it may return, and how it is found."""
+"""The argument of a processor, its return value, and how it is imported."""
 
 import io
 import sys
@@ -22,8 +22,8 @@ def claimed(seen: Row | None, change: Change, state: State = ONE, *, now: int = 
     return row_changes.claimed(seen, change, state, owner="me", now=now, lease_until=now + LEASE)
 
 
-def told(row: Row, change: Change | None = None, state: State = ONE, *, pipeline: str = PIPELINE) -> ObjectChange:
-    """What the processor is told about a claim."""
+def argument(row: Row, change: Change | None = None, state: State = ONE, *, pipeline: str = PIPELINE) -> ObjectChange:
+    """The processor's argument for a claim."""
     return make_object_change(
         change or created(state),
         state,
@@ -38,10 +38,10 @@ def told(row: Row, change: Change | None = None, state: State = ONE, *, pipeline
 class TestChange:
     """The argument of a processor."""
 
-    def test_it_says_everything_about_the_claimed_state(self) -> None:
-        """The state's own version, whatever the message named."""
+    def test_the_argument_describes_the_claimed_state(self) -> None:
+        """The version is the state's version, also if the message names another."""
         two = replace(ONE, version_id="2", etag="e2", size=9)
-        change = told(claimed(None, created(ONE), two), created(ONE), two)
+        change = argument(claimed(None, created(ONE), two), created(ONE), two)
         assert (change.bucket, change.key, change.kind) == (BUCKET, KEY, "created")
         assert (change.version_id, change.etag, change.size) == ("2", "e2", 9)
         assert (change.event_name, change.event_time) == ("ObjectCreated:Put", START)
@@ -53,25 +53,25 @@ class TestChange:
         ("state", "kind"),
         [(ABSENT, "removed"), (State(StateKind.MARKER, "m"), "removed"), (State(StateKind.DELETED, "1"), "deleted")],
     )
-    def test_a_removal(self, state: State, kind: str) -> None:
-        """F81: the key's, or one version's."""
-        assert told(claimed(None, audited(state), state), audited(state), state).kind == kind
+    def test_a_removal_has_its_kind(self, state: State, kind: str) -> None:
+        """F81: the removal of a key, or of one version."""
+        assert argument(claimed(None, audited(state), state), audited(state), state).kind == kind
 
-    def test_it_cannot_be_changed(self) -> None:
-        """A processor that assigned to it would believe that it had done something."""
+    def test_the_argument_is_immutable(self) -> None:
+        """An assignment has no effect, so it must fail."""
         with pytest.raises(FrozenInstanceError):
-            told(claimed(None, created(ONE))).key = "other"  # type: ignore[misc]
+            argument(claimed(None, created(ONE))).key = "other"  # type: ignore[misc]
 
 
 class TestIdempotencyKey:
     """Stable over the attempts at one change, and different for every other change."""
 
     @pytest.mark.failure_mode("F72")
-    def test_retries_keep_it_and_raise_the_fence(self) -> None:
-        """F72: after a death, a failure, or a rejection that a person sent back; whoever's message leads to it."""
+    def test_retries_keep_the_key_and_raise_the_fence(self) -> None:
+        """F72: after a death, a failure, or a redrive, and for each kind of message."""
         first = claimed(None, created(ONE))
         later = START + 1_000
-        keys = {told(first).idempotency_key}
+        keys = {argument(first).idempotency_key}
         for seen in (
             first,
             row_changes.failed(first, make_reason("no"), review_partition=PIPELINE, now=START),
@@ -81,10 +81,10 @@ class TestIdempotencyKey:
             for change in (created(ONE), audited(ONE), redriven(created(ONE), first.fence)):
                 row = claimed(seen, change, now=later)
                 assert row.fence > first.fence
-                keys.add(told(row, change).idempotency_key)
+                keys.add(argument(row, change).idempotency_key)
         assert len(keys) == 1
 
-    def test_a_state_that_comes_back_has_another(self) -> None:
+    def test_a_state_that_returns_has_another_key(self) -> None:
         """A, B, A without versions; an un-delete; a rollback."""
         done = row_changes.committed(claimed(None, created(ONE)), None, now=START, retention=Retention(1))
         two = replace(ONE, version_id="2")
@@ -92,50 +92,50 @@ class TestIdempotencyKey:
             claimed(done, created(two), two, now=START + 1), None, now=START + 1, retention=Retention(1)
         )
         again = claimed(between, created(ONE), now=START + 2)
-        assert told(again).idempotency_key != told(done).idempotency_key
+        assert argument(again).idempotency_key != argument(done).idempotency_key
 
-    def test_a_reprocess_has_another(self) -> None:
-        """A person wants the effect again; and its retries keep that one."""
+    def test_a_reprocess_has_another_key(self) -> None:
+        """A reprocess request asks for the effect again. Its retries keep the new key."""
         first = claimed(None, created(ONE))
         done = row_changes.committed(first, None, now=START, retention=Retention(1))
         asked = claimed(done, reprocess(ULID), now=START + 1)
         retry = claimed(asked, reprocess(ULID), now=START + 2)
-        assert told(asked).idempotency_key != told(first).idempotency_key
-        assert told(retry).idempotency_key == told(asked).idempotency_key
+        assert argument(asked).idempotency_key != argument(first).idempotency_key
+        assert argument(retry).idempotency_key == argument(asked).idempotency_key
 
-    def test_another_key_version_bucket_or_pipeline_has_another(self) -> None:
+    def test_another_object_version_bucket_or_pipeline_has_another_key(self) -> None:
         """All of them claimed in the same millisecond."""
         row = claimed(None, created(ONE))
         keys = [
-            told(row).idempotency_key,
-            told(row, state=replace(ONE, version_id="2")).idempotency_key,
-            told(row, replace(created(ONE), key="k")).idempotency_key,
-            told(row, replace(created(ONE), bucket="b")).idempotency_key,
-            told(row, pipeline="Other").idempotency_key,
+            argument(row).idempotency_key,
+            argument(row, state=replace(ONE, version_id="2")).idempotency_key,
+            argument(row, replace(created(ONE), key="k")).idempotency_key,
+            argument(row, replace(created(ONE), bucket="b")).idempotency_key,
+            argument(row, pipeline="Other").idempotency_key,
         ]
         assert len(set(keys)) == len(keys)
         assert all(len(key) == 32 for key in keys)
 
 
 class TestCommitIdentity:
-    """What a processor may return."""
+    """The return value of a processor."""
 
     @pytest.mark.parametrize(
         ("returned", "identity"), [(None, None), ("x", "x"), ("", ""), (Commit("x"), "x"), (Commit(), None)]
     )
-    def test_a_commit_a_text_or_nothing(self, returned: object, identity: str | None) -> None:
+    def test_a_commit_a_text_or_none_is_accepted(self, returned: object, identity: str | None) -> None:
         """The same without ceremony."""
         assert as_commit(returned).identity == identity
 
     @pytest.mark.parametrize("returned", [1, True, b"x", {"id": 1}, ["x"], object(), Commit(7)])  # type: ignore[arg-type]
-    def test_anything_else_is_an_error(self, returned: object) -> None:
+    def test_any_other_return_value_is_an_error(self, returned: object) -> None:
         """It names the type that came back."""
         with pytest.raises(TypeError, match="expected a Commit, a text or None"):
             as_commit(returned)
 
 
 class TestLoading:
-    """How the processor is found."""
+    """The import of the processor."""
 
     @pytest.fixture
     def code(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -146,22 +146,22 @@ class TestLoading:
         for name in set(sys.modules) - before:
             del sys.modules[name]
 
-    def test_a_function_of_a_module(self, code: Path) -> None:
+    def test_a_function_of_a_module_is_loaded(self, code: Path) -> None:
         """By `module:function`; the module may be inside a package."""
         (code / "team_a").mkdir()
         (code / "team_a" / "__init__.py").write_text("")
         (code / "team_a" / "invoices.py").write_text("def process(change): return 'done'")
-        change = told(claimed(None, created(ONE)))
+        change = argument(claimed(None, created(ONE)))
         assert load_processor("team_a.invoices:process")(change) == "done"
 
-    def test_a_module_that_is_missing(self, code: Path) -> None:
+    def test_a_missing_module_is_named(self, code: Path) -> None:
         """Both names are in the error."""
         with pytest.raises(SettingsError, match=r"'team_b:process' was not found: .* no module 'team_b'"):
             load_processor("team_b:process")
 
     @pytest.mark.parametrize("entrypoint", ["team_p.invoices:process", "team_q.invoices:process", "team_r.a.b:process"])
-    def test_a_module_in_a_package_that_is_missing(self, code: Path, entrypoint: str) -> None:
-        """Whichever part of the name it is, and a module that is no package."""
+    def test_a_module_in_a_missing_package_is_named(self, code: Path, entrypoint: str) -> None:
+        """Each part of the name may be missing, and a module may not be a package."""
         (code / "team_q").mkdir()
         (code / "team_q" / "__init__.py").write_text("")
         (code / "team_r.py").write_text("")
@@ -169,15 +169,15 @@ class TestLoading:
             load_processor(entrypoint)
 
     @pytest.mark.parametrize("name", ["missing", "NOT_A_FUNCTION"])
-    def test_a_function_that_is_missing(self, code: Path, name: str) -> None:
+    def test_a_missing_function_is_named(self, code: Path, name: str) -> None:
         """Or that cannot be called."""
         (code / "team_c.py").write_text("NOT_A_FUNCTION = 3")
         with pytest.raises(SettingsError, match=f"team_c has no function {name!r}"):
             load_processor(f"team_c:{name}")
 
     @pytest.mark.parametrize("entrypoint", ["team_d", "team_d:", ":process", ":", ""])
-    def test_an_entrypoint_of_one_half(self, code: Path, entrypoint: str) -> None:
-        """As a handler is sometimes written."""
+    def test_an_entrypoint_needs_module_and_function(self, code: Path, entrypoint: str) -> None:
+        """A module or a function alone is not enough."""
         (code / "team_d.py").write_text("")
         with pytest.raises(SettingsError, match="expected module:function"):
             load_processor(entrypoint)
@@ -197,8 +197,8 @@ class TestLoading:
             load_processor("team_f:process")
 
 
-def test_the_public_door() -> None:
-    """What a processor imports, and nothing else."""
+def test_the_package_exports_only_what_processors_need() -> None:
+    """The package exports the names that a processor imports, and nothing else."""
     assert sorted(intake_ledger.__all__) == [
         "Commit",
         "NotYet",

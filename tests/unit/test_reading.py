@@ -1,4 +1,4 @@
-"""Lines, CSV and JSON lines are read as they stream in, and what is malformed says where."""
+"""Lines, CSV and JSON lines are read as a stream, and errors name the position of malformed content."""
 
 import bz2
 import csv
@@ -21,7 +21,7 @@ from tests.unit.support import LEASE, PIPELINE, START, created
 
 
 def stream(content: bytes) -> BinaryIO:
-    """As `change.open()` hands it out."""
+    """A stream as `change.open()` returns it."""
     return ObjectStream(io.BytesIO(content), len(content))
 
 
@@ -49,7 +49,7 @@ def generated(pieces: Iterable[bytes]) -> BinaryIO:
 
 
 def why(read: Iterator[Any]) -> str:
-    """The reason that the content is refused with, after whatever was read before."""
+    """Read to the error, and return the text of the `Unprocessable`."""
     with pytest.raises(Unprocessable) as refused:
         list(read)
     return str(refused.value)
@@ -60,7 +60,7 @@ class TestLines:
 
     @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
     @pytest.mark.parametrize("last", [True, False])
-    def test_every_kind_of_line_end(self, end: str, last: bool) -> None:
+    def test_each_kind_of_line_end_is_removed(self, end: str, last: bool) -> None:
         """The ends are left out, and the last line needs none."""
         content = end.join(["ä", "", "b "]) + (end if last else "")
         assert list(lines(stream(content.encode()))) == ["ä", "", "b "]
@@ -71,36 +71,36 @@ class TestLines:
         assert list(lines(stream(gzip.compress(b"")))) == []
 
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1", "cp1252", "utf-8"])
-    def test_other_encodings(self, encoding: str) -> None:
-        """By their Python names."""
+    def test_other_encodings_are_decoded(self, encoding: str) -> None:
+        """Encodings have their Python names."""
         assert list(lines(stream("ä\r\nö".encode(encoding)), encoding=encoding)) == ["ä", "ö"]
 
-    def test_a_byte_order_mark_is_no_text(self) -> None:
-        """Spreadsheets write one; the first column would be called something else."""
+    def test_a_byte_order_mark_is_removed(self) -> None:
+        """Spreadsheets write one. It would be a part of the first column's name."""
         assert list(lines(stream("\ufeffa\nb".encode()))) == ["a", "b"]
 
-    def test_an_unknown_encoding_is_the_teams_mistake(self) -> None:
-        """It is no fault of the object: nothing is rejected for it."""
+    def test_an_unknown_encoding_raises_lookup_error(self) -> None:
+        """The object is not the cause, so it is not rejected."""
         with pytest.raises(LookupError):
             list(lines(stream(b"a"), encoding="utf-99"))
 
     @given(content=st.text(st.sampled_from("aä😀\n\r"), max_size=60), size=st.integers(1, 5), packed=st.booleans())
-    def test_wherever_the_stream_is_cut(self, content: str, size: int, packed: bool) -> None:
+    def test_lines_are_the_same_for_each_chunk_size(self, content: str, size: int, packed: bool) -> None:
         """Pieces of any size give the same lines, gzipped or not."""
         data = gzip.compress(content.encode()) if packed else content.encode()
         pieces = (data[at : at + size] for at in range(0, len(data), size))
         expected = [line.rstrip("\r\n") for line in io.StringIO(content, newline="")]
         assert list(lines(generated(pieces))) == expected
 
-    def test_bytes_that_are_not_the_encoding(self) -> None:
-        """The line is the right one, however far into the object it is."""
+    def test_invalid_bytes_are_unprocessable(self) -> None:
+        """The line's number is right, also far into the object."""
         good = "".join(f"line {number} ä\n" for number in range(1, 3001)).encode()
         assert why(lines(stream(good + b"a\xff\n"))) == "line 3001 is not utf-8: invalid start byte"
         assert why(lines(stream(b"a\n\nb" + "ä".encode()[:1]))) == "line 3 is not utf-8: unexpected end of data"
         assert why(lines(stream(b"a\r\nb\r\n\xff\r\n"))).startswith("line 3 ")
 
-    def test_a_line_without_end(self) -> None:
-        """It is refused after the limit, not read into memory."""
+    def test_a_line_without_end_is_unprocessable(self) -> None:
+        """Reading stops after the limit, so the line is not read into memory."""
         endless = Generated(b"x" * 1000 for _ in range(10**4))
         assert why(lines(cast("BinaryIO", endless), max_line=5_000)) == "line 1 is longer than 5000 characters"
         assert endless.given < 200_000
@@ -109,26 +109,26 @@ class TestLines:
 
 
 class TestGzip:
-    """What is packed is seen by its content."""
+    """Gzip is detected by content."""
 
-    def test_several_members(self) -> None:
-        """As log writers append them."""
+    def test_several_gzip_members_are_read(self) -> None:
+        """Log writers append members."""
         assert list(lines(stream(gzip.compress(b"a\nb") + gzip.compress(b"c\n")))) == ["a", "bc"]
 
-    def test_a_truncated_upload(self) -> None:
-        """The lines before it were handed out; the whole is still refused."""
+    def test_truncated_gzip_is_unprocessable(self) -> None:
+        """Lines before the damage were yielded, and the object is still rejected."""
         packed = gzip.compress("".join(f"{number}\n" for number in range(50_000)).encode())
         assert "gzip stream is damaged at or after line " in why(lines(stream(packed[:-20])))
 
-    def test_a_damaged_one(self) -> None:
-        """A flipped bit, or something else behind it."""
+    def test_damaged_gzip_is_unprocessable(self) -> None:
+        """A flipped bit, or other bytes after the gzip stream."""
         packed = bytearray(gzip.compress(b"a\nb\n" * 100))
         packed[-5] ^= 1
         assert "damaged" in why(lines(stream(bytes(packed))))
         assert "damaged" in why(lines(stream(gzip.compress(b"a\n") + b"rubbish")))
 
     def test_other_compression_is_not_text(self) -> None:
-        """It is refused at the first line, not handed on as text."""
+        """The first line is refused."""
         assert why(lines(stream(bz2.compress(b"a" * 1000)))).startswith("line 1 is not utf-8")
 
     @pytest.mark.failure_mode("F93")
@@ -143,7 +143,7 @@ class TestGzip:
 class TestCsv:
     """`change.csv_rows()`."""
 
-    def test_rows_by_column(self) -> None:
+    def test_rows_have_column_names(self) -> None:
         """Quoted fields may hold delimiters, quotes and line ends; empty lines are nothing."""
         content = 'id,text\r\n1,"a ""b"", c\r\nd"\r\n\r\n2,\r\n'
         assert list(csv_rows(stream(content.encode()))) == [
@@ -151,12 +151,12 @@ class TestCsv:
             {"id": "2", "text": ""},
         ]
 
-    def test_without_a_header_and_with_another_delimiter(self) -> None:
+    def test_fieldnames_replace_the_header_and_delimiters_vary(self) -> None:
         """The columns are told."""
         read = csv_rows(stream(b"1;a\n2;b"), delimiter=";", fieldnames=("id", "text"))
         assert list(read) == [{"id": "1", "text": "a"}, {"id": "2", "text": "b"}]
 
-    def test_nothing_but_a_header(self) -> None:
+    def test_a_header_alone_has_no_rows(self) -> None:
         """Is a file without rows, as an empty one is."""
         assert list(csv_rows(stream(b"id,text\n"))) == []
         assert list(csv_rows(stream(b""))) == []
@@ -172,17 +172,17 @@ class TestCsv:
         ],
     )
     def test_malformed_rows_name_their_line(self, content: str, reason: str) -> None:
-        """A row that has lost a field must not shift what follows into other columns."""
+        """A row with a missing field must not shift the next values into other columns."""
         assert why(csv_rows(stream(content.encode()))) == reason
 
-    def test_a_quotation_that_never_ends(self) -> None:
+    def test_a_quotation_without_end_is_unprocessable(self) -> None:
         """It does not read the rest of the file into one field."""
         endless = Generated([b'a,b\n1,"', *(b"text\n" for _ in range(10**6))])
         assert "line 2 is not CSV: field larger than" in why(csv_rows(cast("BinaryIO", endless)))
         assert endless.given < 4 * csv.field_size_limit()
 
     @pytest.mark.failure_mode("F103")
-    def test_a_row_that_never_ends(self) -> None:
+    def test_a_row_without_end_is_unprocessable(self) -> None:
         """F103: a field for each line, none of them long: the row as a whole is bounded, and its first line named."""
         endless = Generated([b'a,b\n1,2\n1,"', *(b'text\n","' for _ in range(10**6))])
         read = csv_rows(cast("BinaryIO", endless), max_line=5_000)
@@ -190,15 +190,15 @@ class TestCsv:
         assert endless.given < 200_000
 
     @pytest.mark.failure_mode("F103")
-    def test_the_limit_is_the_rows(self) -> None:
-        """F103: in characters over all of its lines, without its own end; the next row starts anew."""
+    def test_the_limit_is_for_each_row(self) -> None:
+        """F103: the limit counts the characters of all lines of a row, without the line end after the row."""
         fits, longer = b'1,"x\ny"\r\n', b'1,"x\nyz"\n'
         assert len(list(csv_rows(stream(fits * 9), max_line=7, fieldnames="ab"))) == 9
         read = csv_rows(stream(fits + longer), max_line=7, fieldnames="ab")
         assert why(read) == "the row at line 3 is longer than 7 characters"
 
     @pytest.mark.failure_mode("F103")
-    def test_a_row_that_never_ends_is_rejected_beside_its_neighbours(self) -> None:
+    def test_a_row_without_end_rejects_its_object_only(self) -> None:
         """F103: at once, with the line in the dead letter's reason."""
         pipeline = LocalPipeline(lambda change: str(len(list(change.csv_rows(max_line=5_000)))))
         pipeline.put("bad.csv", b"a\n1\n" + b'"' + b"x\n" * 10_000)
@@ -211,7 +211,7 @@ class TestCsv:
 class TestJsonLines:
     """`change.json_lines()`."""
 
-    def test_a_value_per_line(self) -> None:
+    def test_each_line_has_a_value(self) -> None:
         """Empty lines are nothing; values need not be objects."""
         assert list(json_lines(stream('{"a": "ä"}\r\n\n  \n[1, null]\n2'.encode()))) == [{"a": "ä"}, [1, None], 2]
 
@@ -236,7 +236,7 @@ class TestMemory:
     MOST = 4 * 1024 * 1024
 
     def peak(self, read: Iterator[Any], count: int) -> int:
-        """Bytes that reading took at most, in Python's own allocations."""
+        """The highest number of bytes that Python allocated while reading."""
         tracemalloc.start()
         try:
             assert sum(1 for _ in read) == count
@@ -244,7 +244,7 @@ class TestMemory:
         finally:
             tracemalloc.stop()
 
-    def test_a_large_object(self) -> None:
+    def test_a_large_object_is_read_in_constant_memory(self) -> None:
         """16 MB of each kind."""
         text, count = b"x" * 999 + b"\n", 16_000
         assert self.peak(lines(generated(text for _ in range(count))), count) < self.MOST
@@ -254,8 +254,8 @@ class TestMemory:
         columns = ("one", "two")
         assert self.peak(csv_rows(generated(row for _ in range(count)), fieldnames=columns), count) < self.MOST
 
-    def test_a_small_object_that_unpacks_to_a_large_one(self) -> None:
-        """64 MB out of 64 kB: never unpacked further than it is read."""
+    def test_a_small_gzip_of_a_large_file_is_read_in_constant_memory(self) -> None:
+        """64 MB from 64 kB. Only the part that is read is decompressed."""
         packed = gzip.compress((b"x" * 999 + b"\n") * 64_000)
         assert len(packed) < 200_000
         assert self.peak(lines(stream(packed)), 64_000) < self.MOST
@@ -266,8 +266,8 @@ class TestMemory:
         [(lines, b"", b"x"), (csv_rows, b"", b"ab,"), (csv_rows, b'a,b\n1,"', b'\n","'), (json_lines, b"[", b"[],")],
         ids=["a line", "fields", "lines of a row", "values"],
     )
-    def test_a_gzip_bomb(self, read: Any, start: bytes, piece: bytes) -> None:
-        """F103: 64 MB that are a single line, row or value, out of some hundred kB."""
+    def test_a_gzip_bomb_is_unprocessable(self, read: Any, start: bytes, piece: bytes) -> None:
+        """F103: 64 MB in a single line, row or value, from some hundred kB."""
         packed = gzip.compress(start + piece * (64_000_000 // len(piece)), compresslevel=1)
         assert len(packed) < 400_000
         tracemalloc.start()
@@ -278,14 +278,14 @@ class TestMemory:
             tracemalloc.stop()
 
     @pytest.mark.failure_mode("F103")
-    def test_a_line_of_small_values(self) -> None:
-        """F103: what takes most memory for its length, at the limit itself."""
+    def test_a_line_of_small_values_stays_below_the_documented_memory(self) -> None:
+        """F103: the values with the most memory for their length, at the limit."""
         worst = b"[" + b"{}," * ((MAX_LINE - 3) // 3) + b"0]\n"
         assert self.peak(json_lines(stream(worst)), 1) < 32 * 1024 * 1024
 
 
 class TestOnTheChange:
-    """The same as methods of what the processor is given."""
+    """The same functions as methods of `ObjectChange`."""
 
     def change(self, content: bytes) -> ObjectChange:
         state = State(StateKind.OBJECT, "1", "e1", len(content), START)
@@ -300,7 +300,7 @@ class TestOnTheChange:
             download_object=lambda: io.BytesIO(content),
         )
 
-    def test_every_option_is_handed_on(self) -> None:
+    def test_each_option_is_passed_on(self) -> None:
         """Each method reads the claimed version."""
         text = "a;b\n1;ä\n"
         assert list(self.change(text.encode("latin-1")).lines(encoding="latin-1")) == ["a;b", "1;ä"]

@@ -216,7 +216,7 @@ class TestRow:
             assert (row.status, row.reason, row.reason_code) == (Status.REJECTED, "no", code)
 
     def test_an_earlier_release_ignores_the_code(self) -> None:
-        """It reads the attributes of its own list only, and its updates name the attributes that it changes."""
+        """It reads known attributes only, and its updates name the attributes that it changes."""
         stored = row_attributes(Row(Status.REJECTED, 1, version_id="v1", reason="no"))
         row = row_from_attributes({**stored, "attribute_of_a_later_release": "x"})
         assert row == row_from_attributes(stored)

@@ -51,27 +51,27 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def caught(act: Callable[[str], object], text: str = f"card {CARD}") -> BaseException:
     try:
         act(text)
-    except BaseException as error:  # noqa: BLE001 - it is what is looked at
+    except BaseException as error:  # noqa: BLE001 - the test needs each kind
         return error
     raise AssertionError("it did not fail")
 
 
-def test_type_position_and_cause(team: Any) -> None:
+def test_a_reason_has_type_position_and_cause(team: Any) -> None:
     """The team's line of each exception in the chain, and none of their texts."""
     said = describe(caught(team.read), Reasons.TYPES)
     assert said == "LookupError at invoices:11, from ValueError at invoices:5"
 
 
-def test_a_cause_that_the_team_leaves_out_is_left_out(team: Any) -> None:
+def test_a_suppressed_cause_is_left_out(team: Any) -> None:
     assert describe(caught(team.again), Reasons.TYPES) == "KeyError at invoices:20"
 
 
-def test_the_position_is_in_the_teams_code_not_in_a_librarys(team: Any) -> None:
+def test_the_position_is_in_the_processors_code_not_in_a_library(team: Any) -> None:
     """The innermost frame is in `json.decoder`, which is the same for every file that is no JSON."""
     assert describe(caught(team.parse), Reasons.TYPES) == "JSONDecodeError at invoices:14"
 
 
-def test_the_processors_own_package_is_the_teams_though_it_was_installed() -> None:
+def test_the_processors_installed_package_counts_as_its_code() -> None:
     """A team may install its own package into the function's code."""
 
     def act(text: str) -> None:
@@ -81,7 +81,7 @@ def test_the_processors_own_package_is_the_teams_though_it_was_installed() -> No
     assert describe(caught(act), Reasons.TYPES).startswith(f"JSONDecodeError at {__name__}:")
 
 
-def test_messages_are_kept_where_they_are_wanted(team: Any) -> None:
+def test_messages_are_kept_with_full_reasons(team: Any) -> None:
     said = describe(caught(team.read), Reasons.FULL)
     assert said.startswith(f"LookupError: no amount in card {CARD} at invoices:11, from ValueError: invalid literal")
 
@@ -95,7 +95,7 @@ def test_a_group_names_its_parts() -> None:
     assert describe(group, Reasons.TYPES) == "ExceptionGroup of (ValueError; KeyError; OSError; 1 more)"
 
 
-def test_a_chain_without_an_end_is_cut() -> None:
+def test_a_long_or_cyclic_chain_is_limited() -> None:
     """A program can make an exception the cause of itself, or chain hundreds."""
     first, second = ValueError(CARD), KeyError(CARD)
     first.__cause__, second.__cause__ = second, first
@@ -116,21 +116,21 @@ def _caused_by(error: BaseException) -> ValueError:
     ("code", "said"),
     [("AccessDenied", "ClientError AccessDenied"), ("404", "ClientError 404"), (CARD, "ClientError")],
 )
-def test_awss_code_is_kept_and_its_message_is_not(code: str, said: str) -> None:
+def test_the_code_of_aws_is_kept_and_its_message_is_not(code: str, said: str) -> None:
     """A code is one of AWS's own words; the message quotes values."""
     error = ClientError({"Error": {"Code": code, "Message": f"no such item {CARD}"}}, "GetItem")
     assert describe(error, Reasons.TYPES) == said
 
 
 def test_the_librarys_own_texts_are_kept_without_their_details() -> None:
-    """They are written by this library and quote nothing; the detail is somebody else's text."""
+    """This library's texts quote nothing. The detail may be another program's text."""
     refused = TransactionRefused("element 1 is not valid", passing=False, detail=CARD)
     assert describe(refused, Reasons.TYPES) == "element 1 is not valid"
     assert describe(refused, Reasons.FULL) == f"element 1 is not valid: {CARD}"
     assert describe(NotBegun("Lambda throttles the function"), Reasons.TYPES) == "Lambda throttles the function"
 
 
-def test_a_stack_is_positions_of_the_whole_chain(team: Any) -> None:
+def test_a_stack_has_positions_of_the_whole_chain(team: Any) -> None:
     """A log line without messages still says where something went wrong, in the libraries too."""
     said = stack_of(caught(team.parse))
     assert said[0].startswith(f"JSONDecodeError: {__name__}:")

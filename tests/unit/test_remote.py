@@ -1,4 +1,4 @@
-"""A processor that is a Lambda function of its own: what it is given, and what its answers mean."""
+"""A processor that is another Lambda function: its request, and the meaning of its answers."""
 
 import io
 import json
@@ -71,7 +71,7 @@ def call(payload: Any, *, error: bool = False) -> Any:
 class TestGiven:
     """The JSON that the function gets."""
 
-    def test_everything_about_the_change(self) -> None:
+    def test_the_request_describes_the_change(self) -> None:
         """And the function that was named, once per call."""
         client = FakeLambda([b'{"commit": null}'] * 2)
         process = remote_processor(lambda: client, FUNCTION)
@@ -101,21 +101,21 @@ class TestGiven:
 
 
 class TestAnswer:
-    """What the function returns."""
+    """The answers of the function."""
 
     @pytest.mark.parametrize("identity", ["id", "", None])
-    def test_a_commit(self, identity: str | None) -> None:
+    def test_a_commit_is_accepted(self, identity: str | None) -> None:
         """With an identity, or without."""
         assert call({"commit": identity}).identity == identity
 
-    def test_unprocessable(self) -> None:
+    def test_unprocessable_is_raised(self) -> None:
         """The reason is the function's."""
         with pytest.raises(Unprocessable, match=r"^no invoice in it$"):
             call({"unprocessable": "no invoice in it"})
 
     @pytest.mark.failure_mode("F102")
     @pytest.mark.parametrize(("answer", "seconds"), [({}, None), ({"retryInSeconds": 600}, 600)])
-    def test_not_yet(self, answer: dict[str, Any], seconds: float | None) -> None:
+    def test_not_yet_is_raised(self, answer: dict[str, Any], seconds: float | None) -> None:
         """F102: with the time of the next try, or without."""
         with pytest.raises(NotYet, match=r"^the customer file is missing$") as missing:
             call({"notYet": "the customer file is missing"} | answer)
@@ -156,8 +156,8 @@ class TestAnswer:
 class TestFailure:
     """A function that did not return."""
 
-    def test_an_error(self) -> None:
-        """Whatever its type is called: rejection is an answer, not an error."""
+    def test_an_error_raises_a_remote_error(self) -> None:
+        """The type's name does not matter, because a rejection is an answer and not an error."""
         with pytest.raises(RemoteError, match=r"^the function failed with Unprocessable: boom$"):
             call({"errorType": "Unprocessable", "errorMessage": "boom", "trace": []}, error=True)
 
@@ -211,18 +211,18 @@ class TestFailure:
         "text",
         ["Task timed out after 2.00 seconds", "2026-11-21T10:00:00.000Z 7f-3a Task timed out after 2.00 seconds"],
     )
-    def test_its_own_timeout(self, text: str) -> None:
-        """As MiniStack writes it, and as AWS does."""
+    def test_the_functions_timeout_raises_a_timeout_error(self, text: str) -> None:
+        """The texts of MiniStack and of AWS."""
         with pytest.raises(RemoteTimeoutError, match="ran into its own timeout"):
             call({"errorType": "Sandbox.Timedout", "errorMessage": text}, error=True)
 
-    def test_an_error_that_looks_like_success(self) -> None:
-        """What Lambda says goes before what the payload says."""
+    def test_an_error_with_the_payload_of_a_success_is_an_error(self) -> None:
+        """Lambda's error flag counts more than the payload."""
         with pytest.raises(RemoteError):
             call({"commit": "x"}, error=True)
 
     @pytest.mark.parametrize("payload", [b"", b"null", b'"text"', b"{"])
-    def test_lambda_says_nothing(self, payload: bytes) -> None:
+    def test_an_error_without_details_is_an_error(self, payload: bytes) -> None:
         """It still is a failure with a reason."""
         with pytest.raises(RemoteError, match="the function failed"):
             call(payload, error=True)
@@ -234,8 +234,8 @@ class TestFailure:
             ReadTimeoutError(endpoint_url="https://lambda"),
         ],
     )
-    def test_an_error_of_lambdas_or_a_lost_answer_is_not_repeated_here(self, error: Exception) -> None:
-        """The function may be running: the next attempt has a fence of its own."""
+    def test_a_failed_call_is_not_repeated(self, error: Exception) -> None:
+        """The function may still run, and the next attempt has another fence."""
         client = FakeLambda([error])
         with pytest.raises(type(error)):
             remote_processor(lambda: client, FUNCTION)(change())
@@ -257,7 +257,7 @@ class TestConsumer:
         return bench
 
     def test_the_object_is_not_opened(self, bench: Bench) -> None:
-        """The function reads it; a GET that nobody reads costs a connection."""
+        """The function reads the object. An unread GET would cost a connection."""
         state, body = put(self.bench(bench, FakeLambda([b'{"commit": "id"}'])))
         assert bench.handle(message(body)) == []
         assert bench.world.s3.streams == []
@@ -277,7 +277,7 @@ class TestConsumer:
         assert second["idempotencyKey"] == first["idempotencyKey"]
 
     @pytest.mark.failure_mode("F24")
-    def test_a_function_that_is_throttled_spends_no_attempts(self, bench: Bench) -> None:
+    def test_a_throttled_function_counts_no_attempts(self, bench: Bench) -> None:
         """F24: however often: it was not run, and nothing is wrong with the object."""
         throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
         state, body = put(self.bench(bench, FakeLambda([throttled] * 2 * MAX_ATTEMPTS + [b'{"commit": "id"}'])))
@@ -290,8 +290,8 @@ class TestConsumer:
         assert bench.row(state).commit_id == "id"
 
     @pytest.mark.failure_mode("F24")
-    def test_no_throttling_that_a_message_survives_uses_its_receives_up(self, bench: Bench) -> None:
-        """F24: fourteen days are the longest that SQS keeps a message. A queue of one's own may allow 300 receives."""
+    def test_throttling_does_not_use_the_messages_receives_up(self, bench: Bench) -> None:
+        """F24: SQS keeps a message for at most fourteen days. An existing queue may allow 300 receives."""
         bench.max_hold_seconds = 14 * DAY // 1000
         throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
         _, body = put(self.bench(bench, FakeLambda([throttled] * 300)))
@@ -304,7 +304,7 @@ class TestConsumer:
         assert bench.handle(message(body, receives=receives)) == []
         assert "throttles the function" in str(bench.queues.copies[0][1]["reason"]), "given up, with its last reason"
 
-    def test_a_rejection(self, bench: Bench) -> None:
+    def test_a_rejection_reaches_row_and_dead_letter_queue(self, bench: Bench) -> None:
         """It is in the dead-letter queue with the function's own reason."""
         state, body = put(self.bench(bench, FakeLambda([b'{"unprocessable": "no invoice"}'])))
         assert bench.handle(message(body)) == []
@@ -327,8 +327,8 @@ class TestConsumer:
         assert options["read_timeout"] > settings.processing_timeout_seconds
 
 
-def test_the_page_shows_what_the_code_does() -> None:
-    """Every JSON example in docs/processor-json.md is one that is sent, or accepted."""
+def test_the_page_shows_the_codes_behaviour() -> None:
+    """The code sends or accepts each JSON example in docs/processor-json.md."""
     blocks = [json.loads(one.split("```")[0]) for one in PAGE.read_text().split("```json\n")[1:]]
     schema = next(one for one in blocks if "$schema" in one)
     given = [one for one in blocks if "fence" in one]

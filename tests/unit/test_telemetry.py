@@ -1,4 +1,4 @@
-"""The consumer's voice: what is counted reaches Powertools once for each invocation."""
+"""The consumer's telemetry: Powertools gets each count once per invocation."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ def telemetry(monkeypatch: pytest.MonkeyPatch) -> PowertoolsTelemetry:
     return PowertoolsTelemetry()
 
 
-def test_an_invocation_counts_in_one_value_each(
+def test_each_metric_of_an_invocation_has_one_value(
     telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """However many records a batch has; and nothing of it is counted again by the next invocation."""
@@ -40,7 +40,7 @@ def test_an_invocation_counts_in_one_value_each(
     assert values(capsys) == {"BreakerOpen": [1.0]}
 
 
-def test_an_invocation_that_counted_nothing_writes_nothing(
+def test_an_invocation_without_counts_writes_nothing(
     telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     telemetry.flush()
@@ -65,7 +65,7 @@ class TestRepeats:
             (Verdict.ACCEPTED, Row(Status.PROCESSED, 1), 1, set()),
             (Verdict.ACCEPTED, Row(Status.FAILED, 1), 2, {"Accepted", "Retries"}),
             (Verdict.ACCEPTED, Row(Status.PROCESSING, 1, lease_until=1), 2, {"Accepted", "Retries", "LapsedLeases"}),
-            # Another state of the key than the one whose worker died.
+            # The worker died on another state of the key.
             (Verdict.ACCEPTED, Row(Status.PROCESSING, 1, lease_until=1), 1, {"Accepted", "LapsedLeases"}),
             # It was taken over and released before.
             (Verdict.ACCEPTED, Row(Status.PROCESSING, 1), 1, set()),
@@ -74,7 +74,7 @@ class TestRepeats:
             (Verdict.BUSY, Row(Status.PROCESSING, 1, lease_until=1), 0, set()),
         ],
     )
-    def test_it_is_written_at_the_claim(
+    def test_repeats_are_written_at_the_claim(
         self,
         telemetry: PowertoolsTelemetry,
         capsys: pytest.CaptureFixture[str],

@@ -32,7 +32,7 @@ FOREVER = 3_600.0
 
 
 class Stage:
-    """A consumer with threads. `acts` are what the processor does for a key."""
+    """A consumer with threads. `acts` has the processor's behaviour for each key."""
 
     def __init__(self, world: World, *, concurrency: int = 2, timeout: int = 60) -> None:
         self.bench = Bench(world, concurrency=concurrency, timeout=timeout)
@@ -64,7 +64,7 @@ class Stage:
         return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
 
     def close(self) -> None:
-        """Until every thread has come to its end."""
+        """Wait until each thread has ended."""
         assert self.consumer._threads is not None
         self.consumer._threads._pool.shutdown(wait=True)
 
@@ -105,7 +105,7 @@ class TestOverlap:
         assert [stage.row(key).status for key in "ab"] == [Status.PROCESSED] * 2
 
     @pytest.mark.failure_mode("F22")
-    def test_two_changes_of_one_key_never_are(self, stage: Stage) -> None:
+    def test_two_changes_of_one_key_are_processed_in_turn(self, stage: Stage) -> None:
         """F22: the second waits for the first, in the batch's order, although a thread is free: nothing is BUSY."""
         other = Event()
         stage.acts = {"same": lambda _: other.wait(PATIENT), "other": lambda _: other.set()}
@@ -115,15 +115,15 @@ class TestOverlap:
         assert versions == sorted(versions, key=str)
         assert len(versions) == 2
 
-    def test_more_is_claimed_together(self, stage: Stage) -> None:
-        """What one thread can surely start in time, each of them can."""
+    def test_group_claims_grow_with_the_threads(self, stage: Stage) -> None:
+        """Each thread can start as many records in time as a single one."""
         stage.pace.add(60_000)
         bodies = [put(stage.bench, key=key)[1] for key in "ab"]
         stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies)))
         assert stage.bench.world.wire.requests[0] == "batch_execute_statement"
 
-    def test_a_failure_is_its_own_messages_alone(self, stage: Stage) -> None:
-        """As without threads."""
+    def test_a_failure_affects_its_own_message_only(self, stage: Stage) -> None:
+        """The same is true without threads."""
         stage.acts = {"a": lambda _: 1 / 0}
         bodies = [put(stage.bench, key=key)[1] for key in "abc"]
         assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == ["m0"]
@@ -131,8 +131,8 @@ class TestOverlap:
 
     @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("exits", EXITS)
-    def test_what_would_end_the_program_is_its_own_messages_alone(self, stage: Stage, exits: BaseException) -> None:
-        """F20: in a thread, too, it is a failed attempt; no neighbour is hurt, and the process lives on."""
+    def test_an_exit_affects_its_own_message_only(self, stage: Stage, exits: BaseException) -> None:
+        """F20: an exit in a thread is a failed attempt. It does not affect other messages or the process."""
 
         def end(_: ObjectChange) -> None:
             raise exits
@@ -144,8 +144,8 @@ class TestOverlap:
         assert [stage.row(key).status for key in "bc"] == [Status.PROCESSED] * 2
         assert stage.ends == 0
 
-    def test_a_death_in_a_thread_is_the_consumers(self, stage: Stage) -> None:
-        """It must not look like a batch that came to its end."""
+    def test_a_keyboard_interrupt_in_a_thread_ends_the_consumer(self, stage: Stage) -> None:
+        """It must not look like a batch that was handled completely."""
 
         def die(_: ObjectChange) -> None:
             raise KeyboardInterrupt
@@ -158,10 +158,8 @@ class TestOverlap:
 
 class TestOverrun:
     @pytest.mark.failure_mode("F20")
-    def test_everything_else_ends_before_the_process_does(self, hung: tuple[Stage, Event]) -> None:
-        """F20: what was done is deleted, what was not begun goes back unclaimed, and only the sick one has spent an
-        attempt.
-        """
+    def test_all_other_messages_are_finished_before_the_process_ends(self, hung: tuple[Stage, Event]) -> None:
+        """F20: finished messages are deleted, and others return unclaimed. Only the overrun counts an attempt."""
         stage, _ = hung
         hanging, healthy = put(stage.bench, key="hangs")[1], put(stage.bench, key="healthy")[1]
         behind = put(stage.bench, "2", key="hangs")[1]
@@ -177,8 +175,8 @@ class TestOverrun:
         assert stage.bench.telemetry.flushed
 
     @pytest.mark.failure_mode("F20")
-    def test_one_that_exits_beside_one_that_hangs(self, hung: tuple[Stage, Event]) -> None:
-        """F20: each has spent an attempt with its own reason, and the process ends because of the second alone."""
+    def test_an_exit_and_a_hang_in_one_batch_are_both_failures(self, hung: tuple[Stage, Event]) -> None:
+        """F20: each counts an attempt with its reason. Only the hang ends the process."""
         stage, _ = hung
 
         def end(_: ObjectChange) -> None:
@@ -193,7 +191,7 @@ class TestOverrun:
         assert "ran longer than its 1 s" in stage.row("hangs").reason
 
     @pytest.mark.failure_mode("F92")
-    def test_what_was_claimed_together_and_not_begun_is_released(self, hung: tuple[Stage, Event]) -> None:
+    def test_group_claims_that_were_not_started_are_released(self, hung: tuple[Stage, Event]) -> None:
         """F92: all threads hang; the third of the group is as if it had never been claimed."""
         stage, release = hung
         stage.acts["hangs too"] = lambda _: release.wait(FOREVER)
@@ -205,7 +203,7 @@ class TestOverrun:
         assert [stage.row(key).status for key in ("hangs", "hangs too")] == [Status.FAILED] * 2
 
     @pytest.mark.failure_mode("F07")
-    def test_a_zombies_commit_is_refused(self, hung: tuple[Stage, Event]) -> None:
+    def test_the_commit_of_an_overrun_processor_is_refused(self, hung: tuple[Stage, Event]) -> None:
         """F07: if it wakes before the process is gone, the fence has the last word."""
         stage, release = hung
         stage.handle(message(put(stage.bench, key="hangs")[1]))
@@ -215,7 +213,7 @@ class TestOverrun:
         assert stage.row("hangs").status is Status.FAILED
 
     def test_a_commit_at_the_last_moment_stands(self, hung: tuple[Stage, Event]) -> None:
-        """The processor ends between the decision and the write: its own end is the one that counts."""
+        """The processor ends between the decision and the write. Its commit counts."""
         stage, release = hung
         fail = stage.ledger.fail
 
@@ -230,9 +228,9 @@ class TestOverrun:
         assert stage.row("hangs").status is Status.PROCESSED
         assert stage.bench.queues.deleted == []
 
-    def test_one_that_ends_after_all_ends_no_process(self, stage: Stage) -> None:
-        """It overran and came to its end while its neighbour was awaited; a third, claimed together with them, was left
-        out. The process lives on, and the third is as if it had never been claimed.
+    def test_an_overrun_that_ends_while_others_are_awaited_keeps_the_process(self, stage: Stage) -> None:
+        """The overrun ends while another processor is awaited. The process goes on. A third change, claimed in the same
+        group and not started, is released.
         """
         threads = stage.consumer._threads
         assert threads is not None
@@ -266,7 +264,7 @@ class TestOverrun:
         assert len(stage.bench.queues.copies) == 1
 
     @pytest.mark.failure_mode("F26")
-    def test_a_message_with_another_record_is_not_deleted(self, hung: tuple[Stage, Event]) -> None:
+    def test_a_message_with_an_unhandled_record_is_not_deleted(self, hung: tuple[Stage, Event]) -> None:
         """F26: the other one was never begun."""
         stage, _ = hung
         state, _ = put(stage.bench, key="hangs")
@@ -296,12 +294,12 @@ class TestCrew:
 
     @pytest.fixture
     def release(self) -> Iterator[Event]:
-        """What hangs comes to its end with the test, however that ends."""
+        """Release the hanging processors at the end of the test."""
         event = Event()
         yield event
         event.set()
 
-    def test_a_neighbour_in_work_is_awaited_up_to_its_own_limit(self, release: Event) -> None:
+    def test_another_running_processor_is_awaited_up_to_its_limit(self, release: Event) -> None:
         """And no other begins: the group that waits for a thread is left out."""
         threads, stopped = ProcessorThreads(2, PATIENT), Event()
         sick, healthy = cast("Claim", "sick"), cast("Claim", "healthy")
@@ -335,8 +333,8 @@ class TestCrew:
         threads._pool.shutdown(wait=True)
         assert done == []
 
-    def test_one_that_overran_and_ended_after_all_is_left_alone(self) -> None:
-        """It ended while its neighbour was awaited: nobody is stuck any more."""
+    def test_an_overrun_that_ended_while_others_were_awaited_is_left_alone(self) -> None:
+        """It ended while another processor was awaited, so no thread hangs any more."""
         threads, stopped, ended = ProcessorThreads(2, PATIENT), Event(), Event()
 
         def late() -> None:
@@ -376,8 +374,8 @@ print("the process lives on")
 
 
 @pytest.mark.failure_mode("F20")
-def test_the_process_really_ends_and_what_was_said_is_out() -> None:
-    """F20: a frozen thread would wake up as a zombie in a later invocation. The output is a pipe, hence buffered."""
+def test_the_process_ends_and_its_log_lines_are_written() -> None:
+    """F20: a frozen thread would go on in a later invocation. The output is a pipe and therefore buffered."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=ROOT,

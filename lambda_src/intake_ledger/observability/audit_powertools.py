@@ -1,0 +1,54 @@
+"""Write the audit's telemetry with Powertools."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, override
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from intake_ledger.observability.telemetry import AuditTelemetry
+
+
+class PowertoolsAuditTelemetry(AuditTelemetry):
+    """Writes the audit's log lines and metrics."""
+
+    def __init__(self) -> None:
+        self._logger = Logger()
+
+    @override
+    def delivery_checked(self, problems: Sequence[str], unknown: Sequence[str], *, count: bool) -> None:
+        for problem in problems:
+            self._logger.error("delivery", extra={"problem": problem})
+        for problem in unknown:
+            self._logger.warning("delivery", extra={"problem": problem})
+        if not count:
+            return
+        counts = {"AuditDeliveryProblems": len(problems)}
+        if unknown:
+            # A custom metric costs money in each hour that has data.
+            counts["AuditDeliveryUnknown"] = len(unknown)
+        _write(counts)
+
+    @override
+    def skipped(self, reason: str) -> None:
+        self._logger.info("not now", extra={"reason": reason})
+
+    @override
+    def audited(self, report: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+        self._logger.info("audited", extra={name: value for name, value in report.items() if name != "findings"})
+        for finding in report["findings"]:
+            self._logger.warning("finding", extra={"run_id": report["runId"], **finding})
+        if counts:
+            _write(counts)
+
+    @override
+    def report_written(self, key: str) -> None:
+        self._logger.info("report", extra={"key": key})
+
+
+def _write(counts: Mapping[str, int]) -> None:
+    """Write the metrics at once, so that they are not lost if the rest of the run fails."""
+    metrics = Metrics()
+    for name, count in counts.items():
+        metrics.add_metric(name, unit=MetricUnit.Count, value=count)
+    metrics.flush_metrics()
