@@ -4,8 +4,8 @@ Steady good traffic, some files on which the processor always fails, and outages
 questions: do good files wait because of bad ones? Is each bad file dead-lettered with its reason? Does an outage
 dead-letter a good file, and how long after its end is each good file committed?
 
-Each execution environment is a real `Consumer`. It handles one batch after another on a clock of its own: each call to
-AWS and each file takes its time there. `short` runs are in the tests, the others take minutes.
+Each execution environment is a `Consumer`. It handles one batch after another on a separate virtual clock. Each call
+to AWS and each file takes virtual time. The tests use the `short` runs. The others take minutes.
 """
 
 import argparse
@@ -40,7 +40,7 @@ RETENTION, MAX_RECEIVES = 4 * DAY, 1_000
 BATCH = 10
 DYNAMODB_MS, S3_MS, SQS_MS = 5, 20, 10
 TAKES_MS = 20, 120
-"""How long the processor takes for a file, good or bad."""
+"""Processing time of a file that fails or succeeds, in milliseconds: minimum and maximum."""
 
 
 class Run(NamedTuple):
@@ -51,13 +51,13 @@ class Run(NamedTuple):
     outage_hours: float = 0
     good_every_ms: int = 2 * SECOND
     hours: float = 4
-    """How long files arrive, counted from the outage's end where there is one."""
+    """Hours in which files arrive. With an outage, they count from its end."""
     arrive_within_ms: int = 10 * MINUTE
     """Bad files arrive within this time."""
     failing_takes_ms: int = 50
-    """How long a call of the processor takes during the outage."""
+    """Duration of a processor call during the outage."""
     life_ms: int = 45 * MINUTE
-    """How long an execution environment lives."""
+    """Life of an execution environment."""
     seed: int = 1
 
     @property
@@ -84,7 +84,7 @@ class _Message:
 
 @dataclass
 class Found:
-    """What a run showed. Times in milliseconds."""
+    """Results of a run. Times are in milliseconds."""
 
     run: Run
     uploaded: dict[str, int] = field(default_factory=dict)
@@ -97,13 +97,13 @@ class Found:
     wrong: list[str] = field(default_factory=list)
 
     def delays(self, since: int = 0) -> list[int]:
-        """Of the good files uploaded from then on, in order; a file that was never committed waits for ever."""
+        """Return the sorted delays of good files that were uploaded since then. A file without commit waits 10**12."""
         good = ((key, at) for key, at in self.uploaded.items() if key.startswith("good") and at >= since)
         return sorted(self.committed.get(key, 10**12) - at for key, at in good)
 
     @property
     def good_p99_ms(self) -> int:
-        """Without an outage of all good files, with one of those uploaded after the time to catch up."""
+        """Without an outage, of all good files. With an outage, of the files uploaded after the time to catch up."""
         delays = self.delays(self.run.outage[1] + self.catch_up_limit_ms if self.run.outage_hours else 0)
         return delays[int(len(delays) * 0.99)]
 
@@ -122,13 +122,13 @@ class Found:
 
     @property
     def back_ms(self) -> int:
-        """How long after the outage's end the first good file is committed."""
+        """Time from the end of the outage to the first commit of a good file."""
         end = self.run.outage[1]
         return min((at for at in self.committed.values() if at >= end), default=10**12) - end
 
     @property
     def caught_up_ms(self) -> int:
-        """How long after the outage's end the last good file is committed that was uploaded before that."""
+        """Time from the end of the outage to the commit of the last good file that was uploaded before."""
         end = self.run.outage[1]
         held = [key for key, at in self.uploaded.items() if key.startswith("good") and at < end]
         return max(max((self.committed.get(key, 10**12) for key in held), default=end) - end, 0)
@@ -142,7 +142,7 @@ class Found:
         return 2 * MINUTE + int(held * each / self.run.environments)
 
     def problems(self) -> list[str]:
-        """Which goals the run misses."""
+        """Return the goals that the run misses."""
         found = self.wrong[:5]
         if self.good_p99_ms >= 2 * MINUTE:
             found.append(f"good files wait {self.good_p99_ms / SECOND:,.0f} s (p99)")
@@ -305,7 +305,7 @@ SETTINGS = replace(CONSUMER, deletes=False)
 
 
 class _Slow:
-    """DynamoDB or S3, whose calls take so many milliseconds."""
+    """A DynamoDB or S3 client whose calls take this number of milliseconds."""
 
     def __init__(self, environment: Environment, service: MemoryDynamoDB | MemoryS3, takes_ms: int) -> None:
         self._environment = environment

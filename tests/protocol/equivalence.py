@@ -1,4 +1,4 @@
-"""The same random requests against two DynamoDBs: whatever one answers, the other must answer too."""
+"""Compare two DynamoDB clients on the same random requests: their answers must be equal."""
 
 from dataclasses import dataclass, replace
 from itertools import count
@@ -59,17 +59,17 @@ class Step:
 
     @property
     def grown(self) -> Row:
-        """What follows when late writes were added. The ledger never adds and removes some in one request."""
+        """The row after late writes were added. The ledger never adds and removes late writes in one request."""
         return replace(self.after, late_writes=self.row.late_writes | self.after.late_writes)
 
     @property
     def cleared(self) -> Row:
-        """What follows when the late writes that were read are removed."""
+        """The row after the late writes that were read are removed."""
         return replace(self.after, late_writes=frozenset())
 
     @property
     def kept(self) -> Row:
-        """What follows when late writes are left alone."""
+        """The row after a request that does not change late writes."""
         return replace(self.after, late_writes=self.row.late_writes)
 
 
@@ -105,7 +105,7 @@ def empty(client: "DynamoDBClient") -> "DynamoDBClient":
 
 
 def answer(client: "DynamoDBClient", step: Step) -> object:
-    """What the store says to it: a value, or the row that refused it."""
+    """Return the store's answer: a value, or the row that caused a refusal."""
     try:
         return _answer(LedgerTable(client, "table"), AuditTable(client, "table"), step)
     except ConditionFailed as refused:

@@ -1,7 +1,7 @@
-"""Every order of steps of a small world around the real code: S3, one queue, a few workers, an audit, and their faults.
+"""Search every order of steps of a small world around the deployed code: S3, one queue, workers, an audit, and faults.
 
-A breadth-first search, so that the first violation found has the shortest trace. The state is everything that can
-matter later: what S3 shows, the queue, the table's items, and for each worker its message and the answers it was given.
+The search is breadth-first, so the first violation has the shortest trace. The state is everything that can matter
+later: the objects in S3, the queue, the table's items, and for each worker its message and the answers of AWS so far.
 """
 
 import time
@@ -24,7 +24,7 @@ from tests.protocol.s3_script import Script, Shown, forged_marker
 MAX_QUEUE = 4
 Items = tuple[tuple[Key, tuple[tuple[str, str, str], ...]], ...]
 _RECENT = 2**14
-"""Requests of which it is remembered what they write: the same ones come again and again."""
+"""Number of requests whose written values are cached. The same requests repeat often."""
 WRITES = frozenset({"put_item", "update_item", "delete_item", "batch_execute_statement", "transact_write_items"})
 
 
@@ -34,49 +34,50 @@ class Scenario(NamedTuple):
     script: str
     config: Config = Config()
     deliveries: int = 1
-    """How often S3 sends each event."""
+    """Number of times that S3 sends each event."""
     crashes: int = 0
-    """Deaths of workers, at any step, before or after its effect; failures of the processor count too."""
+    """Deaths of workers, at any step, before or after its effect. Failures of the processor count too."""
     losses: int = 0
     answers: int = 0
     """Answers of writes that are lost, whereupon the SDK repeats the write."""
     pauses: int = 0
-    """Leases that run out while their worker lives on."""
+    """Answers of writes that are lost, so that the SDK repeats the write."""
     audits: int = 0
-    """Audits in the midst of things; at rest there is always one, unless `no_audit`."""
+    """Audits while other steps happen. An audit always runs at the end, unless `no_audit`."""
     no_audit: bool = False
     ticks: int = 0
     """Steps of the clock that let rows expire."""
     rejects: int = 0
-    """How often the processor may raise Unprocessable."""
+    """Number of times that the processor may raise Unprocessable."""
     waits: int = 0
-    """How often the processor may say NotYet."""
+    """Number of times that the processor may raise NotYet."""
     redrives: int = 0
     asks: tuple[int, ...] = ()
     """Reprocess requests, in the order in which they are made."""
     ask_deliveries: int = 1
     slow: int = 0
-    """Claims that took so long that they are given back unstarted."""
+    """Claims that took too long, so that they are released before the processor starts."""
     misleading: bool = False
     """S3's sequencers run backwards."""
     workers: int = 2
     forgetful: bool = False
-    """The current state may be deleted for good after its row has expired, which nobody can decide: then only half-done
-    work must not be left."""
+    """Allow a permanent deletion of the current state after its row has expired. No code can detect
+    this deletion. The search then only requires that no work is left half-done.
+    """
     keyed: bool = False
     """The downstream drops a write whose idempotency key it has seen."""
     strict: bool = False
-    """Without deaths, nothing may run again while the downstream still has it."""
+    """Without deaths, the processor must not run again for a state that the downstream still has."""
     late: bool = False
     """Each event is a day late, so that the ledger looks before it claims."""
     forged: tuple[int, ...] = ()
-    """Versions that made-up events call delete markers, at any time."""
+    """Versions that forged events call delete markers, at any time."""
     legacy: int = 0
-    """How many operations were processed long ago: their rows have expired."""
+    """Number of operations that were processed long ago, so that their rows have expired."""
     after: Config | None = None
     """The pipeline after a deployment, which may happen at any time."""
     restores: int = 0
-    """How often the table may be put back from a backup. What was committed since the backup may run again."""
+    """Number of times that the table may be restored from a backup. Later commits may run again."""
 
 
 class Worker(NamedTuple):
@@ -87,7 +88,7 @@ class Worker(NamedTuple):
     working: bool = False
     """Between the start of its processor and the end of its claim."""
     state: str = ""
-    """What its processor was given."""
+    """Identity of the state that its processor received."""
     late: bool = False
     """Its effect came after a later claim, and the row does not say so yet."""
     unwoken: bool = False
@@ -99,7 +100,7 @@ class Worker(NamedTuple):
 
 
 class Backup(NamedTuple):
-    """The table, and what was true when it was copied."""
+    """A copy of the table, and the facts that were true at that time."""
 
     items: Items
     started: int
@@ -121,18 +122,18 @@ class World(NamedTuple):
     """The epoch that the downstream was last given."""
     committed: int = 0
     healing: bool = False
-    """The last claim read a late write: the committed epoch may be processed once more."""
+    """The last claim read a late write. The committed epoch may be processed a second time."""
     excused: bool = False
-    """A late worker died between its effect and its report, which nothing heals."""
+    """A late worker died between its effect and its report. Nothing repairs that."""
     keys: tuple[str, ...] = ()
     """The idempotency keys that the downstream has seen, where it looks at them."""
     downstream: str = "absent"
     clean: bool = True
-    """What the downstream was last given is committed."""
+    """The last write to the downstream is committed."""
     fence: int = 0
-    """The highest that a processor was given."""
+    """The highest fence that a processor received."""
     versions: tuple[str, ...] = ()
-    """EVERY_VERSION: what has been committed."""
+    """EVERY_VERSION: the committed states."""
     tries: tuple[tuple[str, int], ...] = ()
     """Starts of each state in the current allowance."""
     dlq: tuple[Message, ...] = ()
@@ -164,7 +165,7 @@ class World(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a search ended: the first violation with the steps that lead to it, or the number of states."""
+    """Result of a search: the first violation with the steps that lead to it, or the number of states."""
 
     violation: str
     trace: list[str]
@@ -182,7 +183,7 @@ class Explorer:
         self.scenario = scenario
         self.reduced = reduced
         self.worlds: list[World] = []
-        """Those that it has visited, in their order."""
+        """All visited worlds, in the order of the visits."""
         self._symmetry = Symmetry() if reduced and scenario.workers == 2 else None
         # See `pooled` for why not in the others.
         once = scenario.deliveries == scenario.ask_deliveries == 1
@@ -201,7 +202,7 @@ class Explorer:
         ]
 
     def explore(self, *, states: int = 10**9, seconds: float = 10**9) -> Result:
-        """Search everything, or until so many states or seconds."""
+        """Search all worlds, or stop after `states` worlds or `seconds` seconds."""
         s, n = self.scenario, len(self.script.operations)
         past = self.script.shown[s.legacy].identity
         start = World(
@@ -219,7 +220,7 @@ class Explorer:
         )
         number: dict[World, int] = {start: 0}
         self.worlds = [start]
-        # Of each world the one from which it was first reached, and by which step; then all steps, from and to.
+        # For each world, the world before it and the step between them. Then all steps as pairs of worlds.
         came_from, labels, mirrors = array("l", [-1]), [""], bytearray(1)
         sources, targets = array("l"), array("l")
         resting: list[int] = []
@@ -253,7 +254,7 @@ class Explorer:
         return Result("", [], len(self.worlds), complete=True)
 
     def standing_for(self, w: World) -> tuple[World, bool]:
-        """The world that is searched in place of this one, and whether it is its mirror image: see `reduction.py`."""
+        """Return the world to search instead of this one, and whether it is the mirror image: see `reduction.py`."""
         if w.bad:
             return w, False
         w = self._without_names_of_the_dead(w)
@@ -271,8 +272,8 @@ class Explorer:
     def _without_names_of_the_dead(self, w: World) -> World:
         """The world in which the next worker in a place cannot take the claim of the last one for its own.
 
-        The names under which workers claim are unique. Here each place has its names, so those that are left on rows
-        when a worker is gone are replaced.
+        Workers claim under unique names. Here each place reuses its names, so the names on the rows of a stopped worker
+        are replaced.
         """
         idle = tuple(slot for slot, worker in enumerate(w.workers) if worker is None)
         known = w.items, idle
@@ -285,7 +286,7 @@ class Explorer:
             )
         return w if items == w.items else w._replace(items=items)
 
-    # What the world may do
+    # Steps of the world
 
     def _steps(self, w: World) -> Iterator[tuple[str, World]]:
         n = len(self.script.operations)
@@ -316,7 +317,7 @@ class Explorer:
             yield "the audit runs at rest" + (f"; {_headline(after.bad)}" if after.bad else ""), after
 
     def _first_step(self, label: str, received: World, slot: int) -> Iterator[tuple[str, World]]:
-        """Receiving a message and the first call are one step: nobody else can tell what lies between."""
+        """Receive a message and make the first call in one step: no other worker can see a difference."""
         worker = received.workers[slot]
         assert worker is not None
         if not isinstance(self._outcome(slot, worker), Request):
@@ -356,12 +357,12 @@ class Explorer:
         return label, w
 
     def _settled(self, w: World, request: Request) -> bool:
-        """Whether this is a read of S3 that is answered the same from now on.
+        """Return whether this is a read of S3 whose answer no later step changes.
 
-        Such a read needs no step of its own. It changes nothing but its worker's history, which nobody else and no
-        guarantee looks at, so it commutes with every step of the others. Its worker's own other choices, to die or to
-        lose its lease, lead to the same worlds before the read as before the request after it. Hence the exception: if
-        no request follows, the read stays a step, before which the worker may still die.
+        Such a read needs no separate step. It changes only the history of its worker. No other worker and no guarantee
+        reads this history, so the read commutes with every step of the others. Its worker can also die or lose its
+        lease, and reaches the same worlds before the read as before the next request. There is one exception: if no
+        request follows, the read stays a step, so that the worker can still die before it.
         """
         if request.service != "s3":
             return False
@@ -369,7 +370,7 @@ class Explorer:
         return all(self._read(later, request) == here for later in range(w.done + 1, len(self.script.shown)))
 
     def _read(self, done: int, request: Request) -> object:
-        """What decides the answer to a read of S3 after so many operations."""
+        """Return the value that decides the answer to a read of S3 after `done` operations."""
         if request.operation == "get_object":
             return self.script.readable(_wanted(request), done)
         if request.operation in ("list_object_versions", "list_objects_v2"):
@@ -384,7 +385,7 @@ class Explorer:
                 yield f"{message.label} is lost", w._replace(undelivered=gone, losses=w.losses - 1)
 
     def _receives(self, w: World, slot: int) -> Iterator[tuple[str, World]]:
-        """Whatever waits in the queue, or is on its way to it: when exactly it arrived there makes no difference."""
+        """Receive a message that is in the queue, or on its way to it. The time of its arrival makes no difference."""
         for message in dict.fromkeys(w.queue):
             rest = list(w.queue)
             rest.remove(message)
@@ -427,7 +428,7 @@ class Explorer:
             yield f"a person asks to reprocess ({one})", w._replace(asked=w.asked + 1, asks=asks)
 
     def _restored(self, w: World, backup: Backup) -> World:
-        """Time has passed since, and what was committed since the backup is not known any more."""
+        """Restore the backup. Time has passed, and the commits since the backup are unknown now."""
         return w._replace(
             items=backup.items,
             tick=w.tick + 1,
@@ -456,11 +457,11 @@ class Explorer:
                 yield f"TTL removes {key[1]}", w._replace(items=w.items[:place] + w.items[place + 1 :])
 
     def _timely(self, w: World) -> bool:
-        """What the design assumes of operations: each change is first handled, and the audit runs, within retention."""
+        """Assume of operations that each change is first handled, and that the audit runs, within the retention."""
         handled = all(left < self.scenario.deliveries for left in w.undelivered[: w.done])
         return handled and not w.queue and not any(w.workers) and w.audit is None and not self._audit_would_send(w)
 
-    # What a worker may do
+    # Steps of a worker
 
     def _worker_steps(self, w: World, slot: int, k: Worker, *, begun: bool = True) -> Iterator[tuple[str, World]]:
         name = f"w{slot}"
@@ -533,7 +534,7 @@ class Explorer:
         return None
 
     def _in_pool(self, w: World, message: Message) -> bool:
-        """Whether this message, in the queue, counts among those on their way: see `pooled`."""
+        """Return whether this message in the queue counts as one on its way: see `pooled`."""
         if not self._pools or w.losses:
             return False
         if message.operation:
@@ -558,7 +559,7 @@ class Explorer:
         return None
 
     def _held_at_all(self, w: World, slot: int) -> bool:
-        """Whether a row shows a claim of this worker, its lease running or not."""
+        """Return whether a row shows a claim of this worker, with a lease that is live or ended."""
         rows = [_content(item) for _, item in w.items]
         return any(
             row.get("lease_owner", "").startswith(f"w{slot}.") and row.get("status") == "PROCESSING" for row in rows
@@ -677,7 +678,7 @@ class Explorer:
         if _claims(request) and (bad := self._too_early(w, k, request, items)):
             return w._replace(bad=bad)
         if _claims(request) and w.tries:
-            # Another state than the last one begins an allowance of its own.
+            # A claim on another state begins a new allowance of attempts.
             claimed = _row_identity(_row_of(items, request))
             before = [_row_identity({name: value for name, _, value in item}) for _, item in w.items]
             if claimed not in before:
@@ -694,7 +695,7 @@ class Explorer:
             w = _put(w, slot, k._replace(working=False))
         if status == "REJECTED" and not k.working:
             return self._check_exhausted(w, request)
-        # A write names only what it changes: a removal settled over a settled row leaves the status alone.
+        # A write names only the attributes that it changes. A removal settled on a settled row keeps the status.
         if status != "PROCESSED" and ":committed_state" not in values:
             return w
         row = _row_of(items, request)
@@ -717,7 +718,7 @@ class Explorer:
         reruns = w.reruns + (w.started == w.committed and w.asked > 0 and not w.healing)
         if reruns > w.asked:
             bad = bad or f"{reruns} more commits of one epoch for {w.asked} reprocess requests"
-        # What is done is done: a reprocess has the whole allowance.
+        # A commit ends the allowance: a reprocess has all attempts again.
         tries = tuple(one for one in w.tries if one[0] != identity)
         committed = max(w.committed, w.started)
         served = w.served or w.asked > 0
@@ -726,7 +727,7 @@ class Explorer:
         )
 
     def _expiring(self, items: Items) -> str:
-        """What is wrong where a row may expire that has to be processed again."""
+        """Report a row that may expire although its state has to be processed again."""
         for row in map(_content, (item for _, item in items)):
             told = self.config.deletes or row.get("kind") == "object"
             if told and "expires_at" in row and _late_writes(row) - {row.get("committed_state", "")}:
@@ -734,7 +735,7 @@ class Explorer:
         return ""
 
     def _check_claim(self, w: World, request: Request, items: Items) -> World:
-        """The world after a write, with what a claim does to late writes."""
+        """Return the world after a write, with the effect of a claim on late writes."""
         w = w._replace(bad=self._expiring(items))
         if not _claims(request) or self.config.every_version:
             return w
@@ -771,7 +772,7 @@ class Explorer:
     def _check_exhausted(self, w: World, request: Request) -> World:
         identity = _row_identity(_row_of(w.items, request))
         tried = dict(w.tries).get(identity, 0)
-        # A death between claim and start wastes an attempt, and nobody can tell it from a death by the processor.
+        # A death between claim and start wastes an attempt. It looks the same as a death in the processor.
         wasted = self.scenario.crashes - w.crashes + self.scenario.pauses - w.pauses
         if tried or wasted >= self.config.max_attempts:
             return w
@@ -841,7 +842,7 @@ class Explorer:
         return [one for one in range(max(first, 0), now + 1) if self.script.states[one].identity == identity]
 
     def _owns(self, w: World, slot: int, fence: int, identity: str) -> bool:
-        """Whether the row shows this worker's claim on this state, its lease running or not."""
+        """Return whether the row shows this worker's claim on this state, with a lease that is live or ended."""
         for _, item in w.items:
             row = {name: value for name, _, value in item}
             mine = row.get("lease_owner", "").startswith(f"w{slot}.") and row.get("fence") == str(fence)
@@ -1034,7 +1035,7 @@ def _frozen(store: MemoryDynamoDB) -> Items:
 
 
 def _exception(name: str, raised: Raised) -> str:
-    """What is wrong with a world in which the code under search raised: one line, then the traceback."""
+    """Describe an exception of the code under search: one line, then the traceback."""
     return f"{name} raises {raised.error}\n{raised.traceback}"
 
 
@@ -1065,7 +1066,7 @@ def _sent(queue: tuple[Message, ...], message: Message) -> tuple[Message, ...]:
 
 @lru_cache(_RECENT)
 def _values(request: Request) -> dict[str, Any]:
-    """What a write writes, by name or placeholder."""
+    """Return the values of a write, by attribute name or placeholder."""
     if request.operation == "batch_execute_statement":
         # Only the audit's marks are several.
         statement = request.arguments["Statements"][0]
@@ -1104,7 +1105,7 @@ def _late_writes(row: Mapping[str, str]) -> set[str]:
 
 @lru_cache(_RECENT)
 def _reports(request: Request) -> bool:
-    """Whether a worker reports a late write."""
+    """Return whether the request reports a late write."""
     return request.operation == "update_item" and ":own_state" in _values(request)
 
 
@@ -1160,7 +1161,7 @@ def _told(answer: Frozen) -> str:
 
 
 def _cannot_reach(goals: list[int], sources: "array[int]", targets: "array[int]", count: int) -> int | None:
-    """The first of so many worlds from which no way leads to any of these."""
+    """Return the first of `count` worlds that cannot reach any of `goals`."""
     before: list[list[int]] = [[] for _ in range(count)]
     for source, target in zip(sources, targets, strict=True):
         before[target].append(source)

@@ -1,8 +1,8 @@
-"""Chaos with workers that outlive their lease: `python -m tests.protocol.late_workers`, or `make late-workers`.
+"""Run processors that write after their lease ended: `python -m tests.protocol.late_workers`, or `make late-workers`.
 
-An image processor writes greyscale copies with a plain `put_object`, conditional on nothing. In each round 12 keys are
-uploaded twice and some deleted, every message comes twice and in any order, a quarter of all attempts is killed or
-timed out, and three attempts are overtaken: their effect lands after their successor's commit.
+An image processor writes greyscale copies with an unconditional `put_object`. In each round 12 keys are uploaded twice
+and some are deleted. Every message is delivered twice and in any order. A quarter of all attempts is killed or times
+out. Three attempts write after their successor's commit.
 """
 
 import random
@@ -24,7 +24,7 @@ _ENDS = (Fault.KILLED_BEFORE_EFFECT, Fault.KILLED_AFTER_EFFECT, Fault.TIMED_OUT)
 _PLANNED = 500
 """More calls than a round makes."""
 _EARLY = 12
-"""Every key is processed at least once, so that an attempt before this one is sure to be made."""
+"""Every key is processed at least once, so an attempt with a lower number always happens."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class OutputBucket:
         self.objects.pop(Key, None)
 
     def process(self, change: ObjectChange) -> None:
-        """Keep a greyscale copy of what is in the intake bucket."""
+        """Keep a greyscale copy of the object in the intake bucket."""
         if change.kind != "created":
             self.delete_object(Key=change.key)
             return
@@ -50,10 +50,10 @@ class OutputBucket:
 
 @dataclass(frozen=True)
 class Round:
-    """What came of one round."""
+    """Result of one round."""
 
     wrong: tuple[str, ...]
-    """Keys whose copy is not the one of what the intake bucket holds."""
+    """Keys whose copy does not match the object in the intake bucket."""
     outcomes: Counter[str]
     late_writes: int
     calls: int

@@ -1,13 +1,13 @@
-"""Defects, each seeded into a copy of the runtime: the exploration or a named test has to find every one of them.
+"""Defects to seed into a copy of the runtime. The exploration or a named test has to find each of them.
 
-Whoever adds a safeguard adds the defect of leaving it out; `prove.py` runs them and prints who found what.
+A new safeguard needs a new entry: the defect of leaving the safeguard out. `prove.py` runs them and prints the results.
 """
 
 from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """One change of one source file, and what is asked about it first."""
+    """A change of one source file, and the scenario or test that has to find it."""
 
     name: str
     module: str

@@ -1,7 +1,7 @@
-"""Jobs in processes of their own, as many at a time as there are cores, until a time limit.
+"""Run jobs in separate processes, one per core at a time, until a time limit.
 
-A process is forked for each job, so that it starts with everything imported, cannot leave anything behind in the next
-one and can be stopped at any moment. Its memory is bounded.
+Each job runs in a forked process. It starts with all imports done, cannot affect the next job, can be stopped at any
+moment, and has a memory limit.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ class Job:
 
     name: str
     run: Callable[[], tuple[bool, str]]
-    """Whether it passed, and what to print. An exception is an error of the search itself."""
+    """Function that returns whether the job passed, and the text to print. An exception is an error of the search."""
     memory: int | None = None
-    """Bytes of address space that it may use."""
+    """Maximum address space in bytes."""
 
 
 class Ended(NamedTuple):
-    """How a job ended."""
+    """Result of a job."""
 
     job: Job
     passed: bool
@@ -42,7 +42,7 @@ class Ended(NamedTuple):
     broken: bool = False
     """The search itself failed."""
     seconds: float = 0
-    """Processor time, that of its child processes included."""
+    """Processor time, including child processes."""
     megabytes: float = 0
     """Peak memory."""
 
@@ -91,8 +91,8 @@ def _started(job: Job) -> _Running:
 
 
 def _run(job: Job, sender: Connection) -> None:
-    """In the job's own process."""
-    # A group of its own, so that its child processes are stopped with it and an interrupt reaches the parent alone.
+    """Run the job in its process and send the result."""
+    # With a new process group, its child processes stop with it, and an interrupt reaches only the parent.
     os.setsid()
     if job.memory is not None:
         with contextlib.suppress(ValueError, OSError):  # not every system has this limit
@@ -120,7 +120,7 @@ def _ended(one: _Running) -> Ended:
 
 
 def _stop(one: _Running) -> None:
-    """End the process, and whatever it started."""
+    """End the process and every process that it started."""
     one.pipe.close()
     if one.process.pid is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,8 +1,8 @@
-"""The real consumer and the real audit as functions of the answers that AWS gave them.
+"""Run the deployed consumer and the deployed audit as functions of the answers of AWS.
 
-All code between two calls to AWS is deterministic, so what a worker does next depends on its message and on the answers
-so far alone. A worker is therefore run from its start with a recorded history; at the first call that the history does
-not answer it stops. The explorer then chooses what happens first, and what that call is answered.
+All code between two calls to AWS is deterministic. The next call of a worker depends only on its message and on the
+answers so far. Therefore each step runs a worker from its start with a recorded history, and stops it at the first
+call that the history does not answer. The explorer then chooses the next step and the answer.
 """
 
 import io
@@ -84,7 +84,7 @@ class Raised(NamedTuple):
 
 
 class ProcessorError(RuntimeError):
-    """What the processor raises when the search lets it fail."""
+    """The error of a processor that the search lets fail."""
 
 
 class Pause(KeyboardInterrupt):
@@ -100,15 +100,15 @@ class Message(NamedTuple):
 
     body: str
     label: str
-    """What a trace calls it."""
+    """Its name in a trace."""
     operation: int = 0
-    """The S3 operation that it reports; 0 for the pipeline's own."""
+    """The S3 operation that it reports, or 0 for a message of the pipeline."""
     rejected_fence: int | None = None
     reprocess: int = 0
 
 
 class Memory(Enum):
-    """What the ledger knows about a row that it does not find."""
+    """The meaning of a row that the ledger does not find."""
 
     COMPLETE = "it has kept the row of every object from its first day"
     KEPT = "it keeps the rows of objects, and has not always"
@@ -136,13 +136,13 @@ class Config(NamedTuple):
     """The pipeline's filters leave the key out."""
     max_attempts: int = 50
     group: bool = False
-    """Every new message is claimed as a group, of one."""
+    """The consumer claims every new message as a group of one."""
     commit_together: bool = False
-    """And committed as one."""
+    """The consumer commits a group together."""
     transact: bool = False
-    """The processor does nothing but return what is to be written with its commit."""
+    """The processor only returns items to write with its commit."""
     sometimes: bool = False
-    """An attempt either writes by itself or returns what is to be written with its commit."""
+    """An attempt either writes directly or returns items to write with its commit."""
 
 
 @dataclass
@@ -173,7 +173,7 @@ class Port:
 
     @property
     def slow(self) -> bool:
-        """Whether the last answer took so long that the processor would not have its whole time."""
+        """Return whether the last answer took so long that the processor would not have its full time."""
         return self.position > 0 and self.history[self.position - 1][1].kind == "slow"
 
 
@@ -189,7 +189,7 @@ class _DynamoDB:
             if operation == "get_item":
                 return {} if answer.value is None else {"Item": thaw(answer.value)}
             if operation == "batch_execute_statement":
-                # What was slow was written.
+                # A slow write is a successful write.
                 written = (True,) if answer.kind == "slow" else cast("tuple[bool, ...]", answer.value)
                 return {"Responses": [{} if one else {"Error": {"Code": "DuplicateItem"}} for one in written]}
             if operation == "batch_get_item":
@@ -302,7 +302,7 @@ class _Context:
 def run(
     message: Message, slot: str, config: Config, start: int, history: tuple[Any, ...]
 ) -> Request | Finished | Raised:
-    """Run the consumer on a message with these answers, up to the next call that nobody has answered."""
+    """Run the consumer on a message with these answers, until the first call without an answer."""
     port = Port(slot, history, start)
 
     def processor(change: ObjectChange) -> Commit | str:
@@ -363,7 +363,7 @@ def run(
 
 
 def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request | Finished | Raised:
-    """Run the audit with these answers, up to the next call that nobody has answered."""
+    """Run the audit with these answers, until the first call without an answer."""
     port = Port("audit", history, start)
     settings = AuditSettings(**_common(config), settle_seconds=0, look_back_seconds=RETENTION, budget=100)
     s3 = cast("Any", _S3(port, config))
@@ -390,10 +390,10 @@ def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request |
 
 
 def _raised(error: Exception) -> Raised:
-    """A finding, unless the search itself failed: then the error is raised again.
+    """Return a finding, or raise the error again if the search itself failed.
 
-    The search failed where one of its own stand-ins for AWS raised anything but AWS's errors and its own assertions,
-    which judge the code under search.
+    The search failed if one of its replacements of AWS raised an error that is neither an error of AWS nor an
+    assertion. The assertions judge the code under search.
     """
     for one in _chain(error):
         innermost = Path(traceback.extract_tb(one.__traceback__)[-1].filename)
@@ -404,7 +404,7 @@ def _raised(error: Exception) -> Raised:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and those that led to it."""
+    """Yield the error and its causes."""
     while error is not None and not isinstance(error, Pause):
         yield error
         error = error.__cause__ or error.__context__
@@ -433,7 +433,7 @@ def _completeness(config: Config, table: LedgerTable, port: Port) -> Completenes
 
 
 def _window(completeness: Completeness | CompletenessRecord | None, now: int) -> Window:
-    """What `intake_ledger.audit.function` lets an audit judge."""
+    """Return the window that `intake_ledger.audit.function` gives to an audit."""
     since = now - RETENTION * 1000
     if isinstance(completeness, CompletenessRecord):
         complete = completeness.look() is not None
@@ -480,7 +480,7 @@ def moment(tick: int) -> datetime:
 
 
 def listing(shown: tuple[tuple[str, int, bool], ...], operation: str) -> dict[str, Any]:
-    """What a listing answers: (identity, tick of its creation, whether it is the latest), markers as `m#<version>`."""
+    """Return the answer of a listing: (identity, tick of creation, whether it is current), markers as `m#<version>`."""
     if operation == "list_objects_v2":
         return {
             "Contents": [

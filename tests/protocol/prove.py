@@ -1,9 +1,9 @@
-"""The whole proof: `python -m tests.protocol.prove`, or `make prove`.
+"""Run the whole proof: `python -m tests.protocol.prove`, or `make prove`.
 
---minutes N           stop after so many minutes and list what was not run
---scenario NAME ...   explore these only
---trace               replay the measured bucket only
---mutants [TEXT]      seed the defects only, those whose name has the text
+--minutes N           stop after N minutes and list the parts that did not run
+--scenario NAME ...   explore only these
+--trace               replay only the measured bucket
+--mutants [TEXT]      seed only the defects, those with the text in their name
 --short               the short scenarios, as `make test` does
 
 The exit code is 0 if all that ran passed, 1 if something is violated or a seeded defect is not found, and 2 if the
@@ -59,7 +59,7 @@ def find(mutant: Mutant) -> tuple[bool, str]:
 
 
 def replay() -> tuple[bool, str]:
-    """The measured bucket at its full size, in virtual time, with what it became counted."""
+    """Simulate the measured bucket at its full size in virtual time, and count the results."""
     started = time.monotonic()
     simulation = Simulation(Measured(), Misfortune())
     tally = simulation.run()
@@ -99,7 +99,7 @@ def run(parts: Sequence[Part], until: float | None) -> int:
     kinds = {part.job: part.kind for part in parts}
     ended: list[Ended] = []
     with tempfile.TemporaryDirectory() as folder:
-        # What a job that is stopped leaves behind is removed with this folder.
+        # The jobs use subfolders, so files of a stopped job are removed with this folder.
         tempfile.tempdir = os.environ["TMPDIR"] = folder
         if any(part.kind == "seeded defect" for part in parts):
             preload()

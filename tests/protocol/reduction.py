@@ -1,14 +1,14 @@
-"""Worlds that need no search of their own, because the search of another world finds the same violations.
+"""Replace each world by an equivalent world, so that the search visits fewer of them.
 
-The search replaces each world by the one that stands for it. Each reduction maps steps of the one world to steps of the
-other, and no guarantee tells the two apart. `test_exploration.py` compares the reduced search with the whole one: it
-visits exactly the worlds that stand for those of the whole search.
+Each reduction maps steps of one world to steps of another, and no guarantee distinguishes the two.
+`test_exploration.py` compares the reduced search with the whole search: it visits exactly the replacements of all
+worlds of the whole search.
 
-1. **Settled reads**, in `Explorer._settled`: a read of S3 whose answer can no longer change is no step of its own.
-2. **The end of an audit** is no step of its own: it changes nothing that another step reads.
-3. **One pool**, `pooled`: a message that came back to the queue, and the same message on its way there, are received
-   alike.
-4. **Symmetry**, `Symmetry`: workers run the same code, and differ by nothing but the names under which they claim.
+1. **Settled reads**, in `Explorer._settled`: a read of S3 whose answer can no longer change needs no separate step.
+2. **The end of an audit** needs no separate step: it changes nothing that another step reads.
+3. **One pool**, `pooled`: a message that came back to the queue, and the same message on its way to the queue, are
+   received in the same way.
+4. **Symmetry**, `Symmetry`: workers run the same code and differ only by the names under which they claim.
 """
 
 import re
@@ -24,12 +24,12 @@ _WORD = re.compile(r"\bw([01])\b")
 def pooled(
     undelivered: tuple[int, ...], asks: tuple[int, ...], messages: Iterable[Message]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Messages of the queue counted among those on their way, which they are equal to.
+    """Count messages of the queue as messages on their way, because both are equal.
 
-    It makes no difference where nothing happens to those on their way but their delivery. So it must not be done where
-    S3 may still lose a notification, or where time passes: that waits for the first delivery of each. Where leases run
-    out, a late acknowledgement deletes the message that came back, not another one with the same content on its way:
-    there each message must have one delivery.
+    This makes no difference where messages on their way can only be delivered. So it must not be done where S3 may
+    still lose a notification, or where time passes, because time waits for the first delivery of each message. Where
+    leases end, a late acknowledgement deletes the message that came back, and not an equal message on its way. In this
+    case each message must have one delivery.
     """
     counts, requests = list(undelivered), list(asks)
     for message in messages:
@@ -43,9 +43,9 @@ def pooled(
 class Symmetry:
     """Two workers that have exchanged their places and their names.
 
-    A worker claims as `w0.1`, the first claim of the worker in place 0. These names are compared for equality alone.
-    So whatever can happen in a world can happen in its mirror image, with the names exchanged. Of the two, the search
-    visits the one whose first worker it has seen first.
+    A worker claims as `w0.1`, the first claim of the worker in place 0. The code only compares these names for
+    equality. So every step of a world also exists in its mirror image, with the names exchanged. Of the two, the
+    search visits the world whose first worker it saw first.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Symmetry:
         self._ranks: dict[Any, int] = {}
 
     def mirrored(self, value: Any) -> Any:
-        """The same with the two names exchanged; remembered, since parts of worlds come again and again."""
+        """Return the value with the two names exchanged, from a cache: parts of worlds repeat often."""
         if value is None:
             return None
         known = self._mirrored.get(value)
@@ -62,7 +62,7 @@ class Symmetry:
         return known
 
     def is_mirror(self, workers: tuple[Any, Any], *others: Any) -> bool:
-        """Whether the mirror image stands for the world with these workers and other parts that hold names."""
+        """Return whether the mirror image replaces the world with these workers and these other parts with names."""
         first, second = workers
         if second is None and first is not None:
             return False
@@ -97,5 +97,5 @@ def mirrored_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def mirrored_label(label: str) -> str:
-    """A step as it reads with the two workers exchanged."""
+    """Return a step's label with the two workers exchanged."""
     return _WORD.sub(lambda found: f"w{1 - int(found[1])}", label)

@@ -1,4 +1,4 @@
-"""What S3 shows for one key while a script of operations happens to it.
+"""The states that S3 shows for one key during a script of operations.
 
 versioned    p     put: version n is the n-th operation
              o     the same with an old Last-Modified: a replica, a restored object, a long multipart upload
@@ -23,7 +23,7 @@ class Shown(NamedTuple):
     identity: str
     kind: StateKind
     operation: int
-    """The one that created it; 0 for nothing."""
+    """The operation that created it; 0 for absence."""
 
 
 ABSENT = Shown("absent", StateKind.ABSENT, 0)
@@ -52,7 +52,7 @@ class Script:
             self.shown.append(alive[-1] if alive else ABSENT)
             self.alive.append(tuple(alive))
         self.epoch = [0]
-        """Which epoch the key is in after each operation."""
+        """The epoch of the key after each operation."""
         self.states = [ABSENT]
         """The state of each epoch."""
         for before, after in zip(self.shown, self.shown[1:], strict=False):
@@ -61,7 +61,7 @@ class Script:
             self.epoch.append(len(self.states) - 1)
 
     def has_been(self, identity: str, kind: str, done: int) -> bool:
-        """Whether this version was created, replaced by a marker, or deleted, as the processor is told."""
+        """Return whether this version was created, replaced by a marker, or deleted, as the processor is told."""
         number = int(identity[2:]) if identity[1:2] == "#" and identity[2:].isdecimal() else 0
         if kind == "deleted":
             return f"d{number}" in self.operations[:done]
@@ -69,7 +69,7 @@ class Script:
         return was_marker is (kind == "removed")
 
     def readable(self, identity: str, done: int) -> bool:
-        """Whether this state's content can be read, or its removal acted upon."""
+        """Return whether this state's content can be read, or its removal can be handled."""
         return identity == "absent" or any(one.identity == identity for one in self.alive[done])
 
     def event(self, number: int, tick: int, place: int, *, late: bool = False) -> Message:
@@ -96,7 +96,7 @@ class Script:
 
 
 def forged_marker(version: int, tick: int) -> Message:
-    """A fresh event that somebody made up: the version is said to be a delete marker."""
+    """Return a recent, forged event that says that the version is a delete marker."""
     item = {"key": KEY, "sequencer": "00FF", "versionId": str(version)}
     body = _notification("ObjectRemoved:DeleteMarkerCreated", item, moment(tick))
     return Message(body, f"forged marker {version}")

@@ -1,4 +1,4 @@
-"""The worlds that are explored: what happens to the key, and which faults may happen beside it.
+"""The worlds to search: the operations on the key, and the faults that may happen at the same time.
 
 SHORT is small enough for every test run; FULL is what `make prove` explores. Both must hold without exception.
 """

@@ -1,6 +1,6 @@
-"""Whether a seeded defect is found: the search or the tests run against a copy of the runtime that has it.
+"""Run the search or the tests against a copy of the runtime with a seeded defect.
 
-This happens in a process of its own, see `pool.py`: the modules under search are imported again from the copy.
+This happens in a separate process, see `pool.py`, because the modules under search are imported again from the copy.
 """
 
 import importlib
@@ -37,11 +37,11 @@ def preload() -> None:
 
 
 def seed(mutant: Mutant, folder: Path) -> tuple[bool, str]:
-    """Whether the defect is found, and how.
+    """Return whether the defect is found, and how.
 
     Args:
         mutant: the defect.
-        folder: an empty one, for the copy and for what the tests print.
+        folder: an empty folder for the copy and for the output of the tests.
 
     Raises:
         MutantError: The mutant does not fit the source, or its tests did not run.
@@ -58,7 +58,7 @@ def seed(mutant: Mutant, folder: Path) -> tuple[bool, str]:
 
 
 def _import_again(folder: Path) -> None:
-    """From now on `intake_ledger` is the copy, in this process and in those that it starts."""
+    """Make `intake_ledger` the copy, in this process and in the processes that it starts."""
     for name in [one for one in sys.modules if one.partition(".")[0] in _AGAIN]:
         del sys.modules[name]
     os.chdir(ROOT)

@@ -63,7 +63,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Misfortune:
-    """What is added to it: shares of keys, of notifications and of calls."""
+    """Faults and changes to add: shares of keys, of notifications and of calls."""
 
     overwritten: float = 0.01
     removed: float = 0.002
@@ -75,7 +75,7 @@ class Misfortune:
 
 @dataclass
 class Tally:
-    """What a run counted."""
+    """Counts of a run."""
 
     notifications: int = 0
     lost: int = 0
@@ -90,7 +90,7 @@ class Tally:
     breaker: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
-    """What must not be: changes lost, processed twice or stale."""
+    """Violations: changes that were lost, processed twice or stale."""
 
 
 class Killed(KeyboardInterrupt):
@@ -113,7 +113,7 @@ class Simulation:
         self.measured, self.misfortune = measured, misfortune
         self.random = random.Random(seed)
         self.takes_ms = 20, 400
-        """How long the processor may take for one object."""
+        """Processing time of one object in milliseconds: minimum and maximum."""
         self.clock = START
         self.tally = Tally()
         self.s3 = _S3(clock=lambda: self.clock)
@@ -142,7 +142,7 @@ class Simulation:
         heapq.heappush(self._agenda, (max(when, self.clock), self._order, what))
 
     def run(self) -> Tally:
-        """Let the whole of it happen, then audit until nothing is left, and compare with what S3 holds."""
+        """Run all events, then audit until nothing is left, and compare the result with S3."""
         self._plan()
         end = START + int(self.measured.hours * HOUR)
         for hours in range(24, int(self.measured.hours) + 24, 24):

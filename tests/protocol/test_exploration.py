@@ -46,7 +46,7 @@ def test_a_violation_is_told_with_the_steps_that_lead_to_it() -> None:
     ("owner", "name", "step"),
     [
         (Consumer, "handle", "w0 raises KeyError: 'seeded'"),
-        # The consumer catches what one message raises and logs it as an error of its own.
+        # The consumer catches an error of one message and logs it as its own error.
         (Ledger, "commit", "w0 raises AssertionError"),
         (AuditInOneFunction, "run", "the audit raises KeyError: 'seeded'"),
     ],
@@ -86,9 +86,7 @@ def test_a_failure_of_the_search_is_no_finding(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", REDUCED)
 def test_the_reduced_search_visits_what_stands_for_the_worlds_of_the_whole_one(name: str) -> None:
-    """All of these, and no others. Worlds in which somebody waits before a read that is answered the same from now on,
-    or an audit before its end, are left out: `waits` says which. None of them is at rest.
-    """
+    """The reduced search leaves out the worlds that `waits` describes. None of them is at rest."""
     whole, reduced = Explorer(SHORT[name], reduced=False), Explorer(SHORT[name])
     assert not whole.explore().violation
     assert not reduced.explore().violation
@@ -100,7 +98,7 @@ def test_the_reduced_search_visits_what_stands_for_the_worlds_of_the_whole_one(n
 
 
 def waits(explorer: Explorer, world: World) -> bool:
-    """Whether a worker or the audit does, and has more to ask after its read."""
+    """Return whether a worker waits before a read whose answer no later step changes, or the audit before its end."""
     if world.bad:
         return False
     if world.audit is not None and explorer._audit_past("", world)[1] != world:
@@ -109,7 +107,7 @@ def waits(explorer: Explorer, world: World) -> bool:
 
 
 def test_workers_differ_by_their_names_alone() -> None:
-    """The mirror image of what a worker asks is what its mirror image asks; nothing else in a world names a worker."""
+    """The mirror image of a worker sends the mirrored request. No other part of a world names workers."""
     explorer = Explorer(SHORT["puts, lost answers"]._replace(deliveries=2))
     assert not explorer.explore().violation
     second = {world.workers[1] for world in explorer.worlds} - {None}
@@ -153,7 +151,7 @@ def test_the_long_form_contains_the_short_one() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
 def test_a_seeded_defect_still_fits_the_code(mutant: Mutant) -> None:
-    """What it replaces is there once, and what is said to find it exists; `make prove` sees whether it does."""
+    """The replaced text occurs once and the named test exists. `make prove` checks that the test finds the defect."""
     source = (Path(intake_ledger.__file__).parent / mutant.module).read_text()
     assert source.count(mutant.old) == 1
     if mutant.found_by.startswith("tests/"):

@@ -1,4 +1,4 @@
-"""F96 as a user sees it: the short form of the rounds with late workers; `make late-workers` plays all 200."""
+"""Check F96 from the user's view with a few rounds of late workers. `make late-workers` runs all 200 rounds."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SEEDS = range(16)
 @pytest.mark.failure_mode("F96")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_was_written_late_the_last_copy_is_the_current_one(seed: int) -> None:
-    """F96: three attempts of a round write after their successor's commit, and learn of it."""
+    """Three attempts of a round write after their successor's commit, and their commit is refused."""
     played = play(seed)
     assert played.wrong == ()
     assert played.outcomes["Fenced"] == OVERTAKEN
@@ -19,7 +19,7 @@ def test_whatever_was_written_late_the_last_copy_is_the_current_one(seed: int) -
 
 @pytest.mark.failure_mode("F96")
 def test_late_workers_that_die_before_they_learn_of_it_are_not_repaired() -> None:
-    """F96, what is not promised: counted, at most one wrong key for each death."""
+    """The documents do not promise this case. Each death leaves at most one wrong key."""
     played = [play(seed, Fault.OVERTAKEN_AND_KILLED) for seed in SEEDS]
     wrong = sum(len(one.wrong) for one in played)
     assert 0 < wrong <= OVERTAKEN * len(SEEDS)

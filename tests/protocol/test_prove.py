@@ -1,6 +1,6 @@
-"""The command that runs the whole proof: what it prints, how it ends and what it stops.
+"""Test the command that runs the whole proof: its output, its exit codes and the processes that it stops.
 
-It forks, so it runs in a process of its own here, without the threads of other tests.
+The command forks. Here it runs in a separate process, without the threads of other tests.
 """
 
 import subprocess
@@ -36,12 +36,12 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def made_up(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Code after the jobs above."""
+    """Run code after the jobs above."""
     return python("-c", MADE_UP + code, *arguments)
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended. Its parent has ended before it, so it may stay behind as a zombie."""
+    """Return whether a process has ended. Its parent ended first, so it may remain as a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -55,7 +55,7 @@ def test_it_passes_if_everything_that_ran_passed() -> None:
 
 
 def test_what_the_time_limit_left_out_is_listed_and_is_no_failure() -> None:
-    """CI sets a limit, so that a busy machine does not fail a change that is right."""
+    """CI sets a limit, so a correct change does not fail on a busy machine."""
     ran = python("-m", "tests.protocol.prove", "--minutes", "0", "--short")
     assert ran.returncode == 0, ran.stderr
     assert "not run: world losses" in ran.stdout
@@ -63,7 +63,7 @@ def test_what_the_time_limit_left_out_is_listed_and_is_no_failure() -> None:
 
 
 def test_a_seeded_defect_that_ends_in_an_exception_is_found() -> None:
-    """Both ways of finding: by the search and by named tests."""
+    """The search finds the first defect, a named test the second one."""
     ran = python("-m", "tests.protocol.prove", "--mutants", "not reported to Lambda")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "found      failures are not reported to Lambda: puts, no audit: VIOLATED" in ran.stdout
@@ -73,7 +73,7 @@ def test_a_seeded_defect_that_ends_in_an_exception_is_found() -> None:
 
 
 def test_tests_of_a_seeded_defect_do_not_know_that_ci_runs_them(tmp_path: Path) -> None:
-    """pytest shows failures in full where CI is set. The difference of two large values took it twenty minutes."""
+    """pytest prints failures in full where CI is set. For two large values that took twenty minutes."""
     (tmp_path / "test_ci.py").write_text("import os\ndef test_ci():\n    assert 'CI' in os.environ\n")
     ran = made_up(
         """
@@ -89,7 +89,7 @@ print(_tests(MUTANTS[0]._replace(found_by=str(folder / "test_ci.py")), folder))
 
 
 def test_a_violation_and_a_failure_of_the_search_have_different_exit_codes() -> None:
-    """1 says that the code is wrong, 2 that the search is. In both cases everything else still runs."""
+    """Code 1: the code is wrong. Code 2: the search is wrong. In both cases the other jobs still run."""
     ran = made_up("sys.exit(run(parts(is_violated, passes), None))")
     assert ran.returncode == 1, ran.stderr
     assert ran.stdout.splitlines()[-2:] == ["failed: world is_violated", "1 passed, 1 failed"]
@@ -102,14 +102,14 @@ def test_a_violation_and_a_failure_of_the_search_have_different_exit_codes() -> 
 
 
 def test_memory_is_bounded() -> None:
-    """Two searches at a time fit into a machine of 4 GB; one that does not is a failure of the search."""
+    """Two searches fit into 4 GB of memory. A search that needs more has failed."""
     ran = made_up('sys.exit(run([Part("world", Job("grows", grows, 2**35))], None))')
     assert ran.returncode == 2, ran.stderr
     assert "grows: THE SEARCH FAILED: it needs more memory than 32,768 MB" in ran.stdout
 
 
 def test_what_runs_at_the_limit_is_stopped(tmp_path: Path) -> None:
-    """Also if the caller stops early: no process is left behind."""
+    """This also holds if the caller stops early: no process remains."""
     code = """
 started = run_jobs([Job("blocks", blocks), Job("waits", waits)], workers=2)
 assert next(started).job.name == "waits"
