@@ -1,4 +1,4 @@
-"""Pipelines from what a team has: one key, queues, a table for two, a network, logs, a topic, a nested stack."""
+"""Pipelines on existing resources: one key, queues, a shared table, a network, logs, a topic, a nested stack."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Releases, to upgrade from: what one deploys is kept in `releases`, as a template and the runtime that belongs to it.
+"""Keep releases to upgrade from: `releases` holds the template and the runtime of each.
 
 `python -m tests.local.release 0.1.0` keeps the present one, and is run at each release.
 """

@@ -1,7 +1,7 @@
-"""What the tests deploy: the catalogue example with short times, and pipelines on buckets that were there before.
+"""Stacks that the tests deploy: the catalogue example with short times, and pipelines on existing buckets.
 
-Synthesised by `python -m tests.local.stacks`, with the folder for the processors' code as the context value `code`, and
-with those of the fault runs (`tests.local.faults.stack`), which are deployed beside them.
+`python -m tests.local.stacks` synthesises them, with the folder for the processors' code as the context value `code`.
+The stack of the fault runs (`tests.local.faults.stack`) is in the same app.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.synth.build import new_app
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES: dict[str, Any] = {
-    # What a busy machine needs for a first event, whose clients are made within it.
+    # A first event also creates the clients, which takes long on a busy machine.
     "processing_timeout": cdk.Duration.seconds(4),
     "concurrency": ConcurrencyOptions(clock_skew=cdk.Duration.seconds(2)),
     "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
@@ -45,7 +45,7 @@ def pipeline(scope: Construct, id: str, code: Path, effects: dynamodb.Table, **o
 
 
 class LocalStack(CatalogueStack):
-    """The example, a second pipeline beside it, a third on a bucket of before, one with threads, one around Node.js."""
+    """The example, and pipelines without options, on an existing bucket, with threads, and around Node.js."""
 
     def __init__(self, scope: Construct, id: str, *, code: Path) -> None:
         self._code = code
@@ -63,9 +63,9 @@ class LocalStack(CatalogueStack):
         return recording(self._code, self._effects, CATALOGUE_TABLE=self.catalogue.table_name)
 
     def _add_threads(self) -> None:
-        """Three records at once; two attempts are all that one has."""
+        """Process three records at once, each in at most two attempts."""
         retry = RetryOptions(max_attempts=2, min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(1))
-        # Its neighbours take their first breath while one hangs, on a machine that may be busy.
+        # Other records must start while one hangs, even on a busy machine.
         seconds = cdk.Duration.seconds(5)
         concurrency = ConcurrencyOptions(threads=3, clock_skew=cdk.Duration.seconds(2))
         options = {"concurrency": concurrency, "retry": retry, "processing_timeout": seconds}
@@ -97,7 +97,7 @@ class LocalStack(CatalogueStack):
 
 
 class HostStack(cdk.Stack):
-    """Somebody else's buckets."""
+    """Buckets of another team."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)

@@ -1,4 +1,4 @@
-"""What the tests ask of a deployed pipeline."""
+"""Read the state of a deployed pipeline."""
 
 import gzip
 import itertools
@@ -60,7 +60,7 @@ class Pipeline:
         return entry
 
     def decisions(self, key: str) -> list[Entry]:
-        """What the consumer logged about a key: verdicts and how its claims ended, in order."""
+        """Return the consumer's log lines about a key, in order: verdicts and outcomes."""
         return [record for record in self.aws.records(self.function) if record.get("key") == key]
 
 
@@ -141,7 +141,7 @@ class Catalogue(Pipeline):
         def ran() -> Entry | None:
             answer = self.aws.client("lambda").invoke(FunctionName=self.audit_function, Payload=payload)
             report: Entry = json.load(answer["Payload"])
-            # The schedule may have started one of its own.
+            # The schedule may have started another run.
             return None if "skipped" in report else report
 
         report = self.aws.wait_until(ran, "no other audit is at work", timeout=TIMEOUT)

@@ -1,4 +1,4 @@
-"""The audit as a Distributed Map over shards, deployed: it finds exactly what was lost, and then nothing."""
+"""The audit as a Distributed Map over shards, deployed. It finds exactly the lost changes, and then nothing."""
 
 import json
 import time
@@ -38,7 +38,7 @@ class Parts(Pipeline):
         return report
 
     def shards(self) -> int:
-        """How many slices of the listing there were in all runs so far."""
+        """Count the slices of the listing in all runs so far."""
         found = self.aws.client("s3").list_objects_v2(Bucket=self.files)["Contents"]
         return len([one for one in found if "/listed-" in one["Key"]])
 
@@ -52,7 +52,7 @@ class Parts(Pipeline):
         )
 
     def wait_for_next_second(self) -> None:
-        """S3's dates are whole seconds, and what is younger than the settle time, one second, is left alone."""
+        """Wait until all objects are older than the settle time of one second. S3's dates have whole seconds."""
         begun = int(time.time())
         self.aws.wait_until(lambda: time.time() >= begun + 3, "what was written is settled")
 

@@ -9,7 +9,7 @@ from tests.local.audit_run.scenario import Outcome
 
 @pytest.mark.failure_mode("F39", "F42", "F46", "F74")
 def test_what_s3_told_nobody_of_is_found_once_and_nothing_else(audited: Future[Outcome]) -> None:
-    """F39, F42, F46, F74: uploads, overwrites, markers, deletions for good and rollbacks while the notifications are
-    off: one run finds exactly those, one that is killed half-way is finished by the next, a further one finds nothing.
+    """While the notifications are off, objects are uploaded, overwritten, deleted and rolled back. One run finds
+    exactly these. The next run finishes a run that was killed. Another run finds nothing.
     """
     assert audited.result(timeout=300).problems() == []

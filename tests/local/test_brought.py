@@ -1,4 +1,4 @@
-"""What a team has already, deployed: one key, queues, a table for two, a network, logs, a topic, a nested stack."""
+"""Pipelines on existing resources: one key, queues, a shared table, a network, logs, a topic, a nested stack."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ def test_uploads_are_processed_with_what_was_brought(pipeline: Callable[[str, st
 
 
 def test_two_share_the_table_that_was_brought(pipeline: Callable[[str, str], Pipeline], outputs: Outputs) -> None:
-    """Each has its own row there; the third has a ledger of its own."""
+    """Each has its row there. The third pipeline has a separate ledger."""
     key = "in/shared.bin"
     buckets = {}
     for name in PIPELINES:

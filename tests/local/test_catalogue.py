@@ -44,7 +44,7 @@ def test_the_ledger_expires_by_seconds_and_the_table_knows_it(catalogue: Catalog
 
 
 def test_an_overwritten_object_ends_at_its_newest_version(catalogue: Catalogue) -> None:
-    """Of several versions in quick succession the last one is what the row shows, whatever was left out."""
+    """After several versions in quick succession, the row shows the last one."""
     key = "models/overwritten/service-2.json.gz"
     versions = [catalogue.put(key, model(f"v{n}")) for n in range(6)]
 
@@ -125,7 +125,7 @@ def test_a_message_that_comes_twice_has_no_second_effect(catalogue: Catalogue) -
 
 @pytest.mark.failure_mode("F27")
 def test_garbage_goes_to_the_dead_letters_with_its_reason_and_harms_no_neighbour(catalogue: Catalogue) -> None:
-    """F27: what is no S3 event is set aside at once; the messages around it are processed."""
+    """The consumer rejects a message that is not an S3 event, and processes the messages around it."""
     keys = [f"models/neighbour-{n}/service-2.json.gz" for n in range(4)]
     marker = "garbage-7f3a"
     catalogue.send(marker, *(catalogue.event(key, "none such") for key in keys), f'{{"half": "{marker}-json"}}')

@@ -1,4 +1,4 @@
-"""The command line against a deployed pipeline: what it shows is so, and what it moves is processed."""
+"""Test the command line against a deployed pipeline: its output is correct, and its messages are processed."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def types(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 @pytest.mark.failure_mode("F63")
 def test_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, types: Types) -> None:
-    """F63: what comes back from the dead-letter queue has another round, which the row counts."""
+    """A message from the dead-letter queue has all attempts again, and the row counts the redrive."""
     key = "models/cli-poison/service-2.json.gz"
     version = catalogue.put(key, b"\x1f\x8bno gzip at all")
     letter = catalogue.rejected("cli-poison")

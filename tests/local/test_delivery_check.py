@@ -1,6 +1,6 @@
-"""F117, F128: settings of a deployed path are broken one by one, and the next tick of the audit reports each.
+"""Break the settings of a deployed path one after the other. The next tick of the audit reports each.
 
-`tests/unit/test_audit_delivery.py` has those that the local AWS does not have.
+`tests/unit/test_audit_delivery.py` tests the settings that the local AWS does not have.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`make demo`, in its short form and on a folder of one's own."""
+"""Run `make demo` in its short form, and with a folder of the user."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A second pipeline beside the first, and pipelines on buckets that were there before."""
+"""Test a second pipeline in the same stack, and pipelines on existing buckets."""
 
 from collections.abc import Callable
 

@@ -65,7 +65,7 @@ def test_without_ministack_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_failing_synthesis_is_told_with_its_last_words(aws: LocalAws, tmp_path: Path) -> None:
-    """What the app said is in the error, not only that it failed."""
+    """The error contains the app's output."""
     (tmp_path / "broken.py").write_text("raise SystemExit('the bucket has a hole')")
 
     with pytest.raises(LocalAwsError, match="the bucket has a hole"):

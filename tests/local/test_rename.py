@@ -1,4 +1,4 @@
-"""F97: a deployed pipeline is renamed without a fixed name, and its successor adopts what it left, on the local AWS."""
+"""Rename a deployed pipeline without a fixed name. Its successor adopts the old rows and messages, on the local AWS."""
 
 import json
 from pathlib import Path

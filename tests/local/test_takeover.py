@@ -32,7 +32,7 @@ EVENTS = ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*"
 
 
 class Old:
-    """Bucket, queues and notification as Terraform keeps them, and what the function of before does."""
+    """The bucket, queues and notification of a Terraform pipeline, and the work of its old function."""
 
     def __init__(self, aws: LocalAws) -> None:
         self.s3, self.sqs = aws.client("s3"), aws.client("sqs")
@@ -84,11 +84,11 @@ def app(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_waits_in_the_queue_is_what_is_processed(aws: LocalAws, app: Path) -> None:
-    """What the old function did is left alone, what it left is done once, and what comes later too."""
+    """The old function's results stay. Each message that it left, and each later one, is processed once."""
     old = Old(aws)
     old.upload("done-before")
     aws.wait_until(lambda: "done-before" in old.process_one(), "the old function has processed one", timeout=TIMEOUT)
-    old.upload("waits")  # the old function is stopped: nobody takes this one
+    old.upload("waits")  # the old function has stopped and does not receive this message
     stack = aws.deploy(f"{sys.executable} {app}", cwd=ROOT)["TakingOver"]
     old.upload("comes-later")
 

@@ -1,4 +1,4 @@
-"""Three records at once, and processors that hang: the deployed consumer ends its process, and nobody else pays."""
+"""Process three records at once while one processor hangs. The consumer ends its process. The others are processed."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def threads(aws: LocalAws, outputs: Outputs) -> Catalogue:
 
 @pytest.fixture(scope="module")
 def versions(threads: Catalogue) -> dict[str, str]:
-    """What was uploaded, by key: all of it comes in one batch."""
+    """Upload all keys and return their versions. All messages are in one batch."""
     mapping, queue = threads.aws.client("lambda"), threads.aws.client("sqs")
     [source] = mapping.list_event_source_mappings(FunctionName=threads.function)["EventSourceMappings"]
     mapping.update_event_source_mapping(UUID=source["UUID"], Enabled=False)
@@ -65,7 +65,7 @@ def test_one_that_hangs_at_every_attempt_is_rejected_with_its_reason(
 
 @pytest.mark.failure_mode("F20")
 def test_the_neighbours_of_one_that_hangs_are_done_once(threads: Catalogue, versions: dict[str, str]) -> None:
-    """F20: the invocation fails, but what was done before is deleted: it does not even come back as a duplicate."""
+    """The invocation fails, but messages of earlier records are deleted and do not come back as duplicates."""
     for key in NEIGHBOURS:
         assert threads.effect(key, versions[key])["attempt"] == 1
 

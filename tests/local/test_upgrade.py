@@ -1,4 +1,4 @@
-"""From a release to the present: what holds data stays what and where it is, and what it holds is understood."""
+"""Upgrade from a release to the present code. Resources with data stay the same, and the code reads their data."""
 
 import io
 import json
@@ -60,7 +60,7 @@ class Deployed:
         return self.aws.wait_until(row, f"version {version} is committed", timeout=90)
 
     def calls(self, table: str, version: str) -> int:
-        """How often the processor was called about a version."""
+        """Count the processor's calls for a version."""
         item = self.aws.client("dynamodb").get_item(TableName=table, Key={"version": {"S": version}})["Item"]
         return int(item["calls"]["N"])
 

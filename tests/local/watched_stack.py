@@ -14,7 +14,7 @@ DESTROY = cdk.RemovalPolicy.DESTROY
 
 
 class WatchedStack(cdk.Stack):
-    """`Keyed` has a bucket of its own and an encryption key, `Ruled` is delivered to by EventBridge."""
+    """`Keyed` has a separate bucket and an encryption key. EventBridge delivers to `Ruled`."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)

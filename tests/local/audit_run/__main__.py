@@ -1,4 +1,4 @@
-"""The long form on a local AWS of its own: `python -m tests.local.audit_run [OBJECTS]`, or `make audit-run`."""
+"""Run the long form on a new local AWS: `python -m tests.local.audit_run [OBJECTS]`, or `make audit-run`."""
 
 import sys
 import tempfile
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def main() -> int:
-    """Print what happened; the exit code is 1 when anything is not as it must be."""
+    """Print the results. The exit code is 1 if a check fails."""
     objects = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     with LocalAws() as aws, tempfile.TemporaryDirectory() as code:
         app = f"{sys.executable} -m tests.local.audit_run.stack"

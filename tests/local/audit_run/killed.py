@@ -1,7 +1,7 @@
-"""A run of the audit that is killed in its midst: `python -m tests.local.audit_run.killed N`.
+"""Run an audit and kill it: `python -m tests.local.audit_run.killed N`.
 
-The deployed function's own code and settings, in a process that gets SIGKILL when it is about to send its N-th batch:
-what it was to send is marked in the ledger by then, and in no queue.
+The process runs the deployed function's code with its settings. It gets SIGKILL when it is about to send batch N. At
+this time the ledger has marks for the messages of this batch, but the queue does not have the messages.
 """
 
 import os
@@ -13,7 +13,7 @@ import boto3
 from intake_ledger.audit.function import handler
 
 REMAINING_MS = 31_000
-"""As long as a run needs to begin at all (it stops 30 seconds before its end), so that its lease is over soon."""
+"""Just enough time for a run to begin (it stops 30 seconds before its end), so that its lease ends soon."""
 
 
 class Context:

@@ -1,4 +1,4 @@
-"""Uploads, overwrites and deletions of which S3 tells nobody for a while, and what the audit makes of them."""
+"""Upload, overwrite and delete objects without notifications, and check the audit's findings."""
 
 import json
 import signal
@@ -20,20 +20,20 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class Lost:
-    """What happens to the bucket while it is cut off, by key."""
+    """Keys by their change while the bucket sends no notifications."""
 
     uploaded: list[str]
     overwritten: list[str]
     marked: list[str]
-    """They get a delete marker."""
+    """Keys that get a delete marker."""
     erased: list[str]
-    """All of their versions are deleted for good."""
+    """Keys whose versions are all deleted permanently."""
     rolled_back: list[str]
-    """Their newest version is deleted for good: the one before is current again."""
+    """Keys whose newest version is deleted permanently, so that the version before is current again."""
 
     @classmethod
     def of(cls, objects: int) -> Self:
-        """A share of a bucket of so many objects, of which nine in ten are there before."""
+        """Choose keys of a bucket with this number of objects. Nine in ten exist before."""
         share = objects // 50
         keys = iter([key(n) for n in range(0, objects, 7)])
         return cls(
@@ -42,7 +42,7 @@ class Lost:
 
     @property
     def findings(self) -> dict[str, str]:
-        """What the audit has to find: exactly this."""
+        """Exactly the findings that the audit must report."""
         return (
             dict.fromkeys(self.uploaded, "missing")
             | dict.fromkeys([*self.overwritten, *self.rolled_back], "overtaken")
@@ -51,7 +51,7 @@ class Lost:
 
 
 def key(number: int) -> str:
-    """Names that need escaping among them."""
+    """Return a key. Some keys need escaping."""
     return f"in/{number % 10}/document {number:06}+ä.txt"
 
 
@@ -66,7 +66,7 @@ class World:
     # -- acting --
 
     def each(self, act: Callable[[str], object], keys: Iterable[str]) -> None:
-        """Several at a time."""
+        """Act on several keys at the same time."""
         with ThreadPoolExecutor(4) as pool:
             for _ in pool.map(act, keys):
                 pass
@@ -87,7 +87,7 @@ class World:
         self._s3.delete_object(Bucket=self.outputs["Bucket"], Key=key, VersionId=newest)
 
     def stop_the_schedule(self) -> None:
-        """Its ticks would find what these runs are to find."""
+        """Disable the audit's schedule, because its runs would find the changes first."""
         scheduler = self.aws.client("scheduler")
         for one in scheduler.list_schedules()["Schedules"]:
             found = scheduler.get_schedule(Name=one["Name"], GroupName=one["GroupName"])
@@ -98,7 +98,7 @@ class World:
         raise AssertionError("the audit has no schedule")
 
     def cut_off(self, act: Callable[[], None]) -> None:
-        """Do this while S3 tells nobody of anything."""
+        """Act while the bucket sends no notifications."""
         there = self._s3.get_bucket_notification_configuration(Bucket=self.outputs["Bucket"])
         there.pop("ResponseMetadata")
         bucket = self.outputs["Bucket"]
@@ -109,7 +109,7 @@ class World:
             self._s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=there)
 
     def audit(self, **event: Any) -> Report:
-        """A call of the deployed function."""
+        """Invoke the deployed audit function."""
         payload = json.dumps(event).encode()
         answer = self.aws.client("lambda").invoke(FunctionName=self.outputs["AuditFunction"], Payload=payload)
         report: Report = json.load(answer["Payload"])
@@ -117,7 +117,7 @@ class World:
         return report
 
     def audit_once_free(self) -> Report:
-        """The first run that is neither kept away by another one nor held back by the messages of the dead one."""
+        """Audit until a run is neither skipped nor held back by messages of the killed run."""
 
         def ran() -> Report:
             report = self.audit()
@@ -126,7 +126,7 @@ class World:
         return self.aws.wait_until(ran, "the lease of the dead run is over", timeout=max(120, self.timeout), interval=1)
 
     def kill_an_audit(self, batches: int) -> None:
-        """Kill one that is about to send its so many-th batch."""
+        """Kill an audit when it is about to send batch number `batches`."""
         name = self.outputs["AuditFunction"]
         settings = self.aws.client("lambda").get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         command = [sys.executable, "-m", "tests.local.audit_run.killed", str(batches)]
@@ -137,7 +137,7 @@ class World:
     # -- asking --
 
     def settled(self) -> None:
-        """Wait until the queue is empty and nobody works any more."""
+        """Wait until the queue is empty and no message is in flight."""
         names = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed")]
 
         def empty() -> bool:
@@ -157,7 +157,7 @@ class World:
         return {item["pk"].partition("/")[2]: item for item in items if "status" in item}
 
     def audited_effects(self) -> Counter[str]:
-        """How often the processor did something because the audit had asked, by key."""
+        """Count the processor's effects that the audit caused, by key."""
         pages = self.aws.client("dynamodb").get_paginator("scan").paginate(TableName=self.outputs["EffectsTable"])
         return Counter(
             item["place"]["S"].partition("/")[2]
@@ -167,7 +167,7 @@ class World:
         )
 
     def reports(self) -> dict[str, Report]:
-        """What the runs have written into the bucket, by the run's id."""
+        """Return the reports in the bucket, by run ID."""
         found = self._s3.list_objects_v2(Bucket=self.outputs["Bucket"], Prefix="audit/").get("Contents", ())
         bodies = [self._s3.get_object(Bucket=self.outputs["Bucket"], Key=one["Key"])["Body"].read() for one in found]
         return {report["runId"]: report for report in map(json.loads, bodies)}
@@ -184,7 +184,7 @@ class World:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the runs said and did."""
+    """Reports and results of the runs."""
 
     lost: Lost
     while_cut_off: Report
@@ -197,7 +197,7 @@ class Outcome:
     reports: dict[str, Report]
 
     def problems(self) -> list[str]:
-        """Whatever is not as it must be."""
+        """Return all differences from the requirements."""
         wanted = self.lost.findings
         counts = Counter(wanted.values())
         checks = {
@@ -219,11 +219,11 @@ class Outcome:
 
 
 def run(aws: LocalAws, outputs: Mapping[str, str], objects: int, *, timeout: float = 90) -> Outcome:
-    """Lose a part of what happens to so many objects, and let the audit find it."""
+    """Lose notifications for a part of `objects` objects, and let the audit find the changes."""
     world, lost = World(aws, outputs, timeout), Lost.of(objects)
     world.stop_the_schedule()
     world.each(world.put, map(key, range(objects * 9 // 10)))
-    # What is rolled back later has a version to roll back to.
+    # A key that is rolled back later needs an older version.
     world.each(world.put, lost.rolled_back)
     world.settled()
     broken: list[Report] = []
@@ -244,7 +244,7 @@ def run(aws: LocalAws, outputs: Mapping[str, str], objects: int, *, timeout: flo
         return report if report and sum(report["counts"].values()) >= len(lost.findings) else {}
 
     looked = aws.wait_until(settled, "so many are found, once the settle time is over", timeout=timeout)
-    # Half of what is lost, as far as a run comes in its half-minute.
+    # Send half of the findings, or as many as a run sends in its half-minute.
     world.kill_an_audit(batches=max(min(len(lost.findings) // 20, 20), 2))
     skipped = world.audit()
     finished = world.audit_once_free()

@@ -17,7 +17,7 @@ from tests.synth.build import new_app
 
 
 class AuditedStack(cdk.Stack):
-    """It reports into its own bucket, beside the intake."""
+    """A pipeline whose audit writes its reports into the intake bucket."""
 
     def __init__(self, scope: Construct, id: str, *, code: Path) -> None:
         super().__init__(scope, id)

@@ -1,5 +1,5 @@
-"""Faults injected from outside into deployed pipelines; nothing of theirs is replaced. See docs/faults.md."""
+"""Inject faults from outside into unchanged deployed pipelines. See docs/faults.md."""
 
 STACK = "Faults"
 HOUR = 60
-"""Seconds that stand for an hour: waits and outages are shorter than life by the same factor."""
+"""Seconds that replace an hour. Waits and outages are shortened by the same factor."""

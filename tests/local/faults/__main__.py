@@ -1,10 +1,10 @@
-"""The fault runs on a local AWS of their own: `python -m tests.local.faults`, or `make faults`.
+"""Run the fault runs on a new local AWS: `python -m tests.local.faults`, or `make faults`.
 
 --short          the form that `make test` runs
---ten-minutes    more of everything than that, in ten minutes at most on two cores
---times N        so many runs, each on a new local AWS
---line NAME ...  these pipelines only
---defects [TEXT] seed each defect whose name has the text, instead: the short form has to find it
+--ten-minutes    larger than the short form, at most ten minutes on two cores
+--times N        N runs, each on a new local AWS
+--line NAME ...  only these pipelines
+--defects [TEXT] seed instead each defect whose name has the text: the short form has to find it
 """
 
 import argparse
@@ -39,7 +39,7 @@ def deploy_and_run(sizes: Sizes, lines: Sequence[str], environment: dict[str, st
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A line for each scenario, and whatever is wrong."""
+    """Return a line for each scenario, with its problems."""
     width = max(len(outcome.name) for outcome in outcomes)
     shown = ["  ".join(("".ljust(width), *COLUMNS, "seconds"))]
     for outcome in outcomes:
@@ -50,7 +50,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def seed_all(defects: Sequence[Defect]) -> bool:
-    """Whether the short form finds every one of them, each seeded alone."""
+    """Return whether the short form finds every defect, each seeded alone."""
     found = 0
     for defect in defects:
         with seeded(defect) as folder:
@@ -65,7 +65,7 @@ def seed_all(defects: Sequence[Defect]) -> bool:
 
 
 def machine() -> str:
-    """What the figures hold for."""
+    """Describe the machine for which the figures hold."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("ministack", "boto3"))
     return (
         f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {sys.version.split()[0]}, {versions}"

@@ -94,7 +94,7 @@ def seeded(defect: Defect) -> Iterator[Path]:
     """A folder with a copy of the runtime that has the defect, to stand first on the path of a synthesis.
 
     Raises:
-        LookupError: The source has changed; the defect has to be written anew.
+        LookupError: The source has changed. Rewrite the defect.
 
     """
     with TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
-"""The system that the processor delivers to: its own record of what it was given, and its own moods.
+"""The system that the processor writes to. It records each delivery and answers as its scenario says.
 
-It lives outside of the pipeline, in the test's process: what it says does not depend on the word of the consumer.
+It runs in the test's process, outside of the pipeline, so its record does not depend on the consumer.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tests.local.faults.servers import Server, cut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What one call of the processor brought."""
+    """The data of one processor call."""
 
     key: str
     version: str
@@ -28,21 +28,21 @@ class Delivery:
     fence: int
     idempotency_key: str
     pid: int
-    """Of the Lambda worker."""
+    """Process ID of the Lambda worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What the system does with a delivery."""
+    """The downstream's answer to a delivery."""
 
     status: int = 200
     text: str = ""
     taken: bool = True
-    """Whether it has its effect."""
+    """Whether the delivery takes effect."""
     kill: bool = False
-    """Whether the worker gets SIGKILL in place of an answer."""
+    """Send SIGKILL to the worker instead of an answer."""
     seconds: float = 0
-    """How long it takes."""
+    """Duration of the answer."""
 
 
 TAKEN = Reaction()
@@ -55,18 +55,18 @@ class Downstream:
 
     effects: list[Delivery] = field(default_factory=list)
     tried: list[Delivery] = field(default_factory=list)
-    """Every call, whatever came of it."""
+    """Every call, with or without effect."""
     killed: list[Delivery] = field(default_factory=list)
-    """Those whose worker was killed for it."""
+    """Calls whose worker was killed."""
     moods: dict[str, Mood] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def server(self) -> Server:
-        """To be entered for as long as it is needed."""
+        """Return the server as a context manager."""
         return Server(type("DownstreamHandler", (_Handler,), {"downstream": self}))
 
     def deliver(self, delivery: Delivery) -> Reaction:
-        """Take it, or not, as the mood is."""
+        """Apply the delivery as the scenario's `mood` decides."""
         mood = self.moods.get(delivery.key.partition("/")[0])
         reaction = mood(delivery) if mood else TAKEN
         if reaction.seconds:

@@ -1,5 +1,6 @@
-"""What became of everything that was sent, by the word of S3, the ledger's table, the dead-letter queue and the
-downstream. The consumer's own logs are asked for counts alone.
+"""Compare the input of a fault run with its results in S3, the ledger's table, the dead-letter queue and downstream.
+
+The consumer's logs are used only for counts.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +23,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the ledger's table says of a key."""
+    """The state of a key in the ledger's table."""
 
     status: str
     committed: str
@@ -32,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message in the dead-letter queue; `reason` is empty when nobody gave one."""
+    """A message in the dead-letter queue. `reason` is empty if the message has none."""
 
     key: str
     reason: str
@@ -40,7 +41,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found once all is quiet. `versions` are from the oldest of a key to its newest."""
+    """Facts collected after the queue is empty. `versions` are in order from a key's oldest to its newest."""
 
     versions: Sequence[Version]
     rows: Mapping[str, Row]
@@ -51,14 +52,14 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What has to be so."""
+    """Requirements for the results."""
 
     poison: Mapping[str, str] = field(default_factory=dict)
     """The keys that must end in the dead-letter queue, with a text that must be in the reason."""
     redrive_count: int = 0
-    """How often a rejected key was tried anew."""
+    """Number of redrives of each rejected key."""
     repeats: int = 0
-    """How many effects may have happened twice: one for each worker that could not commit what it had done."""
+    """Maximum number of repeated effects: one for each worker that could not commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,12 @@ class Report:
 
     @property
     def right(self) -> bool:
-        """Whether all is as it has to be."""
+        """Return whether the report has no problems."""
         return not self.problems
 
 
 def judge(facts: Facts, expected: Expected) -> Report:
-    """Compare what was sent with what became of it."""
+    """Compare the facts with the requirements."""
     effects: dict[str, list[Delivery]] = defaultdict(list)
     for effect in facts.effects:
         effects[effect.key].append(effect)
@@ -120,7 +121,7 @@ def judge(facts: Facts, expected: Expected) -> Report:
 
 
 def _lost(shown: Sequence[Version], row: Row | None, effects: Sequence[Delivery]) -> str | None:
-    """Why the downstream does not reflect what S3 shows, or the ledger does not know of it."""
+    """Return why the downstream does not reflect S3, or why the ledger does not record it."""
     current = next(version for version in shown if version.current)
     if row is None:
         return "no row"
@@ -134,7 +135,7 @@ def _lost(shown: Sequence[Version], row: Row | None, effects: Sequence[Delivery]
 
 
 def _of_poison(facts: Facts, expected: Expected, effects: Mapping[str, Sequence[Delivery]]) -> Iterator[str]:
-    """What is wrong with those that had to be rejected."""
+    """Yield problems of the keys that had to be rejected."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for letter in facts.letters:
         reasons[letter.key].append(letter.reason)
@@ -151,7 +152,7 @@ def _of_poison(facts: Facts, expected: Expected, effects: Mapping[str, Sequence[
 
 
 def _out_of_order(effects: Sequence[Delivery], shown: Sequence[Version]) -> Iterator[str]:
-    """What contradicts the ledger's promises: forward only, one idempotency key a state, exactly its bytes."""
+    """Yield violations of the ledger's promises: order, one idempotency key per state, and correct content."""
     place = {version.version: number for number, version in enumerate(shown)}
     etags = {version.version: version.etag for version in shown}
     names: dict[str, set[str]] = defaultdict(set)

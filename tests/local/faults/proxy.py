@@ -1,7 +1,6 @@
-"""Between the deployed functions and the local AWS: answers chosen requests as a troubled AWS would.
+"""A proxy between the deployed functions and the local AWS. It answers chosen requests with errors of AWS.
 
-The functions are told its address by `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_S3`, as any SDK may be. Nothing
-in them knows of it.
+The functions get its address from `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_S3`, which every SDK supports.
 """
 
 import json
@@ -23,34 +22,34 @@ _JSON = "application/x-amz-json-1.0"
 
 
 class Trouble(StrEnum):
-    """What may become of a request."""
+    """Faults of a request."""
 
     THROTTLED = "throttled"
-    """Refused for want of throughput, whole."""
+    """The whole request is throttled."""
     EACH_THROTTLED = "each throttled"
-    """A group of statements is answered, and every statement in it was throttled."""
+    """A group of statements gets an answer in which every statement is throttled."""
     INTERNAL_ERROR = "internal error"
     CUT = "cut off"
-    """The connection ends before the request is carried out."""
+    """The connection ends before AWS runs the request."""
     ANSWER_LOST = "answer lost"
-    """It is carried out, and the connection ends before the answer."""
+    """AWS runs the request, and the connection ends before the answer."""
     HALF_AN_ANSWER = "half an answer"
-    """It is carried out, and the connection ends in the middle of the answer's body."""
+    """AWS runs the request, and the connection ends in the middle of the answer's body."""
     SLOW = "slow"
     NONE = "let through"
-    """In between: others have their turn."""
+    """No fault, so that other requests get the next fault."""
 
 
 @dataclass
 class Fault:
-    """The next `times` requests of these operations that have `word` in them get this trouble."""
+    """A fault for the next `times` requests of these operations."""
 
     trouble: Trouble
     times: int
     operations: tuple[str, ...] = ()
-    """DynamoDB's names, or S3's methods; all of them when empty."""
+    """DynamoDB's operations or S3's methods. Empty for all."""
     seconds: float = 0
-    """How long it takes, of SLOW."""
+    """Duration of a SLOW request."""
     struck: int = 0
 
 
@@ -63,7 +62,7 @@ class Outbreak:
 
     @property
     def over(self) -> bool:
-        """Whether each has struck as often as it was to."""
+        """Return whether each fault has happened `times` times."""
         return all(fault.struck == fault.times for fault in self.faults)
 
 
@@ -76,7 +75,7 @@ class Asked(NamedTuple):
 
 @dataclass
 class Proxy:
-    """Forwards to `target` (of the local AWS, known once it runs), and keeps what was asked."""
+    """Forward requests to `target`, the address of the local AWS once it runs, and record them."""
 
     target: Callable[[], str]
     asked: list[Asked] = field(default_factory=list)
@@ -84,22 +83,22 @@ class Proxy:
     _lock: Lock = field(default_factory=Lock)
 
     def server(self) -> Server:
-        """To be entered for as long as it is needed."""
+        """Return the server as a context manager."""
         return Server(type("ProxyHandler", (_Handler,), {"proxy": self}))
 
     def break_out(self, word: str, *faults: Fault) -> Outbreak:
-        """From now on the requests with `word` in them are in trouble, in this order of faults."""
+        """Apply the faults, in this order, to the next requests that contain `word`."""
         outbreak = Outbreak(word, faults)
         with self._lock:
             self._outbreaks.append(outbreak)
         return outbreak
 
     def requests(self, word: str) -> Counter[str]:
-        """How often which operation was asked for with `word` in it."""
+        """Count the requests that contain `word`, by operation."""
         return Counter(one.operation for one in tuple(self.asked) if word in one.text)
 
     def take(self, asked: Asked) -> Fault | None:
-        """The trouble that is due for the request."""
+        """Record the request and return its fault."""
         with self._lock:
             self.asked.append(asked)
             for outbreak in self._outbreaks:
@@ -169,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _dynamodb_error(trouble: Trouble, body: bytes) -> tuple[int, dict[str, str], bytes]:
-    """As DynamoDB answers: error types of its API reference, and of a table on demand."""
+    """Return DynamoDB's answer, with the error types of its API reference for an on-demand table."""
     status, answer = 400, {
         "__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
         "message": "The level of configured provisioned throughput for the table was exceeded. Consider increasing "
@@ -193,7 +192,7 @@ def _as_json(status: int, answer: object) -> tuple[int, dict[str, str], bytes]:
 
 
 def _s3_error(trouble: Trouble) -> tuple[int, dict[str, str], bytes]:
-    """As S3 answers, by its list of error responses; a HEAD's goes out without the body."""
+    """Return S3's answer, from its list of error responses. The answer to a HEAD has no body."""
     code, message = "SlowDown", "Please reduce your request rate."
     if trouble is Trouble.INTERNAL_ERROR:
         code, message = "InternalError", "We encountered an internal error. Please try again."

@@ -1,6 +1,6 @@
-"""The fault runs: what is done to the pipelines, and what has to be true afterwards.
+"""The fault runs: faults for the pipelines, and requirements for the results.
 
-Each scenario has the first part of its keys for itself, and runs at the same time as the others.
+Each scenario uses a separate key prefix and runs at the same time as the others.
 """
 
 import time
@@ -18,30 +18,32 @@ from tests.local.faults.proxy import Fault, Outbreak, Trouble
 from tests.local.faults.world import Line, Sources
 
 FAST_FORWARD = 17
-"""Seconds for which a queue hides a message where workers die: just more than the lease of a processing timeout of two
-seconds (a function timeout of 14, a skew of 1). What the construct sets, half a minute more, takes longer."""
+"""Seconds for which a queue hides a message where workers die. This is just more than the lease of a processing timeout
+of two seconds (a function timeout of 14, a skew of 1). The construct's default is half a minute longer.
+"""
 TABLE = ("BatchExecuteStatement", "BatchGetItem", "DeleteItem", "GetItem", "PutItem", "UpdateItem")
 REQUESTS_PER_OVERWRITE = 8
-"""A message that finds the key busy asks once, and once more when the lease is over: an insert each, and then a HEAD.
-The rest is for those that process, and for repetitions."""
+"""A message for a busy key asks at once and again after the lease: each time an insert, then a HEAD. The other requests
+are for messages that are processed, and for retries.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How much of everything."""
+    """Numbers of objects and faults."""
 
     deaths: int
-    """Workers killed, and as many again after their effect."""
+    """Workers killed before their effect. The same number is killed after it."""
     always: int
-    """Objects whose worker dies every time."""
+    """Objects whose worker dies at each attempt."""
     neighbours: int
     twice: int
     table: int
-    """Objects while DynamoDB is in trouble, and requests that are refused."""
+    """Objects while DynamoDB has faults, and number of faults."""
     bucket: int
-    """The same of S3."""
+    """Objects while S3 has faults, and number of faults."""
     cut: int
-    """Objects, and twenty times as many as GETs that are cut."""
+    """Objects whose GETs are cut. The number of GETs is twenty times as high."""
     overwrites: int
     objects: int
     poison: int
@@ -67,20 +69,20 @@ TEN_MINUTES = Sizes(
 
 
 class Outcome(NamedTuple):
-    """What a scenario reports."""
+    """Result of a scenario."""
 
     name: str
     report: Report
     seconds: float
-    """From the start of its line to its end."""
+    """Duration of its pipeline's scenarios so far."""
     told: str
-    """What was done to it."""
+    """Description of the faults."""
 
 
 def killed(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
-    """Workers get SIGKILL in the middle of a batch; and one message is delivered to several workers at once."""
+    """Kill workers in the middle of a batch, and deliver one message to several workers at once."""
     started = time.monotonic()
-    # As if SQS delivered whatever it has to everybody who asks.
+    # SQS delivers each message to every worker that asks.
     line.hide_for(0)
     world.downstream.moods["twice"] = _dies_on_first("twice/dies/", seconds=0.3)
     dying = [f"twice/dies/{n}" for n in range(sizes.twice)]
@@ -202,7 +204,7 @@ LINES: dict[str, Callable[[Line, Sources, Sizes], Iterator[Outcome]]] = {
 
 
 def run(world: Sources, outputs: Mapping[str, str], sizes: Sizes, lines: Sequence[str] = ()) -> list[Outcome]:
-    """Everything on these pipelines (on all, when none is named), each beside the others."""
+    """Run the scenarios of these pipelines at the same time. All pipelines if `lines` is empty."""
 
     def one(name: str) -> list[Outcome]:
         return list(LINES[name](Line.of(world, outputs, name), world, sizes))
@@ -212,7 +214,7 @@ def run(world: Sources, outputs: Mapping[str, str], sizes: Sizes, lines: Sequenc
 
 
 def _dies_on_first(*prefixes: str, seconds: float = 0) -> Mood:
-    """The first worker that comes with a key is killed; after the effect, or every time, where the key says so."""
+    """Kill the first worker of each key. The key says if it dies after its effect, or at each attempt."""
     known: set[str] = set()
 
     def mood(delivery: Delivery) -> Reaction:
@@ -235,7 +237,7 @@ def _poisoned(refused: Mapping[str, str], raising: Mapping[str, str]) -> Mood:
 
 
 def _of_dynamodb(times: int) -> tuple[Fault, ...]:
-    """As many requests in trouble as there are objects."""
+    """Return faults for about `times` requests."""
     claims = ("BatchExecuteStatement", "PutItem")
     return (
         Fault(Trouble.EACH_THROTTLED, 1, ("BatchExecuteStatement",)),
@@ -249,9 +251,9 @@ def _of_dynamodb(times: int) -> tuple[Fault, ...]:
 
 
 def _of_s3(times: int) -> tuple[Fault, ...]:
-    """The same; a version is opened with GET, the current one looked up with HEAD."""
-    # Half a body is read by the processor: more of them without a success would open the consumer's breaker, whose
-    # pauses are another run's matter.
+    """Return faults of S3. GET opens a version, HEAD reads the current one."""
+    # The processor reads half a body. More of them in a row would open the consumer's circuit breaker. Another run
+    # tests its pauses.
     halves = [
         (Fault(Trouble.HALF_AN_ANSWER, 2, ("GET",)), Fault(Trouble.NONE, 6, ("GET",))) for _ in range(times // 12)
     ]
@@ -267,7 +269,7 @@ def _of_s3(times: int) -> tuple[Fault, ...]:
 
 
 def _one_get_in(every: int, gets: int) -> tuple[Fault, ...]:
-    """One in so many ends in the middle of the body, and the HTTP client that this pipeline has does not tell."""
+    """End one of `every` answers in the middle of the body. This pipeline's HTTP client does not notice."""
     return tuple(
         fault
         for _ in range(gets // every)
@@ -284,7 +286,7 @@ def _told(outbreak: Outbreak) -> str:
 
 
 def _not_over(outbreak: Outbreak) -> list[str]:
-    """A run in which the trouble did not come about has shown nothing."""
+    """Report faults that did not happen: such a run has shown nothing."""
     return [] if outbreak.over else [f"the trouble did not come about: {outbreak.faults}"]
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Server:
-    """Answers with `handler`, each connection in a thread of its own."""
+    """Answer with `handler`, each connection in a separate thread."""
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
         self._server = _Quiet(("127.0.0.1", 0), handler)
@@ -15,7 +15,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its address."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -34,7 +34,7 @@ class _Quiet(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A worker that dies, or is cut off, leaves its connection in the middle: that is what is tested."""
+        """Ignore cut connections. These tests cause them."""
 
 
 def cut(handler: BaseHTTPRequestHandler) -> None:

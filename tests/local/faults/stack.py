@@ -1,7 +1,7 @@
-"""Pipelines for the fault runs: the construct as it is, with short times, and the addresses that the faults come from.
+"""Pipelines for the fault runs: the construct with short times, and the addresses of the proxy and the downstream.
 
-`python -m tests.local.faults.stack` synthesises them alone. Where the proxy and the downstream listen comes as CDK
-context.
+`python -m tests.local.faults.stack` synthesises only these. The CDK context gives the addresses of the proxy and the
+downstream.
 """
 
 import atexit
@@ -25,7 +25,7 @@ from tests.synth.build import new_app
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
 ROOT = Path(__file__).resolve().parents[3]
 OLD_URLLIB3 = ROOT / "build" / "urllib3"
-"""The HTTP client that does not check the length of what it is given: `make build/urllib3/.ready`."""
+"""An HTTP client that does not check the length of a body: `make build/urllib3/.ready`."""
 
 
 def seconds(number: int) -> cdk.Duration:
@@ -80,7 +80,7 @@ def _processor(code: Path, downstream: str, **environment: str) -> Processor:
 
 
 def _wired(downstream: str, proxy: str) -> Processor:
-    """Through the proxy, with an HTTP client of its own."""
+    """Return a processor that uses the proxy and the old HTTP client."""
     folder = TemporaryDirectory()
     atexit.register(folder.cleanup)  # CDK copies it while the app runs
     code = Path(folder.name)

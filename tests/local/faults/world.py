@@ -1,4 +1,4 @@
-"""The deployed pipelines, and what S3, the ledger, the queues and the downstream say of them."""
+"""The deployed pipelines, with their state in S3, the ledger, the queues and the downstream."""
 
 import json
 import time
@@ -22,13 +22,13 @@ from tests.local.faults.judge import Expected, Facts, Letter, Report, Row, Versi
 from tests.local.faults.proxy import Proxy
 
 GRACE_SECONDS = 20.0
-"""How long an empty queue may disagree with S3 before that is a loss: a notification may be on its way."""
+"""Seconds for which an empty queue may disagree with S3: a notification may still arrive."""
 _read = TypeDeserializer().deserialize
 
 
 @dataclass
 class Sources:
-    """Where the faults come from, while a `with` block lasts."""
+    """The servers that cause the faults."""
 
     aws: LocalAws
     downstream: Downstream = field(default_factory=Downstream)
@@ -39,7 +39,7 @@ class Sources:
 
     @contextmanager
     def running(self) -> Iterator[dict[str, str]]:
-        """Both servers; gives the CDK context that the stack wants."""
+        """Run both servers. Yields the CDK context for the stack."""
         with self.downstream.server() as downstream, self.proxy.server() as proxy:
             yield {"downstream": downstream.url, "proxy": proxy.url}
 
@@ -59,7 +59,7 @@ class Line:
 
     @classmethod
     def of(cls, sources: Sources, outputs: Mapping[str, str], name: str) -> Self:
-        """By the names of the stack's outputs."""
+        """Read the names from the stack's outputs."""
         return cls(
             aws=sources.aws,
             downstream=sources.downstream,
@@ -73,7 +73,7 @@ class Line:
     # -- acting --
 
     def put(self, key: str) -> str:
-        """Upload something that no other version has; its version id."""
+        """Upload unique content and return its version ID."""
         body = f"{key} {time.monotonic_ns()}".encode()
         version: str = self.aws.client("s3").put_object(Bucket=self.bucket, Key=key, Body=body)["VersionId"]
         return version
@@ -85,7 +85,7 @@ class Line:
                 pass
 
     def announce(self, key: str, version: str, *, copies: int) -> None:
-        """Send S3's message about a version so many times more."""
+        """Send S3's message about a version `copies` more times."""
         body = s3_notification(self.bucket, key, version_id=version)
         entries = [{"Id": str(n), "MessageBody": body} for n in range(copies)]
         self.aws.client("sqs").send_message_batch(QueueUrl=self.queue, Entries=entries)
@@ -96,7 +96,7 @@ class Line:
         self.aws.client("sqs").set_queue_attributes(QueueUrl=self.queue, Attributes=attributes)
 
     def redrive(self) -> int:
-        """Move every dead letter back to the queue, with its attributes; how many there were."""
+        """Move every dead-letter message to the queue, with its attributes. Returns their number."""
         sqs, moved = self.aws.client("sqs"), 0
         for message in self._received(hidden=True):
             sqs.send_message(
@@ -114,13 +114,13 @@ class Line:
     # -- asking --
 
     def quiet(self) -> bool:
-        """Whether the queue holds nothing, hidden messages included."""
+        """Return whether the queue holds no message, not even a hidden one."""
         names = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed")]
         answer = self.aws.client("sqs").get_queue_attributes(QueueUrl=self.queue, AttributeNames=names)
         return not any(int(answer["Attributes"][name]) for name in names)
 
     def wait(self, condition: Callable[[], bool], what: str, *, timeout: float) -> list[str]:
-        """Until the condition holds; what is wrong if it never does."""
+        """Wait for the condition. Returns the problem if it never holds."""
         try:
             self.aws.wait_until(condition, what, timeout=timeout)
         except TimeoutError as late:
@@ -128,7 +128,7 @@ class Line:
         return []
 
     def settled(self, prefix: str, expected: Expected, *, timeout: float) -> Report:
-        """The report once all has come to its end, or once the queue is empty and it is still wrong."""
+        """Return the report when it has no problems, or when the queue is empty and the grace time is over."""
 
         quiet_since: float | None = None
 
@@ -146,7 +146,7 @@ class Line:
         return replace(report, problems=(*report.problems, *late))
 
     def facts(self, prefix: str, *, counted: bool = False) -> Facts:
-        """What is known of the keys under `prefix`; `counted`: with the verdicts in the logs."""
+        """Collect the facts about the keys under `prefix`. `counted` adds the verdicts in the logs."""
         return Facts(
             versions=self.versions(prefix),
             rows=self.rows(prefix),
@@ -156,7 +156,7 @@ class Line:
         )
 
     def versions(self, prefix: str) -> list[Version]:
-        """S3 lists the newest of a key first; here it comes last."""
+        """List the versions, the newest of a key last. S3 lists it first."""
         pages = self.aws.client("s3").get_paginator("list_object_versions").paginate(Bucket=self.bucket, Prefix=prefix)
         found = [
             Version(one["Key"], one["VersionId"], one["ETag"].strip('"'), one["IsLatest"])
@@ -166,7 +166,7 @@ class Line:
         return found[::-1]
 
     def rows(self, prefix: str) -> dict[str, Row]:
-        """By key."""
+        """Return the rows by key."""
         pages = self.aws.client("dynamodb").get_paginator("scan").paginate(
             TableName=self.table,
             ConsistentRead=True,
@@ -185,16 +185,16 @@ class Line:
         }
 
     def letters(self) -> list[Letter]:
-        """The dead letters, which stay where they are."""
+        """Return the dead-letter messages without deleting them."""
         return [_letter(message) for message in self._received(hidden=False)]
 
     def verdicts(self, prefix: str) -> Counter[str]:
-        """What the consumer says that it decided, by verdict."""
+        """Count the verdicts in the consumer's logs."""
         records = self.aws.records(self.function)
         return Counter(str(one["verdict"]) for one in records if "verdict" in one and one["key"].startswith(prefix))
 
     def _received(self, *, hidden: bool) -> list[dict[str, Any]]:
-        """Every message of the dead-letter queue; unless `hidden`, others see them again at once."""
+        """Receive every message of the dead-letter queue. Unless `hidden`, they become visible again at once."""
         sqs = self.aws.client("sqs")
         found: list[dict[str, Any]] = []
         with self._looking:
@@ -213,6 +213,6 @@ def _letter(message: Mapping[str, Any]) -> Letter:
     attributes = {name: value.get("StringValue", "") for name, value in message.get("MessageAttributes", {}).items()}
     if "key" in attributes:
         return Letter(unquote(attributes["key"]), attributes.get("reason", ""))
-    # Nobody but the queue itself put it here: it was received too often.
+    # The queue itself moved the message here because it was received too often.
     changes = [one for one in parse_message(message["Body"]) if isinstance(one, Change)]
     return Letter(changes[0].key if changes else "", json.dumps(attributes) if attributes else "")

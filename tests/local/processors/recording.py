@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 from examples.catalogue import catalogue
-from probing import probe  # type: ignore[import-not-found] # it stands beside this module where it is deployed
+from probing import probe  # type: ignore[import-not-found] # it is in the same folder where it is deployed
 
 from intake_ledger import Commit, ObjectChange
 
