@@ -58,6 +58,8 @@ environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)
 
 # The deployed tests mostly wait, so they begin first. The second job runs the others in this order.
 parts: deployed synth unit packaging protocol
+# All random examples. Without it, tests take a quarter of them.
+parts: export THOROUGH := 1
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .

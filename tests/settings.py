@@ -1,7 +1,11 @@
 """Settings of one pipeline for tests and simulations. Change some of them with `dataclasses.replace`."""
 
+import os
+
 from intake_ledger.protocol import AuditSettings, ConsumerSettings, Ordering
 
+THOROUGH = bool(os.environ.get("THOROUGH"))
+"""Whether randomised tests take all of their examples, as in `make test` and `make prove`, or a quarter of them."""
 _DAY = 86_400
 CONSUMER = ConsumerSettings(
     pipeline="p",
@@ -35,3 +39,8 @@ AUDIT = AuditSettings(
     look_back_seconds=14 * _DAY,
     budget=10**6,
 )
+
+
+def examples(number: int) -> int:
+    """Return how many of a test's random examples this run takes."""
+    return number if THOROUGH else -(-number // 4)

@@ -62,6 +62,7 @@ def _import_again(folder: Path) -> None:
     for name in [one for one in sys.modules if one.partition(".")[0] in _AGAIN]:
         del sys.modules[name]
     os.chdir(ROOT)
+    os.environ["THOROUGH"] = "1"
     # The copy comes before the repository's own package on the path.
     os.environ["PYTHONPATH"] = os.pathsep.join((str(folder), str(ROOT)))
     sys.path[:0] = [str(folder), str(ROOT)]

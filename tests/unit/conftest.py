@@ -1,11 +1,13 @@
-"""A ledger's table of its own for each test that asks for one: in memory, or in moto."""
+"""Fixtures of the unit tests: a new ledger's table for each test, and parts that are slow to create once for all."""
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import boto3
+import duckdb
 import pytest
 from hypothesis import settings
 from moto import mock_aws
@@ -13,21 +15,28 @@ from moto import mock_aws
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Ordering
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from tests.settings import examples
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_TABLES = count(1)
+_TABLES, _DATABASES = count(1), count(1)
 
-# An example that takes long says that the machine is busy, not that the code is wrong.
-settings.register_profile("patient", deadline=None)
+# An example may take long on a busy machine. That does not mean that the code is wrong.
+settings.register_profile("patient", deadline=None, max_examples=examples(100))
 settings.load_profile("patient")
+
+
+@cache
+def shared_session() -> boto3.Session:
+    """Return the boto3 session of all tests with moto: a session reads each service's model only once."""
+    return boto3.Session()
 
 
 @pytest.fixture(scope="module")
 def dynamodb() -> Iterator["DynamoDBClient"]:
-    """A DynamoDB client that talks to moto; whatever endpoint or profile the machine has set is left out of it."""
+    """A DynamoDB client for moto. The machine's AWS settings have no effect on it."""
     patch = pytest.MonkeyPatch()
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         patch.delenv(name)
@@ -35,8 +44,50 @@ def dynamodb() -> Iterator["DynamoDBClient"]:
     patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     patch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     with mock_aws():
+        patch.setattr(boto3, "DEFAULT_SESSION", shared_session())
         yield boto3.client("dynamodb")
-    patch.undo()
+        patch.undo()
+
+
+class SharedDuckDB:
+    """A connection to an empty database inside the shared DuckDB instance."""
+
+    def __init__(self, instance: duckdb.DuckDBPyConnection, name: str) -> None:
+        self._name, self._duck = name, instance.cursor()
+        self._duck.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._duck, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._duck.execute(f"USE memory; DETACH {self._name}")
+        self._duck.close()
+
+
+@pytest.fixture(scope="session")
+def duckdb_instance() -> Iterator[duckdb.DuckDBPyConnection]:
+    config: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    with duckdb.connect(config=config) as instance:
+        yield instance
+
+
+@pytest.fixture
+def own_duckdb() -> None:
+    """Let the test start DuckDB with the settings of the code under test."""
+
+
+@pytest.fixture(autouse=True)
+def shared_duckdb(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use one DuckDB instance for all tests without `own_duckdb`: to start one takes 25 ms of CPU."""
+    if "test_audit_" in request.node.nodeid and "own_duckdb" not in request.fixturenames:
+        instance: duckdb.DuckDBPyConnection = request.getfixturevalue("duckdb_instance")
+        monkeypatch.setattr(duckdb, "connect", lambda **_: SharedDuckDB(instance, f"database_{next(_DATABASES)}"))
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 from moto.core.utils import utcnow
@@ -17,6 +16,7 @@ from intake_ledger.audit.backlog import Backlog
 from intake_ledger.delivery_check.check import Looked
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
 from intake_ledger.protocol import audit_settings
+from tests.unit.cli_support import client
 from tests.unit.support import create_table, execute_without_partiql
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Deployed:
 
     def upload(self, *keys: str) -> None:
         for key in keys:
-            boto3.client("s3").put_object(Bucket=self.bucket, Key=key, Body=b"x")
+            client("s3").put_object(Bucket=self.bucket, Key=key, Body=b"x")
 
     def audit(self, *, remaining: int = 900_000, **event: Any) -> dict[str, Any]:
         return audit.handler(event, Context(remaining))
@@ -50,12 +50,12 @@ class Deployed:
     def last(self) -> dict[str, Any] | None:
         """The report that was left in the run's item, if one was."""
         key = {"pk": {"S": self.bucket}, "sk": {"S": "p@audit"}}
-        item = boto3.client("dynamodb").get_item(TableName=self.table, Key=key).get("Item", {})
+        item = client("dynamodb").get_item(TableName=self.table, Key=key).get("Item", {})
         return json.loads(item["last_report"]["S"]) if "last_report" in item else None
 
     def receive(self) -> list[str]:
         """The keys of the messages in the queue, which is empty then."""
-        sqs, found = boto3.client("sqs"), []
+        sqs, found = client("sqs"), []
         while messages := sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
                 found.append(json.loads(message["Body"])["intakeLedger"]["key"])
@@ -68,10 +68,10 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
     number = next(_NUMBERS)
     bucket, table = f"uploads-{number}", f"ledger-function-{number}"
     create_table(dynamodb, table)
-    s3 = boto3.client("s3")
+    s3 = client("s3")
     s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    queue = boto3.client("sqs").create_queue(QueueName=f"messages-{number}")["QueueUrl"]
+    queue = client("sqs").create_queue(QueueName=f"messages-{number}")["QueueUrl"]
     for name, value in {
         "PIPELINE_NAME": "p",
         "BUCKET_NAME": bucket,
@@ -134,7 +134,7 @@ def test_a_dry_run_leaves_no_trace(deployed: Deployed, capsys: pytest.CaptureFix
     assert deployed.last() is None
     assert deployed.receive() == []
     assert metrics(capsys.readouterr().out) == {}
-    assert boto3.client("dynamodb").scan(TableName=deployed.table)["Items"] == []
+    assert client("dynamodb").scan(TableName=deployed.table)["Items"] == []
 
 
 @pytest.mark.failure_mode("F46")
@@ -195,7 +195,7 @@ class TestTick:
         self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """F117: a run would crash at it, at each tick."""
-        boto3.client("dynamodb").delete_table(TableName=deployed.table)
+        client("dynamodb").delete_table(TableName=deployed.table)
         told.problems, told.gone = ["the table is gone: deploy"], ["the table"]
         said = deployed.audit(everySeconds=86_400)
         assert said == {"skipped": "the table is gone", "delivery": ["the table is gone: deploy"]}
@@ -211,7 +211,7 @@ class TestFormerNames:
         for sk in ("@audit", "@audit#rows#0"):
             place = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{name}{sk}"}}
             item: Any = place | {"last_report": {"S": json.dumps({"startedAt": report})}} | more
-            boto3.client("dynamodb").put_item(TableName=deployed.table, Item=item)
+            client("dynamodb").put_item(TableName=deployed.table, Item=item)
 
     @pytest.mark.failure_mode("F97")
     def test_the_first_run_reports_them(self, deployed: Deployed) -> None:
@@ -268,7 +268,7 @@ def test_the_rest_of_a_budget_waits_for_the_next_run(deployed: Deployed) -> None
 def test_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Deployed) -> None:
     """F31: moto's CloudWatch knows nothing of the queue, so its message may be minutes old."""
     deployed.upload("in/a")
-    boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
+    client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
     report = deployed.audit(everySeconds=86_400)
     assert (report["resubmitted"], report["complete"]) == (0, True)
     assert "the queue is 0.2 hours behind" in report["summary"]
@@ -311,7 +311,7 @@ def test_the_audit_of_a_complete_ledger_compares_all(deployed: Deployed, monkeyp
     monkeypatch.setattr(audit, "_now", lambda: real() + 40 * 86_400_000)
     monkeypatch.setenv("INTAKE_KEEP_ROWS", "true")
     assert deployed.audit(dryRun=True)["counts"]["missing"] == 0
-    table = LedgerTable(boto3.client("dynamodb"), deployed.table)
+    table = LedgerTable(client("dynamodb"), deployed.table)
     CompletenessRecord(audit_settings(os.environ), table, audit._now).begin()
     assert deployed.audit(dryRun=True)["counts"]["missing"] == 1
     monkeypatch.setenv("INTAKE_SKIP_EXISTING", "true")
@@ -355,10 +355,8 @@ class TestBaseline:
             "committed_state": {"S": "v#newer"},
             "updated_at": {"N": "1"},
         }
-        boto3.client("dynamodb").put_item(TableName=deployed.table, Item=row)
-        boto3.client("dynamodb").put_item(
-            TableName=deployed.table, Item=row | {"pk": {"S": f"{deployed.bucket}/in/removed"}}
-        )
+        client("dynamodb").put_item(TableName=deployed.table, Item=row)
+        client("dynamodb").put_item(TableName=deployed.table, Item=row | {"pk": {"S": f"{deployed.bucket}/in/removed"}})
         real = audit._now
         monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
         assert {one["key"] for one in deployed.audit()["findings"]} == {"in/rolled-back", "in/removed"}
@@ -375,7 +373,7 @@ class TestReports:
     def reports(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> str:
         del deployed
         name = f"reports-{next(_NUMBERS)}"
-        boto3.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         monkeypatch.setenv("INTAKE_REPORT_BUCKET", name)
         monkeypatch.setenv("INTAKE_REPORT_PREFIX", "audits/")
         return name
@@ -384,7 +382,7 @@ class TestReports:
         """With the day and the run in its key."""
         deployed.upload("in/ä")
         returned = deployed.audit()
-        s3 = boto3.client("s3")
+        s3 = client("s3")
         (written,) = s3.list_objects_v2(Bucket=reports)["Contents"]
         day = datetime.fromtimestamp(returned["startedAt"] / 1000, UTC).date()
         assert written["Key"] == f"audits/p/{day}/{returned['runId']}.json"
@@ -398,9 +396,9 @@ class TestReports:
         """It changes nothing."""
         deployed.upload("in/a")
         deployed.audit(dryRun=True)
-        assert boto3.client("s3").list_objects_v2(Bucket=reports)["KeyCount"] == 0
+        assert client("s3").list_objects_v2(Bucket=reports)["KeyCount"] == 0
         deployed.audit()
-        assert boto3.client("s3").list_objects_v2(Bucket=reports)["KeyCount"] == 1
+        assert client("s3").list_objects_v2(Bucket=reports)["KeyCount"] == 1
 
     def test_a_bucket_that_refuses_it_stops_nothing_else(
         self, deployed: Deployed, reports: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -450,7 +448,7 @@ class TestBackfill:
     def test_while_messages_wait_none_are_sent(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
         """F41: the next tick looks again."""
         monkeypatch.setattr(audit, "BURST_SECONDS", 1)
-        boto3.client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "waits"}}')
+        client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "waits"}}')
         deployed.upload("in/a")
         assert "the backfill waits" in deployed.audit(everySeconds=86_400)["skipped"]
         assert deployed.receive() == ["waits"]

@@ -5,7 +5,6 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
-import boto3
 import pytest
 
 from intake_ledger.audit import in_parts
@@ -33,6 +32,7 @@ from intake_ledger.protocol import (
 )
 from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, PagedS3
+from tests.unit.cli_support import client
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table, execute_without_partiql
 from tests.unit.test_audit_inventory import as_csv, manifest, put_data, put_manifest
 
@@ -49,7 +49,7 @@ class S3(PagedS3):
 
     @cached_property
     def client(self) -> Any:
-        return boto3.client("s3")
+        return client("s3")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.client, name)
@@ -74,9 +74,7 @@ class World:
         self.ledger = LedgerTable(dynamodb, self.table)
         self.held, self.waiting = "", 0
         self.files = f"{self.table}-files"
-        boto3.client("s3").create_bucket(
-            Bucket=self.files, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
-        )
+        client("s3").create_bucket(Bucket=self.files, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         self.settings = AuditSettings(
             pipeline=PIPELINE,
             bucket=BUCKET,
@@ -302,7 +300,7 @@ def test_a_gap_between_slices_is_named(world: World, monkeypatch: pytest.MonkeyP
     world.processed(*names())
     planned = world.plan()
     world.work("write", planned, left=lambda: lambda: 0)
-    boto3.client("s3").delete_object(Bucket=world.files, Key="run/listed-00000-00002.parquet")
+    client("s3").delete_object(Bucket=world.files, Key="run/listed-00000-00002.parquet")
     report = world.go_on(planned)
     assert (report.complete, report.unfinished, report.counts) == (False, ["keys from the beginning to the end"], {})
 
@@ -623,17 +621,15 @@ class TestInventory:
     @pytest.fixture
     def reports(self, world: World) -> str:
         name = f"{world.table}-reports"
-        boto3.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         return name
 
     def deliver(self, world: World, reports: str, files: list[list[tuple[str, State, bool]]]) -> None:
         """A report that S3 began to make an hour and a half ago."""
         begun = world.clock() - 90 * 60_000
-        data = [
-            put_data(boto3.client("s3"), reports, f"inv/data/{n}.csv.gz", as_csv(one)) for n, one in enumerate(files)
-        ]
+        data = [put_data(client("s3"), reports, f"inv/data/{n}.csv.gz", as_csv(one)) for n, one in enumerate(files)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(begun), files=data)
-        put_manifest(boto3.client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
+        put_manifest(client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
 
     def audit(self, world: World, reports: str, name: str = "run") -> Report:
         event = {
@@ -702,7 +698,7 @@ class TestInventory:
         """F42: DynamoDB takes 400 KB, which the names of all files of a large bucket's report exceed."""
         files = [{"key": f"inv/data/{number:0980}.csv.gz"} for number in range(450)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(world.clock()), files=files)
-        put_manifest(boto3.client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
+        put_manifest(client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
         event = {"input": {}, "leaseSeconds": 86_400, "parts": 10_000, "segments": SEGMENTS}
         planned = world.run("run").plan(event | {"inventory": {"bucket": reports, "prefix": "inv/"}})
         assert len(planned["parts"]) == 450 + SEGMENTS
@@ -713,7 +709,7 @@ class TestInventory:
         world.processed("a", "b")
         files = [[self.reported(world, key, world.s3.keys[key][-1])] for key in ("a", "b")]
         self.deliver(world, reports, files)
-        boto3.client("s3").put_object(Bucket=reports, Key="inv/data/1.csv.gz", Body=as_csv([]))
+        client("s3").put_object(Bucket=reports, Key="inv/data/1.csv.gz", Body=as_csv([]))
         report = self.audit(world, reports)
         assert (report.complete, report.counts, report.listed, len(report.unfinished)) == (False, {}, 1, 1)
         assert report.unfinished[0].startswith("the inventory's file inv/data/1.csv.gz has the MD5")
@@ -739,7 +735,7 @@ class TestInventory:
 def files(deployed: whole.Deployed, monkeypatch: pytest.MonkeyPatch) -> str:
     """The bucket of the run's files, as both functions are told."""
     name = f"files-{next(_NUMBERS)}"
-    boto3.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
     monkeypatch.setenv("INTAKE_AUDIT_FILES", name)
     return name
 

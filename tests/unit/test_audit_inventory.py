@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -14,7 +13,6 @@ from urllib.parse import quote_plus
 import boto3
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from moto import mock_aws
 from pyarrow import orc, parquet
 
 from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, manifest_of
@@ -22,6 +20,7 @@ from intake_ledger.audit.listing import Page, Place
 from intake_ledger.protocol import State, StateKind
 
 if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
 SOURCE = "uploads"
@@ -116,12 +115,9 @@ def as_table(entries: list[tuple[str, State, bool]]) -> Any:
     )  # fmt: skip
 
 
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator["S3Client"]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    with mock_aws():
-        yield boto3.client("s3", region_name="us-east-1")
+@pytest.fixture(scope="module")
+def s3(dynamodb: "DynamoDBClient") -> "S3Client":
+    return boto3.client("s3", region_name="us-east-1")
 
 
 @pytest.fixture

@@ -448,6 +448,7 @@ def test_the_lines_of_the_query_are_the_reports() -> None:
     assert said - {"object"} - set(Line) == {"candidate", "unlisted"}
 
 
+@pytest.mark.usefixtures("own_duckdb")
 def test_duckdb_keeps_to_the_functions_memory_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It spills beside its files, and loads nothing from elsewhere."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "10240")

@@ -11,6 +11,7 @@ from intake_ledger.audit import one_function
 from intake_ledger.audit.diff import NOT_SENT, Line, Window
 from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
 from intake_ledger.protocol import Ordering
+from tests.settings import examples
 from tests.unit.audit_oracle import LOOK_BACK, SETTLE, OracleWorld, build, random_world
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import START
@@ -18,7 +19,7 @@ from tests.unit.support import START
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WORLDS = int(os.environ.get("ORACLE_WORLDS", "150"))
+WORLDS = int(os.environ.get("ORACLE_WORLDS", examples(150)))
 """`make audit-oracle` takes 5,000."""
 LOOKS = 8
 """Looks at the time: one for each page, of which there are at most four, and one for each batch of candidates."""

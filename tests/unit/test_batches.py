@@ -1,9 +1,9 @@
-"""Random batches of many keys: groups, commits together and threads, over a network that loses requests and answers.
+"""Random batches of many keys, with groups, commits together and threads, over an unreliable network.
 
-The exploration (`tests/protocol`) tries every order of steps for one key; here it is the batch that is mixed: a message
-that is in it twice, several records in one message, overwrites while their neighbours are processed, processors that
-fail, are interrupted or reject, workers that are replaced. Whatever happens, an attempt has a claim, what is committed
-is not processed again, and in the end everything is committed; a record that nobody understands is copied once.
+The exploration (`tests/protocol`) tries every order of steps for one key. This test mixes batches: a message that is in
+the batch twice, several records in one message, overwrites during processing, processors that fail, are interrupted or
+reject, and workers that are replaced. In all cases, an attempt has a claim, a committed state is not processed again,
+and in the end every state is committed. A record that cannot be parsed is copied once.
 """
 
 import json
@@ -75,7 +75,7 @@ class Intake:
     committed: set[tuple[str, str]] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
-    """Messages that have a record of a version that nobody understands: it is their name."""
+    """Names of messages that have a record of an unknown version."""
     twice: set[str] = field(default_factory=set)
     """Messages that were in a batch twice."""
     _names: "count[int]" = field(default_factory=lambda: count(1))
@@ -97,7 +97,7 @@ class Intake:
         )
 
     def row(self, key: str) -> Row | None:
-        """As it is, whatever the line does."""
+        """Read the row without the network's faults."""
         self.world.wire.client = self.store
         row = self.world.row(reported(self.world.s3.look(key), key=key))
         self.world.wire.client = cast("Any", self.line)
@@ -135,7 +135,7 @@ class Intake:
         return Commit(transact=[effect] if drawn < 0.3 else [])
 
     def deliver(self) -> None:
-        """One batch of what is visible, one of its messages perhaps twice."""
+        """Deliver one batch of the visible messages, perhaps with one of them twice."""
         clock, queues = self.world.clock, self.bench.queues
         visible = [name for name, waiting in self.queue.items() if waiting.visible_at <= clock()]
         names = self.chance.sample(visible, min(8, len(visible)))

@@ -1,4 +1,4 @@
-"""What the runtime asks of S3, and how it reads the answers, those of AWS's documentation."""
+"""The runtime's requests to S3, and its reading of the answers in AWS's documentation."""
 
 import io
 from collections.abc import Iterator, Mapping
@@ -62,7 +62,7 @@ def bucket(client: FakeClient, owner: str | None = None) -> Bucket:
 
 
 def stream() -> dict[str, Any]:
-    """As GetObject answers."""
+    """Return a GetObject answer."""
     return {"Body": io.BytesIO(b"bytes"), "ContentLength": 5}
 
 
@@ -129,14 +129,14 @@ class TestLook:
         ],
     )
     def test_what_s3_refuses_to_show_is_in_its_listing(self, listing: Mapping[str, Any], state: State) -> None:
-        """F45: an object under a customer's own key (400), or one that a policy withholds by its tags (403), stays
-        what it is; another key with the same beginning is another's.
+        """An object under a customer's key (400) or withheld by a policy for its tags (403) keeps its state. A key that
+        only begins with this key is another object.
         """
         assert bucket(FakeClient(refusal(403, "403"), listing=listing)).look(KEY) == state
 
     @pytest.mark.failure_mode("F29")
     def test_the_expected_owner_goes_with_every_call(self) -> None:
-        """F29: a bucket of that name that somebody else owns by now is refused by S3."""
+        """S3 refuses a bucket of this name if another account owns it now."""
         client = FakeClient({"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED} | stream())
         mine = bucket(client, OWNER)
         for ask in (
@@ -242,7 +242,7 @@ def test_the_client_is_made_when_it_is_first_needed_and_once() -> None:
 
 
 class TestShowsRemoval:
-    """Whether a version is the marker that it is said to be, or deleted for good."""
+    """Check if a version is a delete marker, or was deleted permanently."""
 
     @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize(

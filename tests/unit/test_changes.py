@@ -1,4 +1,4 @@
-"""Parsing: every shape in which somebody may tell us of a change, and everything else that may lie in a queue."""
+"""Parse every form in which a change is reported, and everything else that may be in a queue."""
 
 import json
 from dataclasses import replace
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from intake_ledger.events import Ignored, Parsed, Unparseable, own_message, parse_message
 from intake_ledger.protocol import ABSENT, Change, Origin, State, StateKind
+from tests.settings import examples
 from tests.unit.support import (
     BUCKET,
     KEY,
@@ -117,7 +118,7 @@ class TestS3:
         assert "neither a version id nor an ETag" in why
 
     def test_a_delete_marker(self) -> None:
-        """Its ETag, which is that of nothing, is no part of it."""
+        """The ETag of a delete marker is ignored."""
         change = marked(MARKER)
         assert (change.state, change.reported_as_new) == (MARKER, True)
 
@@ -140,7 +141,7 @@ class TestS3:
     @pytest.mark.failure_mode("F40")
     @pytest.mark.parametrize("kind", ["Delete", "DeleteMarkerCreated"])
     def test_lifecycle_deletions(self, kind: str) -> None:
-        """F40, F57: they have a name of their own and no sequencer, come late, and are not reported_as_new for."""
+        """They have a separate name and no sequencer, come late, and are not reported as new."""
         change = one_change(notification(record(KEY, MARKER, f"LifecycleExpiration:{kind}", sequencer=None)))
         assert change.state is not None
         assert change.state.removed
@@ -251,15 +252,15 @@ class TestS3:
     @pytest.mark.failure_mode("F60")
     @given(KEYS)
     def test_every_key_survives_the_encoding(self, key: str) -> None:
-        """F60: whatever a key is made of."""
+        """For keys of any characters."""
         assert created(OBJECT, key=key).key == key
 
 
 class TestSeveralRecords:
-    """One body may hold several; each becomes a body of its own."""
+    """One body may hold several records. Each becomes a separate body."""
 
     @pytest.mark.failure_mode("F26")
-    @settings(max_examples=25)
+    @settings(max_examples=examples(25))
     @given(st.lists(KEYS, min_size=1, max_size=5))
     def test_each_record_can_be_sent_again_alone(self, keys: list[str]) -> None:
         """F26: a part's body says the same as the whole said of it."""
@@ -271,7 +272,7 @@ class TestSeveralRecords:
 
     @pytest.mark.failure_mode("F26", "F27")
     def test_one_bad_record_does_not_spoil_the_others(self) -> None:
-        """F26, F27: nor do those that ask for nothing."""
+        """Records that request nothing do not spoil the others either."""
         found = parse_message(
             notification(
                 record("a", OBJECT),
@@ -379,12 +380,12 @@ class TestEnvelopes:
         assert "not JSON" in unparseable(sns("garbage"))
 
     def test_an_envelope_in_an_envelope_is_not_opened(self) -> None:
-        """Nobody sends that."""
+        """No service sends that."""
         assert unparseable(sns(sns(notification(record(KEY, OBJECT)))))
 
 
 class TestOwnMessages:
-    """What the audit and the CLI send."""
+    """Messages of the audit and the CLI."""
 
     @pytest.mark.parametrize("state", [OBJECT, PLAIN, MARKER, ABSENT, State(StateKind.DELETED, "v")])
     def test_every_state_survives(self, state: State) -> None:
@@ -442,12 +443,12 @@ class TestOwnMessages:
         ],
     )
     def test_malformed_ones_are_refused(self, content: object) -> None:
-        """F27: ours are judged like everybody's."""
+        """The same rules hold for the pipeline's messages."""
         assert unparseable(json.dumps({"intakeLedger": content}))
 
 
 class TestGarbage:
-    """F27: what is none of these comes back with a reason, and never as an exception."""
+    """Any other message becomes Unparseable with a reason, and never an exception."""
 
     @pytest.mark.failure_mode("F27")
     @pytest.mark.parametrize(
@@ -599,7 +600,7 @@ def test_any_damage_to_a_record_is_answered(where: str, data: st.DataObject) -> 
     ),
 )
 def test_any_damage_to_our_own_message_is_answered(origin: Origin, damage: dict[str, Any]) -> None:
-    """F27: somebody may send such a thing by hand."""
+    """A person may send such a message."""
     content = json.loads(own_message(origin, BUCKET, KEY, OBJECT, reprocess_id=ULID))
     content["intakeLedger"] |= damage
     body = json.dumps(content)

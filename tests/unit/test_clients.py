@@ -12,7 +12,7 @@ from intake_ledger.aws import clients
 
 @pytest.fixture(autouse=True)
 def region(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the machine has set is left out of it."""
+    """Remove the machine's AWS settings."""
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -36,7 +36,7 @@ def answered(client: Any) -> list[Any]:
 
 
 def test_a_transaction_that_is_not_dynamodbs_typed_form_is_refused_before_it_is_sent() -> None:
-    """The team's mistake gets a reason of its own, whatever is left out for speed."""
+    """The error describes the processor's mistake, although other requests are not validated."""
     client = clients.ledger_client()
     sent = answered(client)
     wrong: Any = [{"Put": {"TableName": "invoices", "Item": {"id": 7}}}]
@@ -53,7 +53,7 @@ def test_a_transaction_that_is_right_is_sent() -> None:
 
 
 def test_the_ledgers_own_requests_are_not_checked_again() -> None:
-    """A text that is no text would be refused by boto3's check."""
+    """boto3's validation would refuse a number where a text belongs."""
     client: Any = clients.ledger_client()
     sent = answered(client)
     client.get_item(TableName="ledger", Key={"pk": {"S": 1}})

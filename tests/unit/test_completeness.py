@@ -1,4 +1,4 @@
-"""What a ledger knows about the rows that it does not find: its record, and what follows from it."""
+"""The completeness record of a ledger, and its effect on keys without a row."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -52,7 +52,7 @@ class Deployments:
         return CompletenessRecord(settings, LedgerTable(cast("DynamoDBClient", self.store), settings.table), self.clock)
 
     def start(self, settings: Settings = KEEPING) -> int | None:
-        """What a new environment of the consumer knows, and the audit and the command after it."""
+        """Start a new environment of the consumer and return the record, as the audit and the command read it."""
         self.clock.advance(DAY)
         known = self.record(settings).complete_since()
         assert self.record(settings).look() == known
@@ -83,12 +83,12 @@ class TestRecord:
 
     @pytest.mark.failure_mode("F94")
     def test_a_ledger_that_keeps_rows_from_its_first_day_is_complete(self, deployments: Deployments) -> None:
-        """F94: in a bucket of its own, which was empty then, about everything."""
+        """The pipeline's bucket was empty then, so the ledger knows all objects."""
         assert [deployments.start() for _ in range(3)] == [0, 0, 0]
 
     @pytest.mark.failure_mode("F94")
     def test_in_a_bucket_that_was_there_before_it_knows_what_came_since(self, deployments: Deployments) -> None:
-        """F94, F41: what is older was never its business."""
+        """Older objects were never processed."""
         settings = replace(KEEPING, skips_existing=True)
         assert [deployments.start(settings) for _ in range(2)] == [START + DAY] * 2
 
@@ -110,7 +110,7 @@ class TestRecord:
 
     @pytest.mark.failure_mode("F98")
     def test_a_table_of_another_name_was_restored(self, deployments: Deployments) -> None:
-        """F98: what was processed after the backup has no row there, and that does not change any more."""
+        """States processed after the backup have no row there. This does not change later."""
         assert deployments.start() == 0
         assert [deployments.start(replace(KEEPING, table="restored")) for _ in range(2)] == [None, None]
         assert deployments.start() is None
@@ -123,7 +123,7 @@ class TestRecord:
 
     @pytest.mark.failure_mode("F94")
     def test_new_filters_begin_anew(self, deployments: Deployments) -> None:
-        """F94: what they let through now was left alone until now."""
+        """Keys that only the new filters match were left alone until now."""
         wider = replace(KEEPING, filters=(KeyFilter("in/"), KeyFilter("more/")))
         deployments.start(replace(KEEPING, filters=(KeyFilter("in/"),)))
         assert deployments.record(wider).look() is None, "until the consumer has written it down"
@@ -202,12 +202,12 @@ class TestExpiry:
 
 
 class TestForged:
-    """F104: nobody is told of a removal that S3 does not show."""
+    """No processor is told of a removal that S3 does not show."""
 
     @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize("complete", [None, Complete()])
     def test_latest(self, world: World, complete: Complete | None) -> None:
-        """F104: the object is there, whatever a message says of it, and nothing is known of it."""
+        """The object exists, although a message reports its removal and the ledger has no row."""
         world.completeness = complete
         one = world.s3.put(KEY, "1")
         marker = replace(one, kind=StateKind.MARKER, version_id="forged", etag=None, size=None)
@@ -217,8 +217,8 @@ class TestForged:
     @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize("deletes", [True, False])
     def test_every_version(self, make_world: MakeWorld, deletes: bool) -> None:
-        """F104: a marker that is an object, one that is gone, and a deletion of what is there. The version itself is
-        processed after all of them.
+        """The messages report an object as a marker, a missing marker, and a deletion of an existing version. The
+        version is still processed afterwards.
         """
         every = make_world(Ordering.EVERY_VERSION, deletes=deletes)
         one = every.s3.put(KEY, "1")
@@ -240,7 +240,7 @@ class TestForged:
 
 
 class TestForgotten:
-    """What is decided without a row."""
+    """Decisions without a row."""
 
     @pytest.mark.failure_mode("F94")
     def test_a_removal_of_a_forgotten_object_is_told_once(self, make_world: MakeWorld) -> None:

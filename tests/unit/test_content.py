@@ -1,6 +1,6 @@
-"""F114: content of an object stays out of rows, queues, logs and metrics, whatever an exception quotes.
+"""Keep an object's content out of rows, queues, logs and metrics, although exceptions quote it.
 
-A card number is in the object and in the text of every exception. By default it must be nowhere afterwards.
+A card number is in the object and in the text of every exception. By default it must be in no output.
 """
 
 import asyncio
@@ -177,7 +177,7 @@ def kept(bench: Bench, process: Process, content: bytes, output: Callable[[], st
 @pytest.mark.failure_mode("F114")
 @pytest.mark.parametrize("name", QUOTING)
 def test_content_stays_where_it_is(name: str, bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """F114: nothing that is kept or written has the card number, whatever quotes it."""
+    """No stored or logged text has the card number."""
     left = kept(bench, QUOTING[name], CONTENT.encode(), lambda: "".join(capsys.readouterr()))
     assert '"verdict":"ACCEPTED"' in left, "the logs are among it"
     assert CARD not in left

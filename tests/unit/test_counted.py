@@ -1,4 +1,4 @@
-"""What a change may cost, in requests and units: counted over the real consumer, so that it cannot grow unseen."""
+"""Count the requests and units of a change with the real consumer, so that its cost cannot grow unnoticed."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ def test_nothing_costs_more_than_five_requests(case: str) -> None:
 
 @pytest.mark.parametrize(("size", "groups"), [(10, 1), (100, 4)])
 def test_a_warm_worker_claims_new_keys_by_twenty_five(size: int, groups: int) -> None:
-    """The units stay what they are; the requests nearly halve."""
+    """The units stay the same. The number of requests falls by nearly half."""
     bill = counted.grouped(size)
     assert bill.requests["dynamodb.BatchExecuteStatement"] == groups
     assert bill.dynamodb == groups + size

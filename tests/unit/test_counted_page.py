@@ -1,4 +1,4 @@
-"""docs/cost.md says what is computed, not what somebody typed."""
+"""Compare the figures in docs/cost.md with the computed figures."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def computed() -> dict[str, str]:
 
 
 def test_the_tables_are_the_computed_ones(computed: dict[str, str]) -> None:
-    """Each between its comments; `python -m benchmarks.cost --write` writes them anew."""
+    """Each table is between its comments. `python -m benchmarks.cost --write` writes them again."""
     shown = dict(re.findall(r"<!-- begin: ([\w ]+) -->\n(.*?)\n<!-- end -->", PAGE, flags=re.DOTALL))
     assert shown == computed
 

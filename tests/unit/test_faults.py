@@ -1,4 +1,4 @@
-"""The fault runs' own parts: the judge that decides what was lost, the proxy that makes trouble, the seeded defects."""
+"""Test the parts of the fault runs: the judge of losses, the proxy with the faults, and the seeded defects."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -45,7 +45,7 @@ EXPECTED = Expected(poison={"bad": "no invoice"})
 
 
 def test_a_run_in_which_all_is_right() -> None:
-    """Each number is counted from what was found."""
+    """Each number is counted from the facts."""
     report = judge(RIGHT, EXPECTED)
 
     assert report.right, report.problems
@@ -83,7 +83,7 @@ def test_whatever_is_wrong_is_found(facts: Facts, problem: str) -> None:
 
 
 def test_what_must_be_lost_and_who_was_innocent_is_counted() -> None:
-    """A key is lost when its current version is not the one in effect; a dead letter is an innocent's or a poison's."""
+    """A key is lost if its current version has no effect. A dead-letter message must be of a poison key."""
     facts = replace(RIGHT, effects=[effect(OLD, 1)], letters=[LETTER, Letter("a", "")])
 
     report = judge(facts, EXPECTED)
@@ -153,7 +153,7 @@ WRITE: dict[str, Any] = {"TableName": "t", "Item": {"pk": {"S": "bucket/table/1"
 def test_dynamodb_refuses_as_it_does_on_aws(
     proxy: Proxy, client: Callable[[str], Any], reached: list[str], trouble: Trouble, code: str, status: int
 ) -> None:
-    """The SDK reads DynamoDB's own code and status; what is refused never arrives, and what is not concerned does."""
+    """The SDK reads DynamoDB's code and status. The refused request does not arrive, the others do."""
     dynamodb, outbreak = client("dynamodb"), proxy.break_out("/table/", Fault(trouble, 1, ("PutItem",)))
     dynamodb.get_item(TableName="t", Key=WRITE["Item"])
     dynamodb.put_item(TableName="t", Item={"pk": {"S": "another"}})
@@ -169,7 +169,7 @@ def test_dynamodb_refuses_as_it_does_on_aws(
 
 
 def test_each_statement_of_a_group_may_be_throttled(proxy: Proxy, client: Callable[[str], Any]) -> None:
-    """The request itself is answered: each statement has an error in its place."""
+    """The request itself succeeds, with an error for each statement."""
     proxy.break_out("/table/", Fault(Trouble.EACH_THROTTLED, 1))
     statement = {"Statement": "INSERT INTO t VALUE {'pk': ?}", "Parameters": [{"S": "bucket/table/1"}]}
 
@@ -217,7 +217,7 @@ def test_s3_refuses_as_it_does_on_aws(proxy: Proxy, client: Callable[[str], Any]
 
 
 def test_the_downstream_keeps_what_it_has_taken() -> None:
-    """What it refuses was tried and has no effect; the mood is asked by the first part of the key."""
+    """A refused delivery was tried and has no effect. The first part of the key chooses the `mood`."""
     downstream = Downstream(moods={"a": lambda _: Reaction(503, taken=False)})
 
     assert downstream.deliver(effect(NEW, 1)).status == 503

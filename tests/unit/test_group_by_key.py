@@ -35,7 +35,7 @@ def test_groups_are_as_many_as_possible(keys: list[frozenset[str]]) -> None:
 
 
 def test_a_message_about_two_keys_joins_their_groups() -> None:
-    """The three after each other, a fourth beside them."""
+    """Three messages run one after the other, a fourth at the same time."""
     assert group_by_key([{"a"}, {"b"}, {"c"}, {"a", "b"}]) == [[0, 1, 3], [2]]
 
 
@@ -83,7 +83,7 @@ class Counted(str):
     ids=["all different", "a chain", "a chain backwards", "all the same", "one message joins all"],
 )
 def test_ten_thousand_messages_take_a_few_looks_per_key(keys: list[list[str]]) -> None:
-    """A batch may hold 10,000 messages: the work grows as the batch, whatever the keys are. Counted, not timed."""
+    """A batch may hold 10,000 messages. The work grows linearly for any keys. It is counted, not timed."""
     counted = [[Counted(key) for key in mine] for mine in keys]
     Counted.operations = 0
     steps = 0

@@ -19,6 +19,7 @@ from intake_ledger.consumer import Consumer, ProcessingTime, handler
 from intake_ledger.events import Ignored, Message, Unparseable, own_message, parse_message, read_batch
 from intake_ledger.events import parser as changes
 from intake_ledger.protocol import Change, Origin, State, StateKind
+from tests.settings import examples
 from tests.unit.support import (
     BUCKET,
     SECOND,
@@ -90,7 +91,7 @@ def handle(bench: Bench, sqs: Sqs, *records: Mapping[str, Any]) -> list[str]:
 
 
 def unreadable(number: int) -> list[dict[str, Any]]:
-    """Records of a version that nobody understands, with something of their own."""
+    """Records of an unknown version, with additional fields."""
     return [
         {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put", "eventVersion": f"9.{n}"} for n in range(number)
     ]
@@ -113,7 +114,7 @@ class TestOneDeadLetter:
 
     @pytest.mark.failure_mode("F107")
     def test_unreadable_records_beside_readable_ones_are_one(self) -> None:
-        """F107: the readable ones are processed, the others are one message of their own."""
+        """The readable records are processed. The others become one separate message."""
         bench, sqs = Bench(new_world()), Sqs()
         state = bench.world.s3.put("good", "1")
         foreign = [record(f"{n}", state, bucket="another") for n in range(3)]
@@ -127,7 +128,7 @@ class TestOneDeadLetter:
 
     @pytest.mark.failure_mode("F107")
     def test_a_copy_that_is_moved_back_does_no_harm(self) -> None:
-        """F107: it is one more copy, and what was processed stays as it is."""
+        """The message becomes another copy, and committed states stay committed."""
         bench, sqs = Bench(new_world()), Sqs()
         state = bench.world.s3.put("good", "1")
         assert handle(bench, sqs, message(notification(record("good", state), *unreadable(2)))) == []
@@ -228,7 +229,7 @@ class TestOneDeadLetter:
 
 @pytest.mark.parametrize("event", [{}, {"Records": None}, {"Records": "x"}, {"Records": [1]}, {"key1": "value1"}])
 def test_an_event_that_is_not_of_sqs_is_refused_in_words(event: Any) -> None:
-    """Somebody tests the function in the console."""
+    """This happens when a person tests the function in the console."""
     with pytest.raises(ValueError, match="send messages to the pipeline's queue"):
         read_batch(event)
     assert callable(handler)
@@ -310,11 +311,11 @@ def hostile_records(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.failure_mode("F27", "F107")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(st.lists(hostile_records(), min_size=1, max_size=3), st.permutations(range(6)), st.sampled_from((1, 1, 1, 3)))
 def test_a_hostile_batch_harms_nobody(hostile: list[dict[str, Any]], order: list[int], concurrency: int) -> None:
-    """F27, F107: the healthy ones are all processed; what is acknowledged is done, asked for nothing, or is in the
-    dead-letter queue, with one copy for each message.
+    """All valid records are processed. Each acknowledged message is done, requests nothing, or is in the dead-letter
+    queue with one copy.
     """
     bench, sqs = Bench(new_world(), concurrency=concurrency), Sqs()
     states = {key: put(bench, key=key) for key in GOOD}
@@ -327,7 +328,7 @@ def test_a_hostile_batch_harms_nobody(hostile: list[dict[str, Any]], order: list
         assert bench.row(state, key).has_committed(state.identity)
     acknowledged = [Message(one) for one in hostile if one["messageId"] not in given_back]
     refused = Counter(one.id for one in acknowledged if any(_is_refused(parsed) for parsed in one.parsed))
-    # One copy for each message, and one for a change that nobody can process.
+    # One copy for each message, and one for a change that cannot be processed.
     assert len(sqs.copies) >= refused.total()
     assert len(sqs.copies) <= len(hostile) + bench.telemetry.outcomes.count(cast("Any", "Rejected"))
     store = cast("MemoryDynamoDB", bench.world.wire.client)
@@ -342,7 +343,7 @@ def _is_refused(parsed: object) -> bool:
 
 
 @pytest.mark.failure_mode("F27")
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 @given(bodies)
 def test_parsing_never_raises_and_leaves_nothing_out(body: str) -> None:
     """F27: each record of a message is in exactly one of its parts."""

@@ -1,4 +1,4 @@
-"""F96: a worker outlives its lease and writes after its successor; the current state is then processed once more."""
+"""A worker writes after its lease and after its successor. The current state is then processed again."""
 
 import json
 from contextlib import nullcontext
@@ -54,7 +54,7 @@ def late(world: World, data: str = "1") -> Claim:
 
 
 def report(world: World, claim: Claim) -> bool:
-    """What the late worker does when the ledger refuses its commit."""
+    """Report the late write, as a worker does when the ledger refuses its commit."""
     with pytest.raises(Fenced):
         world.ledger.commit(claim)
     return world.ledger.report_late_write(claim)
@@ -68,7 +68,7 @@ def row_of(world: World) -> Row:
 
 
 class TestLedger:
-    """What the row says, and what follows from it."""
+    """Late writes in the row."""
 
     @pytest.mark.failure_mode("F96")
     def test_the_current_state_is_processed_once_more_under_a_new_key(self, world: World) -> None:
@@ -183,7 +183,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_a_row_that_is_put_back_expires_as_before(self, world: World) -> None:
-        """Without a late write the row is what it was, its expiry too, also when the answer is lost."""
+        """Without a late write, the row and its expiry are unchanged, also when the answer is lost."""
         world.process(marked(world.s3.mark_deleted(KEY)))
         before = row_of(world)
         claim = world.accept(created(world.s3.put(KEY, "1")))
@@ -260,7 +260,7 @@ class TestLedger:
 
 
 class TestConsumer:
-    """What the late worker does."""
+    """Late workers in the consumer."""
 
     def overtaken(self, bench: Bench, act: Any = lambda _: None) -> ObjectChange:
         """A worker stands still until another has processed the next version; then it writes, and acts."""

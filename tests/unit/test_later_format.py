@@ -1,7 +1,7 @@
-"""F113: a row that a later release wrote is read without a crash, left alone and counted.
+"""Read a row of a later release without a crash, leave it alone and count it.
 
 After a rollback, the rows of the later release are still there. Hypothesis builds them: a later format, an unknown
-status or kind, attributes of another type, attributes that nobody knows.
+status or kind, attributes of another type, unknown attributes.
 """
 
 import copy
@@ -36,6 +36,7 @@ from intake_ledger_cli.s3_listing import ListedVersion
 from intake_ledger_testing.dynamodb_expressions import Item
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.alarms import points_of
+from tests.settings import examples
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import (
     DAY,
@@ -132,7 +133,7 @@ ROWS = st.builds(
 
 @pytest.mark.failure_mode("F113")
 @pytest.mark.parametrize("ordering", Ordering)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(row=ROWS, changes=later(), redriven=st.booleans())
 def test_the_consumer_leaves_it_alone(ordering: Ordering, row: Row, changes: Item, redriven: bool) -> None:
     """F113: every message goes back for long; nothing is written, processed or dead-lettered."""
@@ -200,7 +201,7 @@ def test_a_worker_whose_row_a_later_release_took_over_is_refused() -> None:
 @pytest.mark.failure_mode("F113")
 @given(more=OTHERS)
 def test_attributes_that_nobody_knows_are_kept(more: Item) -> None:
-    """F113: within a format a later release may add some. The row is judged as always."""
+    """Within a format a later release may add attributes. The row is judged by the known ones."""
     made, store = world(Ordering.LATEST)
     state = made.s3.put(KEY, "1")
     made.process(created(state))
@@ -241,7 +242,7 @@ def test_no_wait_uses_a_messages_receives_up() -> None:
 
 @pytest.mark.failure_mode("F113")
 @pytest.mark.parametrize("ordering", Ordering)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(row=ROWS, changes=later(), listed=st.booleans())
 def test_the_audit_leaves_it_alone_and_counts_it(
     ordering: Ordering,
@@ -271,7 +272,7 @@ def test_the_audit_leaves_it_alone_and_counts_it(
 @pytest.mark.failure_mode("F113")
 @given(row=ROWS, changes=later())
 def test_the_command_shows_it(row: Row, changes: Item) -> None:
-    """F113: `list` and `inspect` print what they can read, for people and for programs."""
+    """`list` and `inspect` print the readable attributes, as text and as JSON."""
     key = RowKey("uploads/k", f"{PIPELINE}@latest")
     found = row_from_attributes(from_dynamodb(stored(key, row, changes)))
     assert found is not None

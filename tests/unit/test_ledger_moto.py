@@ -99,7 +99,7 @@ class TestInsert:
 
     @pytest.mark.failure_mode("F18")
     def test_a_second_copy_while_the_first_runs_is_busy(self, world: World) -> None:
-        """F18, F19: a live claim is BUSY for everybody else, and costs no attempt."""
+        """A live claim is BUSY for all other workers, and costs no attempt."""
         change = created(world.s3.put(KEY, "1"))
         claim = world.accept(change)
         for _ in range(10):
@@ -135,7 +135,7 @@ class TestInsert:
         assert "audit_resubmitted_state" not in world.item(change)
 
     def test_an_outage_is_an_error_and_no_verdict(self, world: World) -> None:
-        """Whoever asks must not acknowledge anything."""
+        """The caller must not acknowledge the message."""
         world.wire.down = ClientError({"Error": {"Code": "ProvisionedThroughputExceededException"}}, "PutItem")
         with pytest.raises(ClientError, match="ProvisionedThroughput"):
             world.answer(created(world.s3.put(KEY, "1")))
@@ -214,7 +214,7 @@ class TestLostAnswers:
 
 
 class TestFence:
-    """Whoever outlives the lease changes nothing any more."""
+    """A worker whose lease has ended changes nothing."""
 
     def _zombie(self, world: World, ending: str) -> tuple[Claim, Row]:
         """A worker past its lease, and the row after its successor has ended in this way."""
@@ -241,7 +241,7 @@ class TestFence:
     def test_a_failure_past_the_lease_does_not_free_the_successors_claim(
         self, world: World, ending: str, report: str
     ) -> None:
-        """F04: nor does it reject in its place."""
+        """It cannot reject the successor's claim either."""
         zombie, row = self._zombie(world, ending)
         with pytest.raises(Fenced):
             getattr(world.ledger, report)(zombie, make_reason("late"))
@@ -383,7 +383,7 @@ class TestRaces:
         assert world.verdict(change) is Verdict.BUSY
 
     def test_of_two_that_saw_no_row_one_inserts(self, world: World) -> None:
-        """A message that looks first has to insert like everybody else."""
+        """A message that looks first also has to insert."""
         state = world.s3.put(KEY, "1")
         won: list[Claim] = []
         world.s3.after_look.append(lambda: won.append(world.accept(created(state))))
@@ -396,7 +396,7 @@ def over_eventbridge(state: State) -> Change:
 
 
 class TestOrder:
-    """What S3 shows is brought about, whatever order the events have."""
+    """The ledger processes the state that S3 shows, for any order of the events."""
 
     @pytest.mark.failure_mode("F32", "F33", "F50", "F59", "F65", "F66")
     @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F05")
     def test_a_late_older_event_brings_about_the_newer_state(self, world: World) -> None:
-        """F05: version 2's worker died for good; version 1's event wakes us, and version 2 is what is claimed."""
+        """Version 2's worker died. Version 1's event then claims version 2."""
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         world.die(created(two))
         claim = world.accept(created(one))
@@ -437,7 +437,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F06")
     def test_a_failure_does_not_move_the_marks_back(self, world: World) -> None:
-        """F06: what was committed stays what was committed, through claims and failures of other states."""
+        """The committed state stays the same through claims and failures of other states."""
         one = world.process(created(world.s3.put(KEY, "1")), "first")
         two = world.fail(created(world.s3.put(KEY, "2")))
         row = world.known(two.change)
@@ -501,7 +501,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F53")
     def test_a_version_that_is_gone_before_the_retry_is_no_poison(self, world: World) -> None:
-        """F53: judged again by what S3 shows now."""
+        """The ledger judges again by S3's current state."""
         world.s3.put(KEY, "0")
         one = world.s3.put(KEY, "1")
         world.fail(created(one))
@@ -663,7 +663,7 @@ class TestAbandon:
 
     @pytest.mark.failure_mode("F81")
     def test_the_same_bytes_may_come_again(self, make_world: MakeWorld) -> None:
-        """F81: without versions an ETag is no promise that it never comes back."""
+        """Without versions, an ETag may come back."""
         every = make_world(Ordering.EVERY_VERSION, versioned=False)
         change = created(every.s3.put(KEY, "A"))
         every.ledger.abandon(every.accept(change), make_reason("gone"))
@@ -731,7 +731,7 @@ class TestRetryAt:
         assert world.accept(deleted(two)).state.identity == one.identity
 
     def test_every_version_waits_for_each_alone(self, make_world: MakeWorld) -> None:
-        """There the state is the one that the message names."""
+        """With EVERY_VERSION, the message names the state."""
         every = make_world(Ordering.EVERY_VERSION)
         one, two = every.s3.put(KEY, "1"), every.s3.put(KEY, "2")
         every.fail(created(one), retry_in=8_000)
@@ -859,7 +859,7 @@ class TestRejection:
         assert world.known(claim.change) == before
 
     def test_a_newer_version_of_a_rejected_key_is_processed(self, world: World) -> None:
-        """With rounds, reason and rejection of its own: none."""
+        """It starts without redrive count, reason and rejection."""
         world.reject(created(world.s3.put(KEY, "1")))
         row = world.process(created(world.s3.put(KEY, "2"))).row
         assert (row.redrive_count, row.reason, row.rejected_fence) == (0, None, None)
@@ -908,7 +908,7 @@ class TestReprocess:
 
     @pytest.mark.failure_mode("F78")
     def test_a_request_that_failed_is_not_swallowed_by_an_audit_in_between(self, world: World) -> None:
-        """F78, F88: it stays with the state through retries, whoever makes them, and is served once."""
+        """The request stays with the state through all retries, and is served once."""
         state = world.s3.put(KEY, "1")
         world.process(created(state))
         assert world.fail(reprocess(ULID_1)).row.reprocess_id == ULID_1
@@ -955,7 +955,7 @@ class TestReprocess:
         assert world.accept(reprocess(ULID_1)).row.redrive_count == 1
 
     def test_an_older_request_beside_a_newer_pending_one_runs_once_for_both(self, world: World) -> None:
-        """The newest id that waited is the one that is served."""
+        """The newest waiting ID is served."""
         world.process(created(world.s3.put(KEY, "1")))
         world.fail(reprocess(ULID_2))
         assert world.process(reprocess(ULID_1)).row.reprocess_id == ULID_2
@@ -1020,7 +1020,7 @@ class TestLateAndForgotten:
 
     @pytest.mark.failure_mode("F08")
     def test_a_failed_row_as_old_as_the_retention_keeps_its_budget(self, world: World) -> None:
-        """F08: nor does its age start it anew."""
+        """Its age does not reset the attempts either."""
         change = created(world.s3.put(KEY, "1"))
         world.fail(change)
         world.clock.advance(RETENTION + 10 * DAY)
@@ -1103,7 +1103,7 @@ class TestDeletesOff:
         assert world.known(marked(marker)).has_committed(marker.identity)
 
     def test_a_removal_over_half_done_work_is_settled(self, deaf: World) -> None:
-        """Whatever that work did, the object is gone; its zombie is fenced."""
+        """The object is gone, and the old worker is fenced off."""
         zombie = deaf.die(created(deaf.s3.put(KEY, "1")))
         assert deaf.verdict(marked(deaf.s3.mark_deleted(KEY))) is Verdict.SETTLED
         with pytest.raises(Fenced):
@@ -1111,7 +1111,7 @@ class TestDeletesOff:
 
 
 class TestEveryVersion:
-    """Each version is a row of its own, and nobody looks."""
+    """Each version has a separate row, and the ledger does not look."""
 
     @pytest.fixture
     def every(self, make_world: MakeWorld) -> World:
@@ -1172,7 +1172,7 @@ class TestEveryVersion:
         assert every.process(redriven(change, after.fence)).row.redrive_count == 1
 
     def test_a_delete_marker_is_a_version(self, every: World) -> None:
-        """It is processed once, beside the versions."""
+        """It is processed once, like the other versions."""
         change = marked(every.s3.mark_deleted(KEY))
         assert every.process(change).state.removed
         assert every.verdict(change) is Verdict.DUPLICATE
@@ -1212,7 +1212,7 @@ class TestEveryVersion:
 
 @pytest.mark.failure_mode("F69")
 def test_attributes_of_a_newer_release_stay(world: World) -> None:
-    """F69: an update writes what it knows, and leaves alone what it does not."""
+    """An update writes the known attributes and keeps the others."""
     change = created(world.s3.put(KEY, "1"))
     world.process(change)
     key = world.key(change)
@@ -1229,7 +1229,7 @@ def test_attributes_of_a_newer_release_stay(world: World) -> None:
 
 @pytest.mark.failure_mode("F15")
 def test_keys_that_look_like_separators_do_not_meet(world: World) -> None:
-    """F15: each has a row of its own, in one table, for two orderings."""
+    """Each key has a separate row in one table, for both orderings."""
     keys = [
         "a#b",
         "a|b",
@@ -1256,7 +1256,7 @@ def test_keys_that_look_like_separators_do_not_meet(world: World) -> None:
 
 
 def test_the_batch_read_finds_rows_and_marks_alike(world: World) -> None:
-    """And names none that is not there."""
+    """The answer names no row that does not exist."""
     change = created(world.s3.put(KEY, "1"))
     world.process(change)
     missing = RowKey("uploads/none", "x")

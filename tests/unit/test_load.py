@@ -1,4 +1,4 @@
-"""Batches as large as Lambda allows: what is asked of SQS, and what happens when the time is short."""
+"""Batches of Lambda's maximum size: the requests to SQS, and the response when time is short."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ BATCH = 10_000
 
 @dataclass
 class SlowSqs:
-    """SQS, which takes its time for each request and refuses what the real one refuses."""
+    """An SQS that takes time for each request and refuses invalid requests."""
 
     clock: Clock
     request_ms: int = 10
@@ -80,14 +80,14 @@ def test_ten_thousand_messages_are_given_back_in_tens(concurrency: int) -> None:
     answer = consumer(bench, sqs).handle({"Records": records}, Context(clock, clock() + 30 * SECOND))
     assert {one["itemIdentifier"] for one in answer["batchItemFailures"]} == {one["messageId"] for one in records}
     assert sqs.delays == {f"handle-m{n}": 0 for n in range(BATCH)}
-    # A second in which no message ends flushes what waits, and a busy machine may have some.
+    # After a second without a finished message the consumer flushes. A busy machine may have some such seconds.
     assert BATCH / 10 <= sqs.asked["ChangeMessageVisibilityBatch"] <= BATCH / 10 + 10
     assert bench.telemetry.troubles == []
 
 
 @pytest.mark.failure_mode("F109")
 def test_the_answer_does_not_wait_for_what_sqs_takes_too_long_for() -> None:
-    """F109: what was not given back comes after the queue's own visibility; it is named all the same."""
+    """Messages that were not returned come back after the visibility timeout. The response names them too."""
     bench = Bench(new_world())
     clock = bench.world.clock
     sqs = SlowSqs(clock, request_ms=50)
@@ -101,7 +101,7 @@ def test_the_answer_does_not_wait_for_what_sqs_takes_too_long_for() -> None:
 
 @pytest.mark.failure_mode("F109")
 def test_a_failure_is_given_back_before_the_next_processor_begins() -> None:
-    """F109: that one may run for minutes, and a retry must not wait for it."""
+    """The next processor may run for minutes, and a retry must not wait for it."""
     bench = Bench(new_world())
     clock = bench.world.clock
     sqs = SlowSqs(clock, request_ms=0)
@@ -114,7 +114,7 @@ def test_a_failure_is_given_back_before_the_next_processor_begins() -> None:
 
 @pytest.mark.failure_mode("F109")
 def test_threads_give_back_while_the_last_one_works() -> None:
-    """F109: what failed does not wait for a neighbour that runs for minutes."""
+    """A failed message does not wait for another record that runs for minutes."""
     returned, ended = Event(), []
 
     class Watched(SlowSqs):
@@ -139,7 +139,7 @@ def test_threads_give_back_while_the_last_one_works() -> None:
 
 
 class TestReturns:
-    """What is given back, in tens."""
+    """Returned messages, in groups of ten."""
 
     def make(self, bench: Bench, left: "Callable[[], int]" = lambda: 10_000) -> Returns:
         return Returns(

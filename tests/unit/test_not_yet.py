@@ -19,7 +19,7 @@ WHY = "the customer file is missing"
 
 
 class Waiting:
-    """A pipeline whose processor needs something that comes after so many hours, or never."""
+    """A pipeline whose processor needs input that comes after some hours, or never."""
 
     def __init__(self, hours: float | None, *, retry_in: float | None = 600, **options: Any) -> None:
         self.pipeline = LocalPipeline(self.process, **options)
@@ -115,7 +115,7 @@ class TestWhatComesLate:
 
     @pytest.mark.failure_mode("F102")
     def test_chaos(self) -> None:
-        """F102: duplicates, deaths and late workers beside it."""
+        """With duplicates, deaths and late workers at the same time."""
         for seed in range(5):
             waiting = Waiting(5, max_attempts=50)
             for n in range(5):

@@ -73,8 +73,8 @@ def reject_archived(bench: Bench) -> tuple[State, str]:
 def test_a_rejected_object_is_processed_when_it_is_restored(
     make_world: MakeWorld, ordering: Ordering, tell: Callable[..., str]
 ) -> None:
-    """F108: in a round of its own, once: neither a duplicate of the restore nor one of the upload, nor the copy that
-    is moved back from the dead-letter queue, runs it again (F76).
+    """It is processed once, with all attempts. Neither a duplicate of the restore, nor a duplicate of the upload,
+    nor the copy from the dead-letter queue runs it again.
     """
     bench = Bench(make_world(ordering))
     state, body = reject_archived(bench)
@@ -104,7 +104,7 @@ def test_a_restore_that_fails_otherwise_is_not_repeated_by_its_duplicate(world: 
 
 @pytest.mark.failure_mode("F108")
 def test_a_failed_object_is_tried_at_its_time(world: World) -> None:
-    """F108: it has attempts left, and its own message or the restore's is the one that finds it readable."""
+    """It has attempts left. Its message or the restore's message finds it readable."""
     bench = Bench(world)
     state, body = put(bench)
     bench.world.s3.before_open.append(raising_now(ARCHIVED))
@@ -118,7 +118,7 @@ def test_a_failed_object_is_tried_at_its_time(world: World) -> None:
 
 @pytest.mark.failure_mode("F108")
 def test_a_rejection_for_another_reason_stays(world: World) -> None:
-    """F108: nobody archived this one."""
+    """This object was not archived."""
     change = created(world.s3.put(KEY, "1"))
     world.reject(change)
     assert world.verdict(restore(world.s3.look(KEY))) is Verdict.REJECTED
@@ -146,7 +146,7 @@ def test_a_worker_that_dies_in_the_round_spends_its_attempts(world: World) -> No
 
 @pytest.mark.failure_mode("F108")
 def test_without_a_row_the_age_decides(make_world: MakeWorld) -> None:
-    """F108: an archive is old; what was settled long ago must not be processed again because somebody restores it."""
+    """An archived object is old. A restore must not process it again if its row has expired."""
     world = make_world()
     young = world.s3.put(KEY, "1")
     world.clock.advance(DAY)

@@ -42,7 +42,7 @@ def test_ten_thousand_failures_a_second_heat_no_partition() -> None:
 
 @pytest.mark.failure_mode("F122")
 def test_the_versions_of_one_key_are_spread_too() -> None:
-    """F122: in EVERY_VERSION each has a row of its own."""
+    """In EVERY_VERSION each version has a separate row."""
     keys = [row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, "one", f"v#{n}") for n in range(1_000)]
     assert len({review_partition(PIPELINE, key) for key in keys}) == len(review_partitions(PIPELINE))
 

@@ -1,4 +1,4 @@
-"""Rows: where a change is kept, how a row changes, and what it costs."""
+"""The key of a change's row, the transitions of a row, and its cost."""
 
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
@@ -89,7 +89,7 @@ class TestKeys:
 
     @pytest.mark.parametrize("identity", ["v#1", "e#abc", "d#1"])
     def test_every_version_has_one_row_per_state(self, identity: str) -> None:
-        """F81: a permanent deletion is a state of its own."""
+        """A permanent deletion is a separate state."""
         assert row_key("P", Ordering.EVERY_VERSION, "b", "k", identity) == RowKey("b/k", f"P@{identity}")
 
     @pytest.mark.failure_mode("F14")
@@ -135,7 +135,7 @@ class TestKeys:
 
 
 class TestTransitions:
-    """What each step does to a row."""
+    """The effect of each step on a row."""
 
     def test_the_first_claim(self) -> None:
         """F79: the fence starts from the clock."""
@@ -175,7 +175,7 @@ class TestTransitions:
 
     @pytest.mark.failure_mode("F23")
     def test_a_failure_says_when_its_next_attempt_is_due(self) -> None:
-        """F23: and no other row does, whatever becomes of it."""
+        """No other row has this time."""
         claim = claimed(None, created(ONE))
         out = row_changes.failed(claim, make_reason("no"), review_partition=PIPELINE, now=START, retry_at=START + 8_000)
         assert out.retry_at == START + 8_000
@@ -220,7 +220,7 @@ class TestTransitions:
         assert Row(status, 1).unsettled is (status in (Status.PROCESSING, Status.FAILED))
 
     def test_attempts_and_rounds(self) -> None:
-        """By what the row was, one line each."""
+        """One case for each earlier row."""
         first = claimed(None, created(ONE))
         done, out, no = committed(first), failed(first), rejected(first)
         change = created(ONE)
@@ -339,7 +339,7 @@ class TestTransitions:
     @pytest.mark.failure_mode("F07")
     @given(st.lists(st.sampled_from(["claim", "other", "commit", "fail", "reject", "settle", "exhaust"]), max_size=12))
     def test_the_fence_never_goes_back(self, steps: list[str]) -> None:
-        """F07: whatever happens to a row, and every claim is higher than the one before."""
+        """Every claim has a higher fence than the claim before."""
         row = claimed(None, created(ONE))
         for step in steps:
             before = row
@@ -374,13 +374,13 @@ class TestLease:
 
     @pytest.mark.parametrize("status", [Status.PROCESSED, Status.FAILED, Status.REJECTED])
     def test_only_processing_is_live(self, status: Status) -> None:
-        """Whatever lease an old row still shows."""
+        """An old lease in another row has no effect."""
         assert not Row(status, 1, lease_until=START).is_live(0)
         assert not Row(Status.PROCESSING, 1).is_live(0)
 
 
 class TestFormat:
-    """What DynamoDB holds."""
+    """The attributes in DynamoDB."""
 
     @given(
         st.builds(
@@ -399,7 +399,7 @@ class TestFormat:
         )
     )
     def test_a_row_survives(self, row: Row) -> None:
-        """Attributes and back; what is None is not stored."""
+        """Attributes with the value None are not stored."""
         stored = row_attributes(row)
         assert None not in stored.values()
         assert row_from_attributes(stored) == row
@@ -454,7 +454,7 @@ class TestFormat:
 
 
 class TestSize:
-    """F17: what a row costs."""
+    """The cost of a row."""
 
     @pytest.mark.failure_mode("F17")
     @pytest.mark.parametrize("character", ["x", "é", "€", "🙂"])
@@ -493,7 +493,7 @@ class TestSize:
     @pytest.mark.failure_mode("F17")
     @given(st.text(st.characters(codec="utf-8"), max_size=40), st.integers(3, 30))
     def test_a_cut_text_is_within_the_limit_and_begins_as_the_whole(self, text: str, limit: int) -> None:
-        """F17: whatever the characters."""
+        """For any characters."""
         short = truncate(text, limit)
         assert short is not None
         assert len(short.encode()) <= limit

@@ -1,4 +1,4 @@
-"""What the construct tells the functions: read exactly, or refused with the variable, the value and what is allowed."""
+"""Read the functions' settings, or name a wrong variable, its value and the allowed values."""
 
 import json
 
@@ -77,7 +77,7 @@ def test_concurrency_is_one_unless_given() -> None:
 
 
 def test_commits_are_single_unless_asked_for() -> None:
-    """As they were before the option."""
+    """The default keeps the behaviour from before the option."""
     assert not consumer_settings(CONSUMER).commit_together
     assert consumer_settings(CONSUMER | {"INTAKE_COMMIT_TOGETHER": "true"}).commit_together
 
@@ -104,7 +104,7 @@ def test_the_audits_settings() -> None:
 
 
 def test_where_the_audits_reports_go() -> None:
-    """Nowhere, unless somebody wants them."""
+    """By default the audit writes no reports."""
     assert audit_settings(AUDIT).reports is None
     wanted = {"INTAKE_REPORT_BUCKET": "reports", "INTAKE_REPORT_PREFIX": "a/"}
     assert audit_settings(AUDIT | wanted).reports == Reports("reports", "a/")
@@ -150,7 +150,7 @@ def test_the_buckets_owner_may_be_unknown(owner: dict[str, str]) -> None:
     ],
 )
 def test_a_malformed_variable_is_named_with_its_value(name: str, value: str, allowed: str) -> None:
-    """And with what is allowed."""
+    """The error also names the allowed values."""
     with pytest.raises(SettingsError) as refused:
         consumer_settings(CONSUMER | {name: value})
     assert str(refused.value).startswith(f"{name} is {value!r}")
@@ -198,7 +198,7 @@ def test_malformed_filters_are_refused(filters: str) -> None:
 
 @pytest.mark.parametrize("environment", [{}, {"INTAKE_KEY_FILTERS": "[]"}])
 def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> None:
-    """As S3's own configuration has it."""
+    """S3's notification configuration does the same."""
     settings = audit_settings({key: text for key, text in AUDIT.items() if key != "INTAKE_KEY_FILTERS"} | environment)
     assert settings.filters == ()
     assert settings.wants("anything")

@@ -50,7 +50,7 @@ def delete(table_name: str = "orders", **key: str) -> dict[str, Any]:
 
 
 def refused(transact: Any) -> str:
-    """Why it can be no transaction with the ledger's commit."""
+    """Return why the writes cannot be in a transaction with the ledger's commit."""
     with pytest.raises(TransactionRefused) as problem:
         check(transact, "ledger")
     assert not problem.value.passing
@@ -58,7 +58,7 @@ def refused(transact: Any) -> str:
 
 
 class TestCheck:
-    """What DynamoDB would refuse is refused before, with the element's number."""
+    """Writes that DynamoDB would refuse are refused first, with the element's number."""
 
     def test_what_fits(self) -> None:
         """99 elements, different items, any table but the ledger's."""
@@ -72,7 +72,7 @@ class TestCheck:
         assert "100 elements, at most 99" in refused([delete(id=str(number)) for number in range(100)])
 
     def test_too_large(self) -> None:
-        """4 MB, names and contents of whatever type."""
+        """The limit is 4 MB, with names and contents of any type."""
         item = {"id": {"S": "1"}, "data": {"B": b"x" * 400_000}, "list": {"L": [{"S": "ä" * 10}]}}
         elements = [{"Put": {"TableName": "orders", "Item": item | {"id": {"S": str(one)}}}} for one in range(11)]
         assert "DynamoDB allows 4 MB" in refused(elements)
@@ -101,7 +101,7 @@ class TestCheck:
         "element", [None, "Put", {}, {"Get": {}}, {"Put": {}, "Delete": {}}, {"Put": None}, put(id="1")["Put"]]
     )
     def test_no_element(self, element: object) -> None:
-        """As boto3's resource or a hasty hand would write it."""
+        """A dict of Python values, as boto3's resource takes it, is refused too."""
         assert "element 1 must be a dict with one of Put, Update, Delete, ConditionCheck" in refused([element])
 
     @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ class TestRefusal:
 
     @pytest.mark.parametrize("code", ["ConditionalCheckFailed", "ValidationError", "ItemCollectionSizeLimitExceeded"])
     def test_what_does_not(self, code: str) -> None:
-        """Even beside a conflict: trying again at once would not help."""
+        """This also holds together with a conflict: an immediate retry would not help."""
         found = refusal(["None", "TransactionConflict", code], [put(id="1"), delete(id="2")])
         assert not found.passing
         assert str(found) == f"the transaction was cancelled, element 2 (Delete): {code}"
@@ -140,7 +140,7 @@ class TestRefusal:
 
 @pytest.fixture
 def orders(dynamodb: "DynamoDBClient") -> str:
-    """The team's own table."""
+    """A table of the team."""
     name = f"orders-{next(_TABLES)}"
     dynamodb.create_table(
         TableName=name,
@@ -152,7 +152,7 @@ def orders(dynamodb: "DynamoDBClient") -> str:
 
 
 def booked(world: World, orders: str, key: str = KEY) -> int:
-    """How often the effect happened."""
+    """Number of times that the effect happened."""
     item = world.wire.client.get_item(TableName=orders, Key={"id": {"S": key}}).get("Item", {})
     return int(item.get("booked", {}).get("N", "0"))
 
@@ -182,7 +182,7 @@ class TestLedger:
         monkeypatch.setattr(table, "CONFLICT_WAITS", (0.0, 0.0))
 
     def test_both_are_written(self, world: World, orders: str, claim: Claim) -> None:
-        """The row is the one that a plain commit writes."""
+        """The row equals the row of a plain commit."""
         world.ledger.commit(claim, "x", [book(orders)])
         assert world.wire.requests[-1] == "transact_write_items"
         row = world.known(claim.change)
@@ -190,13 +190,13 @@ class TestLedger:
         assert booked(world, orders) == 1
 
     def test_without_writes_it_is_no_transaction(self, world: World, claim: Claim) -> None:
-        """Which would cost twice as much."""
+        """A transaction would cost twice as much."""
         world.ledger.commit(claim, "x")
         assert "transact_write_items" not in world.wire.requests
 
     @pytest.mark.failure_mode("F03")
     def test_the_fence_refuses_all_of_it(self, world: World, orders: str) -> None:
-        """F03: a worker past its lease writes nothing, into nobody's table."""
+        """A worker whose lease has ended writes to no table."""
         change = created(world.s3.put(KEY, "a"))
         late = world.die(change)
         now = world.accept(change)
@@ -233,7 +233,7 @@ class TestLedger:
         assert world.known(claim.change).status is Status.PROCESSING
 
     def test_a_lost_fence_goes_before_the_teams_condition(self, world: World, orders: str) -> None:
-        """Whoever has lost the row has no failure to record."""
+        """A worker that lost the row has no failure to record."""
         change = created(world.s3.put(KEY, "a"))
         late = world.die(change)
         world.accept(change)
@@ -276,7 +276,7 @@ class TestLedger:
             world.ledger.commit(claim, None, [book(orders)])
 
     def test_the_resources_form(self, world: World, orders: str, claim: Claim) -> None:
-        """Python values in place of typed ones are refused by boto3, with a reason."""
+        """boto3 refuses untyped Python values, with a reason."""
         with pytest.raises(TransactionRefused, match="not in DynamoDB's typed form"):
             world.ledger.commit(claim, None, [{"Put": {"TableName": orders, "Item": {"id": "1"}}}])
 
@@ -294,7 +294,7 @@ def cancelled(*codes: str) -> ClientError:
 
 
 def script(world: World, errors: Sequence[Exception]) -> list[dict[str, Any]]:
-    """DynamoDB answers the next transactions with these errors; what was sent is collected."""
+    """Let DynamoDB answer the next transactions with these errors, and collect the requests."""
     sent: list[dict[str, Any]] = []
     coming = list(errors)
     real = world.wire.client.transact_write_items
@@ -416,7 +416,7 @@ SETTINGS = replace(
 
 
 class TestExactlyOnce:
-    """Whatever happens at whichever step: the effect, which is not idempotent, happens once."""
+    """An effect that is not idempotent happens once, with a fault at any step."""
 
     def pipeline(self, world: World, orders: str) -> Pipeline:
         return Pipeline(world, orders, lambda _: Commit("x", transact=[book(orders)]))
@@ -460,7 +460,7 @@ class TestExactlyOnce:
                 pipeline.finish(body)
 
     def test_two_deaths(self, world: World, orders: str) -> None:
-        """The one that takes over dies as well, at every step of its own."""
+        """The successor dies as well, at every one of its steps."""
         for first in range(4):
             for second in range(6):
                 key = f"twice {first} {second}"
@@ -476,7 +476,7 @@ class TestExactlyOnce:
                 assert booked(world, orders, key) == 1
 
     def test_the_same_without_a_transaction_is_not_exactly_once(self, world: World, orders: str) -> None:
-        """What `transact` is for: an effect of its own happens again when the worker dies before its commit."""
+        """Without `transact`, an effect happens again if the worker dies before its commit."""
 
         def process(_: ObjectChange) -> None:
             world.wire.client.update_item(**book(orders)["Update"])
@@ -489,7 +489,7 @@ class TestExactlyOnce:
 
 
 class TestConsumer:
-    """What becomes of an attempt whose transaction is refused."""
+    """Attempts whose transaction is refused."""
 
     def refuse(self, world: World, orders: str, make: Callable[[], Mapping[str, Any]]) -> tuple[Pipeline, str]:
         state = world.s3.put(KEY, "a")
@@ -529,7 +529,7 @@ class TestConsumer:
     @pytest.mark.failure_mode("F101")
     @pytest.mark.parametrize("transact", [7, {"Put": {}}, (one for one in "ab")])
     def test_what_is_no_list_is_rejected(self, world: World, transact: Any) -> None:
-        """F101: it says what it is, and the claim does not hang until its lease is over."""
+        """The reason names the type, and the lease ends at once."""
         state = world.s3.put(KEY, "a")
         pipeline = Pipeline(world, "orders", lambda _: Commit(transact=transact))
         assert pipeline.deliver(notification(record(KEY, state)))

@@ -1,4 +1,4 @@
-"""The table of verdicts, line by line, and what holds whatever the row, the change and S3 are."""
+"""The table of verdicts line by line, and rules for every row, change and state of S3."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -91,7 +91,7 @@ def judge(
 
 
 class TestRowAlone:
-    """The first table: what is settled without a look."""
+    """The first table: verdicts without a look at S3."""
 
     @pytest.mark.parametrize(
         ("found", "change", "verdict"),
@@ -211,7 +211,7 @@ class TestLook:
         ],
     )
     def test_line(self, found: Row | None, change: Change, state: State, verdict: Verdict) -> None:
-        """S3 says which state is to be brought about, whatever the message said."""
+        """S3's state decides, not the state in the message."""
         assert judge(found, change, state) is verdict
 
     @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ class TestLook:
         assert judge(row(Status.PROCESSED, state), reprocess(A1), state, DEAF) is Verdict.SETTLED
 
     def test_a_settled_state_that_the_message_names_is_a_duplicate(self) -> None:
-        """For the log: somebody committed between the row that was judged and the look."""
+        """For the log: another worker committed between the read of the row and the look."""
         ruling = judge_state(DONE, created(V1), V1, now=NOW, policy=POLICY)
         assert ruling == Ruling(Verdict.DUPLICATE, "the current state is committed")
 
@@ -269,7 +269,7 @@ SEQUENCERS = st.none() | st.sampled_from(["617F08299329D189", "0055AED6DCD90281E
 
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
-    """Any change, whoever sent it."""
+    """Any change from any sender."""
     state = draw(STATES)
     makers: list[Callable[[State], Change]] = [audited]
     if state.kind is StateKind.OBJECT:
@@ -353,7 +353,7 @@ def test_nobody_but_a_person_tries_a_failed_state_before_its_time(
 def test_g3_a_settled_state_runs_only_for_a_newer_request(
     found: Row, change: Change, state: State, policy: Policy
 ) -> None:
-    """Once: never ACCEPTED for what is committed and settled, unless a person asks for more than was served."""
+    """Exactly once: a committed and settled state is ACCEPTED only for a newer reprocess request."""
     found = replace(found, status=Status.PROCESSED, committed_state=state.identity)
     verdict = judge(found, change, state, policy)
     newer = change.reprocess_id is not None and change.reprocess_id > (found.served_reprocess_id or "")
@@ -366,8 +366,8 @@ def test_g3_a_settled_state_runs_only_for_a_newer_request(
 def test_g4_what_is_not_settled_is_acknowledged_for_a_reason_only(
     found: Row, change: Change, state: State, policy: Policy
 ) -> None:
-    """Complete: a message is put to rest while its key's state is not committed only for a rejection, or as the
-    duplicate of something that was: the state that is current then has a message, or the audit, of its own.
+    """Complete: a message is acknowledged while its key's state is not committed only for a rejection or as a
+    duplicate. In the second case the current state has another message, or the audit finds it.
     """
     assume(not (found.settled and found.committed_state == state.identity))
     verdict = judge(found, change, state, policy)
@@ -385,7 +385,7 @@ def test_g4_what_is_not_settled_is_acknowledged_for_a_reason_only(
 def test_no_decision_depends_on_sequencers(
     found: Row | None, change: Change, state: State, policy: Policy, sequencers: list[str | None]
 ) -> None:
-    """F56, F57, F58: whatever they are: other ones, equal ones, none, in any order."""
+    """For other, equal and missing sequencers, in any order."""
     mixed = found and replace(found, sequencer=sequencers[0])
     assert judge(mixed, replace(change, sequencer=sequencers[2]), state, policy) is judge(found, change, state, policy)
 
@@ -441,7 +441,7 @@ def test_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, chan
 
 @pytest.mark.failure_mode("F89")
 def test_deletes_off_has_no_budget_for_removals() -> None:
-    """F89: nobody is told, so nothing can fail any more; an object's budget stays what it was."""
+    """Removals are not processed, so they cannot fail. An object's attempts are still limited."""
     gone = row(Status.FAILED, MARKER, attempts=3)
     assert judge(gone, marked(MARKER), MARKER) is Verdict.EXHAUSTED
     assert judge(gone, marked(MARKER), MARKER, DEAF) is Verdict.SETTLED
@@ -460,7 +460,7 @@ def test_exhausted_only_at_the_budget_of_the_state_that_is_current(found: Row, c
 
 @given(CHANGES, STATES)
 def test_without_a_row_nothing_is_busy_rejected_or_exhausted(change: Change, state: State) -> None:
-    """There is nobody to wait for, and nothing that failed."""
+    """No other worker holds a claim, and nothing has failed."""
     assert judge(None, change, state) in (Verdict.ACCEPTED, Verdict.STALE)
 
 

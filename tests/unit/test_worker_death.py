@@ -1,4 +1,4 @@
-"""How soon the message of a worker that died is handled again."""
+"""The time until the message of a dead worker is delivered again."""
 
 import pytest
 
