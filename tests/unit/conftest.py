@@ -7,7 +7,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import boto3
-import duckdb
 import pytest
 from hypothesis import settings
 from moto import mock_aws
@@ -19,6 +18,7 @@ from tests.settings import examples
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _TABLES, _DATABASES = count(1), count(1)
@@ -52,7 +52,7 @@ def dynamodb() -> Iterator["DynamoDBClient"]:
 class SharedDuckDB:
     """A connection to an empty database inside the shared DuckDB instance."""
 
-    def __init__(self, instance: duckdb.DuckDBPyConnection, name: str) -> None:
+    def __init__(self, instance: "DuckDBPyConnection", name: str) -> None:
         self._name, self._duck = name, instance.cursor()
         self._duck.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
 
@@ -71,7 +71,10 @@ class SharedDuckDB:
 
 
 @pytest.fixture(scope="session")
-def duckdb_instance() -> Iterator[duckdb.DuckDBPyConnection]:
+def duckdb_instance() -> Iterator["DuckDBPyConnection"]:
+    # If a module of pytest's plugins held it, DuckDB would complain at the end of the process.
+    import duckdb  # noqa: PLC0415
+
     config: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     with duckdb.connect(config=config) as instance:
         yield instance
@@ -86,8 +89,8 @@ def own_duckdb() -> None:
 def shared_duckdb(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use one DuckDB instance for all tests without `own_duckdb`: to start one takes 25 ms of CPU."""
     if "test_audit_" in request.node.nodeid and "own_duckdb" not in request.fixturenames:
-        instance: duckdb.DuckDBPyConnection = request.getfixturevalue("duckdb_instance")
-        monkeypatch.setattr(duckdb, "connect", lambda **_: SharedDuckDB(instance, f"database_{next(_DATABASES)}"))
+        instance: DuckDBPyConnection = request.getfixturevalue("duckdb_instance")
+        monkeypatch.setattr("duckdb.connect", lambda **_: SharedDuckDB(instance, f"database_{next(_DATABASES)}"))
 
 
 @pytest.fixture
