@@ -15,7 +15,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger.audit.intake_audit import IntakeAudit
-from cdk_intake_ledger.delivery.event_delivery import default_delivery_mode, owned_resource, owner_of
+from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
+from cdk_intake_ledger.delivery.delivery_problems import default_delivery_mode
 from cdk_intake_ledger.delivery.key_filters import key_filters, looks_encoded
 from cdk_intake_ledger.functions import (
     FunctionNetworking,

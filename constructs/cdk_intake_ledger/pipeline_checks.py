@@ -6,7 +6,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.audit.reports import report_problems
-from cdk_intake_ledger.delivery.event_delivery import bucket_problems, delivery_problems
+from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, delivery_problems
 from cdk_intake_ledger.delivery.key_filters import KeyFilter, filter_problems
 from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import AuditOptions, Delivery

@@ -2,8 +2,9 @@
 
 from constructs import Construct
 
-from cdk_intake_ledger.delivery.bucket_validation import BucketValidation
-from cdk_intake_ledger.delivery.event_delivery import add_notifications, owned_resource
+from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
+from cdk_intake_ledger.delivery.bucket_validation import BucketValidation, ConsumedQueue
+from cdk_intake_ledger.delivery.event_delivery import add_notifications
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
 
 
@@ -35,12 +36,10 @@ def connect_bucket(
         BucketValidation(
             scope,
             bucket=resources.bucket,
-            resource=resource,
             delivery=resources.delivery,
             filters=resources.filters,
             role=consumer.role,
             message_life=message_life,
-            queue=resources.queue.queue if "queue" in resources.existing else None,
-            source=consumer.source,
+            consumed=ConsumedQueue(resources.queue.queue, consumer.source) if "queue" in resources.existing else None,
         )
     )

@@ -1,11 +1,11 @@
-"""What can be seen only when the whole app is known: CDK asks these questions at synthesis.
+"""Checks the whole app at synthesis: changes of the bucket, the role and the queue after the pipeline was created.
 
-Everything else is refused where the pipeline is made; here is what others may do to its bucket and role afterwards.
+All other checks run when the pipeline is created.
 """
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsii
 from aws_cdk import Stack
@@ -15,7 +15,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IValidation
 
-from cdk_intake_ledger.delivery.event_delivery import CDK_NOTIFICATIONS, has_cdk_notifications
+from cdk_intake_ledger.delivery.bucket_notifications import cdk_configuration, has_cdk_notifications, owned_resource
 from cdk_intake_ledger.delivery.key_filters import KeyFilter
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import properties_of
@@ -33,32 +33,47 @@ from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
 
 
+class ConsumedQueue(NamedTuple):
+    """An existing queue, and the mapping that lets the consumer read it."""
+
+    queue: sqs.IQueue
+    source: lambda_.EventSourceMapping
+
+
 @jsii.implements(IValidation)
 class BucketValidation:
-    """Looks at the bucket, at what the processor may write into it, and at a given queue."""
+    """Checks the bucket, the processor's permission to write into it, and an existing queue.
+
+    Args:
+        scope: the pipeline.
+        bucket: the pipeline's.
+        delivery: the delivery mode.
+        filters: the pipeline's.
+        role: the processor's role.
+        message_life: the longest time for which a message waits in both queues, in seconds.
+        consumed: an existing queue; None if the pipeline created the queue.
+
+    """
 
     def __init__(
         self,
         scope: Construct,
         *,
         bucket: s3.IBucket,
-        resource: s3.CfnBucket | None,
         delivery: Delivery,
         filters: Sequence[KeyFilter],
         role: iam.Role,
         message_life: float,
-        queue: sqs.IQueue | None,
-        source: lambda_.EventSourceMapping,
+        consumed: ConsumedQueue | None,
     ) -> None:
         self._scope = scope
         self._bucket = bucket
-        self._resource = resource
+        self._resource = owned_resource(bucket)
         self._delivery = delivery
         self._filters = filters
         self._role = role
         self._message_life = message_life
-        self._queue = queue
-        self._source = source
+        self._consumed = consumed
         self._began_with_cdk_notifications = has_cdk_notifications(bucket)
 
     def validate(self) -> list[str]:
@@ -78,15 +93,15 @@ class BucketValidation:
             yield from self._short_lives(properties_of(self._resource))
 
     def _other_readers(self) -> Iterator[Problem]:
-        """Event source mappings of other functions on the queue that the pipeline was given (F128)."""
-        if self._queue is None:
+        """Find event source mappings of other functions on an existing queue (F128)."""
+        if self._consumed is None:
             return
-        arn, ours = self._queue.queue_arn, f"{self._source.node.path}/Resource"
-        for found in self._scope.node.root.node.find_all():
-            if isinstance(found, lambda_.CfnEventSourceMapping) and found.event_source_arn == arn:
-                path = found.node.path
-                if path != ours and found.enabled is not False:
-                    yield QUEUE_HAS_OTHER_CONSUMER.problem(mapping=path, path=self._queue.node.path)
+        queue, own_mapping = self._consumed.queue, f"{self._consumed.source.node.path}/Resource"
+        for construct in self._scope.node.root.node.find_all():
+            if not isinstance(construct, lambda_.CfnEventSourceMapping) or construct.enabled is False:
+                continue
+            if construct.event_source_arn == queue.queue_arn and construct.node.path != own_mapping:
+                yield QUEUE_HAS_OTHER_CONSUMER.problem(mapping=construct.node.path, path=queue.node.path)
 
     def _replaced_notifications(self) -> Iterator[Problem]:
         if self._began_with_cdk_notifications or not has_cdk_notifications(self._bucket):
@@ -94,15 +109,10 @@ class BucketValidation:
         path = self._bucket.node.path
         if self._delivery is Delivery.S3:
             yield NOTIFICATIONS_REPLACED.problem(bucket=path)
-        elif self._delivery is Delivery.EVENTBRIDGE and not self._cdk_keeps_event_bridge():
+        elif self._delivery is Delivery.EVENTBRIDGE and "EventBridgeConfiguration" not in cdk_configuration(
+            self._bucket
+        ):
             yield EVENT_BRIDGE_SWITCHED_OFF.problem(bucket=path)
-
-    def _cdk_keeps_event_bridge(self) -> bool:
-        notifications = self._bucket.node.find_child(CDK_NOTIFICATIONS).node.try_find_child("Resource")
-        if notifications is None:
-            return False
-        properties: Any = properties_of(notifications)  # type: ignore[arg-type] # CDK's child of this name is a resource
-        return "EventBridgeConfiguration" in properties.get("NotificationConfiguration", {})
 
     def _short_lives(self, properties: dict[str, Any]) -> Iterator[Problem]:
         versioning = properties.get("versioningConfiguration", {})
@@ -116,7 +126,7 @@ class BucketValidation:
                 )
 
     def _loops(self) -> Iterator[Problem]:
-        """A processor that writes where it reads calls itself."""
+        """Find permissions of the processor to write keys that the pipeline processes."""
         for pattern in self._written_keys():
             for item in self._filters:
                 values: dict[str, object] = {"pattern": pattern, "bucket": self._bucket.node.path, "filter": item}
@@ -146,7 +156,7 @@ def _puts(action: Any) -> bool:
 
 
 def _keys_in(resources: Sequence[Any], bucket_arn: Any) -> Iterator[str]:
-    """The key patterns of those resources that are objects of the bucket."""
+    """The key patterns of the resources that are objects of the bucket."""
     beginning = f"{_text(bucket_arn)}/"
     for resource in map(_text, resources):
         if resource == "*":
@@ -156,7 +166,7 @@ def _keys_in(resources: Sequence[Any], bucket_arn: Any) -> Iterator[str]:
 
 
 def _text(resolved: Any) -> str:
-    """A resolved value as text that can be compared, whatever parts it was joined of."""
+    """A resolved value as text, so that two values can be compared."""
     match resolved:
         case str():
             return resolved
@@ -184,7 +194,7 @@ def _may_match(pattern: str, item: KeyFilter) -> bool:
 
 
 def _ends(pattern: str) -> tuple[str, str, str]:
-    """What a key pattern begins with, whether it has a wildcard, and what it ends with."""
+    """The text of a key pattern before its first wildcard, a mark for a wildcard, and the text after the last one."""
     positions = [index for index, character in enumerate(pattern) if character in "*?"]
     if not positions:
         return pattern, "", ""

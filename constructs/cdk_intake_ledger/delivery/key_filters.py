@@ -1,7 +1,7 @@
-"""Key filters: one list of prefixes and suffixes, written down for S3, for EventBridge, for IAM and for the audit.
+"""Key filters: prefixes and suffixes, in the forms of S3, EventBridge, IAM and the audit.
 
-A filter is what a key *is*, unencoded. Each reader spells it in its own way, and all of them are derived from here, so
-that the audit never looks for objects that no notification was asked for.
+A filter is written as in the key, without encoding. All forms follow from it, so that the audit compares exactly the
+objects that notifications report.
 """
 
 import re
@@ -22,23 +22,22 @@ MAX_LENGTH = 1024
 MAX_FILTERS = 25
 """S3 takes 100 notification entries for one bucket, and each filter needs four of them."""
 
-
 _POLICY_ROOM = 5_000
-"""Characters for keys in a role's policies, which have 10,240 in all."""
+"""Characters for keys in a role's policies, which can have 10,240."""
 _ARN_LENGTH = 100
-"""What stands before each key there, at most."""
+"""The longest text before each key in a policy."""
 
 
 @dataclass(frozen=True)
 class KeyFilter:
-    """Keys that begin with `prefix` and end with `suffix`; an empty one matches every key."""
+    """Keys that begin with `prefix` and end with `suffix`. An empty filter matches every key."""
 
     prefix: str = ""
     suffix: str = ""
 
     @property
     def is_known(self) -> bool:
-        """Whether both ends are known at synthesis: tokens cannot be compared or encoded."""
+        """True if both ends are known at synthesis. Tokens cannot be compared or encoded."""
         return not _is_token(self.prefix) and not _is_token(self.suffix)
 
     def __str__(self) -> str:
@@ -46,26 +45,26 @@ class KeyFilter:
         return " and ".join(parts) or "every key"
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """The ends that were given, by S3's name for them."""
+        """The prefix and the suffix that are not empty, with S3's names."""
         if self.prefix:
             yield "prefix", self.prefix
         if self.suffix:
             yield "suffix", self.suffix
 
     def encoded(self) -> "KeyFilter":
-        """As S3's notification configuration wants it: form-encoded, like the keys in its events."""
+        """The filter for S3's notification configuration: form-encoded, as the keys in its events."""
         return KeyFilter(_form_encoded(self.prefix), _form_encoded(self.suffix))
 
     def iam_pattern(self) -> str:
-        """The resource pattern of these keys, its wildcards standing for themselves only where the filter has them."""
+        """The resource pattern of these keys in a policy. Wildcards in the filter are escaped."""
         prefix, suffix = (part if _is_token(part) else _iam_escaped(part) for part in (self.prefix, self.suffix))
         return f"{prefix}*{suffix}"
 
     def event_patterns(self) -> list[object]:
-        """As an EventBridge pattern for the raw key: a list of alternatives, empty for every key.
+        """An EventBridge pattern for the key without encoding: a list of alternatives, empty for every key.
 
-        A wildcard asks for prefix and suffix one after the other, S3 lets them overlap (`ab` matches prefix `ab` with
-        suffix `b`): the few keys that are made of both ends overlapping are listed by name.
+        In S3, prefix and suffix may overlap (`ab` matches prefix `ab` with suffix `b`). In a wildcard they cannot. The
+        few keys in which they overlap are listed as they are.
         """
         if self.prefix and self.suffix:
             return [
@@ -82,7 +81,7 @@ class KeyFilter:
 
 
 def key_filters(filters: Sequence[s3.NotificationKeyFilter | Mapping[str, str]] | None) -> tuple[KeyFilter, ...]:
-    """CDK's filters as ours; one that matches every key when there are none."""
+    """Convert CDK's filters. Without filters, give a filter that matches every key."""
     ours = []
     for item in filters or ():
         given = item if isinstance(item, s3.NotificationKeyFilter) else s3.NotificationKeyFilter(**item)
@@ -91,8 +90,10 @@ def key_filters(filters: Sequence[s3.NotificationKeyFilter | Mapping[str, str]] 
 
 
 def read_patterns(filters: Sequence[KeyFilter]) -> list[str]:
-    """IAM's patterns for the keys that the functions may read: by prefix, since IAM cannot let a prefix and a suffix
-    overlap. Every key where a filter has no prefix, or where a policy would have no room for all of them.
+    """IAM's patterns for the keys that the functions may read.
+
+    They use prefixes only, because prefix and suffix cannot overlap in a pattern of IAM. The pattern is `*` if a filter
+    has no prefix, or if the patterns do not fit into a policy.
     """
     prefixes = list(dict.fromkeys(item.prefix for item in filters))
     broadest = [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
@@ -101,14 +102,14 @@ def read_patterns(filters: Sequence[KeyFilter]) -> list[str]:
 
 
 def overlap(one: KeyFilter, other: KeyFilter) -> bool:
-    """Whether some key matches both, by S3's own rule: it refuses two such filters for one event of one bucket."""
+    """True if a key can match both, by S3's rule. S3 refuses two such filters for one event of one bucket."""
     return (one.prefix.startswith(other.prefix) or other.prefix.startswith(one.prefix)) and (
         one.suffix.endswith(other.suffix) or other.suffix.endswith(one.suffix)
     )
 
 
 def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[Problem]:
-    """What S3 would refuse, or what would silently match nothing."""
+    """Find filters that S3 would refuse, and filters that would match nothing."""
     if len(filters) > MAX_FILTERS:
         yield FILTER_COUNT.problem(count=len(filters), most=MAX_FILTERS)
     known = [item for item in filters if item.is_known]
@@ -125,13 +126,13 @@ def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[Problem]:
 
 
 def looks_encoded(filters: Sequence[KeyFilter]) -> list[str]:
-    """The ends that look percent-encoded by hand, as S3's documentation asks for; here that is done for everybody."""
+    """Prefixes and suffixes that look percent-encoded, as S3's documentation asks. The pipeline encodes them itself."""
     ends = [value for item in filters if item.is_known for _, value in item.parts()]
     return [value for value in ends if re.search("%[0-9A-Fa-f]{2}", value)]
 
 
 def _is_token(text: str) -> bool:
-    # Most filters have one end only, and to ask the CDK about the other is a call to its process.
+    # Most filters have only a prefix or a suffix. Each question about a token is a call of the CDK's process.
     return text != "" and Token.is_unresolved(text)
 
 

@@ -1,4 +1,4 @@
-"""Makes the pipeline's bucket, and private buckets for other files of a pipeline."""
+"""Creates the pipeline's bucket, and private buckets for its other files."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -12,11 +12,11 @@ from cdk_intake_ledger.validation.plan import ABORT_MULTIPART_DAYS, NONCURRENT_E
 def intake_bucket(
     scope: Construct, id: str, *, encryption_key: kms.IKey | None, removal_policy: RemovalPolicy
 ) -> s3.Bucket:
-    """A versioned, encrypted, private bucket that takes nothing but TLS.
+    """Create a versioned, encrypted, private bucket that refuses requests without TLS.
 
-    Overwritten versions stay readable for 30 days, longer than a message can travel through queue and dead-letter
-    queue. Unfinished multipart uploads are removed after seven days, which is what bounds the age of a finished one's
-    date. A bucket that is not empty is kept whatever the removal policy says: CloudFormation does not delete it.
+    Overwritten versions stay readable for 30 days, longer than a message can wait in the queue and the dead-letter
+    queue. S3 removes unfinished multipart uploads after seven days, which limits the age of an upload's date.
+    CloudFormation does not delete a bucket with objects, so `DESTROY` keeps it.
     """
     made = private_bucket(
         scope,
@@ -42,7 +42,7 @@ def private_bucket(
     lifecycle_rule: s3.LifecycleRule,
     removal_policy: RemovalPolicy,
 ) -> s3.Bucket:
-    """An encrypted bucket without public access that refuses requests without TLS."""
+    """Create an encrypted bucket without public access that refuses requests without TLS."""
     return s3.Bucket(
         scope,
         id,
@@ -53,7 +53,7 @@ def private_bucket(
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         encryption=s3.BucketEncryption.KMS if encryption_key else s3.BucketEncryption.S3_MANAGED,
         encryption_key=encryption_key,
-        # One data key for many objects, in place of one call to KMS for each.
+        # One data key for many objects, instead of a call to KMS for each object.
         bucket_key_enabled=True if encryption_key else None,
         lifecycle_rules=[lifecycle_rule],
         removal_policy=removal_policy,

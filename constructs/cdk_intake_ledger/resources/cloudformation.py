@@ -1,4 +1,4 @@
-"""What can be seen of CloudFormation resources at synthesis."""
+"""Reads CloudFormation resources at synthesis."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from constructs import Construct
 
 
 def properties_of(resource: CfnResource) -> dict[str, Any]:
-    """A resource's properties as they stand, resolved; there is no public way to read those that are computed late."""
+    """The resolved properties of a resource. The CDK has no public function for properties that it computes late."""
     properties = Stack.of(resource).resolve(resource._cfn_properties)  # noqa: SLF001
     return properties if isinstance(properties, dict) else {}
 

@@ -1,6 +1,6 @@
-"""Fixed names of pipelines and ledgers, and the logical ids that follow from them.
+"""Fixed names of pipelines and ledgers, and the logical IDs that follow from them.
 
-Tags say whose bucket, table and queues are: `intake-ledger adopt` finds retained ones by them when no stack has them.
+Tags name the pipeline of a bucket, a table and queues. `intake-ledger adopt` finds retained resources by these tags.
 """
 
 import hashlib
@@ -32,11 +32,11 @@ _NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
 _MAX_READABLE = 240
 """Characters before the hash. CloudFormation allows 255 in all."""
 _NOT_SHOWN = ("Default", "Resource")
-"""CDK leaves these parts of a path out of its logical ids too."""
+"""CDK also omits these parts of a path in its logical IDs."""
 _PATH_METADATA = "aws:cdk:path"
 
 PIPELINES = f"{WARNING_PREFIX}:pipelines"
-"""Metadata of the app: for each pipeline with a fixed name that, its path, environment and stack, and its table."""
+"""Metadata of the app: name, path, environment, stack and table of each pipeline with a fixed name."""
 LEDGERS = f"{WARNING_PREFIX}:ledgers"
 """Metadata of the app: name, path and stack of each ledger with a fixed name."""
 
@@ -45,9 +45,9 @@ _TAGGED = ["AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue"]
 
 
 class FixedIds:
-    """Logical ids that follow from a fixed name and from a construct's place below it, not from its path in the app.
+    """Logical IDs from a fixed name and the place of a construct below it, instead of its path in the app.
 
-    The path that CDK writes into a resource's metadata follows from the name too, so that `cdk diff` stays empty.
+    The path in a resource's metadata also follows from the name, so that `cdk diff` stays empty.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,11 +55,11 @@ class FixedIds:
         self._done: set[str] = set()
 
     def fix(self, root: Construct, *place: str) -> None:
-        """Fix the ids of all elements below a construct: existing ones now, later ones at synthesis.
+        """Fix the IDs of all elements below a construct: existing elements now, later elements at synthesis.
 
         Args:
             root: the construct.
-            place: its place below the name; empty for the construct that has the name.
+            place: its place below the name. It is empty for the construct that has the name.
 
         """
         for element in root.node.find_all():
@@ -67,12 +67,12 @@ class FixedIds:
         Aspects.of(root).add(_Late(self, root.node.path, place))
 
     def fix_one(self, element: IConstruct, root: str, place: tuple[str, ...]) -> None:
-        """Fix the id of an element that was not fixed before; an id that the team has set since then stays.
+        """Fix the ID of an element once. An ID that is set later stays.
 
         Args:
             element: any construct.
             root: the path of the construct that was given to `fix`.
-            place: as it was given to `fix`.
+            place: the place that was given to `fix`.
 
         """
         if not isinstance(element, CfnElement) or (path := element.node.path) in self._done:
@@ -85,13 +85,13 @@ class FixedIds:
         if element.get_metadata(_PATH_METADATA) is not None:
             element.add_metadata(_PATH_METADATA, "/".join((Stack.of(element).node.path, *fixed)))
         if isinstance(element, ec2.CfnSecurityGroup):
-            # CDK writes the path into it, and a group with another description is another group.
+            # CDK writes the path into the description, and another description replaces the security group.
             element.group_description = f"Intake ledger: {'/'.join(fixed)}"
 
 
 @jsii.implements(IAspect)
 class _Late:
-    """Fixes the ids of elements that were added later, for example of a grant's permission."""
+    """Fixes the IDs of elements that are added later, for example of a permission by a grant."""
 
     def __init__(self, ids: FixedIds, root: str, place: tuple[str, ...]) -> None:
         self._ids, self._root, self._place = ids, root, place
@@ -101,7 +101,7 @@ class _Late:
 
 
 def _logical_id(path: tuple[str, ...]) -> str:
-    """Readable characters of the path and a hash of all of it, which no path of CDK's own has."""
+    """The letters and digits of the path, and a hash of the whole path that differs from all hashes of CDK."""
     readable = "".join(re.sub("[^A-Za-z0-9]", "", one) for one in path if one not in _NOT_SHOWN)
     digest = hashlib.sha256("/".join(("intake-ledger:", *path)).encode()).hexdigest()
     return readable[:_MAX_READABLE] + digest[:8].upper()
@@ -115,7 +115,7 @@ def _text_problems(option: str, name: str) -> Iterator[Problem]:
 
 
 def ledger_name_problems(scope: Construct, name: str) -> Iterator[Problem]:
-    """Why a ledger cannot have a fixed name; later ledgers of the stack cannot have it then.
+    """Find reasons why a ledger cannot have a fixed name, and reserve the name in the stack.
 
     Args:
         scope: the ledger.
@@ -131,12 +131,12 @@ def ledger_name_problems(scope: Construct, name: str) -> Iterator[Problem]:
 
 
 def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable | None) -> Iterator[Problem]:
-    """Why a pipeline cannot have a fixed name: it cannot be one, or another pipeline of the app has it.
+    """Find reasons why a pipeline cannot have a fixed name: its format, or another pipeline of the app.
 
     Args:
-        scope: the pipeline that asks.
+        scope: the pipeline.
         name: the name.
-        table: the ledger's, if it is not the pipeline's own.
+        table: the table of an existing ledger, or None.
 
     """
     yield from (found := list(_text_problems("pipeline_name", name)))
@@ -155,7 +155,7 @@ def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable |
 
 
 def register(scope: Construct, name: str, table: dynamodb.ITable) -> None:
-    """Let later pipelines of the app know of one with a fixed name. Any other name has a hash of the path in it.
+    """Register a pipeline with a fixed name for later checks. Other names contain a hash of the path.
 
     Args:
         scope: the pipeline.
@@ -176,11 +176,11 @@ def register(scope: Construct, name: str, table: dynamodb.ITable) -> None:
 
 
 def tag(root: Construct, name: str) -> None:
-    """Let bucket, table and queues tell whose they are: `intake-ledger adopt` finds retained ones by that.
+    """Tag bucket, table and queues with the pipeline's name. `intake-ledger adopt` finds retained resources by it.
 
     Args:
-        root: all of these below it have the tag.
-        name: the pipeline's.
+        root: the construct whose resources get the tag.
+        name: the pipeline's name.
 
     """
     Tags.of(root).add(PIPELINE_TAG, name, include_resource_types=_TAGGED)
@@ -191,7 +191,7 @@ def _pipelines(scope: Construct) -> Iterator[dict[str, Any]]:
 
 
 def _environment(scope: Construct) -> str:
-    """Two stacks whose account or region is not known share them if they are of one stage."""
+    """Account and region. Stacks of one stage whose environment is unknown share it."""
     stack, stage = Stack.of(scope), Stage.of(scope)
     return f"{stack.environment} {stage.node.path if stage and 'unknown' in stack.environment else ''}"
 

@@ -1,4 +1,4 @@
-"""The table that decides what may be processed."""
+"""The DynamoDB table of the ledger."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,14 +27,14 @@ from cdk_intake_ledger.validation.reporting import warn
 DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
 REVIEW_INDEX = "needs_review"
-"""Holds failed and rejected rows alone: nothing else has the attribute that it is made of."""
+"""The sparse index of failed and rejected rows. Other rows do not have its key attribute."""
 REVIEW_TIME = "updated_at"
 
 
 class IntakeLedger(Construct):
-    """A table on demand with time to live, point-in-time recovery and protection from deletion.
+    """An on-demand table with time to live, point-in-time recovery and deletion protection.
 
-    Several pipelines may share one, within one stack or beyond; each has rows of its own.
+    Several pipelines can share a ledger, also across stacks. Each pipeline has separate rows.
     """
 
     def __init__(
@@ -48,28 +48,27 @@ class IntakeLedger(Construct):
         encryption_key: kms.IKey | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
-        """Make the table.
+        """Create the table, or use an existing one.
 
         Args:
-            scope: the stack, or a construct in it, that it belongs to.
-            id: its name there. Without a `ledger_name`, another id or another place replaces the table by a new and
-                empty one.
-            ledger_name: fixes the table's logical id, so that the construct may be renamed and moved within its stack:
-                1 to 64 letters, digits, `-` and `_`, a letter first. The logical id follows from `id` and place when
-                omitted.
-            table: one of the team's, which holds nothing else; its keys are texts, `pk` and `sk`, its time to live
-                is `expires_at`, and its index `needs_review` has all attributes and the keys `needs_review` (a text)
-                and `updated_at` (a number). When omitted, one is made.
-            retention: for how long a settled row is remembered, in whole seconds; 35 days when omitted, which covers a
-                message's longest way through the queue, the dead-letter queue and back. With `None`, the row of an
-                object lives as long as the object, and only the rows of removed objects expire, after 35 days or as
-                long as queue and audit need. A pipeline with `deletes` keeps the rows of objects in any case. Failed
-                and rejected rows stay until they are settled. A pipeline refuses less than its own queue and audit
-                need. docs/cost.md says what kept rows cost.
-            encryption_key: encrypts the table that is made; DynamoDB's own key when omitted. Of a `table` that is
-                brought it is refused, with everything else, by the pipeline.
-            removal_policy: of the table that is made; kept when omitted. `DESTROY` also switches the protection from
-                deletion off.
+            scope: the stack, or a construct in it.
+            id: the construct's ID. Without a `ledger_name`, another ID or another place in the construct tree replaces
+                the table by a new and empty table.
+            ledger_name: fixes the table's logical ID, so that the construct can be renamed and moved within its stack:
+                1 to 64 letters, digits, `-` and `_`, with a letter first. When omitted, the logical ID follows from
+                `id` and the place in the construct tree.
+            table: an existing table for this ledger only. Its keys are the strings `pk` and `sk`, its time to live is
+                `expires_at`, and its index `needs_review` has all attributes and the keys `needs_review` (a string) and
+                `updated_at` (a number). A table is created when omitted.
+            retention: the time for which the ledger keeps a settled row, in whole seconds; 35 days when omitted, the
+                longest path of a message through the queue, the dead-letter queue and back. With `None`, the row of an
+                object lives as long as the object. Rows of removed objects then expire after 35 days, or later if queue
+                and audit need them. A pipeline with `deletes` always keeps the rows of objects. Failed and rejected
+                rows stay until they are settled. A pipeline refuses less than its queue and audit need. docs/cost.md has
+                the cost of rows.
+            encryption_key: encrypts a new table; DynamoDB's key when omitted. The pipeline refuses it for an existing
+                table.
+            removal_policy: of a new table; `RETAIN` when omitted. `DESTROY` also turns off deletion protection.
 
         """
         super().__init__(scope, id)
@@ -123,26 +122,28 @@ class IntakeLedger(Construct):
 
     @property
     def table(self) -> dynamodb.ITable:
-        """The table itself."""
+        """The DynamoDB table."""
         return self._table
 
     @property
     def retention(self) -> Duration | None:
-        """For how long a settled row is remembered; `None` when the row of an object lives as long as the object."""
+        """The retention of settled rows. None if the row of an object lives as long as the object."""
         return self._retention
 
     @property
     def encryption_key(self) -> kms.IKey | None:
-        """The table's key, if it has one of the team's."""
+        """The customer managed key of the table, or None."""
         return self._encryption_key
 
     def share(self, name: str, bucket: s3.IBucket, audit: lambda_.Function) -> None:
-        """Tell the audits of pipelines with the same bucket of each other; a pipeline calls this itself.
+        """Give the audits of pipelines with the same bucket the names of each other. The pipeline calls this method.
+
+        Without these names, an audit would take rows of another pipeline for rows of a former name.
 
         Args:
-            name: the pipeline's.
-            bucket: where its files arrive.
-            audit: its audit's function, which would take rows under another name for those of a former name.
+            name: the pipeline's name.
+            bucket: the pipeline's bucket.
+            audit: the function of the pipeline's audit.
 
         """
         self._pipelines.append((name, bucket.node.path, audit))
@@ -152,7 +153,7 @@ class IntakeLedger(Construct):
             function.add_environment("INTAKE_OTHER_PIPELINES", ",".join(others))
 
     def problems(self) -> Iterator[Problem]:
-        """What keeps this from being a ledger; the pipeline reports it with everything else."""
+        """Find reasons why a pipeline cannot use this ledger. The pipeline reports them with all others."""
         yield from self._name_problems
         if self._key_beside_table:
             yield KEY_OF_EXISTING_TABLE.problem()
@@ -173,10 +174,10 @@ class IntakeLedger(Construct):
             yield TABLE_INDEX.problem(path=path, index=REVIEW_INDEX, time=REVIEW_TIME)
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a principal look rows up and list those that need attention: of all pipelines that share the table.
+        """Let a principal read rows and list rows that need review, of all pipelines that share the table.
 
         Args:
-            grantee: gets reading actions on the table and its index, and the use of the table's key for it.
+            grantee: gets actions that read the table and its index, and the use of the table's key to decrypt.
 
         """
         grant = iam.Grant.add_to_principal(
@@ -196,12 +197,12 @@ class IntakeLedger(Construct):
 
 
 def _resource_of(table: dynamodb.ITable) -> dynamodb.CfnTable | None:
-    """The resource behind a table of this app; `None` for an imported one."""
+    """The resource of a table of this app, or None for an imported table."""
     resource = table.node.default_child
     return resource if isinstance(resource, dynamodb.CfnTable) and Resource.is_owned_resource(table) else None
 
 
 def _keys(holder: dict[str, Any], types: dict[str, str]) -> list[tuple[str, str]]:
-    """Name and type of a table's or an index's keys, the partition key first."""
+    """Name and type of the keys of a table or an index, the partition key first."""
     keys = sorted(holder.get("keySchema", ()), key=lambda one: str(one["keyType"]))
     return [(one["attributeName"], types.get(one["attributeName"], "")) for one in keys]

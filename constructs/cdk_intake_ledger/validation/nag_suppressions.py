@@ -208,7 +208,7 @@ class Wildcards:
 
 @jsii.implements(IValidation)
 class _EachWildcard:
-    """As above, for whatever the policy has come to."""
+    """Acknowledges the resources with an asterisk that CDK's policy has at synthesis."""
 
     def __init__(self, policy: iam.Policy, finding: Suppression) -> None:
         self._policy = policy

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from intake_ledger.protocol import lease_length
 
 UNKNOWN = math.nan
-"""In place of a number that is a token, or was left out."""
+"""A number that is a token, or that was not given."""
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 FUNCTION_MARGIN = 10
-"""Seconds that the consumer has beyond its processing timeouts, for the ledger and for handing back the rest."""
+"""Seconds of the consumer beyond its processing timeouts, for the ledger and for messages that it returns."""
 
 PROCESSOR_MARGIN = 10
 """Seconds that Lambda may take to initialise a function, beyond the function's own timeout."""
@@ -23,38 +23,38 @@ MAX_FUNCTION_TIMEOUT = 900
 """Lambda's own limit, in seconds."""
 
 ABORT_MULTIPART_DAYS = 7
-"""An unfinished multipart upload is removed after so many days; a finished one may carry a date as old as that."""
+"""Days after which S3 removes an unfinished multipart upload. A finished upload can have a date that is as old."""
 
 NONCURRENT_EXPIRY_DAYS = 30
-"""How long an overwritten version of the pipeline's own bucket can still be read."""
+"""Days for which a bucket of the pipeline keeps an overwritten version."""
 
 QUEUE_RETENTION_DAYS = 4
-"""How long a queue that is made keeps a message, unless the team says so; SQS's own default."""
+"""Days for which a new queue keeps a message by default. It is also SQS's default."""
 
 DEAD_LETTER_RETENTION_DAYS = 14
-"""The same of a dead-letter queue; the most that SQS has."""
+"""The same for a dead-letter queue: the maximum of SQS."""
 
 LEDGER_RETENTION_DAYS = 35
-"""How long a settled row is remembered, unless the team chooses: a message's longest way through both queues."""
+"""Days for which the ledger keeps a settled row by default: the longest path of a message through both queues."""
 
 MAX_RECEIVES = 1_000
-"""The queue's own limit, and SQS's highest. It is a backstop only: the retry budget is the ledger's. While the
-downstream is out each message is received about once a minute, and more rarely after some hours
-(`intake_ledger.consumer.circuit_breaker`). A message on which every worker dies before it can count an attempt still
-reaches the dead-letter queue within four days, the queue's retention, with the default timeouts."""
+"""maxReceiveCount of a new queue, SQS's maximum. The ledger counts attempts, so this is only a second limit. While the
+downstream fails, each message is received about once a minute, and less often after some hours
+(`intake_ledger.consumer.circuit_breaker`). If each worker dies before it can count an attempt, the message still
+reaches the dead-letter queue within the queue's retention of four days."""
 
 IMPORTED_RECEIVES = 300
-"""The limit that is assumed of an imported queue, which synthesis cannot see."""
+"""The assumed maxReceiveCount of an imported queue. Synthesis cannot see it."""
 
 HOLD_SHARE = 0.75
-"""Of the queue's retention: the longest time for which a message waits for a downstream that is out. The rest is for a
-last attempt at each of them, so that each is dead-lettered with its reason and none is dropped by SQS."""
+"""The longest wait of a message for a failing downstream, as a share of the queue's retention. The rest is for a last
+attempt, so that the message reaches the dead-letter queue with its reason before SQS deletes it."""
 
 RETURN_MARGIN = 30
-"""Seconds by which the queue hides a message longer than a lease lasts, since Lambda receives it before it begins."""
+"""Seconds by which the visibility timeout exceeds the lease. Lambda receives a message before the lease begins."""
 
 MAX_ATTEMPTS = 50
-"""What the queue's own limit leaves room for, since busy keys and neighbours cost receives as well."""
+"""The highest number of attempts. Busy keys and other messages of a batch use receives of the queue too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +67,18 @@ class Plan:
     min_backoff: float
     max_backoff: float
     max_wait: float = UNKNOWN
-    """Unknown where it follows from the queue's retention."""
+    """Unknown if it follows from the queue's retention."""
     batch_size: float
     max_batching_window: float
     max_concurrency: float
     threads: float
     commit_together: bool
     visibility_timeout: float
-    """As the team's own queue was given it; unknown where the pipeline chooses it."""
+    """The value of an existing queue. Unknown if the pipeline sets it."""
     queue_retention: float
     dead_letter_retention: float
     ledger_retention: float
-    """Unknown where rows live as long as their objects."""
+    """Unknown if rows live as long as their objects."""
     audit_interval: float
     settle_time: float
     look_back: float
@@ -87,46 +87,47 @@ class Plan:
     backfill_rate: float = UNKNOWN
     memory_size: float
     processor_timeout: float = UNKNOWN
-    """Of an existing function that is the processor; unknown where it is imported, or the processor is none."""
+    """The timeout of a function that is the processor. Unknown for an imported function and for other processors."""
 
     @property
     def function_timeout(self) -> float:
-        """How long the consumer may run."""
+        """The timeout of the consumer's function."""
         return function_timeout(self.processing_timeout)
 
     @property
     def lease(self) -> float:
-        """The longest time for which a claim excludes others."""
+        """The longest time for which a claim excludes other attempts."""
         return lease_length(self.function_timeout, self.clock_skew)
 
     @property
     def least_visibility(self) -> float:
-        """What the pipeline's own queue has, so that the message of a dead worker is handled again half a minute after
-        its lease. A message must not come back while that lease still runs, nor while its worker lives. Lambda
-        recommends six function timeouts, and demands one: with less than six, a batch that Lambda throttles for long is
-        received twice, which the ledger notices.
+        """The visibility timeout of a new queue.
+
+        SQS delivers the message of a dead worker again half a minute after its lease. It must not do so while the
+        lease or the worker lasts. Lambda requires one function timeout and recommends six. With less than six, SQS can
+        deliver a batch twice that Lambda throttles for long. The ledger detects that.
         """
         return max(self.lease, self.function_timeout + self.max_batching_window) + RETURN_MARGIN
 
     @property
     def visibility(self) -> float:
-        """What the queue will have."""
+        """The queue's visibility timeout."""
         return self.least_visibility if math.isnan(self.visibility_timeout) else self.visibility_timeout
 
     @property
     def least_ledger_retention(self) -> float:
-        """The longest way of a change: queue, dead-letter queue, queue again, and an audit after the longest upload."""
+        """The longest path of a change: queue, dead-letter queue, queue, and an audit after the longest upload."""
         return 2 * self.queue_retention + self.dead_letter_retention + self.audit_interval + ABORT_MULTIPART_DAYS * DAY
 
     @property
     def remembered(self) -> float:
-        """How long a settled row is remembered that expires, where the team names no retention."""
+        """The retention of settled rows that expire, if no retention is set."""
         wanted = (LEDGER_RETENTION_DAYS * DAY, self.least_ledger_retention, self.look_back)
         return max(seconds for seconds in wanted if not math.isnan(seconds))
 
     @property
     def retry_time(self) -> float:
-        """How long a message can be on its way until its budget is used up, when every worker dies."""
+        """The longest time until a message has used all attempts, if each worker dies."""
         waits = (
             min(self.min_backoff * 2.0**n, self.max_backoff)
             for n in range(int(min(self.max_attempts, MAX_ATTEMPTS)) - 1)
@@ -135,15 +136,22 @@ class Plan:
 
 
 def function_timeout(processing_timeout: float) -> float:
-    """How long the consumer may run: one processing timeout in which it starts records, and one for the last of them.
+    """The timeout of the consumer's function: one processing timeout to start records, and one for the last record.
 
-    With less, a slow processor would have time for one record of a batch, and the rest would come back for nothing.
+    With less, a slow processor would have time for one record of a batch. The other messages would return to the queue.
+
+    Args:
+        processing_timeout: the limit for one record, in seconds.
+
+    Returns:
+        seconds, at most Lambda's 900.
+
     """
     return min(2 * processing_timeout + FUNCTION_MARGIN, MAX_FUNCTION_TIMEOUT)
 
 
 def span(seconds: float) -> str:
-    """A time as people say it: `90 minutes`."""
+    """Write a time in its largest whole unit: `90 minutes`."""
     for unit, size in (("day", DAY), ("hour", HOUR), ("minute", MINUTE)):
         if seconds and seconds % size == 0:
             return _counted(seconds / size, unit)

@@ -28,6 +28,7 @@ class Check(NamedTuple):
 def between(
     subject: Subject, name: str, least: float, most: float, why: str, *, show: Callable[[float], str] = span
 ) -> Check:
+    """A check that a number of the plan is in a range."""
     rule = subject.error(
         f"{name.replace('_', '-')}-range",
         inputs=(name,),
@@ -44,6 +45,7 @@ def between(
 
 
 def whole(rule: Rule, unit: float) -> Iterator[Check]:
+    """A check of each input of the rule: it must be a whole number of units, in seconds."""
     for name in rule.inputs:
         yield Check(
             rule,
@@ -64,7 +66,10 @@ def compare(
     times: Callable[[Plan], dict[str, float]] = lambda _: {},
     numbers: tuple[str, ...] = (),
 ) -> Check:
-    """A rule whose texts name times by `times`, and plain numbers of the plan by their own names."""
+    """A check of a rule about several numbers of the plan.
+
+    Its texts use the names of `times` for times, and the names in `numbers` for other numbers of the plan.
+    """
     return Check(
         subject.error(id, inputs=needs, what=what, why=why, fix=fix),
         needs,

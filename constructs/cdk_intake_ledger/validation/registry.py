@@ -31,7 +31,7 @@ class Severity(Enum):
 class Rule:
     """Something that synthesis refuses or warns about.
 
-    The texts are templates. A message has the values in place of the names in braces.
+    The texts are templates with names in braces. A message has values instead.
     """
 
     id: str

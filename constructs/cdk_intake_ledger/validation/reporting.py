@@ -17,7 +17,7 @@ def refuse(path: str, problems: Sequence[Problem]) -> None:
 
     Args:
         path: the construct that is refused, as `Stack/Pipeline`.
-        problems: all of them, so that one synthesis shows everything.
+        problems: the complete list, so that one synthesis shows everything.
 
     Raises:
         IntakeConfigurationError: There is at least one problem.

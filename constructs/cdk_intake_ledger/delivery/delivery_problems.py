@@ -1,0 +1,77 @@
+"""Chooses a delivery mode, and finds reasons why a bucket cannot deliver events to a pipeline."""
+
+from collections.abc import Iterator, Sequence
+
+from aws_cdk import Stack, Token
+from aws_cdk import aws_s3 as s3
+from constructs import Construct, IConstruct
+
+from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, in_stack_of, notifications_of, owned_resource
+from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
+from cdk_intake_ledger.options import Delivery
+from cdk_intake_ledger.validation.bucket_rules import (
+    BUCKET_IN_SAME_ENVIRONMENT,
+    EXISTING_DELIVERY_NEEDS_BOTH,
+    NOTIFICATIONS_OVERLAP,
+    S3_DELIVERY_IN_SAME_STACK,
+)
+from cdk_intake_ledger.validation.registry import Problem
+
+
+def default_delivery_mode(bucket: s3.IBucket, resource: s3.CfnBucket | None, scope: IConstruct) -> Delivery:
+    """The delivery mode for an existing bucket, if the options do not set one."""
+    in_other_stack = resource is not None and not in_stack_of(bucket, scope)
+    return Delivery.EVENTBRIDGE if in_other_stack else Delivery.S3
+
+
+def delivery_problems(delivery: Delivery | None, *, existing: bool) -> Iterator[Problem]:
+    """Check a delivery mode.
+
+    Args:
+        delivery: the option.
+        existing: whether both bucket and queue exist already.
+
+    """
+    if delivery is Delivery.EXISTING and not existing:
+        yield EXISTING_DELIVERY_NEEDS_BOTH.problem()
+
+
+def bucket_problems(
+    bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyFilter], delivery: Delivery | None
+) -> Iterator[Problem]:
+    """Check that an existing bucket can deliver events.
+
+    Args:
+        bucket: the bucket.
+        scope: the pipeline.
+        filters: the pipeline's.
+        delivery: the option.
+
+    """
+    resource = owned_resource(bucket)
+    if delivery is Delivery.EXISTING:
+        return
+    if delivery is not Delivery.EVENTBRIDGE and (resource is None or in_stack_of(bucket, scope)):
+        yield from _overlaps(bucket, resource, filters)
+    if resource is None:
+        return
+    for name in ("account", "region"):
+        theirs, ours = (str(getattr(Stack.of(construct), name)) for construct in (bucket, scope))
+        if theirs != ours and not Token.is_unresolved(theirs) and not Token.is_unresolved(ours):
+            yield BUCKET_IN_SAME_ENVIRONMENT.problem(name=name, theirs=theirs, ours=ours)
+    if delivery is Delivery.S3 and not in_stack_of(bucket, scope):
+        yield S3_DELIVERY_IN_SAME_STACK.problem()
+
+
+def _overlaps(bucket: s3.IBucket, resource: s3.CfnBucket | None, filters: Sequence[KeyFilter]) -> Iterator[Problem]:
+    """Find other notifications about the same keys (F127)."""
+    notifications = dict.fromkeys(notifications_of(bucket, resource))
+    for item in filters:
+        for destination, event, other in notifications:
+            if item.is_known and _is_requested(event) and overlap(item.encoded(), other):
+                yield NOTIFICATIONS_OVERLAP.problem(filter=item, destination=destination, event=event, other=other)
+
+
+def _is_requested(event: str) -> bool:
+    """True if the pipeline requests this event, or all events of its kind."""
+    return any(event == name or (name.endswith("*") and event.startswith(name[:-1])) for name in EVENTS.values())

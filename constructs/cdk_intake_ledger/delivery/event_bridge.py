@@ -1,0 +1,65 @@
+"""Delivers the events of a bucket by a rule of EventBridge."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aws_cdk import Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
+from cdk_intake_ledger.delivery.key_filters import KeyFilter
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources.queue_access import allow_service
+from cdk_intake_ledger.validation.bucket_rules import EVENT_BRIDGE_UNKNOWN
+from cdk_intake_ledger.validation.reporting import warn
+
+DETAIL_TYPES = ["Object Created", "Object Deleted", "Object Restore Completed"]
+
+
+def switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket | None) -> None:
+    """Let the bucket send its events to EventBridge. For an imported bucket, warn that this must be done elsewhere."""
+    if resource is None:
+        warn(scope, EVENT_BRIDGE_UNKNOWN, bucket=bucket.node.path)
+    elif has_cdk_notifications(bucket):
+        bucket.enable_event_bridge_notification()
+    else:
+        # `enable_event_bridge_notification` would add a Lambda function for this one setting.
+        resource.add_property_override(
+            "NotificationConfiguration.EventBridgeConfiguration.EventBridgeEnabled", value=True
+        )
+
+
+def deliver_by_event_bridge(
+    scope: Construct, pipeline_name: str, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+) -> None:
+    """Add a rule that sends the events of these keys to the queue."""
+    detail: dict[str, Any] = {"bucket": {"name": [bucket.bucket_name]}}
+    patterns = [item.event_patterns() for item in filters]
+    if all(patterns):
+        detail["object"] = {"key": [alternative for pattern in patterns for alternative in pattern]}
+    rule = events.CfnRule(
+        scope,
+        "Delivery",
+        description=f"Intake ledger, changes for {pipeline_name}",
+        event_pattern={"source": ["aws.s3"], "detail-type": DETAIL_TYPES, "detail": detail},
+        targets=[
+            events.CfnRule.TargetProperty(
+                id="Queue",
+                arn=queue.queue.queue_arn,
+                # EventBridge drops an event after a day of failed attempts if the target has no dead-letter queue.
+                dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.dead_letter_queue.queue_arn),
+            )
+        ],
+    )
+    account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
+    allow_service(
+        scope,
+        queue,
+        "events.amazonaws.com",
+        account | {"ArnEquals": {"aws:SourceArn": rule.attr_arn}},
+        # With the rule's ARN, key, queue and rule would depend on each other.
+        key_conditions=account,
+        dead_letters=True,
+    )
