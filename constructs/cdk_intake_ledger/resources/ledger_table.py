@@ -64,8 +64,8 @@ class IntakeLedger(Construct):
                 longest path of a message through the queue, the dead-letter queue and back. With `None`, the row of an
                 object lives as long as the object. Rows of removed objects then expire after 35 days, or later if queue
                 and audit need them. A pipeline with `deletes` always keeps the rows of objects. Failed and rejected
-                rows stay until they are settled. A pipeline refuses less than its queue and audit need. docs/cost.md has
-                the cost of rows.
+                rows stay until they are settled. A pipeline refuses less than its queue and audit need. docs/cost.md
+                has the cost of rows.
             encryption_key: encrypts a new table; DynamoDB's key when omitted. The pipeline refuses it for an existing
                 table.
             removal_policy: of a new table; `RETAIN` when omitted. `DESTROY` also turns off deletion protection.
