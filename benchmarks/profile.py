@@ -38,8 +38,15 @@ PARTS: dict[str, tuple[str, ...]] = {
     "boto: checking parameters": ("/botocore/validate.py",),
     "boto: the user agent": ("/botocore/useragent.py",),
     "boto: everything else": ("/botocore/",),
-    "reading messages": ("/intake_ledger/events/sqs_batch.py",),
-    "rows and statements": ("/intake_ledger/protocol/row.py", "/intake_ledger/ledger/dynamodb_table.py"),
+    "reading messages": ("/intake_ledger/events/",),
+    "rows and statements": (
+        "/intake_ledger/protocol/row",
+        "/intake_ledger/protocol/retention.py",
+        "/intake_ledger/ledger/attribute_values.py",
+        "/intake_ledger/ledger/conditions.py",
+        "/intake_ledger/ledger/dynamodb_table.py",
+        "/intake_ledger/ledger/statements.py",
+    ),
     "the deadline": ("/intake_ledger/consumer/deadline.py",),
     "deciding, and the rest": ("/intake_ledger/",),
 }
