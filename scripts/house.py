@@ -29,6 +29,7 @@ MAX_PARAMETERS = 8
 
 EXCEPTIONS = {
     "IntakePipeline.__init__": "The options of the construct. CDK passes options as keyword arguments.",
+    "IntakeQueue.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "LocalPipeline.__init__": "The options of the construct that a test can set, by the same names.",
     "reprocess_command": "typer makes an option of the command from each parameter.",
 }
