@@ -1,4 +1,4 @@
-"""What the tests of the command share: a pipeline whose bucket, queues and table are in moto."""
+"""Helpers for tests of the command line: a pipeline whose bucket, queues and table are in moto."""
 
 import json
 from collections.abc import Iterator
@@ -34,24 +34,24 @@ UNLIMITED = RateLimit(None, clock=lambda: 0.0, sleep=lambda _: None)
 
 @cache
 def client(service: Any) -> Any:
-    """Made once: to read a service's model takes as long as a whole test."""
+    """Return a client, which is created once, because a service model takes as long to load as a test."""
     return boto3.client(service)
 
 
 @dataclass
 class Site:
-    """One pipeline's AWS."""
+    """The AWS resources of one pipeline."""
 
     deployed: DeployedPipeline
     more_for_audit: dict[str, str] = field(default_factory=dict)
 
     def put(self, *keys: str) -> list[str]:
-        """Upload; the version ids."""
+        """Upload objects, and return their version IDs."""
         s3 = client("s3")
         return [s3.put_object(Bucket=self.deployed.bucket, Key=key, Body=b"x")["VersionId"] for key in keys]
 
     def dead_letter(self, body: str, **attributes_: str | int) -> None:
-        """A message in the dead-letter queue; without attributes, as SQS itself moves it there."""
+        """Send a message to the dead-letter queue. Without attributes, it looks as if SQS had moved it."""
         typed: Any = {
             name: {"DataType": "Number" if isinstance(value, int) else "String", "StringValue": str(value)}
             for name, value in attributes_.items()
@@ -59,12 +59,12 @@ class Site:
         client("sqs").send_message(QueueUrl=self.deployed.dead_letter_url, MessageBody=body, MessageAttributes=typed)
 
     def visible(self, url: str) -> int:
-        """How many messages could be received now."""
+        """Return the number of visible messages."""
         told = client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
         return int(told["ApproximateNumberOfMessages"])
 
     def messages(self) -> list[dict[str, Any]]:
-        """What is in the queue, which is empty then: bodies with their attributes."""
+        """Receive and delete all messages of the queue. Return their bodies and attributes."""
         sqs, found = client("sqs"), []
         url = self.deployed.queue_url
         while batch := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]).get(
@@ -77,7 +77,7 @@ class Site:
         return found
 
     def changes(self) -> list[Change]:
-        """What the consumer would read in the queue."""
+        """Return the changes that the consumer would parse from the queue."""
         return [one_change(message["body"]) for message in self.messages()]
 
     def row(self, key: str, row: Row) -> None:
@@ -96,14 +96,14 @@ class Site:
         client("dynamodb").put_item(TableName=deployed.table, Item=item)
 
     def reject(self, key: str, reason: str, *, version: str = "v1", at: int = START) -> None:
-        """A rejected row."""
+        """Write a rejected row."""
         self.row(
             key,
             Row(Status.REJECTED, at, version_id=version, reason=reason, updated_at=at),
         )
 
     def environment(self) -> dict[str, str]:
-        """What the construct tells the consumer."""
+        """Return the environment variables of the consumer."""
         deployed = self.deployed
         filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in deployed.filters]
         return {
@@ -120,7 +120,7 @@ class Site:
         }
 
     def audit_environment(self) -> dict[str, str]:
-        """What it tells the audit."""
+        """Return the environment variables of the audit."""
         said = self.environment() | {"INTAKE_SETTLE_SECONDS": "3600"}
         del said["INTAKE_DLQ_URL"]
         return said | self.more_for_audit
@@ -159,7 +159,7 @@ def make_site(
 
 @dataclass
 class FakeCloudFormation:
-    """Stacks with their resources, two to a page."""
+    """A CloudFormation client with stacks and their resources, two on a page."""
 
     stacks: dict[str, list[tuple[str, str]]]
 
@@ -183,14 +183,14 @@ class FakeCloudFormation:
 
 @dataclass
 class FakeLambda:
-    """Functions with their environments; a function that is not known may not be seen."""
+    """A Lambda client with functions and their environments. Other functions are denied."""
 
     environments: dict[str, dict[str, str]]
     source: str = "Enabled"
     answer: dict[str, Any] = field(default_factory=dict)
     invoked: list[dict[str, Any]] = field(default_factory=list)
     readers: list[str] = field(default_factory=list)
-    """The functions that take messages from any queue, by ARN."""
+    """The ARNs of the functions that read any queue."""
 
     def get_function_configuration(self, **request: str) -> dict[str, Any]:
         function = request["FunctionName"]
@@ -211,7 +211,7 @@ class FakeLambda:
 
 @dataclass
 class FakeMachines:
-    """State machines by ARN with their definitions; an execution runs for a look before it ends."""
+    """A Step Functions client with definitions by ARN. An execution is RUNNING at the first request."""
 
     definitions: dict[str, str]
     end: dict[str, Any] = field(default_factory=dict)
@@ -232,6 +232,6 @@ class FakeMachines:
 
 
 def denied(action: str, operation: str) -> ClientError:
-    """As most services put it."""
+    """Return the error that most services send for a denied action."""
     text = f"User: arn:aws:iam::111122223333:user/me is not authorized to perform: {action} on resource: arn:aws:x"
     return ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, operation)

@@ -1,4 +1,4 @@
-"""What the tests of the runtime share: a clock, an S3 in memory, events as AWS writes them, a ledger's table."""
+"""Helpers for tests of the runtime: a clock, an in-memory S3, events in AWS's formats, and a ledger's table."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ PIPELINE = "Catalogue-Models"
 KEY = "in/a b+ä.csv"
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = 1_795_000_000_000
-"""Where the clock of every test begins, in epoch milliseconds."""
+"""The start of each test's clock in epoch milliseconds."""
 RETENTION = 35 * DAY
 LATE_AFTER = 6 * HOUR
 LEASE = 3 * MINUTE
@@ -48,7 +48,7 @@ MARKER_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
 
 @dataclass(slots=True)
 class Clock:
-    """Epoch milliseconds that only move when a test says so."""
+    """A clock in epoch milliseconds, which only the test advances."""
 
     now: int = START
 
@@ -60,31 +60,31 @@ class Clock:
 
 
 class FakeS3(Bucket):
-    """The runtime's own `Bucket` over the S3 of the test kit, with what may happen in between in the test's hand."""
+    """The runtime's `Bucket` with the in-memory S3. Hooks run between its requests."""
 
     def __init__(self, clock: Clock, *, versioned: bool = True) -> None:
         self.memory = MemoryS3(clock=clock, versioned=versioned)
         super().__init__(lambda: cast("Any", self.memory), BUCKET)
         self.looks: list[str] = []
         self.after_look: list[Callable[[], object]] = []
-        """Each runs once, after a look has been answered: what happens between a look and the write that follows it."""
+        """Hooks that run once each, after a HEAD and before the next write."""
         self.before_open: list[Callable[[], object]] = []
-        """Each runs once, when a version is asked for: what happens between claim and bytes, or what S3 refuses."""
+        """Hooks that run once each, before a version is opened. They may raise S3's errors."""
         self.streams: list[ObjectStream] = []
-        """Everything that was opened, in order."""
+        """All opened streams, in order."""
 
     def put(self, key: str, data: bytes | str) -> State:
-        """Upload; the state that S3 then shows."""
+        """Upload an object, and return the state that S3 then shows."""
         made = self.memory.put(key, data.encode() if isinstance(data, str) else data)
         return State(StateKind.OBJECT, made.version_id, made.etag, len(made.content or b""), _ms(made.modified))
 
     def mark_deleted(self, key: str) -> State:
-        """Delete without a version id: a delete marker in a versioned bucket, nothing left in another."""
+        """Delete without a version ID, and return the delete marker, or ABSENT without versioning."""
         made = self.memory.delete(key)
         return State(StateKind.MARKER, made.version_id, created_at=_ms(made.modified)) if made else ABSENT
 
     def delete_version(self, key: str, state: State) -> None:
-        """Delete one version, or one marker, for good."""
+        """Permanently delete one version or delete marker."""
         self.memory.delete_version(key, state.version_id)
 
     def look(self, key: str) -> State:
@@ -119,7 +119,7 @@ def record(
     sequencer: str | None = "0055AED6DCD90281E5",
     version: str = "2.1",
 ) -> dict[str, Any]:
-    """One record of an S3 notification, with the fields that S3 gives this kind of event."""
+    """Return a record of an S3 notification with the fields that S3 sends for this event."""
     seen = state if event.startswith("ObjectCreated") else State(StateKind.ABSENT)
     body = s3_notification(
         bucket,
@@ -136,14 +136,14 @@ def record(
 
 
 def notification(*records: Mapping[str, Any]) -> str:
-    """The body of an S3 notification."""
+    """Return the body of an S3 notification."""
     return json.dumps({"Records": records})
 
 
 def eventbridge(
     key: str, state: State, event: str = "ObjectCreated:PutObject", *, at: int = START, bucket: str = BUCKET
 ) -> str:
-    """An EventBridge event of S3: its key is raw, its time has seconds only."""
+    """Return an S3 event of EventBridge. Its key is not encoded, and its time has a precision of seconds."""
     return eventbridge_event(
         bucket,
         key,
@@ -157,44 +157,44 @@ def eventbridge(
 
 
 def sns(body: str) -> str:
-    """The body inside an SNS envelope."""
+    """Return the body in an SNS envelope."""
     return json.dumps({"Type": "Notification", "MessageId": "22b80b92", "TopicArn": "arn:aws:sns:x", "Message": body})
 
 
 def one_change(body: str, *, rejected_fence: int | None = None) -> Change:
-    """The only change in a body."""
+    """Parse the only change in a body."""
     [change] = parse_message(body, rejected_fence=rejected_fence)
     assert isinstance(change, Change), change
     return change
 
 
 def created(state: State, *, key: str = KEY, at: int = START, sequencer: str | None = "0055AED6DCD90281E5") -> Change:
-    """S3's notification of an upload."""
+    """Return the change of an upload."""
     return one_change(notification(record(key, state, at=at, sequencer=sequencer)))
 
 
 def marked(state: State, *, key: str = KEY, at: int = START) -> Change:
-    """S3's notification of a delete marker."""
+    """Return the change of a delete marker."""
     return one_change(notification(record(key, state, "ObjectRemoved:DeleteMarkerCreated", at=at)))
 
 
 def deleted(state: State, *, key: str = KEY, at: int = START) -> Change:
-    """S3's notification of a permanent deletion, or of a delete marker's removal: it cannot be told which."""
+    """Return the change of a permanent deletion. S3 sends the same event when a delete marker is removed."""
     return one_change(notification(record(key, state, "ObjectRemoved:Delete", at=at)))
 
 
 def audited(state: State, *, key: str = KEY) -> Change:
-    """The audit's wake-up message."""
+    """Return the change of the audit's message."""
     return one_change(own_message(Origin.AUDIT, BUCKET, key, state))
 
 
 def reprocess(ulid: str, *, key: str = KEY, state: State | None = None) -> Change:
-    """A person's request to reprocess."""
+    """Return the change of a request to reprocess."""
     return one_change(own_message(Origin.REPROCESS, BUCKET, key, state, reprocess_id=ulid))
 
 
 def redriven(change: Change, rejected_fence: int) -> Change:
-    """The copy of a change that was moved back from the dead-letter queue."""
+    """Return the change of a redriven message."""
     return one_change(change.body, rejected_fence=rejected_fence)
 
 
@@ -204,7 +204,7 @@ def make_reason(text: str, code: ReasonCode = ReasonCode.PROCESSOR_ERROR) -> Rea
 
 
 def create_table(client: "DynamoDBClient", name: str) -> None:
-    """The ledger's table as the construct defines it: keys, sparse index and TTL."""
+    """Create the ledger's table with the keys, the index and the TTL of the construct."""
     client.create_table(
         TableName=name,
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
@@ -231,11 +231,11 @@ def create_table(client: "DynamoDBClient", name: str) -> None:
 
 @dataclass(slots=True)
 class Wire:
-    """A DynamoDB client on a bad line: it can lose answers, so that the SDK sends again, or be down."""
+    """A DynamoDB client with a bad connection: it can lose responses, so that the SDK retries, or raise an error."""
 
     client: "DynamoDBClient"
     lose: int = 0
-    """How many of the next writes are carried out and then sent again, as the SDK does when no answer came."""
+    """The number of next writes that are executed twice, as by the SDK after a lost response."""
     down: Exception | None = None
     requests: list[str] = field(default_factory=list)
 
@@ -256,7 +256,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """What a ledger knows that has a row of every object that was processed."""
+    """The record of a ledger that has a row for each processed object."""
 
     since: int = 0
 
@@ -268,7 +268,7 @@ class Complete:
 
 @dataclass(slots=True)
 class World:
-    """One pipeline's ledger, with an S3 and a clock in the test's hand."""
+    """A pipeline's ledger with the test's S3 and clock."""
 
     clock: Clock
     s3: FakeS3
@@ -279,9 +279,9 @@ class World:
     deletes: bool = True
     late_after: int = LATE_AFTER
     keeps_rows: bool = False
-    """Whether the row of an object stays as long as the object."""
+    """True if a row lives as long as its object."""
     completeness: Completeness | None = None
-    """A ledger that may have forgotten objects, when omitted."""
+    """Without it, the ledger may have lost rows."""
     _owners: "count[int]" = field(default_factory=lambda: count(1))
 
     @property
@@ -293,7 +293,7 @@ class World:
 
     @property
     def ledger(self) -> Ledger:
-        """A worker's own ledger: several of them meet in the table only."""
+        """Return a new worker's ledger. Workers share only the table."""
         options = LedgerOptions(PIPELINE, self.ordering, self.policy, self.late_after)
         return Ledger(
             self.table,
@@ -311,19 +311,19 @@ class World:
         return self.table.get(self.key(change))
 
     def known(self, change: Change) -> Row:
-        """The row, which is there."""
+        """Return the row, which must exist."""
         row = self.row(change)
         assert row is not None
         return row
 
     def item(self, change: Change) -> dict[str, Any]:
-        """The row as DynamoDB stores it, typed."""
+        """Return the row in DynamoDB's JSON."""
         key = self.key(change)
         answer = self.wire.client.get_item(TableName=self.table_name, Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}})
         return cast("dict[str, Any]", answer.get("Item", {}))
 
     def expire(self, change: Change) -> None:
-        """What DynamoDB's TTL sweep does."""
+        """Delete the row, as TTL does."""
         key = self.key(change)
         self.wire.client.delete_item(TableName=self.table_name, Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}})
 
@@ -334,7 +334,7 @@ class World:
         return self.answer(change).verdict
 
     def accept(self, change: Change, *, lease: int = LEASE) -> Claim:
-        """The claim on a change that has to be ACCEPTED."""
+        """Claim a change, which must be ACCEPTED."""
         answer = self.answer(change, lease=lease)
         assert answer.verdict is Verdict.ACCEPTED, answer
         assert answer.claim is not None
@@ -347,7 +347,7 @@ class World:
         return claim
 
     def fail(self, change: Change, reason: str = "downstream is out", *, retry_in: int | None = None) -> Claim:
-        """Claim and fail; `retry_in` (milliseconds) is how long every message for the state then has to wait."""
+        """Claim and fail. `retry_in` is the delay of all messages for the state in milliseconds."""
         claim = self.accept(change)
         self.ledger.fail(claim, make_reason(reason), retry_at=None if retry_in is None else self.clock() + retry_in)
         return claim
@@ -358,7 +358,7 @@ class World:
         return claim
 
     def die(self, change: Change) -> Claim:
-        """Claim, and never be heard of again; the lease has run out."""
+        """Claim, and let the lease end without an outcome."""
         claim = self.accept(change)
         self.clock.advance(LEASE + 1)
         return claim
@@ -378,7 +378,7 @@ class MakeWorld(Protocol):
 
 
 def execute_without_partiql(table: LedgerTable, keys: Sequence[RowKey], statements: Sequence[Any]) -> set[RowKey]:
-    """In place of `LedgerTable._execute`: moto cannot run PartiQL. The store in memory reads the statements."""
+    """Replaces `LedgerTable._execute`, because moto cannot run PartiQL. The in-memory table executes the statements."""
     store, done = MemoryDynamoDB(), set[RowKey]()
     for key, statement in zip(keys, statements, strict=True):
         place: Any = {"TableName": table.name, "Key": {"pk": {"S": key.pk}, "sk": {"S": key.sk}}}

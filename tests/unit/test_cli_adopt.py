@@ -1,4 +1,4 @@
-"""F97: a renamed pipeline adopts its old rows, messages and dead letters, on DynamoDB, SQS and S3 in moto."""
+"""F97: a renamed pipeline adopts its old rows, messages and dead-letter messages, with moto's DynamoDB, SQS and S3."""
 
 import json
 import time
@@ -78,7 +78,7 @@ class Renamed:
         return self.reads("adopt", "--from", former or self.former, *self.arguments, *arguments, ends=ends)
 
     def upload(self, site: Site, *keys: str) -> None:
-        """Upload, and have S3 tell the queue of a pipeline."""
+        """Upload objects, and send S3's events to the queue of a pipeline."""
         for key, version in zip(keys, site.put(*keys), strict=True):
             self.told(site, key, version)
 
@@ -145,7 +145,7 @@ def _redrive_policy(deployed: "DeployedPipeline") -> None:
 
 
 def _record(message: Any) -> dict[str, Any]:
-    """A message as Lambda hands it out."""
+    """Convert a message to the form that Lambda passes."""
     told = message.get("MessageAttributes", {})
     return {
         "messageId": message["MessageId"],
@@ -353,7 +353,7 @@ def _letters(site: Site) -> list[dict[str, str]]:
 
 class TestRows:
     def test_what_the_successor_wrote_is_newer(self, rename: Callable[..., Renamed]) -> None:
-        """Its row stays, and its next fence is above the old one's."""
+        """The successor's row stays, and its next fence is above the old row's fence."""
         renamed = rename()
         renamed.write(renamed.old, "in/a", Row(Status.REJECTED, 9, version_id="v", reason="old", updated_at=1))
         renamed.write(renamed.new, "in/a", Row(Status.PROCESSED, 3, version_id="w", committed_state="v#w"))
@@ -365,7 +365,7 @@ class TestRows:
         assert renamed.rows(renamed.old, renamed.former) == {}
 
     def test_what_the_successor_works_on_keeps_its_fence(self, rename: Callable[..., Renamed]) -> None:
-        """Its commit would be refused. The old row waits for the next call."""
+        """A new fence would refuse the successor's commit. The old row waits for the next call."""
         renamed = rename()
         renamed.write(renamed.old, "in/a", Row(Status.FAILED, 9, version_id="v"))
         claim = Row(Status.PROCESSING, 3, version_id="w", lease_owner="x", lease_until=2**50)
@@ -375,7 +375,7 @@ class TestRows:
         assert "in/a" in renamed.rows(renamed.old, renamed.former)
 
     def test_what_an_old_worker_holds_is_left_to_it(self, rename: Callable[..., Renamed]) -> None:
-        """Until its lease is over: it may commit still. Another row is moved meanwhile."""
+        """The old worker may commit until its lease ends. Another row is moved in the meantime."""
         renamed = rename()
         for key, until in (("in/a", 2**50), ("in/b", 1)):
             renamed.write(
@@ -386,7 +386,7 @@ class TestRows:
         assert set(renamed.rows(renamed.old, renamed.former)) == {"in/a"}
 
     def test_a_row_that_changes_meanwhile_is_not_lost(self, rename: Callable[..., Renamed]) -> None:
-        """It is read, then an old worker commits, then it is moved: as it is, or at the next call."""
+        """An old worker commits between the read and the move. The row is moved by the next call."""
         renamed = rename()
         renamed.write(renamed.old, "in/a", Row(Status.FAILED, 9, version_id="v"))
         real = client("dynamodb")
@@ -416,7 +416,7 @@ class TestRows:
         assert (said["rows"]["laterFormat"], said["rows"]["moved"]) == (1, 0)
 
     def test_what_is_not_known_is_kept(self, rename: Callable[..., Renamed]) -> None:
-        """Attributes of other types too."""
+        """Unknown attributes of other types are copied too."""
         renamed = rename()
         row = Row(Status.PROCESSED, 9, version_id="v", committed_state="v#v")
         renamed.write(renamed.old, "in/a", row, late_writes={"SS": ["v#1", "v#2"]}, expires_at={"N": "99"})
@@ -426,7 +426,9 @@ class TestRows:
         assert item["sk"]["S"] == f"{NEW}@latest"
 
     def test_each_version_has_its_row(self, rename: Callable[..., Renamed]) -> None:
-        """In EVERY_VERSION the sort key has the version, or a hash where it is too long: of another text now."""
+        """In EVERY_VERSION the sort key has the version, or a hash of a long version, which includes the pipeline's
+        name.
+        """
         renamed = rename(Ordering.EVERY_VERSION)
         for version in ("short", "l" * 990, "l" * 1_010, "l" * 1_024):
             renamed.write(
@@ -459,7 +461,7 @@ class TestRows:
     def test_the_audit_goes_on_from_its_first_run(
         self, rename: Callable[..., Renamed], mine: int | None, kept: int
     ) -> None:
-        """It judges uploads between the first run and the rename. Items of old runs are deleted."""
+        """The audit judges uploads between its first run and the rename. Items of old runs are deleted."""
         renamed, dynamodb = rename(), client("dynamodb")
         bucket = renamed.old.deployed.bucket
         places = ((bucket, "@audit"), (bucket, "@audit#rows#1"), (f"{bucket}#run#rows#001", "@audit#all"))
@@ -485,7 +487,7 @@ class TestRows:
 
 class TestMessages:
     def test_dead_letters_keep_what_is_known_of_them(self, rename: Callable[..., Renamed]) -> None:
-        """Only the pipeline's name changes. Other pipelines' dead letters stay."""
+        """Only the pipeline's name changes. Messages of other pipelines stay."""
         renamed = rename()
         renamed.old.dead_letter("{}", reason="why", pipeline=renamed.former, key="in/a", attempts=3, rejected_fence=7)
         renamed.old.dead_letter("garbage", reason="theirs", pipeline="Other")
@@ -497,7 +499,7 @@ class TestMessages:
         assert renamed.old.visible(renamed.old.deployed.dead_letter_url) == 1
 
     def test_what_is_hidden_makes_it_incomplete(self, rename: Callable[..., Renamed]) -> None:
-        """An old worker has it, or it waits for a later attempt: the next call moves it."""
+        """An old worker has the message, or it waits for a later attempt. The next call moves it."""
         renamed = rename()
         renamed.upload(renamed.old, "in/a")
         url = renamed.old.deployed.queue_url
@@ -507,7 +509,7 @@ class TestMessages:
         assert renamed.adopt()["queue"]["moved"] == 1
 
     def test_objects_of_an_old_bucket_stay_and_are_listed(self, rename: Callable[..., Renamed]) -> None:
-        """The successor would refuse their messages."""
+        """The successor would reject messages about these objects."""
         renamed = rename()
         other = make_site()
         other.put(*(f"in/{number:02}" for number in range(25)))
@@ -527,7 +529,7 @@ class TestMessages:
     def test_an_old_bucket_is_found_by_its_tag(
         self, rename: Callable[..., Renamed], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Even if no row or message names it."""
+        """The bucket is found even if no row and no message names it."""
         renamed = rename()
         other = make_site()
         other.put("in/old.csv")
@@ -540,7 +542,7 @@ class TestMessages:
 
 class TestFinding:
     def test_what_is_given_is_not_looked_for(self, rename: Callable[..., Renamed]) -> None:
-        """A stack that was deleted has left no tags, perhaps."""
+        """The resources of a deleted stack may have no tags."""
         renamed = rename(tags=False)
         renamed.upload(renamed.old, "in/a")
         renamed.write(renamed.old, "in/b", Row(Status.FAILED, 9, version_id="v"))
@@ -553,7 +555,7 @@ class TestFinding:
         assert (said["queue"]["moved"], said["rows"]["moved"], said["deadLetters"]["moved"]) == (1, 1, 0)
 
     def test_two_with_the_same_tag(self, rename: Callable[..., Renamed]) -> None:
-        """A person knows which one."""
+        """The person has to select one."""
         renamed = rename()
         url = client("sqs").create_queue(QueueName="another-of-it")["QueueUrl"]
         client("sqs").tag_queue(QueueUrl=url, Tags={PIPELINE_TAG: renamed.former})
@@ -561,7 +563,7 @@ class TestFinding:
         client("sqs").delete_queue(QueueUrl=url)
 
     def test_who_is_alive_is_left_alone(self, rename: Callable[..., Renamed]) -> None:
-        """A name of this very stack, of this very pipeline, or one whose queue has a reader."""
+        """The command refuses the pipeline's name, a name in the same stack, and a queue that a function reads."""
         renamed = rename()
         functions: Any = Aws.functions
         renamed.upload(renamed.old, "in/a")
@@ -577,7 +579,7 @@ class TestFinding:
 
 
 def test_a_person_reads_what_became_of_it(rename: Callable[..., Renamed], capsys: pytest.CaptureFixture[str]) -> None:
-    """The screen shows counts and says to run it again."""
+    """The output has counts, and asks for another call."""
     renamed = rename()
     renamed.upload(renamed.old, "in/a")
     renamed.write(renamed.old, "in/b", Row(Status.PROCESSING, 9, version_id="v", lease_until=2**50))

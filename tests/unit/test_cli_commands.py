@@ -1,4 +1,4 @@
-"""The commands as they are typed: what they print, for people and for programs, and how they end."""
+"""The commands with their arguments: output for people and for programs, and exit codes."""
 
 import io
 import json
@@ -46,7 +46,7 @@ MACHINE = "AWS::StepFunctions::StateMachine"
 
 
 class Person:
-    """Somebody at a terminal that is none: colours and widths are left out."""
+    """A person whose output is not a terminal: it has no colors and no line breaks."""
 
     def __init__(self, site: Site, functions: FakeLambda, capsys: pytest.CaptureFixture[str]) -> None:
         self.site = site
@@ -66,7 +66,7 @@ class Person:
 
 @pytest.fixture
 def sit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Person]:
-    """A person with a pipeline in front of them; the stack has a function that they may not see."""
+    """Create a person with a pipeline. The stack has a function that the person may not read."""
 
     def with_site(site: Site, *more: tuple[str, str], audit: bool = True, **environments: dict[str, str]) -> Person:
         known = {"consumer": site.environment(), "other": {}} | environments
@@ -91,7 +91,7 @@ def person(sit: Callable[..., Person]) -> Person:
 
 
 def leave_report(site: Site, **changed: Any) -> dict[str, Any]:
-    """What a run of the audit leaves in the ledger's table."""
+    """Write the record that a run of the audit leaves in the ledger's table."""
     report = Report(
         "1",
         START,
@@ -114,7 +114,7 @@ def leave_report(site: Site, **changed: Any) -> dict[str, Any]:
 
 class TestFinding:
     def test_of_several_pipelines_one_has_to_be_named(self, sit: Callable[..., Person]) -> None:
-        """By the whole name or by the construct's id."""
+        """The whole name and the construct's ID both select a pipeline."""
         site = make_site()
         other = site.environment() | {"INTAKE_PIPELINE_NAME": "Intake-Orders-99AA88BB"}
         person = sit(site, second=other)
@@ -141,7 +141,7 @@ class TestFinding:
         assert person.complaint.startswith(f"intake-ledger: there is no stack {STACK} in eu-central-1")
 
     def test_a_stack_without_a_pipeline(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is not the same as one whose functions may not be seen."""
+        """The message differs if functions may not be read."""
         stack = [(FUNCTION, "other")]
         monkeypatch.setattr(Aws, "cloudformation", FakeCloudFormation({STACK: stack}))
         person.types("status", ends=1)
@@ -157,7 +157,7 @@ class TestFinding:
 
 class TestStatus:
     def test_everything_at_a_glance(self, sit: Callable[..., Person]) -> None:
-        """The stack's alarms that are another pipeline's do not count."""
+        """Alarms of other pipelines in the stack do not count."""
         site = make_site()
         client("sqs").send_message(QueueUrl=site.deployed.queue_url, MessageBody="{}")
         site.dead_letter("x", reason="y")
@@ -174,7 +174,7 @@ class TestStatus:
             )  # fmt: skip
         cloudwatch.set_alarm_state(AlarmName="Mine", StateValue="ALARM", StateReason="r")
         cloudwatch.set_alarm_state(AlarmName="Theirs", StateValue="ALARM", StateReason="r")
-        # A datum of this very second may lie behind the end of the hour that is asked for.
+        # A data point of the current second may be after the end of the requested hour.
         earlier = datetime.now(UTC) - timedelta(minutes=5)
         dimensions = {service: [{"Name": "service", "Value": service}] for service in (NAME, "other")}
         cloudwatch.put_metric_data(
@@ -202,7 +202,7 @@ class TestStatus:
     def test_what_may_not_be_seen_keeps_nothing_else_away(
         self, person: Person, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Each line says which action is missing."""
+        """Each line names the denied action."""
 
         def refuse(**_: Any) -> Any:
             raise denied("lambda:ListEventSourceMappings", "ListEventSourceMappings")
@@ -218,7 +218,7 @@ class TestStatus:
         assert "takes no messages: its event source mapping is Disabled" in person.types("status")
 
     def test_watch_looks_again_and_again(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Until Ctrl-C, which is no error; for programs, a line for each look."""
+        """Ctrl-C is not an error. For programs, each update is one line."""
         waits = iter([3.0, 3.0])
 
         def sleep(seconds: float) -> None:
@@ -233,7 +233,7 @@ class TestStatus:
 
 class TestLooking:
     def test_a_list_is_paged_oldest_first(self, person: Person) -> None:
-        """`--after` goes on where the list ended, and the last page says that it is the last."""
+        """`--after` continues after the previous page, and the last page has no token."""
         for number in range(5):
             person.site.reject(f"in/{number}", f"reason {number}", at=START + number)
         first = person.reads("list", "--limit", "3")
@@ -257,7 +257,7 @@ class TestLooking:
 
     @pytest.mark.failure_mode("F102")
     def test_waiting_rows_have_a_list_of_their_own(self, person: Person) -> None:
-        """F102: with the reason, and for how long each has waited."""
+        """F102: each row has its reason and the time for which it has waited."""
         person.site.row("in/failed", Row(Status.FAILED, 1, updated_at=START))
         waiting = Row(
             Status.FAILED, 1, attempts=0, reason="no customer file", waiting_since=START, updated_at=START + 9
@@ -272,7 +272,7 @@ class TestLooking:
         assert person.types("list").strip() == "none"
 
     def test_an_object_that_agrees_and_one_that_does_not(self, person: Person) -> None:
-        """The row, what S3 shows, and whether they agree."""
+        """The output has the row, the state in S3, and the comparison."""
         old, new = person.site.put("in/a", "in/a")
         row = Row(Status.PROCESSED, 7, version_id=old, committed_state=f"v#{old}", commit_id="inv-7", updated_at=START)
         person.site.row("in/a", row)
@@ -286,13 +286,13 @@ class TestLooking:
         assert "yes: the ledger has committed the state that S3 shows" in person.types("inspect", "in/a")
 
     def test_an_object_that_is_a_prefix_of_another_is_not_taken_for_it(self, person: Person) -> None:
-        """S3 lists by prefix."""
+        """S3 lists by prefix, so that the listing also has the longer key."""
         person.site.put("in/ab")
         [said] = person.reads("inspect", "in/a")["states"]
         assert (said["row"], said["s3"]["kind"], said["agree"]) == (None, "absent", True)
 
     def test_a_removed_object_is_shown_with_its_marker(self, person: Person) -> None:
-        """Not with the version before."""
+        """The delete marker is shown, and not the version before it."""
         person.site.put("in/a")
         marker = client("s3").delete_object(Bucket=person.site.deployed.bucket, Key="in/a")["VersionId"]
         [said] = person.reads("inspect", "in/a")["states"]
@@ -343,7 +343,7 @@ class TestActing:
 
     @pytest.mark.parametrize("reason", ["processor_timeout", "KeyError", "no_invoice"])
     def test_a_code_or_a_text_that_matches_nothing_moves_nothing(self, person: Person, reason: str) -> None:
-        """A text that looks like a code is refused only if no reason has it."""
+        """A text that looks like a code is refused only if no reason matches it."""
         person.site.dead_letter("x", reason="no_invoice")
         assert person.reads("redrive", "--reason", reason)["moved"] == (reason == "no_invoice")
 
@@ -357,18 +357,18 @@ class TestActing:
         assert person.reads("reprocess", "--rejected", "--reason", "processor_error")["sent"] == 0
 
     def test_redrive_tells_what_it_left_to_another_pipeline(self, person: Person) -> None:
-        """Or somebody would look for it in vain."""
+        """A person can see where the message is."""
         person.site.dead_letter("x", reason="y", pipeline="Other-Pipeline")
         assert "1 not moved, of another pipeline: Other-Pipeline" in person.types("redrive")
         assert person.reads("redrive")["ofOthers"] == {"Other-Pipeline": 1}
 
     def test_redrive_tells_how_to_take_what_was_set_aside_under_a_former_name(self, person: Person) -> None:
-        """F97: a default name is a path in the app, which may change while messages wait."""
+        """F97: a default name is the path of the construct, which may change while messages wait."""
         person.site.dead_letter("x", reason="y", pipeline="Old-Pipeline")
         assert "Old-Pipeline (if this is a former name, run: intake-ledger adopt)" in person.types("redrive")
 
     def test_redrive_ends_badly_when_a_message_stays(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A script has to notice."""
+        """The exit code tells a script."""
         person.site.dead_letter("x", reason="y")
         monkeypatch.setattr(redrive, "send", lambda *_: ["not today"])
         assert "not moved: " in person.types("redrive", ends=1)
@@ -376,7 +376,7 @@ class TestActing:
     def test_redrive_that_is_interrupted_tells_how_far_it_came(
         self, person: Person, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What was moved by then was moved."""
+        """The output counts the messages that were moved before the interruption."""
         for number in range(11):
             person.site.dead_letter(f"{number}", reason="y")
         calls = iter(range(9))
@@ -392,7 +392,9 @@ class TestActing:
 
     @pytest.mark.failure_mode("F106")
     def test_reprocess_prints_its_id_and_takes_it_again(self, person: Person) -> None:
-        """F106: the same id, the same request. What the consumer would refuse is refused here, and nothing is sent."""
+        """F106: the same ID gives the same message. IDs that the consumer would refuse are refused, and nothing is
+        sent.
+        """
         person.site.put("in/a")
         said = person.reads("reprocess", "in/a", "in/a")
         assert said["sent"] == 1
@@ -413,7 +415,7 @@ class TestActing:
         assert person.site.messages() == []
 
     def test_a_prefix_and_what_was_rejected(self, person: Person) -> None:
-        """A dry run counts and sends nothing."""
+        """A dry run counts, and sends nothing."""
         person.site.put("in/a", "in/b", "out/c")
         person.site.reject("in/x", "no invoice")
         dry = person.reads("reprocess", "--prefix", "", "--dry-run")
@@ -471,7 +473,7 @@ class TestAudit:
     def test_an_audit_in_parts_is_started_where_there_is_one(
         self, sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The machine that calls this pipeline's function, not another one of the stack; and its end is awaited."""
+        """The command starts the state machine that calls this pipeline's function, and waits for its end."""
         site, waits = make_site(), list[float]()
         called = '{"Resource": "arn:aws:lambda:eu-central-1:111122223333:function:%s"}'
         end = {"status": "SUCCEEDED", "output": json.dumps(leave_report(site))}
@@ -487,7 +489,7 @@ class TestAudit:
         assert "the audit failed: no inventory report; see the execution arn:execution" in person.complaint
 
     def test_a_report_that_is_kept_in_s3_is_shown_where_it_is(self, sit: Callable[..., Person]) -> None:
-        """The ledger's table has a few of the findings only."""
+        """The ledger's table has only some of the findings."""
         site = make_site()
         site.more_for_audit |= {"INTAKE_REPORT_BUCKET": "reports", "INTAKE_REPORT_PREFIX": "audit/"}
         person = sit(site)
@@ -499,7 +501,7 @@ class TestAudit:
         assert "shard 3" in person.types("report")
 
     def test_a_run_in_parts_tells_how_far_it_has_come(self, sit: Callable[..., Person]) -> None:
-        """Messages, candidates and an estimate, while it is at work."""
+        """The output has messages, candidates and an estimate while the run is active."""
         site = make_site()
         now = time.time_ns() // 1_000_000
         held = {"lease_until": {"N": str(now + 600_000)}, "lease_owner": {"S": "run-7"}}
@@ -518,7 +520,7 @@ class TestAudit:
         assert "has no audit function" in person.complaint
 
     def test_the_last_report(self, person: Person) -> None:
-        """Until there is one, that is said."""
+        """Before the first report, the message says how to run an audit."""
         person.types("report", ends=1)
         assert "run `intake-ledger audit`" in person.complaint
         report = leave_report(
@@ -532,7 +534,7 @@ class TestAudit:
 
 @pytest.mark.parametrize("command", list(NEEDED))
 def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """The same table is held against the template: nobody needs more than the pipeline's grants."""
+    """Another test compares the same table with the template, so that the pipeline's grants allow each command."""
     used: set[str] = set()
     call = vars(BaseClient)["_make_api_call"]
 
@@ -555,12 +557,12 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
         "status": ((),),
     }[command]:
         person.types(command, *arguments)
-    # CloudWatch knows no resources: no grant of the pipeline's could give it.
+    # CloudWatch's actions have no resources, so that no grant of the pipeline can allow them.
     assert {action for action in used if not action.startswith("cloudwatch:")} == NEEDED[command]
 
 
 def test_the_page_shows_commands_that_there_are() -> None:
-    """`docs/operating.md`: each line parses, options and all."""
+    """Each command line of `docs/operating.md` parses with its options."""
     page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
     lines = re.findall(r"^    (?:\$ )?intake-ledger (.*)", page, re.MULTILINE)
     assert len(lines) > 10
@@ -574,7 +576,7 @@ def test_the_page_shows_commands_that_there_are() -> None:
 
 
 def test_it_needs_no_cdk_to_start() -> None:
-    """The CDK takes seconds, and a Node.js process."""
+    """The CDK takes seconds to load, and starts a Node.js process."""
     code = "import sys, intake_ledger_cli.commands as c; print({'jsii', 'aws_cdk'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
@@ -582,7 +584,7 @@ def test_it_needs_no_cdk_to_start() -> None:
 
 @pytest.mark.parametrize("missing", ["typer", "rich", "boto3"])
 def test_without_its_extra_it_says_which_one_to_install(missing: str) -> None:
-    """One line, no traceback."""
+    """The error is one line without a traceback."""
     code = f"import sys; sys.modules['{missing}'] = None\nfrom intake_ledger_cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 1

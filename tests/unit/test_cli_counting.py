@@ -1,4 +1,4 @@
-"""F112: `status` counts by status up to a bound, and never says 0 where there may be some."""
+"""F112: `status` counts rows by status up to a limit, and never shows 0 for an unknown number."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ DENIED = ClientError({"Error": {"Code": "AccessDeniedException"}}, "Query")
 
 @dataclass
 class Index:
-    """The index of a table: how many rows of each status are in a partition, in pages."""
+    """The review index of a table: the number of rows of each status in each partition, in pages."""
 
     content: dict[str, list[tuple[str, int]]]
     page_size: int = 1_500
     errors: dict[int, Exception] = field(default_factory=dict)
-    """By the number of the page, from 1 on, over all queries."""
+    """Errors by the number of the page, which starts at 1 and counts over all queries."""
     pages: int = 0
     reads: int = 0
 
@@ -60,7 +60,7 @@ def shown(number: Count) -> str:
 
 @pytest.mark.failure_mode("F112")
 def test_all_partitions_are_counted_by_status() -> None:
-    """F112: and rows of a later release, and those that wait."""
+    """F112: the count also has rows of a later release and waiting rows."""
     content = {name: [("FAILED", 2), ("REJECTED", 1)] for name in PARTITIONS}
     content[PARTITIONS[3]].append(("TOMORROW", 5))
     content[f"{DEPLOYED.name}#waiting"] = [("FAILED", 4)]
@@ -72,7 +72,7 @@ def test_all_partitions_are_counted_by_status() -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> None:
-    """F112: no rows are read, and zero is a number of a moment ago."""
+    """F112: no rows are read. The text says that zero is eventually consistent."""
     index = Index({})
     assert count(index) == Counts(*[Count(0)] * 4)
     assert index.pages == len(PARTITIONS) + 1
@@ -83,7 +83,7 @@ def test_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> None:
 @pytest.mark.failure_mode("F112")
 @pytest.mark.parametrize(("number", "said"), [(MOST, "10,000  wait"), (MOST + 1, "more than 10,000  wait")])
 def test_more_than_ten_thousand_is_said(number: int, said: str) -> None:
-    """F112: exact up to the bound, and counting ends there."""
+    """F112: the count is exact up to the limit, and stops there."""
     index = Index({PARTITIONS[0]: [("REJECTED", number)], PARTITIONS[1]: [("REJECTED", 0)]})
     found = count(index)
     assert shown(found.rejected) == said
@@ -94,7 +94,7 @@ def test_more_than_ten_thousand_is_said(number: int, said: str) -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_a_million_rows_are_not_read() -> None:
-    """F112: a status that is behind all of them is unknown, not zero."""
+    """F112: the number of a status whose rows come last is unknown, not zero."""
     index = Index({name: [("FAILED", 125_000)] for name in PARTITIONS}, page_size=5_000)
     index.content[PARTITIONS[-1]].append(("REJECTED", 3))
     found = count(index)
@@ -106,7 +106,7 @@ def test_a_million_rows_are_not_read() -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_pages_without_a_match_are_not_the_end() -> None:
-    """F112: DynamoDB filters what a page has read, so that a page may be empty before others that are not."""
+    """F112: DynamoDB filters a page after it has read it, so that an empty page may come before others."""
     found = count(Index({PARTITIONS[0]: [("FAILED", 4_000), ("REJECTED", 2)]}))
     assert found.rejected == Count(2)
 
@@ -114,7 +114,7 @@ def test_pages_without_a_match_are_not_the_end() -> None:
 @pytest.mark.failure_mode("F112")
 @pytest.mark.parametrize("page", [1, 2, 9])
 def test_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
-    """F112: whichever request it is."""
+    """F112: any of the requests may be throttled."""
     index = Index({name: [("FAILED", 1), ("REJECTED", 1)] for name in PARTITIONS}, errors={page + 1: THROTTLED})
     found = count(index)
     assert found.rejected.number > 0 or found.rejected.unknown
@@ -128,7 +128,7 @@ def test_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_what_was_counted_before_a_throttle_is_a_least_number() -> None:
-    """F112: the rest of the partitions was not read."""
+    """F112: the other partitions were not read."""
     found = counting._count(cast("Any", Index({"a": [("FAILED", 3)]}, errors={2: THROTTLED})), DEPLOYED, ["a", "b"])
     assert shown(found) == "at least 3  wait; DynamoDB answered ProvisionedThroughputExceededException"
     assert json_output._count(found) == {"atLeast": 3, "why": found.why}
@@ -136,13 +136,13 @@ def test_what_was_counted_before_a_throttle_is_a_least_number() -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_a_refusal_is_left_to_the_caller() -> None:
-    """F112: `status` says which permission is missing."""
+    """F112: `status` names the missing permission."""
     with pytest.raises(ClientError, match="AccessDenied"):
         count(Index({}, errors={1: DENIED}))
 
 
 def test_a_row_of_a_later_format_has_no_status_that_counts() -> None:
-    """F113: whatever it calls its own."""
+    """F113: a later release may use the same status with another meaning."""
     request = counting._request(DEPLOYED, "p", Status.FAILED)
     assert "#format = :format" in request["FilterExpression"]
     assert request["ExpressionAttributeValues"][":format"] == {"N": str(FORMAT)}

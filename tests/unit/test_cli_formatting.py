@@ -1,4 +1,4 @@
-"""What the command says: texts, names and paces that are pure functions."""
+"""Texts, IDs and rate limits of the command line, which are pure functions."""
 
 import json
 import re
@@ -140,7 +140,7 @@ ROWS = st.none() | st.builds(
 def test_inspect_and_the_audit_agree_about_what_agrees(
     row: Row | None, state: State, deletes: bool, age: int, complete_since: int | None
 ) -> None:
-    """A person is told of a difference exactly where an audit that waits for nothing would resubmit."""
+    """`inspect` reports a difference exactly if an audit without a settle time would resubmit the key."""
     created_at = None if state.created_at is None else state.created_at - age
     shown = replace(state, created_at=created_at)
     since = START - RETENTION
@@ -154,7 +154,7 @@ def test_inspect_and_the_audit_agree_about_what_agrees(
 
 @pytest.mark.failure_mode("F96")
 def test_a_late_write_is_told() -> None:
-    """F96: in text and in JSON, which has no sets."""
+    """F96: the late write is in the text and in the JSON output, which has no sets."""
     row = replace(ROW, late_writes=frozenset({"v#v0"}))
     assert dict(formatting.describe_row(row, START))["late writes"] == "v#v0"
     [found] = compare([ObjectRow("k", row)], [ListedVersion(V1, current=True)], DEPLOYED, START, None)
@@ -165,7 +165,7 @@ def test_a_late_write_is_told() -> None:
 
 
 def test_in_every_version_each_version_has_its_own_row() -> None:
-    """The newest first; rows that S3 has no version of come last."""
+    """The newest version comes first, and rows without a version in S3 come last."""
     deployed = replace(DEPLOYED, ordering=Ordering.EVERY_VERSION)
     gone = replace(ROW, version_id="v0", committed_state="v#v0")
     half_done = replace(ROW, version_id="v-1", status=Status.FAILED)
@@ -205,7 +205,7 @@ def test_each_error_is_one_line_with_the_fix(error: Any, said: str) -> None:
 
 
 def test_what_others_wrote_cannot_move_the_cursor() -> None:
-    """A key may hold anything."""
+    """A key may contain any character."""
     assert escape("a\x1b[31mb\r\nä b") == "a\\x1b[31mb\\r\\nä b"
 
 
@@ -214,14 +214,14 @@ TIMES, RANDOM = st.integers(0, 2**48 - 1), st.integers(0, 2**RANDOM_BITS - 1)
 
 @given(st.tuples(TIMES, RANDOM), st.tuples(TIMES, RANDOM))
 def test_ulids_sort_as_their_times(one: tuple[int, int], other: tuple[int, int]) -> None:
-    """The ledger compares them as text."""
+    """The ledger compares IDs as text."""
     assert (one < other) is (ulid(*one) < ulid(*other))
     assert is_ulid(ulid(*one))
     assert made_at(ulid(*one)) == one[0]
 
 
 def test_a_ulid_is_the_one_of_the_specification() -> None:
-    """The time of the specification's own example: 01ARYZ6S41 is 1469918176385."""
+    """The time of the example in the specification: 01ARYZ6S41 is 1469918176385."""
     assert ulid(1_469_918_176_385, 0) == "01ARYZ6S41" + "0" * 16
 
 
@@ -232,7 +232,7 @@ def test_what_is_no_ulid_is_told_apart(text: str) -> None:
 
 @pytest.mark.parametrize(("per_second", "together"), [(0.5, 1), (3.0, 3), (50.0, 10)])
 def test_a_rate_is_kept_over_time(per_second: float, together: int) -> None:
-    """A hundred messages take as long as they should, and few a second do not come in bursts."""
+    """A hundred messages take the right time, and low rates do not send bursts."""
     clock, slept = [100.0], list[float]()
 
     def sleep(seconds: float) -> None:
@@ -250,7 +250,7 @@ def test_a_rate_is_kept_over_time(per_second: float, together: int) -> None:
 
 @pytest.mark.failure_mode("F116")
 def test_a_report_is_shown_with_all_its_lines() -> None:
-    """F116: each line that counts anything, in its group, with its number; and each part of a resumed run."""
+    """F116: each line with a count is in its group with its number, and each part of a resumed run is listed."""
     report = Report("1", START)
     report.passes = [Pass(START - HOUR, START - MINUTE, 100), Pass(START - SECOND, START, 20)]
     numbers = {line: number for number, line in enumerate(Line, 1)}

@@ -1,4 +1,4 @@
-"""Messages from the dead-letter queue back to the queue, on SQS in moto."""
+"""Redrives from the dead-letter queue to the queue, with moto's SQS."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ EVERYTHING = MessageFilter()
 
 
 class Through:
-    """SQS's client with some calls replaced."""
+    """A client of SQS with some methods replaced."""
 
     def __init__(self, **replaced: Callable[..., Any]) -> None:
         self._real = client("sqs")
@@ -58,13 +58,13 @@ def event(key: str) -> str:
 
 
 def rejected(site: Site, key: str, reason: str = "no invoice in it", fence: int = 7) -> None:
-    """As the consumer sets it aside: the key is percent-encoded."""
+    """Send a dead-letter message as the consumer does: the key is percent-encoded."""
     site.dead_letter(event(key), reason=reason, key=key.replace(" ", "%20"), attempts=3, rejected_fence=fence)
 
 
 @pytest.mark.failure_mode("F63")
 def test_a_message_comes_back_with_its_mark(site: Site) -> None:
-    """F63: body and attributes stay as they were, so that the ledger opens another round."""
+    """F63: the body and the attributes do not change, so that the ledger accepts the state again."""
     rejected(site, KEY)
     assert redrive(site).moved == 1
     [message] = site.messages()
@@ -78,7 +78,7 @@ def test_a_message_comes_back_with_its_mark(site: Site) -> None:
 
 
 def test_what_sqs_gave_up_is_moved_too(site: Site) -> None:
-    """It has no attributes; neither has what is no JSON at all a key."""
+    """Such a message has no attributes. A body that is not JSON has no key."""
     site.dead_letter(event("in/a"))
     site.dead_letter("garbage")
     done = redrive(site)
@@ -87,8 +87,8 @@ def test_what_sqs_gave_up_is_moved_too(site: Site) -> None:
 
 
 def test_what_another_pipeline_set_aside_is_left_to_it(site: Site) -> None:
-    """Where two share a dead-letter queue that is imported, no synthesis can see it: in the wrong queue, what is known
-    of a message would be lost, or the wrong processor would have the object.
+    """Two pipelines may share an imported dead-letter queue, which synthesis cannot see. In the wrong queue, the other
+    processor would get the object.
     """
     for name, pipeline in (("in/ours", site.deployed.name), ("in/theirs", "Other-Pipeline")):
         site.dead_letter(event(name), reason="no invoice in it", pipeline=pipeline)
@@ -112,7 +112,9 @@ def test_what_another_pipeline_set_aside_is_left_to_it(site: Site) -> None:
     ],
 )
 def test_a_filter_moves_what_fits_and_gives_the_rest_back(site: Site, wanted: MessageFilter, moved: set[str]) -> None:
-    """By a part of the reason, by the key of the attribute or else of the body; the rest is there for the next call."""
+    """The filter uses the text of the reason, and the key of the attribute or of the body. Other messages become
+    visible again.
+    """
     rejected(site, "in/a 1")
     rejected(site, "in/b")
     rejected(site, "in/c", "KeyError: 'total'")
@@ -145,7 +147,7 @@ def test_a_code_selects_exactly_and_a_text_in_part(site: Site, wanted: str, move
 
 
 def test_what_does_not_fit_is_received_once(site: Site) -> None:
-    """Given back while the rest is looked through, it would come again and again."""
+    """A message that becomes visible early would be received again and again."""
     for number in range(25):
         rejected(site, f"in/{number}")
     received: list[str] = []
@@ -161,7 +163,7 @@ def test_what_does_not_fit_is_received_once(site: Site) -> None:
 
 
 def test_a_limit_holds_and_the_rest_stays(site: Site) -> None:
-    """Also within the ten that one receive brings."""
+    """The limit also applies within a batch of ten."""
     for number in range(12):
         rejected(site, f"in/{number}")
     assert redrive(site, limit=3).moved == 3
@@ -170,7 +172,7 @@ def test_a_limit_holds_and_the_rest_stays(site: Site) -> None:
 
 
 def test_a_dry_run_moves_nothing_and_hides_nothing(site: Site) -> None:
-    """It says what would be moved."""
+    """The result lists the messages that would be moved."""
     rejected(site, "in/a")
     rejected(site, "in/b", "KeyError")
     done = redrive(site, dry_run=True, wanted=MessageFilter(reason="invoice"))
@@ -182,7 +184,7 @@ def test_a_dry_run_moves_nothing_and_hides_nothing(site: Site) -> None:
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_death_between_send_and_delete_leaves_two_copies_never_none(site: Site, kept: int) -> None:
-    """F85's rule for this tool: the message is sent first."""
+    """F85: the message is sent before it is deleted."""
     rejected(site, "in/a")
 
     def dies(**_: Any) -> Any:
@@ -196,7 +198,7 @@ def test_a_death_between_send_and_delete_leaves_two_copies_never_none(site: Site
 
 
 def test_a_message_that_cannot_be_sent_stays(site: Site) -> None:
-    """Its neighbours are moved; the reason is told."""
+    """The other messages of the batch are moved, and the error is reported."""
     for key in ("in/a", "in/b", "in/c"):
         rejected(site, key)
 
@@ -213,7 +215,7 @@ def test_a_message_that_cannot_be_sent_stays(site: Site) -> None:
 
 
 def test_what_is_too_much_together_goes_one_by_one(site: Site) -> None:
-    """Ten long messages pass SQS's limit of a batch."""
+    """Ten long messages exceed SQS's limit of a batch."""
     for key in ("in/a", "in/b", "in/c"):
         rejected(site, key)
 
@@ -228,7 +230,7 @@ def test_what_is_too_much_together_goes_one_by_one(site: Site) -> None:
 
 
 def test_a_refusal_ends_it_and_everything_is_given_back(site: Site) -> None:
-    """Whoever may not send loses nothing."""
+    """A person without permission to send loses nothing."""
     rejected(site, "in/a")
 
     def refuses(**_: Any) -> Any:
@@ -240,7 +242,7 @@ def test_a_refusal_ends_it_and_everything_is_given_back(site: Site) -> None:
 
 
 def test_what_fails_again_does_not_go_round(site: Site) -> None:
-    """A consumer that rejects at once sends a fresh copy of each while this is at work: it waits for the next call."""
+    """A consumer that rejects immediately sends new messages during the command. They wait for the next call."""
     rounds = iter(range(50))
 
     def send(**request: Any) -> Any:
@@ -258,7 +260,9 @@ def test_what_fails_again_does_not_go_round(site: Site) -> None:
 
 
 def test_what_arrives_after_the_beginning_waits_for_the_next_call(site: Site) -> None:
-    """By SQS's clock, whatever this machine's says: else it would not end while others keep failing."""
+    """The command uses SQS's clock, because this machine's clock may differ. Otherwise it would not end while messages
+    keep failing.
+    """
     rejected(site, "in/a")
 
     def hours_ago(**request: Any) -> Any:
@@ -272,7 +276,7 @@ def test_what_arrives_after_the_beginning_waits_for_the_next_call(site: Site) ->
 
 
 def test_what_others_look_at_is_told(site: Site) -> None:
-    """Else a redrive that was killed would make the queue look empty for a quarter of an hour."""
+    """Otherwise the queue would look empty for 15 minutes after a killed redrive."""
     rejected(site, "in/a")
     client("sqs").receive_message(QueueUrl=site.deployed.dead_letter_url, VisibilityTimeout=60)
     done = redrive(site)
@@ -280,7 +284,7 @@ def test_what_others_look_at_is_told(site: Site) -> None:
 
 
 def test_a_queue_that_hides_no_more_ends_it(site: Site) -> None:
-    """SQS has a limit of messages in flight: what was found by then is given back, and the outcome says so."""
+    """SQS limits the messages in flight. The received messages become visible again, and the result says so."""
     rejected(site, "in/a")
     calls: Iterator[int] = iter(range(9))
 
@@ -296,7 +300,7 @@ def test_a_queue_that_hides_no_more_ends_it(site: Site) -> None:
 
 
 def test_one_body_with_several_records_fits_by_any_of_them(site: Site) -> None:
-    """It is one message: all of it goes."""
+    """The whole message is moved."""
     state = State(StateKind.OBJECT, "v1", "e1", 1)
     site.dead_letter(notification(record("in/a", state), record("in/b", state)))
     site.dead_letter(json.dumps({"Records": []}))

@@ -1,4 +1,4 @@
-"""Requests to process again, on SQS, S3 and DynamoDB in moto."""
+"""Requests to process objects again, with moto's SQS, S3 and DynamoDB."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -39,7 +39,7 @@ def send(site: Site, targets: Iterable[Target], sqs: Any = None) -> ReprocessRes
 
 
 def test_a_key_is_asked_for_as_the_consumer_understands_it() -> None:
-    """In LATEST it only wakes: what is current then is what is processed."""
+    """In LATEST the request has no version, so that the current state is processed."""
     site = make_site()
     site.put("in/a b.csv")
     assert send(site, keys(site, "in/a b.csv")).sent == 1
@@ -49,7 +49,7 @@ def test_a_key_is_asked_for_as_the_consumer_understands_it() -> None:
 
 
 def test_a_key_that_s3_never_had_is_a_typing_error() -> None:
-    """Nothing is sent for it; one that was removed is none either, unless the processor hears of removals."""
+    """Nothing is sent. A removed key is also refused if the pipeline does not process removals."""
     site = make_site()
     site.put("in/a", "in/abc")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
@@ -59,7 +59,7 @@ def test_a_key_that_s3_never_had_is_a_typing_error() -> None:
 
 
 def test_a_removed_key_is_asked_for_where_the_processor_hears_of_removals() -> None:
-    """What S3 knows nothing of is told: it may be a typing error."""
+    """A key that S3 does not have is reported, because it may be misspelled."""
     site, result = make_site(deletes=True), ReprocessResult(ID)
     site.put("in/a")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
@@ -68,7 +68,7 @@ def test_a_removed_key_is_asked_for_where_the_processor_hears_of_removals() -> N
 
 
 def test_a_key_beside_the_filters_is_refused() -> None:
-    """The pipeline never processes it."""
+    """The pipeline never processes such a key."""
     site = make_site(filters=(KeyFilter("in/", ".csv"), KeyFilter("b/")))
     site.put("in/a.txt")
     with pytest.raises(CliError, match=r"in/a.txt matches none of the pipeline's filters: in/\*.csv, b/\*"):
@@ -76,7 +76,7 @@ def test_a_key_beside_the_filters_is_refused() -> None:
 
 
 def test_a_version_of_a_pipeline_that_knows_the_latest_alone_is_refused() -> None:
-    """It would bring about what S3 shows, whatever the version said."""
+    """The consumer would process the current version and ignore the given one."""
     site = make_site()
     [version] = site.put("in/a")
     with pytest.raises(CliError, match="LATEST"):
@@ -84,7 +84,7 @@ def test_a_version_of_a_pipeline_that_knows_the_latest_alone_is_refused() -> Non
 
 
 def test_in_every_version_each_is_asked_for_or_the_one_that_is_named() -> None:
-    """The consumer refuses a request without a version there."""
+    """In EVERY_VERSION the consumer refuses a request without a version."""
     site = make_site(Ordering.EVERY_VERSION)
     versions = site.put("in/a", "in/a", "in/ab")[:2]
     send(site, keys(site, "in/a"))
@@ -99,7 +99,7 @@ def test_in_every_version_each_is_asked_for_or_the_one_that_is_named() -> None:
 
 @pytest.mark.parametrize("deletes", [True, False])
 def test_in_every_version_a_delete_marker_counts_where_removals_do(deletes: bool) -> None:
-    """It is a change of its own."""
+    """A delete marker is a separate change."""
     site = make_site(Ordering.EVERY_VERSION, deletes=deletes)
     site.put("in/a")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
@@ -109,18 +109,18 @@ def test_in_every_version_a_delete_marker_counts_where_removals_do(deletes: bool
 
 @pytest.mark.parametrize("ordering", list(Ordering))
 def test_a_prefix_is_what_s3_has_now_as_far_as_the_filters_reach(ordering: Ordering) -> None:
-    """What they leave out is counted."""
+    """Keys that the filters exclude are counted."""
     site, result = make_site(ordering, filters=(KeyFilter(suffix=".csv"),)), ReprocessResult(ID)
     site.put("in/a.csv", "in/b.txt", "in/c.csv", "out/d.csv")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/c.csv")
     found = [target.key for target in prefix(site, "in/", result)]
-    # A version stays behind its delete marker.
+    # The older version remains below the delete marker.
     assert found == (["in/a.csv"] if ordering is Ordering.LATEST else ["in/a.csv", "in/c.csv"])
     assert result.skipped == 1
 
 
 def test_what_was_rejected_is_asked_for_oldest_first() -> None:
-    """Not what failed and will be tried again; with a reason, only what has it."""
+    """Failed rows are left out, because they will be retried. With a reason, only matching rows are requested."""
     site = make_site()
     site.reject("in/b", "no invoice in it", at=START + 1)
     site.reject("in/a", "KeyError: 'total'", at=START)
@@ -130,7 +130,7 @@ def test_what_was_rejected_is_asked_for_oldest_first() -> None:
 
 
 def test_in_every_version_the_rejected_version_itself_is_asked_for() -> None:
-    """Whatever S3 shows by now."""
+    """The request names the rejected version, even if S3 has a newer one."""
     site = make_site(Ordering.EVERY_VERSION)
     site.reject("in/a", "no invoice in it", version="v7")
     [target] = rejected_targets(client("dynamodb"), site.deployed, None)
@@ -141,7 +141,7 @@ def test_in_every_version_the_rejected_version_itself_is_asked_for() -> None:
 
 
 def test_the_same_id_sends_the_same_messages() -> None:
-    """F78: the ledger serves an id once, so that a call that broke off can be repeated as a whole."""
+    """F78: the ledger accepts an ID once per object, so that an interrupted call can be repeated as a whole."""
     site = make_site()
     targets = [Target(f"in/{number}") for number in range(23)]
     send(site, targets)
@@ -152,7 +152,7 @@ def test_the_same_id_sends_the_same_messages() -> None:
 
 
 class Moody:
-    """Refuses single messages of a batch, so and so often."""
+    """A client that refuses a message some times."""
 
     def __init__(self, key: str, times: int) -> None:
         self._key = f'"{key}"'
@@ -169,7 +169,7 @@ class Moody:
 
 @pytest.mark.parametrize(("times", "lost"), [(reprocess.TRIES - 1, 0), (reprocess.TRIES, 1)])
 def test_a_message_that_sqs_does_not_take_is_tried_again_and_told(times: int, lost: int) -> None:
-    """Its neighbours are sent once."""
+    """The other messages are sent once."""
     site = make_site()
     result = send(site, [Target("in/a"), Target("in/b"), Target("in/c")], Moody("in/b", times))
     assert [(target.key, why) for target, why in result.failed] == [("in/b", "Busy")][:lost]

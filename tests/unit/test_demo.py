@@ -1,4 +1,4 @@
-"""The demo judges by rules of its own: they are tested without AWS, as is the script that it plays."""
+"""Tests the demo's rules and its script without AWS."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,7 +13,7 @@ KEY = "models/one"
 
 
 def judged(epochs: list[str | None], *states: str | None, pids: tuple[int, ...] = ()) -> SideFacts:
-    """What is said of effects that brought these states about, one after the other."""
+    """Judge effects that wrote these states in this order."""
     effects = [
         {
             "key": KEY,
@@ -42,37 +42,37 @@ def judged(epochs: list[str | None], *states: str | None, pids: tuple[int, ...] 
     ids=["once", "one overtaken", "deleted and back", "rolled back", "only the removal"],
 )
 def test_effects_that_follow_what_s3_held_are_right(epochs: list[str | None], states: list[str | None]) -> None:
-    """States may be left out, and may come back where S3 showed them again."""
+    """States may be skipped, and may repeat if S3 showed them again."""
     facts = judged(epochs, *states)
     assert (facts.repeated, facts.backwards, facts.removed_present) == ([], [], [])
 
 
 def test_the_same_state_twice_is_a_repetition() -> None:
-    """Nothing came in between, so the second effect was for nothing."""
+    """The state did not change in between, so that the second effect is a repetition."""
     facts = judged(["v1", "v2"], "v1", "v1", "v2", "v2")
     assert facts.repeated == [KEY, KEY]
     assert facts.per_version == Counter({2: 2})
 
 
 def test_an_older_version_over_a_newer_one_is_a_step_backwards_and_mending_it_is_none() -> None:
-    """v1 after v2, when S3 never went back; then v2 again."""
+    """The first version follows the second, which S3 never showed. Then the second is right again."""
     assert judged(["v1", "v2"], "v2", "v1", "v2").backwards == [KEY]
 
 
 def test_a_removal_of_what_is_there_is_told_apart() -> None:
-    """S3 held an object all the time after the row was made."""
+    """S3 had an object at all times after the row was written."""
     facts = judged(["v1", None, "v2"], "v1", None, "v2", None, "v2")
     assert (facts.removed_present, facts.backwards) == ([KEY], [])
 
 
 def test_two_workers_at_once_are_seen() -> None:
-    """Their effects overlap in time, and they are different processes."""
+    """The effects overlap in time and come from different processes."""
     assert judged(["v1", "v2"], "v1", "v2", pids=(1, 2)).overlapping == [KEY]
     assert judged(["v1", "v2"], "v1", "v2", pids=(1, 1)).overlapping == []
 
 
 def test_a_measure_knows_what_is_right() -> None:
-    """A side to which a line does not apply is neither right nor wrong."""
+    """A consumer without the figure is neither right nor wrong."""
     measure = Measure("rows", ledger=3, naive=None, right=3, explanation="")
     assert (measure.verdict(3), measure.verdict(2), measure.verdict(None)) == (True, False, None)
 
@@ -80,7 +80,7 @@ def test_a_measure_knows_what_is_right() -> None:
 @pytest.mark.parametrize("number", [1, 3, 60])
 @pytest.mark.parametrize("short", [True, False])
 def test_any_number_of_files_makes_a_whole_script(tmp_path: Path, number: int, short: bool) -> None:
-    """Every story is told, each key has one, and one seed is one script."""
+    """Each story occurs, each key has one, and a seed always gives the same script."""
     for n in range(number):
         (tmp_path / f"{n}.csv").write_text("a,b\n" * n)
     sources, left_out = files_below(tmp_path)
@@ -100,7 +100,7 @@ def test_any_number_of_files_makes_a_whole_script(tmp_path: Path, number: int, s
 
 
 def test_the_models_of_botocore_come_in_successive_versions() -> None:
-    """A service with several API versions is one file that was overwritten."""
+    """A service with several API versions is a file that was overwritten."""
     sources = {source.key: source for source in botocore_models()}
     assert len(sources) > 300
     assert len(sources["models/cloudfront/service-2.json.gz"].contents) > 10
@@ -108,14 +108,14 @@ def test_the_models_of_botocore_come_in_successive_versions() -> None:
 
 
 def test_one_file_may_be_named_instead_of_a_folder(tmp_path: Path) -> None:
-    """Its key is its name."""
+    """The key is the file's name."""
     file = tmp_path / "a b.txt"
     file.write_text("x")
     assert files_below(file) == ([Source("models/a b.txt", (file,))], 0)
 
 
 def test_a_path_with_nothing_to_upload_is_refused(tmp_path: Path) -> None:
-    """With the path in the message."""
+    """The message has the path."""
     with pytest.raises(MaterialError, match="nowhere"):
         files_below(tmp_path / "nowhere")
     (tmp_path / ".hidden").write_text("x")

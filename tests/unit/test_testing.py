@@ -1,4 +1,4 @@
-"""What a team tests its processor with: the local pipeline, the events, the context."""
+"""The testing kit: the local pipeline, the events and the context."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Downstream = dict[str, tuple[int, str]]
 
 
 class Shop:
-    """A processor that does it right: what it writes is conditional on the fence."""
+    """A correct processor, whose writes are conditional on the fence."""
 
     def __init__(self) -> None:
         self.rows: Downstream = {}
@@ -54,7 +54,7 @@ def shop() -> Shop:
 
 
 def test_a_processor_is_tested_in_ten_lines(shop: Shop) -> None:
-    """Duplicates, the wrong order, a dead worker, a timeout, a zombie and poison, without AWS."""
+    """Duplicates, wrong order, a dead worker, a timeout, a late worker and a malformed file, without AWS."""
     pipeline = LocalPipeline(shop.process)
     pipeline.put("a.csv", "one")
     pipeline.put("a.csv", "two")
@@ -72,7 +72,7 @@ def test_a_processor_is_tested_in_ten_lines(shop: Shop) -> None:
 
 
 def test_what_is_processed_once_is_not_processed_twice(shop: Shop) -> None:
-    """A duplicate is a verdict, not a call."""
+    """A duplicate gets a verdict, and the processor is not called."""
     pipeline = LocalPipeline(shop.process)
     pipeline.put("a", "one")
     pipeline.duplicate()
@@ -92,7 +92,7 @@ def test_what_is_processed_once_is_not_processed_twice(shop: Shop) -> None:
     ],
 )
 def test_each_fault_is_what_its_name_says(shop: Shop, fault: Fault, calls: int) -> None:
-    """The processor is called again where its work was not committed, always for the same change."""
+    """The processor is called again for the same change if its work was not committed."""
     pipeline = LocalPipeline(shop.process)
     pipeline.put("a", "one")
     pipeline.next(fault)
@@ -106,7 +106,7 @@ def test_each_fault_is_what_its_name_says(shop: Shop, fault: Fault, calls: int) 
 
 
 def test_the_overtaken_worker_has_the_lower_fence(shop: Shop) -> None:
-    """Its effect comes last, and only a fence can tell."""
+    """The late effect comes last, and only a fence can detect it."""
     pipeline = LocalPipeline(shop.process)
     pipeline.put("a", "one")
     pipeline.next(Fault.OVERTAKEN)
@@ -117,7 +117,7 @@ def test_the_overtaken_worker_has_the_lower_fence(shop: Shop) -> None:
 
 
 def test_a_processor_that_ignores_fence_and_key_is_caught() -> None:
-    """What the helper is for: the usual counter fails where the careful one holds."""
+    """The kit shows the difference: a naive counter fails and a careful one does not."""
     counted: list[str] = []
     pipeline = LocalPipeline(lambda change: counted.append(change.key))
     pipeline.put("a", "one")
@@ -127,7 +127,7 @@ def test_a_processor_that_ignores_fence_and_key_is_caught() -> None:
 
 
 def test_a_processor_that_hangs_is_interrupted(shop: Shop) -> None:
-    """In real time, as in Lambda."""
+    """The timeout runs in real time, as in Lambda."""
     hung: list[int] = []
 
     def process(change: ObjectChange) -> None:
@@ -146,7 +146,7 @@ def test_a_processor_that_hangs_is_interrupted(shop: Shop) -> None:
 
 
 def test_an_outage_is_waited_out_in_no_time() -> None:
-    """Backoff takes hours of the pipeline's time; a budget that is too small ends in the dead-letter queue."""
+    """Backoff takes hours of the pipeline's time. With too few attempts, the message becomes a dead-letter message."""
     tries: list[int] = []
 
     def process(change: ObjectChange) -> None:
@@ -170,7 +170,7 @@ def test_an_outage_is_waited_out_in_no_time() -> None:
 
 
 def test_removals_and_what_comes_back(shop: Shop) -> None:
-    """A delete, an un-delete and a rollback, with versions."""
+    """Tests a delete, an un-delete and a rollback of a versioned object."""
     pipeline = LocalPipeline(shop.process, deletes=True)
     pipeline.put("a", "one")
     newer = pipeline.put("a", "two")
@@ -189,7 +189,7 @@ def test_removals_and_what_comes_back(shop: Shop) -> None:
 
 
 def test_a_bucket_without_versions(shop: Shop) -> None:
-    """The ETag is all that there is."""
+    """Without versions, the ETag names the state."""
     pipeline = LocalPipeline(shop.process, deletes=True, versioned=False)
     assert pipeline.put("a", b"one") is None
     pipeline.put("a", "two")
@@ -204,7 +204,7 @@ def test_a_bucket_without_versions(shop: Shop) -> None:
 
 
 def test_what_was_lost_is_found(shop: Shop) -> None:
-    """The audit's message does what S3's should have done, for uploads and for removals."""
+    """The audit's message has the effect of the lost event, for uploads and for removals."""
     pipeline = LocalPipeline(shop.process, deletes=True)
     pipeline.put("a", "one")
     pipeline.lose()
@@ -221,7 +221,7 @@ def test_what_was_lost_is_found(shop: Shop) -> None:
 
 
 def test_each_version_has_its_turn(shop: Shop) -> None:
-    """EVERY_VERSION: in any order, each once, each with a row."""
+    """In EVERY_VERSION each version is processed once, in any order, and has a row."""
     pipeline = LocalPipeline(shop.process, ordering=Ordering.EVERY_VERSION)
     older, newer = pipeline.put("a", "one"), pipeline.put("a", "two")
     pipeline.reverse()
@@ -233,7 +233,7 @@ def test_each_version_has_its_turn(shop: Shop) -> None:
 
 
 def test_a_reprocess_is_asked_for(shop: Shop) -> None:
-    """It runs once more, however often its message comes."""
+    """The request runs once, for any number of messages."""
     pipeline = LocalPipeline(shop.process)
     pipeline.put("a", "one")
     pipeline.run()
@@ -244,7 +244,7 @@ def test_a_reprocess_is_asked_for(shop: Shop) -> None:
 
 
 def test_garbage_goes_to_the_dead_letter_queue(shop: Shop) -> None:
-    """With a reason, and its neighbours unharmed."""
+    """The dead-letter message has a reason, and other files are processed."""
     pipeline = LocalPipeline(shop.process)
     pipeline.put("a", "one")
     pipeline.send("{")
@@ -260,7 +260,7 @@ def test_garbage_goes_to_the_dead_letter_queue(shop: Shop) -> None:
 @pytest.mark.failure_mode("F72")
 @pytest.mark.parametrize(("together", "calls"), [(False, ["a", "b", "c", "c"]), (True, ["a", "b", "c", "a", "b", "c"])])
 def test_a_death_repeats_what_was_to_be_committed_together(shop: Shop, together: bool, calls: list[str]) -> None:
-    """F72: the price of `commit_together`, and what a team's effect has to bear: one more time, with the same key."""
+    """F72: with `commit_together`, an effect may be repeated once with the same idempotency key."""
     pipeline = LocalPipeline(shop.process, commit_together=together)
     for key in "abc":
         pipeline.put(key, "one")
@@ -272,7 +272,7 @@ def test_a_death_repeats_what_was_to_be_committed_together(shop: Shop, together:
 
 
 def test_what_is_committed_together_is_committed_after_the_batch() -> None:
-    """While the second is processed, the first one's commit is held."""
+    """The first commit is held while the second change is processed."""
     seen = []
 
     def process(change: ObjectChange) -> None:
@@ -289,7 +289,7 @@ def test_what_is_committed_together_is_committed_after_the_batch() -> None:
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_chaos_changes_nothing(shop: Shop, seed: int, together: bool) -> None:
-    """Whatever the seed: the downstream shows what the bucket shows."""
+    """For each seed, the downstream has the state of the bucket."""
     pipeline = LocalPipeline(shop.process, deletes=True, commit_together=together)
     for number in range(12):
         pipeline.put(f"key-{number % 4}", f"{number}")
@@ -300,7 +300,7 @@ def test_chaos_changes_nothing(shop: Shop, seed: int, together: bool) -> None:
 
 
 def test_the_same_seed_does_the_same(shop: Shop) -> None:
-    """A failure that chaos found can be looked at again."""
+    """The seed repeats a run, so that a failure can be debugged."""
 
     def verdicts() -> object:
         pipeline = LocalPipeline(shop.process)
@@ -313,13 +313,13 @@ def test_the_same_seed_does_the_same(shop: Shop) -> None:
 
 
 def test_every_word_of_the_consumers_is_counted() -> None:
-    """A method that a later release adds to the telemetry would speak to a logger that is not there."""
+    """A new method of the telemetry would otherwise use a logger that does not exist."""
     said = {name for name, one in vars(Telemetry).items() if isfunction(one) and not name.startswith("_")}
     assert said <= set(vars(OutcomeCounter))
 
 
 def test_a_mistake_in_the_store_is_not_swallowed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that the store in memory does not know ends the test."""
+    """A request that the in-memory table does not support fails the test."""
 
     def refuse(*_: object, **__: object) -> None:
         raise NotImplementedError("a new request")
@@ -340,7 +340,7 @@ AT = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
     [(events.s3_notification, "ObjectCreated:Put"), (events.eventbridge_event, "ObjectCreated:PutObject")],
 )
 def test_events_say_what_they_were_told(build: Build, event: str) -> None:
-    """Both shapes, keys with everything that is encoded differently in them."""
+    """Tests both formats, with keys that the formats encode differently."""
     body = build("b", "in/a b+ä.csv", event=event, version_id="v", etag="e", size=3, sequencer="0A", time=AT)
     [change] = parse_message(body)
     assert isinstance(change, Change)
@@ -361,7 +361,7 @@ def test_events_say_what_they_were_told(build: Build, event: str) -> None:
     ],
 )
 def test_events_of_removal(build: Build, event: str, kind: StateKind) -> None:
-    """Each kind of removal, in both shapes."""
+    """Tests each kind of removal in both formats."""
     [change] = parse_message(build("b", "k", event=event, version_id="v"))
     assert isinstance(change, Change)
     assert change.state is not None
@@ -369,7 +369,7 @@ def test_events_of_removal(build: Build, event: str, kind: StateKind) -> None:
 
 
 def test_own_messages() -> None:
-    """The audit's and a person's."""
+    """Tests the message of the audit and the request of a person."""
     [found] = parse_message(events.audit_message("b", "k", version_id="v", time=AT))
     [gone] = parse_message(events.audit_message("b", "k"))
     [asked] = parse_message(events.reprocess_message("b", "k", reprocess_id=f"{1:026}", version_id="v"))
@@ -382,7 +382,7 @@ def test_own_messages() -> None:
 
 
 def test_a_batch_as_lambda_is_given_it() -> None:
-    """Bodies and records, each with an id of its own."""
+    """Takes bodies and records, and gives each a unique ID."""
     record = events.sqs_record("{}", receives=3, attributes={"rejected_fence": 7, "reason": "why"})
     event = events.sqs_event("[]", record)
     assert [one["body"] for one in event["Records"]] == ["[]", "{}"]
@@ -393,7 +393,7 @@ def test_a_batch_as_lambda_is_given_it() -> None:
 
 
 def test_a_context_runs_out() -> None:
-    """It counts down by the clock that it is given, and not below zero."""
+    """The time follows the given clock, and is never negative."""
     now = [100.0]
     context = LambdaContext(30, clock=lambda: now[0])
     assert context.get_remaining_time_in_millis() == 30_000
@@ -404,7 +404,7 @@ def test_a_context_runs_out() -> None:
 
 
 def test_the_bucket_in_memory_answers_as_s3() -> None:
-    """The runtime's own reader understands it: versions, markers, what is gone."""
+    """The runtime's bucket reads versions, delete markers and missing objects from it."""
     memory = MemoryS3(clock=lambda: 1_000_500)
     bucket = Bucket(lambda: memory, "b")  # type: ignore[arg-type, return-value] # the part of a client that is called
     assert bucket.look("k").kind is StateKind.ABSENT
@@ -425,7 +425,7 @@ def test_the_bucket_in_memory_answers_as_s3() -> None:
 
 
 def test_what_is_committed_in_a_transaction_is_written_once() -> None:
-    """Whatever happens to the worker: the processor's writes are seen when, and only when, its claim is committed."""
+    """For each fault, the processor's writes are visible exactly if its claim is committed."""
 
     def process(change: ObjectChange) -> Commit:
         return Commit(transact=[{"Put": {"TableName": "orders", "Item": {"id": {"S": change.key}}}}])
