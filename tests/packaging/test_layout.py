@@ -1,4 +1,4 @@
-"""The layout holds: two source roots, one of which has the name of somebody else's package."""
+"""The layout of the repository: source roots, imports and public names."""
 
 import os
 import subprocess
@@ -14,13 +14,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_constructs_is_no_package() -> None:
-    """With an __init__.py our folder would be imported in place of the library of that name."""
+    """With an `__init__.py`, Python would import this folder instead of the library `constructs`."""
     assert not (ROOT / "constructs" / "__init__.py").exists()
     assert not (ROOT / "lambda_src" / "__init__.py").exists()
 
 
 def test_the_library_of_that_name_is_found_from_the_root() -> None:
-    """As `python app.py` would import it, with the root first on the path."""
+    """`python app.py` has the root first on its path."""
     done = subprocess.run(
         [sys.executable, "-c", "import constructs; print(constructs.__file__)"],
         cwd=ROOT,
@@ -32,7 +32,7 @@ def test_the_library_of_that_name_is_found_from_the_root() -> None:
 
 
 def test_the_app_runs_from_the_root(tmp_path: Path) -> None:
-    """`python app.py`, as cdk.json has it, in a process of its own: in this one the path is pytest's."""
+    """cdk.json runs `python app.py`. A new process is needed, since pytest changes the path of this one."""
     done = subprocess.run(
         [sys.executable, "app.py"],
         cwd=ROOT,
@@ -46,7 +46,7 @@ def test_the_app_runs_from_the_root(tmp_path: Path) -> None:
 
 
 def test_the_imports_keep_their_directions() -> None:
-    """What runs in Lambda knows nothing of the CDK, and decisions nothing of AWS."""
+    """The contracts of import-linter hold."""
     done = subprocess.run(
         [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
         cwd=ROOT,
@@ -58,7 +58,7 @@ def test_the_imports_keep_their_directions() -> None:
 
 
 def test_all_packages_are_typed() -> None:
-    """Type checkers of those who install us look for this file."""
+    """Type checkers of users need this file."""
     for name in ("cdk_intake_ledger", "intake_ledger", "intake_ledger_cli", "intake_ledger_testing"):
         spec = find_spec(name)
         assert spec
@@ -67,7 +67,7 @@ def test_all_packages_are_typed() -> None:
 
 
 def test_testing_a_processor_starts_no_node() -> None:
-    """The CDK takes seconds to import, and a Node.js process with it: only who synthesises has to wait for that."""
+    """The import of the CDK takes seconds and starts Node.js. Only synthesis needs it."""
     done = subprocess.run(
         [sys.executable, "-c", "import sys, cdk_intake_ledger.testing as t; t.LocalAws; print('jsii' in sys.modules)"],
         check=True,
@@ -78,8 +78,8 @@ def test_testing_a_processor_starts_no_node() -> None:
 
 
 def test_the_public_names_are_the_ones_that_are_promised() -> None:
-    """They are looked up when they are first used: each has to be there."""
+    """They are imported at their first use, so this test uses each of them."""
     for name in cdk_intake_ledger.__all__:
         assert getattr(cdk_intake_ledger, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'IntakePipe'"):
-        _ = cdk_intake_ledger.IntakePipe  # type: ignore[attr-defined] # that is what is tested
+        _ = cdk_intake_ledger.IntakePipe  # type: ignore[attr-defined] # the test uses a wrong name

@@ -1,4 +1,4 @@
-"""Links and commands of the documents: each file, heading, target of make and variable of a target exists."""
+"""Links and commands of the documents: each file, heading, make target and variable exists."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ _PROOF = re.compile(r"\[✓\]\((?:\.\./)?(tests/[^)#]+\.py)#(\w+)\)")
 
 
 def links(text: str) -> Iterator[str]:
-    """Those of this repository; what is in code is none."""
+    """Links to files of this repository, without those in code blocks."""
     for target in _LINK.findall(_BLOCK.sub("", text)):
         if not re.match(r"[a-z]+:", target):
             yield target
@@ -35,7 +35,7 @@ def anchors(text: str) -> set[str]:
 
 
 def names(target: Path) -> set[str]:
-    """What a link may name in a file: a heading of a page, a test or a class of a module."""
+    """Possible anchors in a file: headings of a page, functions and classes of a module."""
     text = target.read_text()
     return set(_DEFINED.findall(text)) if target.suffix == ".py" else anchors(text)
 
@@ -58,13 +58,13 @@ def unknown_targets(found: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
 
 
 def test_each_command_of_make_in_the_documents_exists() -> None:
-    """With each variable that is set: make ignores one that it does not know."""
+    """The target uses each variable. make would ignore an unknown variable."""
     unknown = {page.name: unknown_targets(commands(page.read_text())) for page in PAGES}
     assert {name: found for name, found in unknown.items() if found} == {}
 
 
 def test_make_test_runs_every_folder_of_tests() -> None:
-    """Each folder has a target of its own. A new folder without one would never be run."""
+    """Each folder has a make target. Without a target, `make test` would not run a new folder."""
     rules = re.findall(r"^([a-z]+):(.*)\n((?:\t.*\n)*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     recipes = {name: recipe for name, _, recipe in rules}
     [parts] = [needed.split() for name, needed, _ in rules if name == "parts"]
@@ -75,7 +75,7 @@ def test_make_test_runs_every_folder_of_tests() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    """To a file, and to a heading in it."""
+    """The file and the heading exist."""
     broken = []
     for link in links(page.read_text()):
         name, _, anchor = link.partition("#")
@@ -100,7 +100,7 @@ def test_each_promise_names_the_test_that_would_break() -> None:
 
 
 def test_every_document_can_be_found_from_the_readme() -> None:
-    """Over however many pages."""
+    """Links of the pages lead from the README to each page."""
     found, new = set(), {ROOT / "README.md"}
     while new:
         page = new.pop()
@@ -119,6 +119,6 @@ def test_each_file_in_the_diagrams_of_the_architecture_exists() -> None:
 
 
 def test_anchors_are_githubs() -> None:
-    """Punctuation is left out, spaces become hyphens, what comes twice is numbered; code is no heading."""
+    """GitHub removes punctuation, replaces spaces by hyphens and numbers repeated headings. Code has no headings."""
     text = "# What's `new`, and why?\n## A [link](x.md)\n## A link\n```\n# no\n```\n"
     assert anchors(text) == {"whats-new-and-why", "a-link", "a-link-1"}

@@ -1,4 +1,4 @@
-"""A stranger's app: an empty folder, the wheel, and docs/getting-started.md, whose files and commands are what runs."""
+"""The app of a new user: an empty folder, the wheel, and the files and commands of docs/getting-started.md."""
 
 import os
 import re
@@ -18,7 +18,7 @@ COMMANDS = re.findall(r"^ {4}python (-m pytest.*)$", PAGE, re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel in it. What the wheel depends on is borrowed from this one, without a network."""
+    """An environment with the wheel. It uses the dependencies of this environment, without a network."""
     environment = tmp_path_factory.mktemp("stranger") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     paths = {"base": str(environment), "platbase": str(environment)}
@@ -26,7 +26,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     offline = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--ignore-installed")
     target = ("--target", str(site))
     subprocess.run([sys.executable, "-m", "pip", "install", *offline, *target, str(wheel)], check=True)
-    # As a line of a .pth file it comes last, and its own .pth files, our editable installation, are not read.
+    # A line of a .pth file comes last on the path. Python reads no .pth files there, so no editable installation.
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return scripts / Path(sys.executable).name
 
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(python: Path, folder: Path, *arguments: str) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "VIRTUAL"))}
-    # The CDK CLI is the one of this checkout; the page has it installed by npm.
+    # The CDK CLI of this checkout. The page installs it with npm.
     path = os.pathsep.join([str(python.parent), str(ROOT / "node_modules" / ".bin"), os.environ["PATH"]])
     done = subprocess.run(
         [str(python), *arguments], cwd=folder, env=clean | {"PATH": path}, check=False, capture_output=True, text=True
@@ -53,7 +53,7 @@ def run(python: Path, folder: Path, *arguments: str) -> str:
 
 
 def test_the_page_has_every_file() -> None:
-    """The test would be of no use if it did not find them."""
+    """The pattern finds the files of the page."""
     assert sorted(FILES) == [
         "app.py",
         "cdk.json",
@@ -66,14 +66,14 @@ def test_the_page_has_every_file() -> None:
 
 
 def test_both_packages_come_from_the_wheel(python: Path, folder: Path) -> None:
-    """And not from this checkout."""
+    """It does not come from this checkout."""
     for package in ("cdk_intake_ledger", "intake_ledger"):
         said = run(python, folder, "-c", f"import {package}; print({package}.__file__)")
         assert Path(said.strip()).is_relative_to(python.parents[1])
 
 
 def test_a_stranger_has_a_pipeline_that_is_tested_and_deployed(python: Path, folder: Path) -> None:
-    """The page's commands, in its order: the snapshot is written, then everything passes, on an AWS of its own."""
+    """The page's commands in its order: the first writes the snapshot, then all tests pass on a local AWS."""
     for command in COMMANDS:
         said = run(python, folder, *command.split())
     assert "4 passed" in said

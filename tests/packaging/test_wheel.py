@@ -1,4 +1,4 @@
-"""What is published is what was tested."""
+"""The wheel has the packages of the checkout, and nothing else."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# A stack in a process of its own, with our packages from one place; prints the assets' hashes and where we came from.
+# A stack in a new process, with our packages from one place. It prints the assets' hashes and the packages' files.
 SYNTH = """
 import json, sys
 import cdk_intake_ledger, intake_ledger
@@ -29,7 +29,7 @@ print(json.dumps({"layers": layers, "code": code, "from": [cdk_intake_ledger.__f
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpacked beside this environment, in front of the editable installation."""
+    """The wheel in a folder, which comes before the editable installation on the path."""
     target = tmp_path_factory.mktemp("site")
     offline = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
     subprocess.run([sys.executable, "-m", "pip", "install", *offline, "--target", str(target), str(wheel)], check=True)
@@ -37,7 +37,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
-    """Neither tests nor examples, and no folder that would land in somebody else's package."""
+    """The wheel has no tests, no examples, and no folder of another package."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
@@ -51,14 +51,14 @@ def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_wheel_brings_the_command(wheel: Path) -> None:
-    """`intake-ledger`; what it needs besides is the extra `cli`."""
+    """The wheel has the command `intake-ledger`. Its dependencies are in the extra `cli`."""
     with zipfile.ZipFile(wheel) as archive:
         (about,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
         assert "intake-ledger = intake_ledger_cli:main" in archive.read(about).decode()
 
 
 def test_every_module_of_the_sources_is_in_the_wheel(wheel: Path) -> None:
-    """Nothing that works in a checkout is missing after an installation."""
+    """Each module of the checkout is installed."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     sources = {
@@ -73,7 +73,7 @@ def test_every_module_of_the_sources_is_in_the_wheel(wheel: Path) -> None:
 
 
 def test_checkout_and_wheel_give_the_same_assets(installed: Path, tmp_path: Path) -> None:
-    """Who installs us deploys exactly what a checkout deploys: another hash would be another deployment."""
+    """Another hash would be another deployment."""
 
     def synthesise(*path: Path) -> dict[str, list[str]]:
         processors = ROOT / "tests" / "synth" / "processors" / "orders"

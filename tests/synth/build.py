@@ -19,7 +19,7 @@ PROCESSORS = Path(__file__).parent / "processors"
 
 
 def new_app(**options: Any) -> App:
-    """An app without CDK's own validation of the template, which takes seven seconds; two tests have it on."""
+    """An app without CDK's validation of the template, which takes 7 seconds. Two tests enable it."""
     return App(builtin_cloud_formation_validation=False, **options)
 
 
@@ -32,7 +32,7 @@ def processor(**options: Any) -> Processor:
 
 
 def template_of(stack: Stack) -> Json:
-    """The synthesised template; a dependency cycle in it is an error."""
+    """The synthesised template. A dependency cycle is an error."""
     return dict(Template.from_stack(stack).to_json())
 
 
@@ -43,7 +43,7 @@ def resources(template: Json, type_: str, path: str = "") -> Json:
 
 
 def only(template: Json, type_: str, path: str = "") -> Json:
-    """The properties of the only resource of its type there."""
+    """The properties of the only resource of a type below a path."""
     (one,) = resources(template, type_, path).values()
     return dict(one["Properties"])
 
@@ -59,7 +59,7 @@ def actions(statement: Json) -> list[str]:
 
 
 def variables(template: Json, path: str) -> Json:
-    """A function's environment, references replaced by a readable text."""
+    """A function's environment, with readable texts instead of references."""
     given = only(template, "AWS::Lambda::Function", path)["Environment"]["Variables"]
     return {name: value if isinstance(value, str) else "reference" for name, value in given.items()}
 
@@ -70,7 +70,7 @@ def later() -> Any:
 
 
 def warnings(stack: Stack) -> list[str]:
-    """What the pipelines of a stack have to say, after synthesis. (jsii cannot read CDK's own list of messages.)"""
+    """Warnings of a stack after synthesis. jsii cannot read CDK's list of messages."""
     entries = [entry for construct in stack.node.find_all() for entry in construct.node.metadata]
     return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
 

@@ -1,4 +1,4 @@
-"""One synthesis of the whole matrix, for every test that looks at it."""
+"""One synthesis of the whole matrix for all tests of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Matrix:
 
     app: App
     stacks: Mapping[str, Stack]
-    """Of each row the stack that holds the pipeline."""
+    """The pipeline's stack of each row."""
     directory: Path
     """The cloud assembly."""
 

@@ -1,4 +1,4 @@
-"""What a team may bring, and where it may put a pipeline: one app with a stack for each row.
+"""Existing resources and places of a pipeline: one app with a stack for each row.
 
 Synthesised once (`conftest.py`) and looked at by several tests: the matrix itself, cdk-nag, cfn-lint and checkov. What
 belongs to the team is made here as a careful team would make it, so that a finding is one of the library's.
@@ -35,7 +35,7 @@ from cdk_intake_ledger import (
 from tests.synth.build import PROCESSORS, Json, processor
 
 CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
-"""As `cdk init` sets it: without it access logs need ACLs."""
+"""`cdk init` sets it. Without it, access logs need ACLs."""
 
 FIXED = Environment(account="111122223333", region="eu-central-1")
 
@@ -275,7 +275,7 @@ def nested_stack(app: App) -> Stack:
 
 
 def nested_beside_its_bucket(app: App) -> Stack:
-    """The bucket is the parent's, the pipeline the child's: two stacks, one deployment."""
+    """The parent stack has the bucket, the nested stack has the pipeline: two stacks, one deployment."""
     host = Stack(app, "NestedBeside")
     stack = NestedStack(host, "Nested")
     orders(stack, bucket=bucket(host))
@@ -283,7 +283,7 @@ def nested_beside_its_bucket(app: App) -> Stack:
 
 
 def stages_of_a_cdk_pipeline(app: App) -> Stack:
-    """One pipeline of ours in each stage of theirs."""
+    """A CDK pipeline with our pipeline in each of its stages."""
     delivery = Stack(app, "Delivery", env=FIXED)
     source = pipelines.CodePipelineSource.s3(s3.Bucket.from_bucket_name(delivery, "Source", "source"), "app.zip")
     synth = pipelines.ShellStep("Synth", input=source, commands=["npx cdk synth"])
@@ -298,7 +298,7 @@ def stages_of_a_cdk_pipeline(app: App) -> Stack:
 
 
 def everything(app: App) -> Stack:
-    """All options at once, as far as one does not rule out another."""
+    """All options that can be combined."""
     theirs, ours = Stack(app, "EverythingHost", env=FIXED), Stack(app, "Everything", env=FIXED)
     ours_only = key(ours)
     orders(
@@ -326,7 +326,7 @@ def everything(app: App) -> Stack:
 
 
 def audit_by_inventory(app: App) -> Stack:
-    """An audit in parts, by the reports of the bucket's inventory, and joined by Athena."""
+    """An audit in parts, over the reports of the bucket's inventory, with Athena."""
     stack = Stack(app, "AuditByInventory")
     scale = AuditScale.inventory(bucket(stack, "Reports"), id="all", engine=Engine.ATHENA)
     orders(stack, audit=AuditOptions(scale=scale))
@@ -368,4 +368,4 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     audit_by_inventory,
     example,
 )
-"""Every row of the matrix; its name says what is brought."""
+"""Rows of the matrix. A name tells which resource exists before the pipeline."""

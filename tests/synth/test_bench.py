@@ -58,7 +58,7 @@ def ask_once_for_each(event: dict[str, Any], _context: object) -> None:
 
 @pytest.fixture(scope="module")
 def requests() -> dict[str, dict[str, float]]:
-    """What a handler asks, by `benchmarks.throughput_requests`; of this process, which is never idle meanwhile."""
+    """Requests of a handler in this process, from `benchmarks.throughput_requests`."""
     with stub() as endpoint, cpu.environment(endpoint):
         events: list[dict[str, list[dict[str, str]]]] = [{"Records": [{}] * 3}] * 4
         return throughput_requests.profile(f"{__name__}.ask_once_for_each", os.getpid(), events)
@@ -66,7 +66,7 @@ def requests() -> dict[str, dict[str, float]]:
 
 @pytest.fixture(scope="module")
 def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
-    """What each benchmark stores, by its name."""
+    """Stored figures of each benchmark, by name."""
     turn = throughput.Turn(clock=20, emulator=10, functions=5)
     slower = throughput.Turn(clock=40, emulator=15, functions=10)
     rows = throughput.figures({throughput.FLOOR: [turn, turn], "ledger": [slower, turn]})
@@ -127,7 +127,7 @@ def test_every_benchmark_prints_what_it_stores(found: dict[str, Any]) -> None:
 
 
 def test_a_pipeline_asks_little_more_of_the_cdk_than_its_resources_by_hand(tmp_path: Path) -> None:
-    """Every question and every setting crosses over to another process: twice as many are for what is checked."""
+    """Each question and setting is a call of another process. The checks may need as many as the resources."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "processor.py").write_text(synth.PROCESSOR)
     (tmp_path / "layer").mkdir()
@@ -136,7 +136,7 @@ def test_a_pipeline_asks_little_more_of_the_cdk_than_its_resources_by_hand(tmp_p
 
 
 def test_the_parts_of_the_profile_are_there() -> None:
-    """Each is a file or a folder of what is installed; one that was renamed would count for nothing."""
+    """Each is an installed file or folder. A renamed one would not be counted."""
     roots = {Path(str(one.__file__)).parents[1] for one in (aws_lambda_powertools, botocore, intake_ledger, urllib3)}
     marks = [mark for marks in profile.PARTS.values() for mark in marks]
     assert [mark for mark in marks if not any((root / mark.strip("/")).exists() for root in roots)] == []
@@ -156,7 +156,7 @@ def test_the_parts_of_the_profile_are_there() -> None:
     ],
 )
 def test_a_part_has_what_it_calls_but_for_the_parts_above_it(files: list[str], expected: str) -> None:
-    """What a general library does is whoever's that called it."""
+    """The work of a general library belongs to its caller."""
     found: list[str] = []
 
     def look() -> None:
@@ -171,7 +171,7 @@ def test_a_part_has_what_it_calls_but_for_the_parts_above_it(files: list[str], e
 
 
 def test_every_measured_table_has_its_place_in_the_page(found: dict[str, Any]) -> None:
-    """Whatever a machine says, `python -m benchmarks.measured` puts it where it belongs and touches nothing else."""
+    """`python -m benchmarks.measured` writes the figures into their tables and changes nothing else."""
     tables = measured.tables(found)
     pages = [page.read_text() for page in measured.PAGES]
     assert {name for page in pages for name in measured.places(page)} == tables.keys()
@@ -182,7 +182,7 @@ def test_every_measured_table_has_its_place_in_the_page(found: dict[str, Any]) -
 
 
 def test_the_page_shows_the_rows_that_are_measured(found: dict[str, Any]) -> None:
-    """Where a row or a column was added, renamed or taken away, the table has to be written anew."""
+    """If a row or a column was added, renamed or removed, a person has to write the table again."""
     shown = dict(re.findall(r"<!-- measured: (\w+) -->\n(.*?)\n<!-- end -->", PAGE, flags=re.DOTALL))
     for name in ("cpu", "powertools", "profile", "cold", "synth"):
         made = measured.tables(found)[name]
@@ -199,14 +199,14 @@ def _names(table: str) -> list[str]:
 
 
 def test_no_measured_figure_stands_beside_the_tables() -> None:
-    """Milliseconds, megabytes, shares and ratios with their spread are written by the benchmarks, or not at all."""
+    """Only benchmarks write milliseconds, megabytes, shares and ratios with a spread."""
     prose = PAGE[PAGE.index("## CPU of the consumer") :]
     prose = re.sub(PLACE, "", prose, flags=re.DOTALL)
     assert re.findall(r"\d[\d.,]* (?:ms|MB|kB|seconds)\b|\d\.\d+ \(\d", prose) == []
 
 
 def test_a_table_that_was_not_measured_is_left_as_it_is(found: dict[str, Any]) -> None:
-    """A run of some benchmarks leaves the others' tables alone."""
+    """A run of some benchmarks does not change the tables of others."""
     tables = measured.tables({name: one for name, one in found.items() if name != "memory"})
     assert "memory" not in tables
     assert "`memory`" not in tables["runs"]
@@ -240,14 +240,14 @@ def test_the_throughput_is_taken_within_each_round(found: dict[str, Any]) -> Non
 
 
 def test_requests_are_counted_by_operation(requests: dict[str, dict[str, float]]) -> None:
-    """The first batch is not among them."""
+    """They exclude the first batch."""
     assert requests.keys() == {"DeleteItem"}
     assert requests["DeleteItem"]["requests"] == 1
     assert requests["DeleteItem"]["CPU ms of each"] > 0
 
 
 def test_three_consumers_are_compared_that_have_the_same_to_run_on(tmp_path: Path) -> None:
-    """As many messages to a batch, as much memory: only what they do is another."""
+    """Batches and memory are equal. Only the work differs."""
     stack = throughput_stack.ThroughputStack(new_app(), throughput_stack.STACK, code=stage_code(tmp_path))
     template = template_of(stack)
     mappings = [one["Properties"] for one in resources(template, "AWS::Lambda::EventSourceMapping").values()]
@@ -281,7 +281,7 @@ def test_what_is_kept_says_how_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> 
 def test_one_that_fails_leaves_the_others_and_fails_the_whole_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each is a process of its own, asked for the same rounds."""
+    """Each runs in a separate process, with the same rounds."""
     asked: list[list[str]] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:

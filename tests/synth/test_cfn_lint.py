@@ -17,26 +17,26 @@ ACCEPTED = {
 }
 """Accepted findings with their reasons."""
 
-THEIRS = ("Vpc",)
-"""How logical ids of the team's own begin: a VPC of CDK names availability zones in a fixed environment."""
+NOT_OURS = ("Vpc",)
+"""Beginnings of logical ids that are not ours: CDK's VPC names availability zones in a fixed environment."""
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_no_error_and_no_warning(matrix: Matrix, name: str) -> None:
-    """But those with a reason."""
+    """Findings without a reason are errors."""
     template = (matrix.directory / f"{name}.template.json").read_text()
     found = lint(template, config=ManualArgs(regions=REGIONS))
-    ours = [one for one in found if not str(one.path[1]).startswith(THEIRS)]
+    ours = [one for one in found if not str(one.path[1]).startswith(NOT_OURS)]
     assert [f"{one.rule.id} {one.message}" for one in ours if one.rule.id not in ACCEPTED] == []
     assert {one.rule.id for one in ours} == set(ACCEPTED), "what is not found any more needs no reason"
 
 
 def test_an_error_is_found() -> None:
-    """The linter does read what it is given."""
+    """The linter reads its input."""
     wrong = '{"Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"Nonsense": true}}}}'
     assert [one.rule.id for one in lint(wrong, config=ManualArgs(regions=REGIONS))] == ["E3002"]
 
 
 def test_the_page_shows_what_is_accepted() -> None:
-    """Each row with its reason, word for word."""
+    """The page has each finding with its reason."""
     assert dict(re.findall(r"^\| `([EW]\d{4})` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)) == ACCEPTED

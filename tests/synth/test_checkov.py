@@ -49,7 +49,7 @@ def report(matrix: Matrix, tmp_path_factory: pytest.TempPathFactory) -> Json:
 
 
 def test_what_is_found_is_what_is_accepted(report: Json) -> None:
-    """No finding without a reason, and no reason without a finding."""
+    """Each finding has a reason, and each reason has a finding."""
     failed = report["results"]["failed_checks"]
     found = {one["check_id"]: f"{one['check_name']}: {one['resource']}" for one in failed}
     assert {check: told for check, told in found.items() if check not in ACCEPTED} == {}
@@ -66,6 +66,6 @@ def test_every_template_was_read(report: Json, matrix: Matrix) -> None:
 
 
 def test_the_page_shows_what_is_accepted() -> None:
-    """Each row with its reason, word for word."""
+    """The page has each finding with its reason."""
     page = (ROOT / "docs" / "security.md").read_text()
     assert dict(re.findall(r"^\| `(CKV_AWS_\d+)` \| (.+) \|$", page, re.MULTILINE)) == ACCEPTED

@@ -1,4 +1,4 @@
-"""The oldest releases that the library says it works with, beside the newest, which all other tests run with."""
+"""The oldest supported releases of dependencies. All other tests use the newest ones."""
 
 import json
 import re
@@ -15,12 +15,12 @@ from tests.synth.conftest import Matrix
 STATEFUL = {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup", "AWS::KMS::Key"}
 
 CDKS_OWN = "NotificationsHandler"
-"""Part of the logical ids of CDK's own handler, whose policy has moved since."""
+"""Part of the logical ids of CDK's handler, whose policy has moved between these releases."""
 
 
 @pytest.fixture(scope="module")
 def pairs(matrix: Matrix, lowest: Lowest | None) -> dict[str, tuple[Json, Json]]:
-    """Each template by its name: the oldest CDK's resources, and the newest's."""
+    """Resources of the oldest and of the newest CDK, by the template's name."""
     if lowest is None:
         pytest.fail("the oldest CDK has an environment of its own: make build/lowest/.ready")
     folders = (lowest.templates(), matrix.directory)
@@ -31,14 +31,14 @@ def pairs(matrix: Matrix, lowest: Lowest | None) -> dict[str, tuple[Json, Json]]
 
 
 def test_the_oldest_cdk_makes_the_same_resources(pairs: dict[str, tuple[Json, Json]]) -> None:
-    """The same logical ids of the same types, whatever a team brings."""
+    """Logical ids and types are the same in each row."""
     for name, templates in pairs.items():
         old, new = ({id_: one["Type"] for id_, one in found.items() if CDKS_OWN not in id_} for found in templates)
         assert old == new, name
 
 
 def test_an_update_of_the_cdk_replaces_nothing_that_holds_data(pairs: dict[str, tuple[Json, Json]]) -> None:
-    """Not a property of theirs differs, and there are some in the templates."""
+    """No property of these resources differs, and the templates have some of each type."""
     seen = set()
     for name, (old, new) in pairs.items():
         for id_, one in old.items():
@@ -49,7 +49,7 @@ def test_an_update_of_the_cdk_replaces_nothing_that_holds_data(pairs: dict[str, 
 
 
 def test_the_oldest_is_what_the_package_says() -> None:
-    """The lower bounds of the dependencies are what is installed there."""
+    """The environment has the lower bounds of the dependencies."""
     project: Any = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     bounds = dict(re.match(r"([\w-]+)>=([\d.]+)", one).groups() for one in project["dependencies"])  # type: ignore[union-attr,misc]
     pins = dict(

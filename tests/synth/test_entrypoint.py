@@ -1,4 +1,4 @@
-"""The processor's source is read at synthesis: what cannot run is refused, with what is there instead."""
+"""Synthesis reads the processor's source. It refuses an entry point that cannot run, and names the existing ones."""
 
 import re
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_what_the_consumer_can_call_is_accepted(source: Path, entrypoint: str) -
     ],
 )
 def test_what_the_consumer_cannot_call_is_refused(source: Path, entrypoint: str, rule: str, text: str) -> None:
-    """Each refusal names what was given, and what is there or wanted."""
+    """Each refusal names the given value, and the existing or expected ones."""
     (problem,) = entrypoint_problems(source, entrypoint)
     assert re.search(text, problem), problem
     assert rules_in(problem) == [rule]
@@ -102,7 +102,7 @@ def test_a_file_in_place_of_a_directory_is_refused(source: Path) -> None:
 
 
 def test_an_asset_that_hides_the_runtime_is_refused(source: Path) -> None:
-    """On AWS a function's own code comes before its layers."""
+    """On AWS, a function's code hides modules of its layers."""
     (source / "intake_ledger").mkdir()
     (problem,) = entrypoint_problems(source, "invoices:process")
     assert rules_in(problem) == ["folder-hides-runtime"]
@@ -133,7 +133,7 @@ def test_reading_the_source_does_not_run_it(source: Path) -> None:
     ],
 )
 def test_an_annotation_that_may_be_a_commit_is_accepted(tmp_path: Path, returned: str) -> None:
-    """F101: a name that is not known here may be one."""
+    """F101: an unknown name can be a commit."""
     (tmp_path / "typed.py").write_text(f"def process(change) -> {returned}: ...\n")
     assert list(entrypoint_problems(tmp_path, "typed:process")) == []
 

@@ -33,7 +33,7 @@ def from_image(
 
 
 def test_a_folder_is_an_image_without_a_docker_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its platform is the function's, its command our handler, and the release is handed to the Dockerfile."""
+    """The image has the function's platform and our handler as its command. The Dockerfile gets the release."""
     monkeypatch.setattr(subprocess, "run", None)
     out = folder.parent / "cdk.out"
     app = new_app(outdir=str(out))
@@ -61,7 +61,7 @@ def test_a_folder_is_an_image_without_a_docker_engine(folder: Path, monkeypatch:
 
 
 def test_the_audit_has_the_layer_all_the_same(folder: Path) -> None:
-    """It runs our code alone."""
+    """The audit runs our code only."""
     stack = new_stack()
     IntakePipeline(stack, "Pictures", processor=from_image(folder))
     audit = only(template_of(stack), "AWS::Lambda::Function", "PicturesAudit")
@@ -70,7 +70,7 @@ def test_the_audit_has_the_layer_all_the_same(folder: Path) -> None:
 
 
 def test_an_image_of_the_teams_is_run_with_our_command() -> None:
-    """From a repository, with settings of the team's. Another command would start something else."""
+    """The image comes from a repository, with its own settings. Only the command is replaced."""
     stack = new_stack()
     repository = ecr.Repository.from_repository_name(stack, "Images", "pictures")
     code = lambda_.DockerImageCode.from_ecr(
@@ -106,14 +106,14 @@ def test_everything_else_is_as_with_any_processor(folder: Path) -> None:
     ],
 )
 def test_a_folder_without_a_dockerfile_is_refused(tmp_path: Path, image: str, rule: str, text: str) -> None:
-    """The CLI would say so at the deployment."""
+    """Otherwise the CLI would fail at deployment."""
     (problem,) = from_image(image or tmp_path).problems
     assert text in problem
     assert rules_in(problem) == [rule]
 
 
 def test_the_entry_point_has_the_right_form(folder: Path) -> None:
-    """Where its module is in the image, synthesis does not know."""
+    """Synthesis does not know the place of the module in the image."""
     (problem,) = from_image(folder, entrypoint="pictures").problems
     assert "is not of the form 'module:function'" in problem
 
@@ -121,7 +121,7 @@ def test_the_entry_point_has_the_right_form(folder: Path) -> None:
 def test_code_and_image_are_not_mixed_up(folder: Path) -> None:
     """`from_code` takes a `lambda_.Code`; an image's layers could not be attached."""
     image = lambda_.DockerImageCode.from_image_asset(str(folder))
-    (problem,) = Processor.from_code(image, entrypoint="a:b").problems  # type: ignore[arg-type] # that is what is tested
+    (problem,) = Processor.from_code(image, entrypoint="a:b").problems  # type: ignore[arg-type] # the test passes a wrong type
     assert rules_in(problem) == ["code-is-image"]
     with pytest.raises(TypeError, match="layers"):
         from_image(folder, layers=[])

@@ -1,4 +1,4 @@
-"""What a team may bring, row by row: what is delivered how, what is not made twice, and what is never another one."""
+"""Each row of the matrix: the delivery, the resources that the pipeline makes, and the warnings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ PARTS = {
     "AWS::DynamoDB::Table": "LedgerTableBA0CFD3B",
     "AWS::Logs::LogGroup": "ConsumerLogsB9A568AF",
 }
-"""What a pipeline makes of each unless it is brought, under which logical id: part of the contract."""
+"""Resources of a pipeline and their logical ids, which must not change. An existing resource replaces each."""
 
 BUCKETS = {
     "own_bucket": "S3",
@@ -30,9 +30,9 @@ BUCKETS = {
     "imported_bucket": "CDK",
     "bucket_with_notifications": "CDK",
 }
-"""The rows that bring a bucket, and how it delivers."""
+"""Rows with an existing bucket, and the delivery of its events."""
 
-BROUGHT = {
+EXISTING_RESOURCES = {
     "AWS::S3::Bucket": set(BUCKETS),
     "AWS::SQS::Queue": {"own_queue", "sibling_queue", "imported_queue", "everything"},
     "AWS::DynamoDB::Table": {"own_table", "imported_table", "shared_ledger", "everything"},
@@ -62,8 +62,8 @@ def row(request: pytest.FixtureRequest) -> str:
     return str(request.param.__name__)
 
 
-def way(template: Json) -> str:
-    """How changes reach the queue, by what the pipeline's template has for it."""
+def delivery_of(template: Json) -> str:
+    """The delivery of events, from the resources in the template."""
     if resources(template, "AWS::Events::Rule", "OrdersDelivery"):
         return "EventBridge"
     if resources(template, "Custom::S3BucketNotifications"):
@@ -77,28 +77,28 @@ def way(template: Json) -> str:
 
 
 def test_a_row_synthesises(matrix: Matrix, row: str) -> None:
-    """Without a cycle, and its consumer is fed."""
+    """The template has no cycle, and the consumer has an event source."""
     template = template_of(matrix.stacks[row])
     (source,) = resources(template, "AWS::Lambda::EventSourceMapping", "OrdersConsumer").values()
     assert source["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    assert way(template) == BUCKETS.get(row, "S3")
+    assert delivery_of(template) == BUCKETS.get(row, "S3")
 
 
 def test_what_is_existing_is_not_made_again(matrix: Matrix, row: str) -> None:
-    """And what is not brought is made, under the logical id that it has everywhere."""
+    """Other resources are made under their usual logical ids."""
     found = logical_ids(matrix.stacks[row], *PARTS)
     made = {type_: f"Orders{name}" in found.get(type_, ()) for type_, name in PARTS.items()}
-    assert made == {type_: row not in BROUGHT[type_] for type_ in PARTS}
+    assert made == {type_: row not in EXISTING_RESOURCES[type_] for type_ in PARTS}
 
 
 def test_what_cannot_be_checked_is_said(matrix: Matrix, row: str) -> None:
-    """Warnings where something is imported, and nowhere else."""
+    """Only imported resources cause warnings."""
     found = [text for text in warnings(matrix.stacks[row]) if f"[ack: {WARNING_PREFIX}:" in text]
     assert [rule for text in found for rule in rules_in(text)] == WARNINGS.get(row, [])
 
 
 def test_nothing_is_bound_to_a_region(matrix: Matrix) -> None:
-    """Without an environment all that depends on one is a reference; with one nothing else changes."""
+    """Without an environment, account and region are references. An environment changes nothing else."""
     agnostic, fixed = (matrix.stacks[name] for name in ("default", "fixed_environment"))
     assert Token.is_unresolved(agnostic.region)
     assert (fixed.region, fixed.account) == (rows.FIXED.region, rows.FIXED.account)
@@ -110,7 +110,7 @@ def test_nothing_is_bound_to_a_region(matrix: Matrix) -> None:
 
 
 def test_each_stage_has_a_pipeline_of_its_own(matrix: Matrix) -> None:
-    """Of one id, in two stages of a CDK pipeline: one class of stack, two deployments that share nothing."""
+    """Two stages of a CDK pipeline have the same stack class and id, and their deployments share nothing."""
     stacks = [one for one in matrix.app.node.find_all() if isinstance(one, Stack) and one.node.id == "Intake"]
     names = [
         next(iter(resources(template_of(stack), "AWS::Lambda::Function", "OrdersConsumer").values()))["Properties"][

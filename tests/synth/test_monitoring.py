@@ -1,4 +1,4 @@
-"""The alarms that every pipeline has, and what a team builds of its metrics."""
+"""The alarms of each pipeline, and its metrics and widgets."""
 
 import re
 from pathlib import Path
@@ -67,7 +67,7 @@ def alarm(template: Json, name: str) -> Json:
 
 
 def test_the_alarms_are_the_ones_that_are_documented(template: Json) -> None:
-    """Fifteen for each pipeline; `docs/monitoring.md` has a row for each."""
+    """Each pipeline has 15 alarms, and `docs/monitoring.md` has a row for each."""
     assert len(resources(template, "AWS::CloudWatch::Alarm", "OrdersMonitoring")) == len(NAMES)
     documented = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE)
     assert documented[: len(NAMES)] == NAMES
@@ -76,7 +76,7 @@ def test_the_alarms_are_the_ones_that_are_documented(template: Json) -> None:
 
 
 def test_each_alarm_calls(template: Json) -> None:
-    """The team's action hangs on all of them, and on nothing else."""
+    """All alarms of the pipeline have the action, and no other alarm has it."""
     (topic,) = resources(template, "AWS::SNS::Topic")
     for name in NAMES:
         assert alarm(template, name)["AlarmActions"] == [{"Ref": topic}]
@@ -84,7 +84,7 @@ def test_each_alarm_calls(template: Json) -> None:
 
 
 def test_without_an_action_alarms_are_only_shown() -> None:
-    """They are there all the same: an action can be added to each later."""
+    """The alarms exist. An action can be added to each later."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     assert list(pipeline.alarms) == NAMES
@@ -96,7 +96,7 @@ def test_without_an_action_alarms_are_only_shown() -> None:
 
 @pytest.mark.parametrize("name", ["Rejected", "Fenced", "AuditFindings"])
 def test_one_is_enough(template: Json, name: str) -> None:
-    """A count that never happened has no data, which is no reason to worry."""
+    """A metric without events has no data, which must not cause an alarm."""
     found = alarm(template, name)
     assert (found["MetricName"], found["Namespace"]) == (name, "IntakeLedger")
     assert found["Dimensions"] == [
@@ -128,7 +128,7 @@ def test_queues_are_watched(template: Json) -> None:
     [(Duration.minutes(5), 300, 2), (Duration.days(1), 86_400, 2), (Duration.days(6), 86_400, 7)],
 )
 def test_an_audit_that_does_not_run_is_missed(interval: Duration, period: int, periods: int) -> None:
-    """F46: nobody else would notice that delivery is broken, so no data is a reason to worry here."""
+    """F46: no other alarm would show that delivery is broken, so missing data causes this alarm."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
     found = alarm(template_of(stack), "AuditMissing")
@@ -139,7 +139,7 @@ def test_an_audit_that_does_not_run_is_missed(interval: Duration, period: int, p
 
 @pytest.mark.failure_mode("F46")
 def test_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(template: Json) -> None:
-    """F46: between two audits there is no data, and nothing has become better."""
+    """F46: between two audits there is no data, and the problem remains."""
     found = alarm(template, "AuditDeliveryProblems")
     assert (found["MetricName"], found["Threshold"], found["Statistic"]) == ("AuditDeliveryProblems", 1, "Maximum")
     assert (found["EvaluationPeriods"], found["TreatMissingData"]) == (1, "ignore")
@@ -149,7 +149,7 @@ def test_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(template:
 @pytest.mark.failure_mode("F117")
 @pytest.mark.parametrize("interval", [Duration.minutes(5), Duration.minutes(15), Duration.days(1)])
 def test_the_alarm_goes_off_within_one_tick(interval: Duration) -> None:
-    """F117: one tick is enough, a tick is a quarter of an hour at most, and no period has two ticks in it."""
+    """F117: one tick is enough. Ticks are at most 15 minutes apart, and no period has two of them."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
     template = template_of(stack)
@@ -165,7 +165,7 @@ def test_the_alarm_goes_off_within_one_tick(interval: Duration) -> None:
     [(Duration.minutes(5), 300, 2), (Duration.days(1), 86_400, 2), (Duration.days(3), 86_400, 1)],
 )
 def test_an_audit_that_never_gets_through_is_an_alarm(interval: Duration, period: int, periods: int) -> None:
-    """One call that says 0 in a period is a run that got through."""
+    """A 0 in a period is a complete run."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
     found = alarm(template_of(stack), "AuditIncomplete")
@@ -175,7 +175,7 @@ def test_an_audit_that_never_gets_through_is_an_alarm(interval: Duration, period
 
 
 def test_an_audit_too_rare_to_be_watched_is_said() -> None:
-    """CloudWatch looks back seven days at most, and refuses such an alarm at deployment."""
+    """CloudWatch evaluates at most 7 days, and refuses a longer alarm at deployment."""
     stack = new_stack()
     audit = AuditOptions(interval=Duration.minutes(6 * 1_440 + 1))
     ledger = IntakeLedger(stack, "Ledger", retention=Duration.days(40))
@@ -185,7 +185,7 @@ def test_an_audit_too_rare_to_be_watched_is_said() -> None:
 
 
 def test_metrics_are_the_ones_that_the_functions_write() -> None:
-    """A name that the runtime does not use would show an empty line for ever."""
+    """The runtime writes each name. Another name would give an empty graph."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     methods = [name for name in dir(pipeline) if name.startswith("metric_")]
@@ -198,7 +198,7 @@ def test_metrics_are_the_ones_that_the_functions_write() -> None:
 
 @pytest.mark.failure_mode("F23")
 def test_an_outage_of_hours_calls_somebody(template: Json) -> None:
-    """F23: the breaker dead-letters nothing, so nobody would hear of it; one that ends by itself wakes nobody."""
+    """F23: the circuit breaker sends no dead letters, so it needs an alarm. A short outage causes no alarm."""
     found = alarm(template, "DownstreamOut")
     assert (found["MetricName"], found["Period"], found["TreatMissingData"]) == ("BreakerOpen", 3600, "notBreaching")
     assert (found["DatapointsToAlarm"], found["EvaluationPeriods"], found["Threshold"]) == (2, 4, 1)
@@ -218,7 +218,7 @@ def test_an_outage_of_hours_calls_somebody(template: Json) -> None:
 def test_what_repeats_within_an_hour_calls_somebody(
     template: Json, name: str, metric: str, needed: int | None, periods: int
 ) -> None:
-    """F111: one death or one error is repaired by the next invocation."""
+    """F111: the next invocation repairs a single failure."""
     found = alarm(template, name)
     assert (found["MetricName"], found["Period"], found["Statistic"]) == (metric, 300, "Sum")
     assert found["Threshold"] == (10 if name == "Retries" else 1)
@@ -241,13 +241,13 @@ def test_functions_are_watched_by_their_own_names(template: Json) -> None:
 
 
 def test_a_metric_takes_cdks_options(template: Json) -> None:
-    """A minute in place of five."""
+    """The period is a minute instead of five."""
     own = only(template, "AWS::CloudWatch::Alarm", "OfTheTeams")
     assert (own["MetricName"], own["Period"], own["Statistic"]) == ("Failed", 60, "Sum")
 
 
 def test_a_dashboard_shows_all_of_it(template: Json) -> None:
-    """Every alarm, and every metric of the pipeline's own."""
+    """The widgets show each alarm and each metric of the pipeline."""
     body = str(only(template, "AWS::CloudWatch::Dashboard")["DashboardBody"])
     for name in NAMES:
         assert f"OrdersMonitoring{name}" in body
@@ -270,7 +270,7 @@ def test_a_dashboard_shows_all_of_it(template: Json) -> None:
 
 
 def test_a_team_with_monitoring_of_its_own_takes_ours_out() -> None:
-    """Nothing else depends on it."""
+    """No other resource depends on it."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     assert pipeline.node.try_remove_child("Monitoring")

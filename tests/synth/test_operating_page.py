@@ -1,4 +1,4 @@
-"""What the page of the command line gives to an operator."""
+"""The role that the page of the command line describes."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
 
 
 def test_the_role_of_the_page_may_do_what_each_command_does() -> None:
-    """And nothing that writes but messages and the call of the audit."""
+    """It may write only messages, and call the audit."""
     stack = new_stack()
     [snippet] = re.findall("^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     exec(snippet, {"self": stack, "iam": iam, "invoices": IntakePipeline(stack, "Invoices", processor=processor())})

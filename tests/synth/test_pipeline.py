@@ -1,4 +1,4 @@
-"""What one construct makes, with nothing but a processor, and with everything."""
+"""The resources of a pipeline, with only a processor and with all options."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def template(stack: Stack) -> Json:
 def test_rows_live_as_long_as_their_objects(
     deletes: bool, retention: dict[str, Duration | None], keeps_rows: bool, days: int
 ) -> None:
-    """F94: where removals are told, and where the team wants it; removals themselves expire in any case."""
+    """F94: with `deletes=True`, and with `retention=None`. Rows of removals always expire."""
     stack = new_stack()
     ledger = IntakeLedger(stack, "Rows", **retention)  # type: ignore[arg-type] # one option, or none
     IntakePipeline(stack, "Orders", processor=processor(), deletes=deletes, ledger=ledger)
@@ -89,7 +89,7 @@ def test_rows_live_as_long_as_their_objects(
 
 @pytest.mark.failure_mode("F94")
 def test_without_a_retention_removals_stay_as_long_as_the_queue_needs() -> None:
-    """F94: nobody has to calculate that."""
+    """F94: the pipeline calculates it."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", retention=Duration.days(14))
     ledger = IntakeLedger(stack, "Rows", retention=None)
@@ -98,12 +98,12 @@ def test_without_a_retention_removals_stay_as_long_as_the_queue_needs() -> None:
 
 
 def test_the_template_is_the_one_that_was_looked_at(stack: Stack, snapshot: SnapshotAssertion) -> None:
-    """Any change of the default template is seen, and accepted with `pytest --snapshot-update`."""
+    """Each change of the default template is visible. `pytest --snapshot-update` accepts it."""
     assert stable_template(stack) == snapshot(extension_class=JSONSnapshotExtension)
 
 
 def test_logical_ids_of_what_holds_data_do_not_change(stack: Stack, template: Json) -> None:
-    """Another logical id is another bucket and another table: somebody's data would be replaced by nothing."""
+    """A changed logical id would replace a bucket or table with data by an empty one."""
     assert logical_ids(stack, "AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue") == {
         "AWS::DynamoDB::Table": ["OrdersLedgerTableBA0CFD3B"],
         "AWS::S3::Bucket": ["OrdersBucket195ECF73"],
@@ -113,7 +113,7 @@ def test_logical_ids_of_what_holds_data_do_not_change(stack: Stack, template: Js
 
 
 def test_nothing_has_a_physical_name(template: Json) -> None:
-    """Two copies of a stack fit one account, and a resource can be replaced."""
+    """Two copies of a stack fit into one account, and CloudFormation can replace a resource."""
     names = ("BucketName", "QueueName", "TableName", "FunctionName", "LogGroupName", "RoleName", "Name", "LayerName")
     for logical_id, resource in template["Resources"].items():
         if resource["Type"] not in ("AWS::Lambda::EventSourceMapping", "AWS::Lambda::EventInvokeConfig"):
@@ -121,7 +121,7 @@ def test_nothing_has_a_physical_name(template: Json) -> None:
 
 
 def test_there_is_no_hidden_function(template: Json) -> None:
-    """The own bucket is notified about by its own resource: two functions, no custom resource."""
+    """The pipeline's bucket has the notification itself: two functions, and no custom resource."""
     assert len(resources(template, "AWS::Lambda::Function")) == 2
     assert not [name for name, one in template["Resources"].items() if one["Type"].startswith("Custom::")]
 
@@ -146,7 +146,7 @@ def test_the_bucket_is_private_and_keeps_versions(template: Json) -> None:
 
 @pytest.mark.failure_mode("F40")
 def test_s3_tells_about_everything_that_ends_a_state(template: Json) -> None:
-    """F40: lifecycle deletions are not among ObjectRemoved:*."""
+    """F40: `ObjectRemoved:*` does not include lifecycle deletions."""
     entries = only(template, "AWS::S3::Bucket")["NotificationConfiguration"]["QueueConfigurations"]
     assert [one["Event"] for one in entries] == [
         "s3:ObjectCreated:*",
@@ -157,7 +157,7 @@ def test_s3_tells_about_everything_that_ends_a_state(template: Json) -> None:
 
 
 def test_s3_is_told_after_the_queue_lets_it_in(template: Json) -> None:
-    """S3 tries the queue when it is configured, and refuses one that it may not send to."""
+    """At configuration, S3 sends a test message and refuses a queue without permission."""
     (bucket,) = resources(template, "AWS::S3::Bucket").values()
     (policy,) = resources(template, "AWS::SQS::QueuePolicy", "OrdersQueueMessages")
     assert bucket["DependsOn"] == [policy]
@@ -165,7 +165,7 @@ def test_s3_is_told_after_the_queue_lets_it_in(template: Json) -> None:
 
 @pytest.mark.failure_mode("F29")
 def test_the_queue_takes_messages_of_this_account_only(template: Json) -> None:
-    """F29: S3 of another account cannot write to the queue, and the functions know whose bucket it must be."""
+    """F29: S3 of another account cannot write to the queue, and the functions know the bucket's owner."""
     allowed = [
         one for one in statements(template, "OrdersQueueMessages", "AWS::SQS::QueuePolicy") if one["Effect"] == "Allow"
     ]
@@ -175,7 +175,7 @@ def test_the_queue_takes_messages_of_this_account_only(template: Json) -> None:
 
 
 def test_queues_are_encrypted_and_take_tls_only(template: Json) -> None:
-    """Both of them."""
+    """Both queues are encrypted."""
     for path in ("OrdersQueueMessages", "OrdersQueueDeadLetters"):
         assert only(template, "AWS::SQS::Queue", path)["SqsManagedSseEnabled"] is True
         denied = [one for one in statements(template, path, "AWS::SQS::QueuePolicy") if one["Effect"] == "Deny"]
@@ -184,14 +184,14 @@ def test_queues_are_encrypted_and_take_tls_only(template: Json) -> None:
 
 @pytest.mark.failure_mode("F12")
 def test_visibility_follows_from_the_processing_timeout(template: Json) -> None:
-    """F12, F126: half a minute more than the lease, which is the function's timeout and the clock skew."""
+    """F12, F126: 30 seconds more than the lease, which is the function's timeout plus the clock skew."""
     assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"] == 130
     assert only(template, "AWS::SQS::Queue", "OrdersQueueMessages")["VisibilityTimeout"] == 130 + 120 + 30
 
 
 @pytest.mark.failure_mode("F20")
 def test_a_long_processing_timeout_takes_what_lambda_allows() -> None:
-    """F20: up to 890 seconds the function has ten more; the lease, and so the visibility, follow from that."""
+    """F20: the function has 10 seconds more, up to 890 seconds. Lease and visibility timeout follow from it."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), processing_timeout=Duration.seconds(890))
     template = template_of(stack)
@@ -201,7 +201,7 @@ def test_a_long_processing_timeout_takes_what_lambda_allows() -> None:
 
 @pytest.mark.failure_mode("F67")
 def test_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> None:
-    """F67: its clock starts when a message is first sent; receives are a backstop only."""
+    """F67: the retention starts when a message is first sent. The maximum number of receives is a backstop."""
     queue = only(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     assert queue["MessageRetentionPeriod"] == 4 * 86_400
     assert only(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")["MessageRetentionPeriod"] == 14 * 86_400
@@ -210,7 +210,7 @@ def test_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> No
 
 @pytest.mark.parametrize("together", [False, True])
 def test_commits_together_are_allowed_where_they_are_asked_for(together: bool) -> None:
-    """Otherwise the role has no such right, and the consumer is told to leave it."""
+    """Otherwise the role has no such permission, and the setting is off."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), concurrency=ConcurrencyOptions(commit_together=together))
     template = template_of(stack)
@@ -221,7 +221,7 @@ def test_commits_together_are_allowed_where_they_are_asked_for(together: bool) -
 
 @pytest.mark.failure_mode("F21")
 def test_partial_batch_responses_are_on(template: Json) -> None:
-    """F21: without them Lambda takes any answer for success and deletes what failed."""
+    """F21: without them, Lambda deletes failed messages."""
     source = only(template, "AWS::Lambda::EventSourceMapping")
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert source["BatchSize"] == 10
@@ -229,13 +229,13 @@ def test_partial_batch_responses_are_on(template: Json) -> None:
 
 @pytest.mark.failure_mode("F08", "F09")
 def test_rows_expire_by_the_attribute_that_the_ledger_writes(template: Json) -> None:
-    """F08, F09: time to live names the ledger's own attribute."""
+    """F08, F09: time to live uses the ledger's attribute."""
     table = only(template, "AWS::DynamoDB::Table")
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
 
 
 def test_the_ledger_survives_mistakes(template: Json) -> None:
-    """Kept on removal, protected from deletion, recoverable to any second."""
+    """It is retained, protected from deletion, and recoverable to each second."""
     (table,) = resources(template, "AWS::DynamoDB::Table").values()
     assert table["DeletionPolicy"] == table["UpdateReplacePolicy"] == "Retain"
     assert table["Properties"]["DeletionProtectionEnabled"] is True
@@ -244,7 +244,7 @@ def test_the_ledger_survives_mistakes(template: Json) -> None:
 
 
 def test_the_attention_index_holds_what_it_is_asked_for(template: Json) -> None:
-    """By pipeline, in the order of time, whole rows."""
+    """The index has complete rows, by pipeline and time."""
     (index,) = only(template, "AWS::DynamoDB::Table")["GlobalSecondaryIndexes"]
     assert index["KeySchema"] == [
         {"AttributeName": "needs_review", "KeyType": "HASH"},
@@ -255,13 +255,13 @@ def test_the_attention_index_holds_what_it_is_asked_for(template: Json) -> None:
 
 @pytest.mark.failure_mode("F24")
 def test_no_function_has_reserved_concurrency(template: Json) -> None:
-    """F24: throttled receives would send good messages to the dead-letter queue; only the event source is capped."""
+    """F24: throttled receives would send good messages to the dead-letter queue. Only the event source has a limit."""
     for function in resources(template, "AWS::Lambda::Function").values():
         assert "ReservedConcurrentExecutions" not in function["Properties"]
 
 
 def test_both_functions_log_where_the_pipeline_says(template: Json) -> None:
-    """Own log groups with an end to them, kept with the data."""
+    """Each function has a log group with a retention, which is kept like the data."""
     groups = resources(template, "AWS::Logs::LogGroup")
     assert [one["Properties"]["RetentionInDays"] for one in groups.values()] == [60, 60]
     for function in resources(template, "AWS::Lambda::Function").values():
@@ -269,7 +269,7 @@ def test_both_functions_log_where_the_pipeline_says(template: Json) -> None:
 
 
 def test_one_layer_for_any_python_and_machine(template: Json) -> None:
-    """No function has another layer: each costs time at a cold start."""
+    """The functions have no other layer, since each costs time at a cold start."""
     layer = only(template, "AWS::Lambda::LayerVersion")
     assert layer["CompatibleRuntimes"] == ["python3.12", "python3.13", "python3.14"]
     assert layer["CompatibleArchitectures"] == ["arm64", "x86_64"]
@@ -286,7 +286,7 @@ def test_a_run_is_continued_long_before_the_next_is_due(template: Json) -> None:
 
 
 def test_a_run_every_few_minutes_has_no_shorter_ticks() -> None:
-    """The interval itself is the tick then."""
+    """The tick is then the interval."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=Duration.minutes(1)))
     schedule = only(template_of(stack), "AWS::Scheduler::Schedule")
@@ -297,7 +297,7 @@ def test_a_run_every_few_minutes_has_no_shorter_ticks() -> None:
 @pytest.mark.failure_mode("F41")
 @pytest.mark.parametrize(("brought", "baseline"), [(True, True), (False, False)])
 def test_what_was_in_a_bucket_before_is_no_loss(brought: bool, baseline: bool) -> None:
-    """F41: no flood from a bucket that was there; the pipeline's own was empty."""
+    """F41: an existing bucket causes no flood of messages. A new bucket was empty."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Bucket", versioned=True) if brought else None
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
@@ -305,14 +305,14 @@ def test_what_was_in_a_bucket_before_is_no_loss(brought: bool, baseline: bool) -
 
 
 def test_a_failed_audit_is_not_repeated(template: Json) -> None:
-    """Neither by the scheduler nor by Lambda: the next run finds what this one missed."""
+    """Neither the scheduler nor Lambda repeats it. The next run finds the same differences."""
     schedule = only(template, "AWS::Scheduler::Schedule")
     assert schedule["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
     assert only(template, "AWS::Lambda::EventInvokeConfig")["MaximumRetryAttempts"] == 0
 
 
 def test_the_functions_understand_their_settings(template: Json) -> None:
-    """The runtime reads exactly what the construct writes."""
+    """The runtime reads the settings that the construct writes."""
     consumer = consumer_settings(variables(template, "OrdersConsumer"))
     audit = audit_settings(variables(template, "OrdersAudit"))
     common = {"pipeline", "bucket", "table", "queue_url", "retention_seconds", "clock_skew_seconds", "deletes"}
@@ -326,7 +326,7 @@ def test_the_functions_understand_their_settings(template: Json) -> None:
 
 
 def test_every_option_arrives() -> None:
-    """Nothing that can be asked for is dropped on the way."""
+    """Each option has an effect on the template."""
     stack = new_stack(env=Environment(account="111122223333", region="eu-central-1"))
     key = kms.Key(stack, "Key")
     vpc = ec2.Vpc(stack, "Vpc", nat_gateways=0)
@@ -416,12 +416,12 @@ def _element(stack: Stack, name: str) -> CfnElement:
 
 
 def test_the_orderings_are_the_runtimes_own() -> None:
-    """One type on both sides: what is asked for cannot differ in spelling from what is understood."""
+    """Construct and runtime use the same enums, so their values cannot differ."""
     assert Ordering is protocol.Ordering
 
 
 def test_a_queue_of_its_own_visibility_keeps_it() -> None:
-    """What a team states is checked, not replaced."""
+    """A given visibility timeout is checked and kept."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", visibility_timeout=Duration.minutes(20))
     IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
@@ -429,7 +429,7 @@ def test_a_queue_of_its_own_visibility_keeps_it() -> None:
 
 
 def test_two_pipelines_share_a_stack_and_a_ledger() -> None:
-    """Each has rows, settings and resources of its own; the table is one."""
+    """Each has separate rows, settings and resources. They share the table."""
     stack = new_stack()
     ledger = IntakeLedger(stack, "Ledger")
     shared = processor()
@@ -445,7 +445,7 @@ def test_two_pipelines_share_a_stack_and_a_ledger() -> None:
 
 
 def test_a_ledger_of_another_stack_is_shared() -> None:
-    """The table is exported and imported by CDK as any other reference."""
+    """CDK exports and imports the table's name."""
     app = new_app()
     home, away = new_stack("Home", app), new_stack("Away", app)
     ledger = IntakeLedger(home, "Ledger")
@@ -457,7 +457,7 @@ def test_a_ledger_of_another_stack_is_shared() -> None:
 
 
 def test_one_processor_serves_two_stacks() -> None:
-    """CDK ties an asset to one stack; the processor makes it anew for each."""
+    """CDK binds an asset to a stack, so the processor makes one for each stack."""
     app = new_app()
     shared = processor()
     stacks = [new_stack(name, app) for name in ("One", "Two")]
@@ -468,7 +468,7 @@ def test_one_processor_serves_two_stacks() -> None:
 
 
 def test_a_processor_from_any_code() -> None:
-    """A team bundles its dependencies as it likes."""
+    """The code may have its own bundling."""
     stack = new_stack()
     code = lambda_.Code.from_inline("def process(change): ...")
     IntakePipeline(stack, "Orders", processor=Processor.from_code(code, entrypoint="index:process"))
@@ -478,7 +478,7 @@ def test_a_processor_from_any_code() -> None:
 
 
 def test_numbers_that_come_with_the_deployment_pass_through() -> None:
-    """A parameter of the template is neither compared nor rounded."""
+    """A parameter of the template is not compared or rounded."""
     stack = new_stack()
     IntakePipeline(
         stack,
@@ -500,7 +500,7 @@ def test_numbers_that_come_with_the_deployment_pass_through() -> None:
 
 
 def test_the_whole_passes_cdks_own_validation() -> None:
-    """CloudFormation's rules as CDK knows them, once: it takes seconds."""
+    """CDK's copy of CloudFormation's rules accepts the template. This takes seconds, so only one test does it."""
     app = App()
     stack = new_stack(app=app)
     IntakePipeline(stack, "Orders", processor=processor(), encryption_key=kms.Key(stack, "Key"))
@@ -508,7 +508,7 @@ def test_the_whole_passes_cdks_own_validation() -> None:
 
 
 def test_the_host_is_left_alone(stack: Stack, template: Json) -> None:
-    """No context, no tags, no description, nothing outside of the pipeline's own scope."""
+    """The pipeline adds no context, tags or description, and nothing outside of its scope."""
     cdks_own = {"BootstrapVersion", "CheckBootstrapVersion"}
     assert {child.node.id for child in stack.node.children} - cdks_own == {"Orders"}
     assert all(name.startswith("Orders") for name in template["Resources"])
@@ -526,7 +526,7 @@ def test_no_variable_of_the_environment_is_read(tmp_path: Path) -> None:
 
 
 def test_the_example_runs_from_anywhere(tmp_path: Path) -> None:
-    """Its paths are its own, so that `cdk` may be called in another directory."""
+    """Its paths are absolute, so `cdk` may run in another directory."""
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, str(root / "app.py")],

@@ -23,7 +23,7 @@ def snippet(beginning: str) -> str:
 
 
 def test_the_stack() -> None:
-    """Three statements, and what they need of a team's own."""
+    """The snippet of the stack, with a role and a table."""
     stack = new_stack()
     key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
     given = {
@@ -44,7 +44,7 @@ def test_the_stack() -> None:
 
 
 def test_the_function() -> None:
-    """What cannot be parsed is rejected with the reason; anything else is saved, and its name is the ledger's."""
+    """An unreadable invoice is rejected with the reason. Others are saved, and the ledger has their names."""
     saved: list[tuple[bytes, int]] = []
 
     def save(invoice: bytes, *, fence: int) -> str:
@@ -68,7 +68,7 @@ def test_the_function() -> None:
 
 
 def test_rows_and_writes() -> None:
-    """Reading a CSV, and what is written in the ledger's own transaction."""
+    """The snippets that read a CSV file and that write in the ledger's transaction."""
     indented = "".join(f"    {line}\n" for line in snippet("return Commit").splitlines())
     text = f"def process(change):\n    invoice = Invoice()\n{indented}"
     given: dict[str, Any] = {
@@ -93,7 +93,7 @@ def test_rows_and_writes() -> None:
 
 
 def test_the_test() -> None:
-    """With a processor that looks at the fence; one that does not fails it."""
+    """A processor that compares fences passes the test. A processor that does not compare them fails it."""
     saved: dict[str, int] = {}
     fences: dict[str, int] = {}
 
@@ -117,5 +117,5 @@ def test_the_test() -> None:
 
 
 def test_every_snippet_is_run() -> None:
-    """A new one needs a test here."""
+    """A new snippet needs a test here."""
     assert len(SNIPPETS) == 5

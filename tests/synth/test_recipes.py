@@ -1,4 +1,4 @@
-"""The recipes, as a stranger would copy them."""
+"""The recipes, copied as they are."""
 
 import io
 import re
@@ -30,7 +30,7 @@ def recipe(name: str) -> str:
 
 
 class AnySnapshot:
-    """In place of syrupy's, which would keep a file of a snippet."""
+    """A replacement of syrupy's fixture, which would write a file for the snippet."""
 
     def __call__(self, **_: Any) -> "AnySnapshot":
         return self
@@ -42,7 +42,7 @@ class AnySnapshot:
 
 
 def test_every_recipe_is_run() -> None:
-    """A new one has to be run here too."""
+    """A new recipe needs a test here."""
     assert NAMES[len(IN_A_STACK) :] == [
         "Snapshot tests", "How a processor ends", "Reading an object", "An effect that happens once",
         "Testing your processor",
@@ -51,7 +51,7 @@ def test_every_recipe_is_run() -> None:
 
 @pytest.mark.parametrize("name", IN_A_STACK)
 def test_a_recipe_synthesises(name: str) -> None:
-    """In an app of its own, without a cycle."""
+    """Each recipe synthesises in a separate app, without a cycle."""
     app = new_app()
     stack, other = new_stack("Stack", app), new_stack("Other", app)
     given = {"self": stack, "bucket_of_another_stack": s3.Bucket(other, "Bucket", versioned=True)}

@@ -1,4 +1,4 @@
-"""What a reviewer asks of the template alone: nothing open, nothing in the clear, nothing broader than it must be."""
+"""A security review of the template: no public access, encryption everywhere, and no unneeded permission."""
 
 import re
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ def audited_in_parts() -> Stack:
     scope="module", params=[default, keyed, sibling, imported, audited_in_parts], ids=lambda make: make.__name__
 )
 def template(request: pytest.FixtureRequest) -> Json:
-    """A pipeline in each of the surroundings that change its policies."""
+    """A pipeline with each resource that changes its policies."""
     return template_of(request.param())
 
 
@@ -130,7 +130,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def test_every_wildcard_has_a_reason(template: Json) -> None:
-    """A reviewer who reads only the template finds none that is not on the list."""
+    """The list has each wildcard of the templates."""
     for _, statement in every_statement(template, "AWS::IAM::Policy"):
         for resource in map(spelt, listed(statement["Resource"])):
             text = f"{' '.join(sorted(actions(statement)))} on {resource}"
@@ -138,23 +138,23 @@ def test_every_wildcard_has_a_reason(template: Json) -> None:
 
 
 def test_every_wildcard_says_why_in_the_template(template: Json) -> None:
-    """Who reads nothing else finds the reason in the statement's name; CDK's own handler is not ours to name."""
+    """The statement's name gives the reason. CDK's handler has its own names."""
     for name, statement in every_statement(template, "AWS::IAM::Policy"):
         broad = any("*" in spelt(resource) for resource in listed(statement["Resource"]))
-        # The second is how a distributed map looks after its executions, and named for that.
+        # The second is the permission of a distributed map for its executions, under CDK's name.
         if not name.startswith("BucketNotificationsHandler") and "DistributedMapPolicy" not in name:
             assert broad is ("Sid" in statement), statement
 
 
 def test_every_role_says_whose_it_is(template: Json) -> None:
-    """A list of roles in the console, or in a template, is read by people."""
+    """People read lists of roles in the console and in templates."""
     for name, role in resources(template, "AWS::IAM::Role").items():
         if not name.startswith("BucketNotificationsHandler"):
             assert role["Properties"]["Description"].startswith("Intake ledger, ")
 
 
 def test_no_policy_allows_everybody(template: Json) -> None:
-    """What names everybody only ever denies."""
+    """A statement for all principals only denies."""
     for name, statement in every_statement(template):
         principal = statement.get("Principal")
         everybody = principal == "*" or (isinstance(principal, dict) and "*" in listed(principal.get("AWS")))
@@ -165,7 +165,7 @@ def test_no_policy_allows_everybody(template: Json) -> None:
 
 
 def test_every_service_acts_for_one_account(template: Json) -> None:
-    """A service that is let in acts for whoever asks it, unless `aws:SourceAccount` says for whom."""
+    """A service acts for each account that asks it, unless `aws:SourceAccount` names the account."""
     for name, statement in every_statement(template):
         principal = statement.get("Principal")
         if not isinstance(principal, dict) or "Service" not in principal or statement["Effect"] == "Deny":
@@ -181,7 +181,7 @@ def test_every_service_acts_for_one_account(template: Json) -> None:
 
 
 def test_nothing_is_taken_without_tls(template: Json) -> None:
-    """Each bucket and each queue denies what comes in the clear."""
+    """Each bucket and each queue denies unencrypted requests."""
     denying = {
         spelt(target)
         for type_, names in (("AWS::S3::BucketPolicy", "Bucket"), ("AWS::SQS::QueuePolicy", "Queues"))
@@ -196,7 +196,7 @@ def test_nothing_is_taken_without_tls(template: Json) -> None:
 
 
 def test_everything_is_encrypted(template: Json) -> None:
-    """By the team's key where there is one, else by the service's own."""
+    """The given key encrypts all data. Without it, the service's key does."""
     key = [{"Fn::GetAtt": [name, "Arn"]} for name in resources(template, "AWS::KMS::Key")]
     for queue in resources(template, "AWS::SQS::Queue").values():
         found = queue["Properties"]
@@ -206,7 +206,7 @@ def test_everything_is_encrypted(template: Json) -> None:
         by_default = rule["ServerSideEncryptionByDefault"]
         assert ([by_default.get("KMSMasterKeyID")] == key) if key else by_default["SSEAlgorithm"] == "AES256"
     for table in resources(template, "AWS::DynamoDB::Table").values():
-        # DynamoDB encrypts in any case: `SSEEnabled` only says whether the key is one of the account's, which costs.
+        # DynamoDB always encrypts. `SSEEnabled` selects a key of the account, which costs money.
         specification = table["Properties"].get("SSESpecification")
         assert ([specification["KMSMasterKeyId"]] == key) if key else specification in (None, {"SSEEnabled": False})
 
@@ -231,7 +231,7 @@ def test_what_holds_data_outlives_its_stack(template: Json) -> None:
 
 
 def test_one_option_lets_a_test_clean_up() -> None:
-    """`DESTROY` for all of it, the table's protection included."""
+    """`DESTROY` applies to all data, and switches off the table's deletion protection."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), removal_policy=RemovalPolicy.DESTROY)
     template = template_of(stack)
@@ -243,7 +243,7 @@ def test_one_option_lets_a_test_clean_up() -> None:
 
 
 def test_settings_hold_no_secrets(template: Json) -> None:
-    """What stands in a function's environment can be read by everybody who may describe it."""
+    """Each principal that may describe a function can read its environment."""
     for function in resources(template, "AWS::Lambda::Function").values():
         names = function["Properties"].get("Environment", {}).get("Variables", {})
         assert not [name for name in names if re.search("SECRET|PASSWORD|TOKEN|CREDENTIAL", name)]

@@ -1,4 +1,4 @@
-"""What a team's own snapshot tests are made of."""
+"""The helpers for snapshot tests of your stacks."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tests.synth.build import Json, new_app, new_stack, processor
 
 @pytest.fixture(scope="module")
 def stack() -> Stack:
-    """One that has everything that changes by itself: assets, CDK's inline handler, a function's version."""
+    """A stack with all values that change by themselves: assets, CDK's inline handler, a function's version."""
     stack = Stack(new_app(analytics_reporting=True), "Stack")
     IntakePipeline(
         stack, "Orders", processor=processor(), bucket=s3.Bucket.from_bucket_name(stack, "In", "partner-inbox")
@@ -38,13 +38,13 @@ def template(stack: Stack) -> Json:
 
 
 def test_nothing_is_left_that_changes_by_itself(template: Json) -> None:
-    """No hashes of assets or versions, no bootstrap version, no source of CDK's own."""
+    """The template has no hashes of assets or versions, no bootstrap version, and no source of CDK's handlers."""
     text = json.dumps(template)
     assert not re.search("[0-9a-f]{32}(?![0-9A-F])", text.replace("BucketNotificationsHandler050a0587b754", ""))
     assert set(template) == {"Resources"}
     inline = [one["Properties"]["Code"].get("ZipFile") for one in template["Resources"].values() if _function(one)]
     assert "<inline>" in inline
-    assert "def handler(event, context): ..." in inline, "a team's own inline code stays"
+    assert "def handler(event, context): ..." in inline, "inline code of the stack stays"
 
 
 def _function(resource: Json) -> bool:
@@ -52,7 +52,7 @@ def _function(resource: Json) -> bool:
 
 
 def test_another_content_is_the_same_template(tmp_path: Path) -> None:
-    """A processor that is edited changes no snapshot; a prop does."""
+    """An edit of the processor does not change the snapshot. A changed option does."""
 
     def template(text: str, memory_size: int = 512) -> Json:
         (tmp_path / "orders.py").write_text(text)
@@ -67,7 +67,7 @@ def test_another_content_is_the_same_template(tmp_path: Path) -> None:
 
 
 def test_logical_ids_are_listed_by_type(stack: Stack) -> None:
-    """What holds data when nothing is asked for, else exactly what is."""
+    """Without types, the result has the types that hold data. With types, it has only these."""
     ids = logical_ids(stack)
     assert set(ids) == {"AWS::DynamoDB::Table", "AWS::Logs::LogGroup", "AWS::SQS::Queue"}
     assert ids["AWS::DynamoDB::Table"] == ["OrdersLedgerTableBA0CFD3B"]
@@ -77,7 +77,7 @@ def test_logical_ids_are_listed_by_type(stack: Stack) -> None:
 
 
 def test_a_stage_of_a_cdk_pipeline() -> None:
-    """A stack inside a stage is looked at like any other."""
+    """The helpers accept a stack inside a stage."""
     stage = Stage(App(builtin_cloud_formation_validation=False), "Production")
     stack = Stack(stage, "Stack")
     IntakePipeline(stack, "Orders", processor=processor())

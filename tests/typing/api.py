@@ -1,6 +1,6 @@
-"""What a team writes has to go on type-checking, strictly: mypy reads this file, nobody runs it.
+"""Code of users, which must pass mypy in strict mode. mypy reads this file, and no test runs it.
 
-A line that has to be refused carries an ignore; mypy complains of those that are not needed any more.
+A line that mypy must refuse has an ignore. mypy reports each ignore that is not needed.
 """
 
 import csv
@@ -56,14 +56,14 @@ def returns_text(change: ObjectChange) -> str:
 
 
 def returns_nothing(change: ObjectChange) -> None:
-    change.key = "another"  # type: ignore[misc] # a change is what it is
+    change.key = "another"  # type: ignore[misc] # a change is read-only
 
 
 def returns_something_else(change: ObjectChange) -> int:
     return change.fence
 
 
-def stack_of_a_team(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table: dynamodb.ITable) -> None:
+def use_in_a_stack(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table: dynamodb.ITable) -> None:
     pipeline = IntakePipeline(
         stack,
         "Orders",
@@ -95,10 +95,10 @@ def stack_of_a_team(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table:
     assert_type(pipeline.alarms["Fenced"], cloudwatch.Alarm)
     cloudwatch.Dashboard(stack, "Board").add_widgets(*pipeline.monitoring.widgets())
 
-    pipeline.metric_committed(colour="red")  # type: ignore[call-arg] # CDK's own spelling is needed
+    pipeline.metric_committed(colour="red")  # type: ignore[call-arg] # CDK writes `color`
     IntakePipeline(stack, "NoProcessor")  # type: ignore[call-arg]
     IntakePipeline(stack, "Text", processor="orders:process")  # type: ignore[arg-type]
-    pipeline.bucket = bucket  # type: ignore[misc] # attributes are for reading
+    pipeline.bucket = bucket  # type: ignore[misc] # attributes are read-only
 
 
 def reads_in_other_ways(change: ObjectChange) -> str:
@@ -110,11 +110,11 @@ def reads_in_other_ways(change: ObjectChange) -> str:
         assert_type(change.read(max_bytes=1_000), bytes)
     except ObjectReadError as error:
         return str(error)
-    change.read()  # type: ignore[call-arg] # the limit is the team's to choose
+    change.read()  # type: ignore[call-arg] # the limit is required
     return f"{rows} {names}"
 
 
-def tests_of_a_team(stack: Stack) -> None:
+def use_in_tests(stack: Stack) -> None:
     pipeline = LocalPipeline(process, ordering=Ordering.LATEST, deletes=True, commit_together=True)
     LocalPipeline(returns_text)
     LocalPipeline(returns_nothing)
@@ -131,6 +131,6 @@ def tests_of_a_team(stack: Stack) -> None:
         assert_type(aws.wait_until(lambda: 1, "it is one"), int)
 
 
-def what_is_wrong(error: IntakeConfigurationError) -> tuple[str, ...]:
+def read_problems(error: IntakeConfigurationError) -> tuple[str, ...]:
     assert_type(error.path, str)
     return error.problems
