@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import boto3
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from botocore.config import Config
 
 from intake_ledger.audit import backlog as backlogs
@@ -26,10 +24,12 @@ from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import RunNotDue
 from intake_ledger.audit.tools import Judgement, Tools
-from intake_ledger.aws import parse_scans_directly, parse_versions_once
+from intake_ledger.aws import LambdaContext, parse_scans_directly, parse_versions_once
 from intake_ledger.delivery_check.check import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.delivery_check.former_names import former_names, problems
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
+from intake_ledger.observability import AuditTelemetry
+from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
 from intake_ledger.protocol import AuditSettings, audit_settings, lease_length
 
 AT_THE_SAME_TIME = 8
@@ -177,18 +177,25 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
-    """Lambda's entry point.
+def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Lambda's entry point."""
+    function = AuditFunction(audit_settings(os.environ))
+    return respond(event, context.get_remaining_time_in_millis, function, PowertoolsAuditTelemetry())
+
+
+def respond(
+    event: Mapping[str, Any], remaining_ms: RemainingMs, function: AuditFunction, telemetry: AuditTelemetry
+) -> dict[str, Any]:
+    """Answer an event, and report it.
 
     The schedule sends `{"everySeconds": 86400}`, which begins a run if one is due. `{"dryRun": true}` compares and
     changes nothing. A state machine sends `{"step": ...}`. Any other event begins a run.
     """
-    logger, function = Logger(), AuditFunction(audit_settings(os.environ))
-    remaining_ms: RemainingMs = context.get_remaining_time_in_millis
     looked = Looked()
     if event.get("step", "plan") == "plan":
         looked = function.delivery()
-        _log_delivery(logger, looked, measured=not (event.get("input") or event).get("dryRun"))
+        is_dry_run = (event.get("input") or event).get("dryRun")
+        telemetry.delivery_checked(looked.problems, looked.unknown, count=not is_dry_run)
         if looked.gone:
             # A run would fail without this resource. Each tick reports it.
             return _skipped(f"{' and '.join(looked.gone)} is gone", looked)
@@ -203,16 +210,16 @@ def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         else:
             report = function.run(remaining_ms, every_seconds=event.get("everySeconds"))
     except RunNotDue as reason:
-        logger.info("not now", extra={"reason": str(reason)})
+        telemetry.skipped(str(reason))
         return _skipped(str(reason), looked)
-    _log_report(logger, report)
+    telemetry.audited(report.as_json(_now()), _counts(report))
     if "step" in event and not report.dry_run:
         # The plan of a run in parts may have found more problems, such as an inventory that is overdue.
         problems = [problem for problem in report.delivery if not problem.startswith(UNKNOWN)]
-        _log_delivery(logger, Looked(problems), measured=bool(problems))
+        telemetry.delivery_checked(problems, [], count=bool(problems))
     # Last, since the report's bucket may refuse it.
     if key := function.publish(report):
-        logger.info("report", extra={"key": key})
+        telemetry.report_written(key)
     return report.as_json(_now())
 
 
@@ -220,39 +227,16 @@ def _skipped(reason: str, looked: Looked) -> dict[str, Any]:
     return {"skipped": reason, "delivery": [*looked.problems, *looked.unknown]}
 
 
-def _log_delivery(logger: Logger, looked: Looked, *, measured: bool) -> None:
-    for problem in looked.problems:
-        logger.error("delivery", extra={"problem": problem})
-    for unknown in looked.unknown:
-        logger.warning("delivery", extra={"problem": unknown})
-    if measured:
-        counts = {"AuditDeliveryProblems": len(looked.problems)}
-        if looked.unknown:
-            # A custom metric costs money in each hour that has data.
-            counts["AuditDeliveryUnknown"] = len(looked.unknown)
-        _measure(counts)
-
-
-def _log_report(logger: Logger, report: Report) -> None:
-    content = report.as_json(_now())
-    logger.info("audited", extra={name: value for name, value in content.items() if name != "findings"})
-    for finding in report.findings:
-        logger.warning("finding", extra={"run_id": report.run_id, **finding})
-    if not report.dry_run:
-        counts = {
-            "AuditIncomplete": int(not report.complete),
-            # A run with gaps does not count, since it has not read the whole bucket.
-            "AuditRuns": int(report.stopped not in (Stopped.PARTS, Stopped.READING)),
-            "AuditCheckedKeys": report.checked,
-            "AuditUnjudgedKeys": report.unjudged,
-            "AuditFindings": report.counts.total(),
-            "AuditResubmitted": report.resubmitted,
-        }
-        _measure(counts)
-
-
-def _measure(counts: Mapping[str, int]) -> None:
-    metrics = Metrics()
-    for name, value in counts.items():
-        metrics.add_metric(name, unit=MetricUnit.Count, value=value)
-    metrics.flush_metrics()
+def _counts(report: Report) -> dict[str, int]:
+    """The metrics of a run. A dry run has none."""
+    if report.dry_run:
+        return {}
+    return {
+        "AuditIncomplete": int(not report.complete),
+        # A run with gaps does not count, since it has not read the whole bucket.
+        "AuditRuns": int(report.stopped not in (Stopped.PARTS, Stopped.READING)),
+        "AuditCheckedKeys": report.checked,
+        "AuditUnjudgedKeys": report.unjudged,
+        "AuditFindings": report.counts.total(),
+        "AuditResubmitted": report.resubmitted,
+    }

@@ -2,12 +2,14 @@
 
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
+from intake_ledger.aws.lambda_context import LambdaContext
 from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.aws.queues import NotDone, Queues
 
 __all__ = [
     "POOL",
     "Bucket",
+    "LambdaContext",
     "NotDone",
     "Queues",
     "bucket_client",

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Event
 
+from intake_ledger.aws import LambdaContext
 from intake_ledger.consumer.returns import Returns
-from intake_ledger.consumer.services import LambdaContext, Services
+from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
 from intake_ledger.ledger import Answer, Claim
 from intake_ledger.processor import Commit

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from intake_ledger.aws import POOL, Bucket, Queues, bucket_client, ledger_client, make_client
+from intake_ledger.aws import POOL, Bucket, LambdaContext, Queues, bucket_client, ledger_client, make_client
 from intake_ledger.consumer.consumer import Consumer
-from intake_ledger.consumer.services import LambdaContext, Services
+from intake_ledger.consumer.services import Services
 from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import Processor, load_processor

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from intake_ledger.aws import LambdaContext
 from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.batch import Batch
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
@@ -13,7 +14,7 @@ from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.group_commit import GroupCommit
 from intake_ledger.consumer.message_handler import MessageHandler
 from intake_ledger.consumer.processing_time import ProcessingTime
-from intake_ledger.consumer.services import LambdaContext, Services
+from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, read_batch
 from intake_ledger.processor import Processor
 

@@ -2,18 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.ledger import Ledger
 from intake_ledger.observability import Telemetry
 from intake_ledger.protocol import ConsumerSettings
-
-
-class LambdaContext(Protocol):
-    """The part of Lambda's context that the consumer uses."""
-
-    def get_remaining_time_in_millis(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
