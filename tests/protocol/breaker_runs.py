@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, cast
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor import ObjectChange
-from intake_ledger.protocol import Change, Ordering, Policy, Reason, Row
+from intake_ledger.protocol import Change, Ordering, Policy, Reason, Row, Ruling
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
@@ -355,7 +355,7 @@ class _Counting(StrictTelemetry):
         """Count instead of logging."""
         self._found = found
 
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None: ...
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...
 

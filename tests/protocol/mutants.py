@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "BUSY acknowledged",
         "consumer/message_handler.py",
-        "return self._until_free(answer.row)",
+        "return self._until_free(ruling.row)",
         "return None",
         "puts, no audit",
     ),
@@ -872,7 +872,7 @@ MUTANTS = (
     Mutant(
         "what a group has claimed is begun although the downstream went out",
         "consumer/message_handler.py",
-        "if answer is None or answer.claim is not None:\n                wait",
+        "if not isinstance(answer, Ruling):\n                wait",
         "if answer is None:\n                wait",
         "tests/unit/test_groups.py -k f23",
     ),

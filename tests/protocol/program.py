@@ -24,7 +24,7 @@ from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, Services
-from intake_ledger.ledger import Answer, Claim, Completeness, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, Completeness, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor import Commit, ObjectChange
 from intake_ledger.protocol import (
@@ -37,6 +37,7 @@ from intake_ledger.protocol import (
     Policy,
     Reason,
     Row,
+    Ruling,
     Unprocessable,
 )
 from intake_ledger_testing import dynamodb_expressions, memory_dynamodb
@@ -284,7 +285,7 @@ class _Silent(StrictTelemetry):
     def __init__(self) -> None:
         """Say nothing: a run is repeated for every step of the search."""
 
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None: ...
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None: ...
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None: ...
     def late_write(self, claim: Claim) -> None: ...
     def exhausted(self, change: Change, row: Row) -> None: ...

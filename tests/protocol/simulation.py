@@ -27,10 +27,10 @@ from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Answer, Claim, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor import ObjectChange
-from intake_ledger.protocol import Change, ObjectReadError, Ordering, Policy, Reason, Row
+from intake_ledger.protocol import Change, ObjectReadError, Ordering, Policy, Reason, Row, Ruling
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
@@ -487,7 +487,7 @@ class _Counting(StrictTelemetry):
         self._tally = tally
         self._worker = worker
 
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self._tally.verdicts[answer.verdict] += 1
 
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:

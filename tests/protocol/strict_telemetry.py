@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import NoReturn, override
 
-from intake_ledger.ledger import Answer, Claim
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind, Telemetry
-from intake_ledger.protocol import Change, Reason, Row
+from intake_ledger.protocol import Change, Reason, Row, Ruling
 
 
 class StrictTelemetry(Telemetry):
     """Raises an AssertionError at each report."""
 
     @override
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         _refuse("decided")
 
     @override

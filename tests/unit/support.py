@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from intake_ledger.aws import Bucket
 from intake_ledger.events import own_message, parse_message
-from intake_ledger.ledger import Answer, Claim, Completeness, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, Completeness, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.processor import ObjectStream
 from intake_ledger.protocol import (
     ABSENT,
@@ -21,6 +21,7 @@ from intake_ledger.protocol import (
     ReasonCode,
     Row,
     RowKey,
+    Ruling,
     State,
     StateKind,
     Verdict,
@@ -327,7 +328,7 @@ class World:
         key = self.key(change)
         self.wire.client.delete_item(TableName=self.table_name, Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}})
 
-    def answer(self, change: Change, *, lease: int = LEASE) -> Answer:
+    def answer(self, change: Change, *, lease: int = LEASE) -> Claim | Ruling:
         return self.ledger.claim(change, lease_ms=lease)
 
     def verdict(self, change: Change) -> Verdict:
@@ -336,9 +337,8 @@ class World:
     def accept(self, change: Change, *, lease: int = LEASE) -> Claim:
         """Claim a change, which must be ACCEPTED."""
         answer = self.answer(change, lease=lease)
-        assert answer.verdict is Verdict.ACCEPTED, answer
-        assert answer.claim is not None
-        return answer.claim
+        assert isinstance(answer, Claim), answer
+        return answer
 
     def process(self, change: Change, commit: str | None = None) -> Claim:
         """Claim and commit."""

@@ -11,7 +11,7 @@ from intake_ledger.audit.look import BACKFILL_ID
 from intake_ledger.audit.report import Report
 from intake_ledger.aws import Bucket
 from intake_ledger.events import OWN_MESSAGE, parse_message
-from intake_ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.ledger import Claim, Ledger, LedgerOptions
 from intake_ledger.protocol import KeyFilter, Ordering, Policy, Status, Verdict
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, RETENTION
@@ -55,9 +55,9 @@ class Filled:
             change = next(iter(parse_message(json.dumps({OWN_MESSAGE: body}))))
             answer = self.ledger.claim(cast("Any", change), lease_ms=60_000)
             self.verdicts[answer.verdict] += 1
-            if answer.claim is not None:
-                self.processed.append((answer.claim.change.key, answer.claim.row.identity))
-                self.ledger.commit(answer.claim, "done")
+            if isinstance(answer, Claim):
+                self.processed.append((answer.change.key, answer.row.identity))
+                self.ledger.commit(answer, "done")
 
 
 @pytest.mark.failure_mode("F41")

@@ -21,7 +21,7 @@ from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
 from intake_ledger.events import own_message
 from intake_ledger.events.sqs_batch import PATIENCE
-from intake_ledger.ledger import Answer, Claim
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind, Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
@@ -34,6 +34,7 @@ from intake_ledger.protocol import (
     Reason,
     Reasons,
     Row,
+    Ruling,
     State,
     Status,
     Verdict,
@@ -139,7 +140,7 @@ class FakeTelemetry:
     flushed: int = 0
     on_unparseable: Callable[[], object] = lambda: None
 
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self.verdicts.append(answer.verdict)
 
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:

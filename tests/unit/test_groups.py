@@ -10,7 +10,7 @@ from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
 from intake_ledger.consumer.group_commit import HOLD_MS
-from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, LedgerTable
+from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Claim, LedgerTable
 from intake_ledger.observability import OutcomeKind
 from intake_ledger.protocol import KeyFilter, Ordering, Status, Verdict
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
@@ -125,7 +125,7 @@ class TestLedger:
         world.wire.client.batch_execute_statement = twice  # type: ignore[method-assign]
         answers = world.ledger.claim_together(changes, lease_ms=LEASE)
         assert [answer.verdict for answer in answers if answer] == [Verdict.ACCEPTED] * 2
-        assert all(answer and answer.claim for answer in answers)
+        assert all(isinstance(answer, Claim) for answer in answers)
 
     def test_a_failed_read_does_not_cost_the_others_their_claims(self, world: World) -> None:
         """Inserted keys have answers. Keys that could not be read are claimed alone later."""

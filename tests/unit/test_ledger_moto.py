@@ -62,8 +62,8 @@ def exhaust(world: World, change_claim: Claim) -> Row:
     answer = world.answer(change)
     assert answer.verdict is Verdict.EXHAUSTED
     assert answer.row is not None
-    after = world.ledger.exhausted_row(answer.key, answer.row)
-    assert world.ledger.exhaust(answer.key, answer.row, after)
+    after = world.ledger.exhausted_row(change, answer.row)
+    assert world.ledger.exhaust(change, answer.row, after)
     return after
 
 
@@ -776,8 +776,8 @@ class TestBudget:
         one, other = world.answer(change), world.answer(change)
         assert one.row is not None
         assert other.row is not None
-        assert world.ledger.exhaust(one.key, one.row, world.ledger.exhausted_row(one.key, one.row))
-        assert not world.ledger.exhaust(other.key, other.row, world.ledger.exhausted_row(other.key, other.row))
+        assert world.ledger.exhaust(change, one.row, world.ledger.exhausted_row(change, one.row))
+        assert not world.ledger.exhaust(change, other.row, world.ledger.exhausted_row(change, other.row))
 
     @pytest.mark.failure_mode("F84")
     def test_a_reprocess_of_a_state_committed_at_its_last_attempt_runs(self, world: World) -> None:
@@ -1051,7 +1051,7 @@ class TestDeletesOff:
         answer = deaf.answer(change)
         row = deaf.known(change)
         assert answer.verdict is Verdict.SETTLED
-        assert answer.claim is None
+        assert not isinstance(answer, Claim)
         assert (row.status, row.committed_state, row.fence) == (Status.PROCESSED, change.identity, fence + 1)
         assert row.expires_at is not None
         assert deaf.verdict(change) is Verdict.DUPLICATE
@@ -1166,8 +1166,8 @@ class TestEveryVersion:
         answer = every.answer(change)
         assert answer.verdict is Verdict.EXHAUSTED
         assert answer.row is not None
-        after = every.ledger.exhausted_row(answer.key, answer.row)
-        assert every.ledger.exhaust(answer.key, answer.row, after)
+        after = every.ledger.exhausted_row(change, answer.row)
+        assert every.ledger.exhaust(change, answer.row, after)
         assert every.verdict(change) is Verdict.REJECTED
         assert every.process(redriven(change, after.fence)).row.redrive_count == 1
 

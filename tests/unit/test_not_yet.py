@@ -187,8 +187,7 @@ class TestRow:
     def test_the_audit_leaves_alone_what_is_due_later(self, world: World) -> None:
         """F102: its message waits in the queue. When nothing came of it for long, the audit sends another one."""
         state = world.s3.put(KEY, "a")
-        claim = world.ledger.claim(created(state), lease_ms=MINUTE).claim
-        assert claim is not None
+        claim = world.accept(created(state), lease=MINUTE)
         now = world.clock()
         world.ledger.wait(claim, make_reason(WHY), retry_at=now + 10 * HOUR)
         row = world.known(created(state))

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from intake_ledger.ledger import Answer, Claim
+from intake_ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol import Row, RowKey, State, StateKind, Status, Verdict
+from intake_ledger.protocol import Row, RowKey, Ruling, State, StateKind, Status, Verdict
 from tests.unit.support import created, make_reason
 
 KEY, CHANGE = RowKey("uploads/a", "p@latest"), created(State(StateKind.OBJECT, "v1"))
@@ -51,12 +51,11 @@ class TestRepeats:
     """F111: an attempt that may repeat an effect is told before it begins, since its worker may die in it."""
 
     @staticmethod
-    def _answer(verdict: Verdict, seen: Row, *, attempts: int = 1) -> Answer:
-        claim = None
+    def _answer(verdict: Verdict, seen: Row, *, attempts: int = 1) -> Claim | Ruling:
         if verdict is Verdict.ACCEPTED:
             row = replace(seen, status=Status.PROCESSING, attempts=attempts, lease_until=2)
-            claim = Claim(KEY, CHANGE, State(StateKind.OBJECT, "v1"), row, seen)
-        return Answer(verdict, "why", KEY, claim, seen)
+            return Claim(KEY, CHANGE, State(StateKind.OBJECT, "v1"), row, seen, "why")
+        return Ruling(verdict, "why", seen)
 
     @pytest.mark.failure_mode("F111")
     @pytest.mark.parametrize(

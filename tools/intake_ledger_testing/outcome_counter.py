@@ -7,9 +7,9 @@ from typing import Protocol, override
 from botocore.exceptions import ClientError
 
 from intake_ledger.aws import NotDone
-from intake_ledger.ledger import Answer, Claim
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind, Telemetry
-from intake_ledger.protocol import Change, Fenced, Reason, Row
+from intake_ledger.protocol import Change, Fenced, Reason, Row, Ruling
 
 
 class Counters(Protocol):
@@ -27,7 +27,7 @@ class OutcomeCounter(Telemetry):
         self._pipeline = pipeline
 
     @override
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self._pipeline.verdicts[answer.verdict.value] += 1
 
     @override

@@ -9,9 +9,9 @@ from intake_ledger.aws import LambdaContext
 from intake_ledger.consumer.returns import Returns
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
-from intake_ledger.ledger import Answer, Claim
+from intake_ledger.ledger import Claim
 from intake_ledger.processor import Commit
-from intake_ledger.protocol import lease_length
+from intake_ledger.protocol import Ruling, lease_length
 
 RESERVE_SECONDS = 3.0
 """Time for a claim, a commit and the answer to Lambda, in addition to the processor's own time."""
@@ -41,7 +41,7 @@ class Batch:
             time_left_ms=self.time_left_ms,
             report=partial(services.telemetry.log_error, "messages could not be returned"),
         )
-        self.answers: dict[Message, Answer] = {}
+        self.answers: dict[Message, Claim | Ruling] = {}
         """The answers to messages that were claimed together. Not by id, because a batch may hold one message twice."""
         self.retry_after: dict[Message, float | None] = {}
         """Seconds until each handled message is delivered again. None: acknowledge it, once its commit is written."""
@@ -52,8 +52,7 @@ class Batch:
 
     def is_claimed(self, message: Message) -> bool:
         """True if the message was claimed together with others."""
-        answer = self.answers.get(message)
-        return answer is not None and answer.claim is not None
+        return isinstance(self.answers.get(message), Claim)
 
     def may_hold_commit(self, message: Message) -> bool:
         """True if the commit of this message may be written later, together with others. Threads write theirs alone."""

@@ -9,9 +9,9 @@ from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
-from intake_ledger.ledger import Answer
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol import Change, Fenced, Ordering, Reason, ReasonCode, made_at
+from intake_ledger.protocol import Change, Fenced, Ordering, Reason, ReasonCode, Ruling, made_at
 
 
 class Claims:
@@ -58,22 +58,22 @@ class Claims:
         for message, answer in batch.answers.items():
             self._telemetry.decided(changes[message], answer, now=self._clock())
 
-    def claim(self, change: Change, batch: Batch) -> Answer:
+    def claim(self, change: Change, batch: Batch) -> Claim | Ruling:
         """Claim one change."""
         answer = self._ledger.claim(change, lease_ms=batch.lease_ms)
         self._telemetry.decided(change, answer, now=self._clock())
         return answer
 
-    def release(self, answer: Answer | None, retry_after: float) -> float:
+    def release(self, answer: Claim | Ruling | None, retry_after: float) -> float:
         """Release the claim, if there is one: its processor was not started. Returns the seconds until the retry."""
-        if answer is None or answer.claim is None:
+        if not isinstance(answer, Claim):
             return retry_after
         try:
-            self._ledger.release(answer.claim)
+            self._ledger.release(answer)
         except Fenced as fenced:
             reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
-            self._telemetry.ended(answer.claim, OutcomeKind.FENCED, reason, duration_ms=0)
-            return self._failures.backoff(answer.claim.row.attempts)
+            self._telemetry.ended(answer, OutcomeKind.FENCED, reason, duration_ms=0)
+            return self._failures.backoff(answer.row.attempts)
         return retry_after
 
     def misdirected(self, change: Change) -> Reason | None:

@@ -8,7 +8,7 @@ from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable
-from intake_ledger.ledger import Answer, Claim
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind, text_of
 from intake_ledger.protocol import MAX_RETRY_IN, Change, NotYet, Reason, ReasonCode, Row
 
@@ -96,11 +96,11 @@ class Failures:
         self._ledger.reject(claim, reason, s3_error=s3_error)
         return Outcome(OutcomeKind.REJECTED, reason, healthy=healthy)
 
-    def exhaust(self, change: Change, answer: Answer, seen: Row) -> Row | None:
+    def exhaust(self, change: Change, seen: Row) -> Row | None:
         """Reject a change whose attempts all ended without an outcome. None: another worker took the row meanwhile."""
-        after = self._ledger.exhausted_row(answer.key, seen)
+        after = self._ledger.exhausted_row(change, seen)
         self._dead_letter(change, after, Reason(ReasonCode.ATTEMPTS_EXHAUSTED, after.reason or ""))
-        return after if self._ledger.exhaust(answer.key, seen, after) else None
+        return after if self._ledger.exhaust(change, seen, after) else None
 
     def refuse(self, refused: Unparseable) -> Reason:
         """Send records that the consumer cannot handle to the dead-letter queue. Returns the reason."""

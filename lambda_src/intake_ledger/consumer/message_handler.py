@@ -9,8 +9,8 @@ from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Ignored, Message, Parsed, Unparseable, together
-from intake_ledger.ledger import Answer
-from intake_ledger.protocol import Change, Row, Verdict
+from intake_ledger.ledger import Claim
+from intake_ledger.protocol import Change, Row, Ruling, Verdict
 
 BUSY_JITTER_SECONDS = 5.0
 LATER_FORMAT_SECONDS, MAX_LATER_FORMAT_SECONDS = 900, 6 * 3600
@@ -79,22 +79,22 @@ class MessageHandler:
     def _handle_change(self, change: Change, message: Message, batch: Batch) -> float | None:
         answer = batch.answers.get(message)
         for _ in range(_REJUDGE_GONE):
-            if answer is None or answer.claim is not None:
+            if not isinstance(answer, Ruling):
                 wait = self._wait_before(change, message, batch, RESERVE_SECONDS / (1 if answer is None else 2))
                 if wait is not None:
                     return self._claims.release(answer, wait)
             if answer is None:
                 answer = self._claims.claim(change, batch)
-                if answer.claim is not None and not batch.has_time(RESERVE_SECONDS / 2):
+                if isinstance(answer, Claim) and not batch.has_time(RESERVE_SECONDS / 2):
                     # The claim itself took long. The processor must have its whole time.
                     return self._claims.release(answer, 0)
-            if answer.claim is None:
+            if isinstance(answer, Ruling):
                 return self._without_claim(change, answer, message)
             # A processor may run for minutes. Messages that failed before must not wait for that.
             batch.returns.flush()
-            outcome = self._attempts.run(answer.claim, message, hold=batch.may_hold_commit(message))
+            outcome = self._attempts.run(answer, message, hold=batch.may_hold_commit(message))
             if outcome.commit is not None:
-                held = HeldCommit(message, answer.claim, outcome.commit, self._clock(), outcome.duration_ms)
+                held = HeldCommit(message, answer, outcome.commit, self._clock(), outcome.duration_ms)
                 batch.held.append(held)
             if not outcome.judge_again:
                 return outcome.retry_after
@@ -112,14 +112,14 @@ class MessageHandler:
         wait_ms = self._downstream.wait_ms(change.key, first=message.receives == 1)
         return max(wait_ms, self._failures.least_wait_ms(message)) / 1000 if wait_ms else None
 
-    def _without_claim(self, change: Change, answer: Answer, message: Message) -> float | None:
+    def _without_claim(self, change: Change, ruling: Ruling, message: Message) -> float | None:
         """Act on a verdict that gives no claim. Returns the seconds until a retry."""
-        if answer.verdict is Verdict.BUSY:
-            return self._until_free(answer.row)
-        if answer.verdict is Verdict.LATER_FORMAT:
+        if ruling.verdict is Verdict.BUSY:
+            return self._until_free(ruling.row)
+        if ruling.verdict is Verdict.LATER_FORMAT:
             return later_format_seconds(message.receives)
-        if answer.verdict is Verdict.EXHAUSTED and answer.row is not None:
-            after = self._failures.exhaust(change, answer, answer.row)
+        if ruling.verdict is Verdict.EXHAUSTED and ruling.row is not None:
+            after = self._failures.exhaust(change, ruling.row)
             if after is None:
                 return 0
             self._telemetry.exhausted(change, after)

@@ -1,7 +1,7 @@
 """Write the decisions into the DynamoDB table, each with its condition."""
 
 from intake_ledger.ledger.attribute_values import from_dynamodb, to_dynamodb
-from intake_ledger.ledger.claims import Answer, Ledger, StateReader
+from intake_ledger.ledger.claims import Ledger, StateReader
 from intake_ledger.ledger.completeness import Completeness, CompletenessRecord, Incomplete, complete_since, record_key
 from intake_ledger.ledger.conditions import NO_ROW, Condition, ConditionFailed, lease_owned, row_unchanged
 from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, BATCH_STATEMENTS, LedgerTable, condition_failed
@@ -11,7 +11,6 @@ __all__ = [
     "BATCH_GET_KEYS",
     "BATCH_STATEMENTS",
     "NO_ROW",
-    "Answer",
     "Claim",
     "Completeness",
     "CompletenessRecord",

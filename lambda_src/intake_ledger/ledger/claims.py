@@ -26,6 +26,7 @@ from intake_ledger.protocol import (
     Ordering,
     Row,
     RowKey,
+    Ruling,
     State,
     StateKind,
     Verdict,
@@ -51,17 +52,6 @@ class StateReader(Protocol):
     def created_at(self, key: str, marker: State) -> int | None: ...
 
     def shows_removal(self, key: str, removal: State) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The verdict on one change. `claim` goes with ACCEPTED. `row` is the row that was judged, if there was one."""
-
-    verdict: Verdict
-    why: str
-    key: RowKey
-    claim: Claim | None = None
-    row: Row | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +97,27 @@ class Ledger(Outcomes):
         self._new_owner = new_owner
         self._completeness = completeness or Incomplete()
 
-    def claim(self, change: Change, *, lease_ms: int) -> Answer:
-        """Judge one change. A claim excludes all other attempts for `lease_ms` milliseconds."""
+    def claim(self, change: Change, *, lease_ms: int) -> Claim | Ruling:
+        """Judge one change. Its verdict is ACCEPTED if the answer is a claim.
+
+        A claim excludes all other attempts for `lease_ms` milliseconds.
+        """
         self._completeness.begin()
         attempt = self._attempt(change, lease_ms)
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
             why = "a removal that names no version: EVERY_VERSION has no row for it"
-            return Answer(Verdict.STALE, why, attempt.key)
+            return Ruling(Verdict.STALE, why)
         if attempt.new and change.state is not None:
             answer = self._write(attempt, change.state, None, "a new key")
-            return answer if isinstance(answer, Answer) else self._judge(attempt, answer.row)
+            return self._judge(attempt, answer.row) if isinstance(answer, ConditionFailed) else answer
         return self._judge(attempt, self._table.get(attempt.key))
 
-    def claim_together(self, changes: Sequence[Change], *, lease_ms: int) -> list[Answer | None]:
+    def claim_together(self, changes: Sequence[Change], *, lease_ms: int) -> list[Claim | Ruling | None]:
         """Judge the changes that report new keys, in few requests, since boto's cost is per request.
 
         Returns:
-            An answer for each change. None: claim it alone. It needs a look at S3, has the key of an earlier one, is
-            the only one, or AWS did not answer for it.
+            A claim or a ruling for each change. None: claim it alone. It needs a look at S3, has the key of an earlier
+            change, is the only new one, or AWS did not answer for it.
 
         Raises:
             ClientError: AWS answered for no change. Also BotoCoreError.
@@ -136,7 +129,7 @@ class Ledger(Outcomes):
         for attempt in attempts:
             if attempt.new:
                 together.setdefault(attempt.key, attempt)
-        answers: dict[str, Answer] = {}
+        answers: dict[str, Claim | Ruling] = {}
         if len(together) >= self.MIN_GROUP:
             for group in batched(together.values(), BATCH_STATEMENTS):
                 try:
@@ -147,14 +140,14 @@ class Ledger(Outcomes):
                     break  # the earlier groups stay claimed
         return [answers.get(attempt.owner) for attempt in attempts]
 
-    def _claim_group(self, group: Sequence["_Attempt"]) -> dict[str, Answer]:
+    def _claim_group(self, group: Sequence["_Attempt"]) -> dict[str, Claim | Ruling]:
         """Insert the rows in one request, read the rows that refused it in another, and judge those.
 
         Returns the answers by owner.
         """
         wanted = {attempt.key: self._wanted(attempt, cast("State", attempt.change.state), None) for attempt in group}
         written = self._table.insert_many({key: row for key, (row, _) in wanted.items()})
-        answers: dict[str, Answer] = {}
+        answers: dict[str, Claim | Ruling] = {}
         refused = []
         for attempt in group:
             if attempt.key in written:
@@ -173,10 +166,7 @@ class Ledger(Outcomes):
         return answers
 
     def _attempt(self, change: Change, lease_ms: int) -> "_Attempt":
-        options = self._options
-        identity = change.state.identity if change.state else "absent"
-        key = row_key(options.pipeline, options.ordering, change.bucket, change.key, identity)
-        return _Attempt(change, key, self._new_owner(), lease_ms, self._is_new(change))
+        return _Attempt(change, self.key_of(change), self._new_owner(), lease_ms, self._is_new(change))
 
     def _is_new(self, change: Change) -> bool:
         # A removal always needs a look. Otherwise a forged or replayed message would remove an object that is there.
@@ -185,30 +175,31 @@ class Ledger(Outcomes):
         late = change.event_time is None or change.event_time < self._clock() - self._options.max_event_age_ms
         return change.reported_as_new and not change.asked_for and not late
 
-    def _judge(self, attempt: "_Attempt", row: Row | None) -> Answer:
+    def _judge(self, attempt: "_Attempt", row: Row | None) -> Claim | Ruling:
         """Judge the row, look at S3 if that is necessary, and swap. Judge again when the swap is refused."""
-        change, key = attempt.change, attempt.key
+        change = attempt.change
         seen: Row | None = None
         for _ in range(MAX_JUDGEMENTS):
             ruling = judge_row(row, change, owner=attempt.owner, now=self._clock())
             if ruling is not None:
                 if ruling.verdict is Verdict.ACCEPTED and row is not None:
-                    return Answer(ruling.verdict, ruling.why, key, _own_claim(key, change, row, seen), seen)
-                return Answer(ruling.verdict, ruling.why, key, row=row)
-            state = self._state(change, row)
-            if state is None:
-                return Answer(Verdict.STALE, "S3 does not show the removal that is reported", key, row=row)
+                    state = State(row.kind, row.version_id, row.etag, row.size)
+                    return Claim(attempt.key, change, state, row, seen, ruling.why)
+                return replace(ruling, row=row)
+            shown = self._state(change, row)
+            if shown is None:
+                return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
             complete_since = self._completeness.complete_since() if row is None else None
             ruling = judge_state(
-                row, change, state, now=self._clock(), policy=self._options.policy, complete_since=complete_since
+                row, change, shown, now=self._clock(), policy=self._options.policy, complete_since=complete_since
             )
             if ruling.verdict not in (Verdict.ACCEPTED, Verdict.SETTLED):
-                return Answer(ruling.verdict, ruling.why, key, row=row)
-            answer = self._write(attempt, state, row, ruling.why)
-            if isinstance(answer, Answer):
+                return replace(ruling, row=row)
+            answer = self._write(attempt, shown, row, ruling.why)
+            if not isinstance(answer, ConditionFailed):
                 return answer
             seen, row = row, answer.row
-        return Answer(Verdict.BUSY, "the row changed at every try", key, row=row)
+        return Ruling(Verdict.BUSY, "the row changed at every try", row)
 
     def _state(self, change: Change, row: Row | None) -> State | None:
         """The state to process: the present one in S3, or in EVERY_VERSION the state in the message.
@@ -252,7 +243,7 @@ class Ledger(Outcomes):
                 version_key, {"expires_at": self._retention.expires_at(deleted.kind, self._clock())}, SETTLED
             )
 
-    def _write(self, attempt: "_Attempt", state: State, seen: Row | None, why: str) -> "Answer | ConditionFailed":
+    def _write(self, attempt: "_Attempt", state: State, seen: Row | None, why: str) -> Claim | Ruling | ConditionFailed:
         """Replace the row that was judged by a claim or a settled removal. Insert it if there was no row."""
         row, settle = self._wanted(attempt, state, seen)
         try:
@@ -274,14 +265,8 @@ class Ledger(Outcomes):
 
     def _answer(
         self, attempt: "_Attempt", state: State, row: Row, seen: Row | None, why: str, *, settle: bool
-    ) -> Answer:
+    ) -> Claim | Ruling:
         """The answer to an attempt whose row was written."""
         if settle:
-            return Answer(Verdict.SETTLED, why, attempt.key, row=seen)
-        claim = Claim(attempt.key, attempt.change, state, row, seen)
-        return Answer(Verdict.ACCEPTED, why, attempt.key, claim, seen)
-
-
-def _own_claim(key: RowKey, change: Change, row: Row, seen: Row | None) -> Claim:
-    """The claim of this attempt, as its row shows it."""
-    return Claim(key, change, State(row.kind, row.version_id, row.etag, row.size), row, seen)
+            return Ruling(Verdict.SETTLED, why, seen)
+        return Claim(attempt.key, attempt.change, state, row, seen, why)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import batched
+from typing import ClassVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -21,8 +22,10 @@ from intake_ledger.protocol import (
     Row,
     RowKey,
     State,
+    Verdict,
     review_partition,
     row_changes,
+    row_key,
     waiting_partition,
 )
 
@@ -41,6 +44,10 @@ class Claim:
     """The row that this claim wrote."""
     seen: Row | None
     """The row that was judged before. None: there was none."""
+    why: str = ""
+    """The reason of the verdict ACCEPTED, for logs."""
+
+    verdict: ClassVar = Verdict.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,18 +205,23 @@ class Outcomes:
         after = row_changes.rejected(claim.row, reason, review_partition=review, now=self._clock(), s3_error=s3_error)
         self._end(claim, after)
 
-    def exhausted_row(self, key: RowKey, seen: Row) -> Row:
+    def key_of(self, change: Change) -> RowKey:
+        """The key of the change's row."""
+        options, identity = self._options, change.state.identity if change.state else "absent"
+        return row_key(options.pipeline, options.ordering, change.bucket, change.key, identity)
+
+    def exhausted_row(self, change: Change, seen: Row) -> Row:
         """The row that `exhaust` writes after the verdict EXHAUSTED. The dead-letter queue's copy quotes it."""
-        review = review_partition(self._options.pipeline, key)
+        review = review_partition(self._options.pipeline, self.key_of(change))
         return row_changes.exhausted(seen, review_partition=review, now=self._clock())
 
-    def exhaust(self, key: RowKey, seen: Row, after: Row) -> bool:
+    def exhaust(self, change: Change, seen: Row, after: Row) -> bool:
         """Reject a row whose attempts all ended without an outcome. Send the copy to the dead-letter queue *before*.
 
         False: another attempt has taken the row meanwhile. Judge the change again.
         """
         try:
-            self._table.update(key, seen, after, row_unchanged(seen, self._clock()))
+            self._table.update(self.key_of(change), seen, after, row_unchanged(seen, self._clock()))
         except ConditionFailed:
             return False
         return True

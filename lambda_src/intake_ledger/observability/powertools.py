@@ -9,10 +9,10 @@ from typing import override
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from intake_ledger.ledger import Answer, Claim
+from intake_ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
-from intake_ledger.protocol import Change, Reason, ReasonCode, Reasons, Row, Status, Verdict, code_of
+from intake_ledger.protocol import Change, Reason, ReasonCode, Reasons, Row, Ruling, Status, Verdict, code_of
 
 _METRICS = {
     Verdict.DUPLICATE: "Duplicates",
@@ -41,12 +41,11 @@ class PowertoolsTelemetry(Telemetry):
         self._lock = Lock()
 
     @override
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
-        row = answer.claim.row if answer.claim else answer.row
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self._count(_METRICS.get(answer.verdict) or answer.verdict.title())
         event_age_ms = None if change.event_time is None else now - change.event_time
         fields = {"verdict": answer.verdict, "reason": answer.why, "event_age_ms": event_age_ms}
-        self._logger.info("verdict", extra=_change_fields(change) | fields | _row_fields(row))
+        self._logger.info("verdict", extra=_change_fields(change) | fields | _row_fields(answer.row))
         if repeats := _repeats(answer):
             for name in repeats:
                 self._count(name)
@@ -137,12 +136,12 @@ class PowertoolsTelemetry(Telemetry):
             self._counts[name] += 1
 
 
-def _repeats(answer: Answer) -> list[str]:
+def _repeats(answer: Claim | Ruling) -> list[str]:
     """Metrics of an attempt after the first, and of a lease that ended without an outcome."""
     names = []
-    if answer.claim is not None and answer.claim.row.attempts > 1:
+    if isinstance(answer, Claim) and answer.row.attempts > 1:
         names.append("Retries")
-    seen = answer.row
+    seen = answer.seen if isinstance(answer, Claim) else answer.row
     # The release of a claim writes such a row without its lease, so that the row counts once.
     if answer.verdict in _TAKES_OVER and seen is not None and seen.status is Status.PROCESSING and seen.lease_until:
         names.append("LapsedLeases")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
-from intake_ledger.ledger import Answer, Claim
-from intake_ledger.protocol import Change, Reason, Row
+from intake_ledger.ledger import Claim
+from intake_ledger.protocol import Change, Reason, Row, Ruling
 
 
 class OutcomeKind(StrEnum):
@@ -23,7 +23,7 @@ class OutcomeKind(StrEnum):
 class Telemetry(Protocol):
     """Log lines and metrics of the consumer. No method may quote the content of an object, or a secret."""
 
-    def decided(self, change: Change, answer: Answer, *, now: int) -> None:
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         """Report the ledger's verdict on a change. `now` is in epoch milliseconds."""
 
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:

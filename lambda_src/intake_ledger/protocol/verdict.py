@@ -51,10 +51,13 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A verdict and its reason, for logs."""
+    """A verdict and its reason."""
 
     verdict: Verdict
     why: str
+    """The reason, for logs."""
+    row: Row | None = None
+    """The row that was judged. None: there was none."""
 
 
 _NOT_COMMITTED = "this is the current state and it is not committed"

@@ -22,7 +22,7 @@ class Defect(NamedTuple):
 DEFECTS = (
     Defect(
         "the message of a busy key is acknowledged",
-        "return self._until_free(answer.row)",
+        "return self._until_free(ruling.row)",
         "return None",
         "Killed",
     ),
