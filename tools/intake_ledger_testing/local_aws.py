@@ -221,7 +221,7 @@ class LocalAws:
         Args:
             app: as for `deploy`.
             stacks: as for `deploy`.
-            cwd: as for `deploy`.
+            cwd: as for `deploy`; the current folder when omitted.
 
         Raises:
             LocalAwsError: As for `deploy`.

@@ -18,8 +18,8 @@ class DeadLetter:
     body: str
     """The body of the original message."""
     attributes: Mapping[str, str | int] = field(default_factory=dict)
-    """Attributes that the consumer adds: `reason`, `reason_code`, `key`, `version_id`, `attempts` and so on. Empty if
-    SQS itself moved the message.
+    """Attributes that the consumer adds: `reason`, `reason_code`, `key`, `version_id`, `attempts` and so on. Empty when
+    omitted, as for a message that SQS moved itself.
     """
 
     @property
