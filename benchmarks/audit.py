@@ -1,4 +1,4 @@
-"""How fast the audit goes through a healthy bucket, against a bare `ListObjectVersions` paginator on the same source.
+"""The audit's speed in a healthy bucket, compared with a bare `ListObjectVersions` paginator on the same source.
 
     python -m benchmarks.audit [OBJECTS ...] [--latency]
 
@@ -47,7 +47,7 @@ Item = dict[str, dict[str, Any]]
 
 
 class Source:
-    """A bucket of so many objects, each committed, behind two boto3 clients."""
+    """A bucket whose objects are all committed, behind two boto3 clients."""
 
     def __init__(self, objects: int, *, latency: bool) -> None:
         self.objects = objects
@@ -142,7 +142,7 @@ class Source:
 
 
 def json_response(answer: dict[str, Any]) -> Any:
-    """As DynamoDB answers."""
+    """An answer of DynamoDB."""
     return response(json.dumps(answer).encode(), "application/x-amz-json-1.0")
 
 
@@ -169,7 +169,7 @@ def _projected(row: Item, asked: dict[str, Any]) -> Item:
 
 
 def row_of(number: int) -> Item:
-    """A row that has committed what the listing shows."""
+    """A row that has committed the listed state."""
     version = f"{number:032}"
     return {
         "pk": {"S": f"bucket/{key_of(number)}"},
@@ -192,7 +192,7 @@ def row_of(number: int) -> Item:
 
 
 def bare(source: Source) -> int:
-    """What nothing that lists versions can be faster than."""
+    """The lower limit for each program that lists versions."""
     return sum(
         len(page["Versions"]) for page in source.s3.get_paginator("list_object_versions").paginate(Bucket="bucket")
     )

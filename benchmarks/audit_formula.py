@@ -273,7 +273,7 @@ def _names(run: Run) -> int:
 
 
 def look_seconds(run: Run, candidates: int) -> float:
-    """Seconds of a look at so many candidates. It sends no faster than its share of the rate."""
+    """Seconds of a look. It sends no faster than its share of the rate."""
     sizes, share = run.sizes, run.sent / max(run.candidates, 1)
     sent = ceil(sizes.look * share)
     dynamodb = 1 + bool(sent) + ceil(sent / sizes.marks)

@@ -1,4 +1,4 @@
-"""How the audit's speed and memory grow with the bucket: each size in a process of its own.
+"""The growth of the audit's time and memory with the bucket. Each size runs in a separate process.
 
     python -m benchmarks.audit_growth [--rounds N]
 
@@ -33,14 +33,14 @@ def once(objects: int) -> dict[str, float]:
 
 
 def alone(objects: int) -> dict[str, float]:
-    """The same in a process of its own."""
+    """The same in a separate process."""
     command = [sys.executable, "-m", "benchmarks.audit_growth", "--once", str(objects)]
     found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
 
 def measure(*, rounds: int | None = None) -> dict[str, Any]:
-    """Medians and extremes by size; `rounds`: of each, instead of its own number."""
+    """Medians and extremes by size. `rounds` replaces each size's number of rounds."""
     found: dict[str, Any] = {}
     for objects, usual in SIZES.items():
         runs = [alone(objects) for _ in range(rounds or usual)]

@@ -1,4 +1,4 @@
-"""What the join of the audit in parts takes, over files that are written as its parts write them.
+"""Time and memory of the join of the audit in parts, over files like those of its parts.
 
     python -m benchmarks.audit_shards [OBJECTS ROWS]... [--rounds N]
 
@@ -44,13 +44,13 @@ SIZES = (
 SLICE = 1_000_000
 """Rows of a file."""
 MEMORY_MB = 10_240
-"""Of the function that joins: DuckDB may use 60 % of it."""
+"""Memory of the function that joins. DuckDB may use 60 % of it."""
 DAY = 86_400_000
 WINDOW = Window(NOW - 3_600_000, NOW - 14 * DAY)
 PERIOD = 100_003
-"""Of so many rows, one is missing, one has committed another state, and one is of a key that is gone."""
+"""In each group of this many rows, one is missing, one has another committed state, and one has a removed key."""
 COMMITTED_SINCE = 1_009
-"""Of so many rows, one was committed after the scan had read it."""
+"""In each group of this many rows, one was committed after the scan had read it."""
 KEY = "printf('in/2026/%02d/source-%04d/%012d-%s.csv.gz', 1 + n % 12, n % 977, n, substr(md5(n::varchar), 1, 8))"
 STATE = "'v#' || md5('v' || n)"
 SELECTED = {
@@ -141,7 +141,7 @@ def join(folder: Path, parts: dict[str, int], first_row: int) -> dict[str, float
 
 
 def once(objects: int, rows: int) -> dict[str, float]:
-    """The join in a process of its own, whose memory is its own."""
+    """The join in a separate process, to measure its memory."""
     with tempfile.TemporaryDirectory() as folder:
         parts = make(Path(folder), objects, rows)
         ran = subprocess.run(
@@ -175,7 +175,7 @@ def measure(rounds: int = 1, sizes: tuple[tuple[int, int], ...] = SIZES) -> dict
 
 
 def main() -> None:
-    """Print what the table of docs/scale.md says."""
+    """Print the figures of the table in docs/scale.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", nargs="*", type=int)
     parser.add_argument("--rounds", type=int, default=1)

@@ -555,14 +555,14 @@ MUTANTS = (
     Mutant(
         "a second reader of the queue is not noticed",
         "delivery_check/deployed.py",
-        '        if one not in ours and one.get("State") in _POLLING:\n',
-        '        if one in ours and one.get("State") in _POLLING:\n',
+        '        if mapping not in ours and mapping.get("State") in _POLLING:\n',
+        '        if mapping in ours and mapping.get("State") in _POLLING:\n',
         "tests/unit/test_audit_delivery.py -k f128",
     ),
     Mutant(
         "a consumer without concurrency is not noticed",
         "delivery_check/deployed.py",
-        "(found == 0 or wanted is not None)",
+        "(actual == 0 or wanted is not None)",
         "wanted is not None",
         "tests/unit/test_audit_delivery.py -k the_functions_concurrency",
     ),

@@ -36,12 +36,12 @@ class Gate:
 
     kill_at: int | None = None
     after: bool = False
-    """Whether the request that kills is carried out first."""
+    """True if the request that kills is carried out first."""
     number: int = 0
     before: Callable[[str, dict[str, Any]], None] = lambda _, __: None
     """Called with each operation's name and arguments, before it is carried out."""
     expired: Callable[[], bool] = lambda: False
-    """Whether Lambda's timeout has ended the invocation."""
+    """True if Lambda's timeout has ended the invocation."""
 
     def call(self, operation: str, request: Callable[[], Any], arguments: dict[str, Any]) -> Any:
         self.number += 1
@@ -83,7 +83,7 @@ class Gated:
 
 
 class Store(MemoryDynamoDB):
-    """Also what the run's own item needs, with DynamoDB's limit of an item."""
+    """A store with the functions for the run's item and DynamoDB's item limit."""
 
     def update_item(self, **request: Any) -> dict[str, Any]:
         known = self.items.get((request["Key"]["pk"]["S"], request["Key"]["sk"]["S"]), {})

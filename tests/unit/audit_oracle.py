@@ -21,7 +21,7 @@ AGES = (MINUTE, SETTLE - SECOND, SETTLE + MINUTE, 5 * HOUR, 3 * DAY, LOOK_BACK -
 
 
 class Versioning(Enum):
-    """What the bucket keeps."""
+    """The bucket's versioning."""
 
     ENABLED = auto()
     SUSPENDED = auto()
@@ -29,7 +29,7 @@ class Versioning(Enum):
 
 
 class Outcome(Enum):
-    """What the ledger last recorded about a state."""
+    """The ledger's last record about a state."""
 
     PROCESSED = auto()
     FAILED = auto()
@@ -41,14 +41,14 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Record:
-    """What the ledger knows about a key; in EVERY_VERSION, about one version."""
+    """The ledger's record of a key, or of one version in EVERY_VERSION."""
 
     about: State
     outcome: Outcome
     age: int
     """Milliseconds since it was written."""
     committed: State | None = None
-    """The state that was last processed, where it is not the one that the record is about."""
+    """The state that was last processed, if it differs from the record's state."""
     late_write: State | None = None
     """A state that an overtaken worker may have written downstream after the commit."""
 

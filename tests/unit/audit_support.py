@@ -1,4 +1,4 @@
-"""What the audit's tests share: a bucket that is listed in pages, a queue, and the audit around a ledger in memory."""
+"""Shared by the audit's tests: a bucket that is listed in pages, a queue, and the audit around a ledger in memory."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
 
 OLD = 2 * HOUR
-"""How old a state is unless a test says otherwise: older than the settle time."""
+"""The age of a state unless a test sets it. It is older than the settle time."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class PagedS3:
     listed: list[dict[str, Any]] = field(default_factory=list)
     """The requests for pages, as their start was named."""
     meanwhile: Callable[[], object] = lambda: None
-    """What happens between the scan of the ledger and the listing."""
+    """Called between the scan of the ledger and the listing."""
 
     def put(self, key: str, *, age: int = OLD, version: str | None = None) -> State:
         name = version or f"{key}-{len(self.keys.get(key, ()))}"
@@ -132,7 +132,7 @@ class _Paginator:
 
 @dataclass(slots=True)
 class FakeSQS:
-    """Takes what is sent."""
+    """Stores the sent messages."""
 
     bodies: list[dict[str, Any]] = field(default_factory=list)
 

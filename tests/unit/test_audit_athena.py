@@ -38,7 +38,7 @@ RUNNING = {"State": "RUNNING"}
 
 
 def until_done(join: AthenaJoin) -> dict[str, Any]:
-    """As the state machine calls it. The number of calls is in the answer."""
+    """Call the join until it is done, as the state machine does. The answer has the number of calls."""
     answer, calls = join.step({"run": "run"}), 1
     while not answer["done"]:
         answer, calls = join.step({"run": "run", "asked": answer["asked"]}), calls + 1
@@ -294,7 +294,7 @@ def test_without_all_rows_nothing_is_asked(world: AthenaWorld) -> None:
 
 @pytest.mark.failure_mode("F42")
 def test_a_file_that_is_written_while_athena_reads_it_counts_for_nothing(world: AthenaWorld) -> None:
-    """F42: a call that was given up still ran. Its file may end at another place than the one that was checked."""
+    """F42: a call that had timed out was still running. Its file may end at another place than the checked file."""
     world.processed(*names())
     world.put("lost")
     world.listed()
@@ -328,7 +328,7 @@ class TestFooters:
 
     @pytest.mark.parametrize("start", ["", "k" * 30_000])
     def test_the_metadata_is_read_without_the_content(self, tmp_path: Path, start: str) -> None:
-        """Also where a place is longer than what is read first."""
+        """A place may be longer than the bytes of the first read."""
         source, copies = tmp_path / "source", tmp_path / "copies"
         source.mkdir()
         copies.mkdir()
@@ -388,7 +388,7 @@ def test_what_is_sent_is_trinos_sql(name: str, relations: list[str]) -> None:
 
 
 def test_the_handler_asks_and_looks(world: AthenaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what the construct gives it."""
+    """The handler reads the variables that the construct sets."""
     world.put("lost")
     world.listed()
     monkeypatch.setenv("INTAKE_AUDIT_FILES", world.files)

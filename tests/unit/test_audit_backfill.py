@@ -1,4 +1,4 @@
-"""F41: what was in a bucket before the pipeline is processed once, against the real ledger."""
+"""F41: objects that are older than the pipeline are processed once, against the real ledger."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ YEAR = 365 * DAY
 
 
 class Filled:
-    """A bucket that was full before, a run over it, and a consumer that does what the messages ask for."""
+    """A bucket with existing objects, an audit run, and a consumer that handles its messages."""
 
     def __init__(self, ordering: Ordering = Ordering.LATEST, **options: Any) -> None:
         self.world = AuditWorld(ordering, page_size=2, **options)
@@ -48,7 +48,7 @@ class Filled:
         return self.world.sent
 
     def consume(self) -> None:
-        """Whatever has been sent so far, twice, as SQS may deliver it."""
+        """Deliver all messages so far twice, as SQS may do."""
         bodies = list(self.world.sqs.bodies)
         self.world.sqs.bodies.clear()
         for body in bodies * 2:
@@ -63,7 +63,7 @@ class Filled:
 @pytest.mark.failure_mode("F41")
 @pytest.mark.parametrize("ordering", Ordering)
 def test_everything_of_before_is_processed_once(ordering: Ordering) -> None:
-    """F41: of any age, in pages; whatever a death of the function or SQS repeats."""
+    """F41: objects of any age, in pages, although a dead function and SQS repeat messages."""
     filled = Filled(ordering)
     ages = [YEAR, 60 * DAY, 36 * DAY, 20 * DAY, 3 * DAY, 2 * HOUR]
     states = {f"in/{number}": filled.s3.put(f"in/{number}", age=age) for number, age in enumerate(ages)}
@@ -92,13 +92,13 @@ def test_old_objects_come_as_one_reprocess_request_and_young_ones_as_the_audits(
 
 
 def test_a_persons_request_comes_after_it() -> None:
-    """Ids are served in their order, and ULIDs are what people's requests have."""
+    """IDs are processed in their order, and people's requests have ULIDs."""
     assert BACKFILL_ID < "01KAM00000"  # November 2026
     assert BACKFILL_ID < "0K00000000"
 
 
 class TestWhatIsLeftAlone:
-    """What is somebody else's."""
+    """Objects that the pipeline must not process."""
 
     def test_a_key_with_a_row(self) -> None:
         """The ledger knows about it."""
@@ -109,7 +109,7 @@ class TestWhatIsLeftAlone:
         assert filled.go_on().resubmitted == 0
 
     def test_what_was_removed_and_what_passes_no_filter(self) -> None:
-        """Nobody asked for either."""
+        """No request names the object."""
         filled = Filled(filters=(KeyFilter("in/", ".csv"),))
         for key in ("in/a.csv", "in/a.txt", "out/a.csv", "in/gone.csv"):
             filled.s3.put(key, age=YEAR)
@@ -118,7 +118,7 @@ class TestWhatIsLeftAlone:
         assert filled.sent == ["in/a.csv"]
 
     def test_overtaken_versions_unless_each_is_wanted(self) -> None:
-        """LATEST is about what is current."""
+        """LATEST processes current states only."""
         for ordering, expected in ((Ordering.LATEST, ["v#2"]), (Ordering.EVERY_VERSION, ["v#1", "v#2"])):
             filled = Filled(ordering)
             for version in ("1", "2"):

@@ -1,4 +1,4 @@
-"""F31: what a message in the queue may still bring is not taken for lost."""
+"""F31: a state that a message in the queue may report is not lost."""
 
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -87,7 +87,7 @@ def audited(backlog: Backlog, world: AuditWorld) -> dict[str, int]:
 
 @pytest.mark.failure_mode("F31")
 def test_a_queue_hours_behind() -> None:
-    """F31: what is younger than the oldest message is left to it; what is older is lost."""
+    """F31: a state that is younger than the oldest message waits. An older one is lost."""
     world = AuditWorld()
     world.s3.put("waiting", age=4 * HOUR)
     world.s3.put("lost", age=6 * HOUR)

@@ -36,7 +36,7 @@ def allowed(service: str, **more: Any) -> str:
 
 
 def denied(policy: str, action: Any) -> str:
-    """The same with a statement that somebody has added."""
+    """The same policy with another statement."""
     deny = {"Effect": "Deny", "Principal": "*", "Action": action, "Resource": "*"}
     return json.dumps({"Statement": [*json.loads(policy)["Statement"], deny]})
 
@@ -198,7 +198,7 @@ class Aws:
         return self.rules[request["Name"]] | {"Name": request["Name"], "Arn": RULE}
 
     def test_event_pattern(self, **request: Any) -> dict[str, bool]:
-        """As much of EventBridge as a pattern of detail types and one prefix needs."""
+        """Matches patterns of detail types and one prefix, as EventBridge does."""
         self._call("TestEventPattern")
         pattern, event = json.loads(request["EventPattern"]), json.loads(request["Event"])
         key = event["detail"]["object"]["key"]
@@ -223,7 +223,7 @@ def bridged(**more: Any) -> Aws:
 
 @pytest.mark.failure_mode("F46")
 def test_what_is_as_it_should_be() -> None:
-    """F46: no false alarm, by either way, whatever else the bucket notifies about."""
+    """F46: no false alarm in either delivery mode, with other notifications of the bucket."""
     assert Aws().problems() == []
     assert bridged().problems() == []
     aws = Aws(filters=(KeyFilter("in put/", ".csv"), KeyFilter("ä/")))
@@ -277,7 +277,7 @@ def test_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
     ],
 )
 def test_the_queues_policy_was_edited(policy: str | None) -> None:
-    """F46: a Deny for everybody is the stack's own, for those without TLS."""
+    """F46: the stack itself denies all requests without TLS."""
     aws = Aws()
     aws.queue = {name: text for name, text in (aws.queue | {"Policy": policy}).items() if text is not None}
     (said,) = aws.problems()
@@ -296,7 +296,7 @@ def test_a_policy_of_the_teams_own_may_say_it_otherwise(principal: Any) -> None:
 
 @pytest.mark.failure_mode("F46")
 def test_the_key_is_disabled() -> None:
-    """F46: S3 cannot encrypt what it sends."""
+    """F46: S3 cannot encrypt its messages."""
     aws = Aws(key_state="Disabled")
     assert aws.problems() == [
         f"the queue's key key is Disabled, so that nothing can be sent: run `aws kms enable-key --key-id {KEY}`"
@@ -307,7 +307,7 @@ def test_the_key_is_disabled() -> None:
 
 @pytest.mark.failure_mode("F46")
 def test_awss_own_key_is_not_for_s3() -> None:
-    """F46: it is always there, and nobody can let S3 use it."""
+    """F46: the key always exists, and no policy can let S3 use it."""
     aws = Aws()
     aws.queue["KmsMasterKeyId"] = "alias/aws/sqs"
     (said,) = aws.problems()
@@ -406,7 +406,7 @@ class TestEventBridge:
 
 
 def test_a_way_of_somebody_elses_is_not_looked_at() -> None:
-    """It may go over a topic, and another account's queue policy: what the pipeline itself needs is still checked."""
+    """It may use a topic and another account's queue policy. The pipeline's own resources are checked."""
     nothing = Aws(delivery=Delivery.EXISTING, notifications={})
     nothing.queue["Policy"] = ""
     assert not nothing.problems()
@@ -460,7 +460,7 @@ class TestSettings:
 
     @pytest.mark.failure_mode("F117")
     def test_an_imported_queue_is_repaired_by_hand(self) -> None:
-        """F117: no stack of the app makes it. A setting that nobody has said is not compared."""
+        """F117: no stack of the app makes it. A setting that the app does not know is not compared."""
         aws = Aws(deployed=DEPLOYED | {"stacks": {"queue": ""}, "retention": None, "receives": None})
         aws.queue |= {"VisibilityTimeout": "30", "MessageRetentionPeriod": "60", "RedrivePolicy": ""}
         (said,) = aws.problems()
@@ -509,7 +509,7 @@ class TestSettings:
         ],
     )
     def test_the_mappings_settings(self, change: dict[str, Any], said: str) -> None:
-        """F117: batch settings, and whatever would delete messages."""
+        """F117: batch settings, and settings that would delete messages."""
         assert Aws(mappings=[mapping(**change)]).problems() == [said]
 
     @pytest.mark.failure_mode("F117")
@@ -520,7 +520,7 @@ class TestSettings:
 
     @pytest.mark.failure_mode("F128")
     def test_another_function_takes_messages(self) -> None:
-        """F128: one that was made elsewhere, named with its command; one that is disabled takes none."""
+        """F128: the problem names the mapping and its command. A disabled mapping takes no messages."""
         arn = "arn:aws:lambda:eu-central-1:111122223333:function:Thief"
         aws = Aws(mappings=[mapping(), mapping(UUID="2", FunctionArn=arn)])
         (said,) = aws.problems()
@@ -569,7 +569,7 @@ class TestSettings:
 
     @pytest.mark.failure_mode("F117")
     def test_an_idle_function_is_no_problem(self) -> None:
-        """Lambda makes a function in a VPC inactive when nobody calls it for weeks, and the next call active."""
+        """Lambda makes a function in a VPC inactive after weeks without calls. The next call activates it."""
         aws = Aws()
         aws.function |= {"State": "Inactive"}
         assert aws.problems() == []
@@ -659,7 +659,7 @@ def test_a_deleted_resource_is_a_finding(operation: str) -> None:
 @pytest.mark.parametrize("operation", LOOKS)
 @pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException"])
 def test_a_permission_that_is_missing_is_a_finding(operation: str, code: str) -> None:
-    """F117: and no crash. It sets the alarm off, since nobody looks there any more."""
+    """F117: and no crash. The alarm goes off, since this part is not checked any more."""
     looked = Aws(fails={operation: refusal(code, operation.split(maxsplit=1)[0])}).look()
     (said,) = looked.problems
     assert said.startswith("unknown: ")

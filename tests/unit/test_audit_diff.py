@@ -66,12 +66,12 @@ def finding(found: Row | None, state: State, *, deletes: bool = True, window: Wi
     ],
 )
 def test_the_rule(found: Row | None, state: State, expected: Finding | None) -> None:
-    """Whatever the status: resubmitted unless held, or committed and settled, or rejected as it is."""
+    """The rule for each status: resubmitted unless leased, committed and settled, or rejected in this state."""
     assert finding(found, state) is expected
 
 
 class TestSettleTime:
-    """What is fresh may still have its event on the way."""
+    """The event of a fresh state may still be in transit."""
 
     @pytest.mark.failure_mode("F31")
     @pytest.mark.parametrize("state", [V1, MARKER])
@@ -97,7 +97,7 @@ class TestSettleTime:
 
 
 class TestLookBack:
-    """How far dates are trusted."""
+    """The limits of dates."""
 
     @pytest.mark.failure_mode("F38")
     def test_an_old_object_without_a_row_is_not_resubmitted(self) -> None:
@@ -130,7 +130,7 @@ class TestLookBack:
 
 
 class TestIdentity:
-    """What counts as the same state."""
+    """States that count as equal."""
 
     @pytest.mark.failure_mode("F36")
     @pytest.mark.parametrize("spelling", [None, "", "null"])

@@ -87,7 +87,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
     }.items():
         monkeypatch.setenv(f"INTAKE_{name}", value)
     monkeypatch.setattr(LedgerTable, "_execute", execute_without_partiql)
-    # moto would deliver what S3 notifies of.
+    # moto would deliver S3's notifications.
     monkeypatch.setattr(DELIVERY, lambda _: Looked())
     # Powertools keeps one logger for a name, and with it the stream of the test that came first.
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"p-{number}")
@@ -207,7 +207,7 @@ class TestFormerNames:
 
     @staticmethod
     def leave(deployed: Deployed, name: str, *, report: int = 5, **more: Any) -> None:
-        """What the audit of a pipeline left."""
+        """The run's item of a pipeline."""
         for sk in ("@audit", "@audit#rows#0"):
             place = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{name}{sk}"}}
             item: Any = place | {"last_report": {"S": json.dumps({"startedAt": report})}} | more
@@ -243,7 +243,7 @@ def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
 
 @pytest.mark.failure_mode("F42")
 def test_out_of_time_the_next_tick_begins_anew(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
-    """F42: whatever the interval; and what has not read all is no run."""
+    """F42: before the interval ends. A run that has not read everything does not count."""
     deployed.upload("in/a")
     report = deployed.audit(remaining=10_000, everySeconds=86_400)
     assert (report["complete"], report["stopped"].partition(",")[0]) == (False, "out of time before all was read")
@@ -305,7 +305,7 @@ def _fails(*_: object, **__: object) -> None:
 
 @pytest.mark.failure_mode("F94")
 def test_the_audit_of_a_complete_ledger_compares_all(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F94, F95: whatever the age of the object, once the consumer has recorded that it keeps the rows."""
+    """F94, F95: objects of any age, after the consumer has recorded that it keeps the rows."""
     deployed.upload("in/old")
     real = audit._now
     monkeypatch.setattr(audit, "_now", lambda: real() + 40 * 86_400_000)
@@ -331,7 +331,7 @@ class TestBaseline:
 
     @pytest.mark.failure_mode("F41")
     def test_what_was_there_before_is_left_alone(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
-        """F41: for good; what came after the first run and was lost is found."""
+        """F41: for good. A lost object that is younger than the first run is found."""
         deployed.upload("in/old")
         real = audit._now
         monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
@@ -403,7 +403,7 @@ class TestReports:
     def test_a_bucket_that_refuses_it_stops_nothing_else(
         self, deployed: Deployed, reports: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The run is over and told of; the invocation fails, so that somebody mends it."""
+        """The run is over and reported. The invocation fails, so that an alarm goes off."""
         monkeypatch.setenv("INTAKE_REPORT_BUCKET", f"{reports}-gone")
         deployed.upload("in/a")
         with pytest.raises(ClientError, match="NoSuchBucket"):
@@ -415,7 +415,7 @@ class TestReports:
 
 
 class TestBackfill:
-    """F41: what was there before, by choice."""
+    """F41: existing objects, if the option says so."""
 
     @pytest.fixture
     def deployed(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Deployed:

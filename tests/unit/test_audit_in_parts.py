@@ -140,7 +140,7 @@ class World:
         return calls
 
     def go_on(self, planned: dict[str, Any]) -> Report:
-        """What comes after the listing."""
+        """The steps after the listing."""
         self.work("look", join_parts(self.scratch(planned["run"])))
         return self.run(planned["run"]).finish()
 
@@ -216,7 +216,7 @@ def test_a_second_run_resubmits_nothing(world: World) -> None:
 
 
 def test_no_head_for_what_another_shard_has_shown(world: World) -> None:
-    """Whatever agrees is never looked at."""
+    """A state that agrees is no candidate."""
     world.processed(*names())
     report = world.audit()
     assert (world.s3.heads, report.counts, report.checked) == ([], {}, 20)
@@ -248,7 +248,7 @@ def test_the_next_run_is_due_after_the_interval(world: World) -> None:
 
 @pytest.mark.failure_mode("F42", "F35")
 def test_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42, F35: from its last page on, in a file of its own. The keys have equal dates."""
+    """F42, F35: from its last page on, in another file. The keys have equal dates."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     world.put("in/lost.csv")
@@ -279,7 +279,7 @@ def test_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
 
 @pytest.mark.failure_mode("F42")
 def test_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: World) -> None:
-    """F42: the call's answer was lost. Its second call writes less of the same file, and what follows goes on there."""
+    """F42: the call's answer was lost. The second call writes a shorter file, and the next slice begins there."""
     world.processed(*names())
     world.put("in/zzz-lost.csv")
     planned = world.plan()
@@ -307,7 +307,7 @@ def test_a_gap_between_slices_is_named(world: World, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.failure_mode("F42")
 def test_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: a call that was given up wrote the first file once more, and it ends before the second one begins."""
+    """F42: a call that had timed out wrote the first file again, and it ends before the second one begins."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     planned = world.plan()
@@ -320,7 +320,7 @@ def test_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest.Mon
 
 @pytest.mark.failure_mode("F42")
 def test_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: the state machine calls again; what was sent before the death is not sent twice."""
+    """F42: the state machine calls again. Messages from before the death are not sent twice."""
     monkeypatch.setattr(in_parts, "BATCH", 3)
     for key in names(8):
         world.put(key)
@@ -375,7 +375,7 @@ def test_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: World, monkey
     ],
 )
 def test_a_part_that_fails_for_good_is_named(world: World, part: str, named: str) -> None:
-    """The run says what is missing, keeps nobody away, and asks S3 about nothing that was not listed."""
+    """The run reports the missing part, ends its lease, and asks S3 about listed objects only."""
     world.processed(*names())
     planned = world.plan(everySeconds=86_400)
     world.work("write", planned, without=part)
@@ -423,7 +423,7 @@ def test_a_step_that_fails_for_good_is_named(world: World, died: str, named: str
 
 
 def test_the_budget_is_the_runs_not_each_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what is left over is the next run's."""
+    """The next run sends the rest."""
     monkeypatch.setattr(in_parts, "CHUNK", 4)
     monkeypatch.setattr(join, "CHUNK", 4)
     world.settings = replace(world.settings, budget=7)
@@ -463,7 +463,7 @@ class TestRate:
     def test_a_backfill_that_was_cut_short_goes_on_at_the_next_tick(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """F41: there is more than one run looks at. What it has sent is marked."""
+        """F41: there are more candidates than one run takes. Sent messages are marked."""
         monkeypatch.setattr(in_parts, "MOST_CANDIDATES", 3)
         monkeypatch.setattr("intake_ledger.audit.join.duckdb.MOST_CANDIDATES", 3)
         world.settings = replace(world.settings, backfills=True, budget=1)
@@ -553,7 +553,7 @@ def test_all_that_a_run_writes_down_expires_and_is_no_row(world: World) -> None:
 
 @pytest.mark.failure_mode("F47")
 def test_only_what_passes_the_filters_is_divided(world: World) -> None:
-    """F47: each prefix for itself; rows beside them are nobody's business."""
+    """F47: each prefix separately. Rows outside of them are ignored."""
     world.settings = replace(world.settings, filters=(KeyFilter("in/", ".csv"), KeyFilter("more/")))
     for key in [*names(8), "out/a.csv", "in/x.txt", "more/a"]:
         world.put(key)
@@ -563,7 +563,7 @@ def test_only_what_passes_the_filters_is_divided(world: World) -> None:
 
 
 def test_each_version_of_a_key_is_in_one_shard(world: World) -> None:
-    """Whatever the edges are: a key with more versions than a page."""
+    """A key with more versions than a page, at each edge."""
     world.settings = replace(world.settings, ordering=Ordering.EVERY_VERSION)
     for key in names(8):
         world.put(key)
@@ -582,7 +582,7 @@ def test_what_was_left_to_a_backlog_is_said(world: World) -> None:
 
 
 def test_the_heaviest_shares_come_first_and_others_of_about_their_weight_in_any_order() -> None:
-    """Whoever is last has little to do; and who may find the budget used up is not the same in every run."""
+    """The last part is short, and the budget runs out at another part in each run."""
     shares = [{"weight": 1}, *({"weight": 1_000 + n} for n in range(10)), {"weight": 20}]
     orders = [_order(shares) for _ in range(20)]
     assert {tuple(order[-2:]) for order in orders} == {(11, 0)}
@@ -605,7 +605,7 @@ def test_a_part_that_was_held_back_once_says_so(world: World) -> None:
 
 @pytest.mark.failure_mode("F46")
 def test_a_summing_up_that_is_called_again_tells_the_same(world: World) -> None:
-    """F46: whoever died between giving the run back and the metrics has told nobody of its losses."""
+    """F46: a call that died between the end of the run and its metrics has reported no losses."""
     world.put("lost")
     first = world.audit()
     assert world.run("run").finish() == first
@@ -746,7 +746,7 @@ BEGIN: dict[str, Any] = {"step": "plan", "run": "r", "leaseSeconds": 60, "parts"
 def test_the_handlers_take_the_steps_and_tell_of_the_run(
     deployed: whole.Deployed, files: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the state machine calls them: the last answer is the report, and only then are there metrics of the run."""
+    """The state machine's calls. The last answer is the report, and only this call writes the run's metrics."""
     assert files
     deployed.upload("in/a", "in/b")
     with pytest.raises(ValueError, match="no step 'known': its state machine is another release's"):
@@ -777,7 +777,7 @@ def test_the_handlers_take_the_steps_and_tell_of_the_run(
 def test_a_run_with_gaps_is_incomplete_and_no_run(
     deployed: whole.Deployed, files: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two alarms hear of it: at once, and when no run comes to its end any more."""
+    """Two alarms go off: one at once, and one when no run ends any more."""
     assert files
     deployed.audit(**BEGIN)
     join.handler({"run": "r"}, None)

@@ -1,4 +1,4 @@
-"""S3 Inventory in place of a listing: manifests, gzipped CSV and Parquet, as S3 writes them."""
+"""S3 Inventory instead of a listing: manifests, gzipped CSV and Parquet, as S3 writes them."""
 
 import gzip
 import hashlib
@@ -204,7 +204,7 @@ def test_an_empty_file(s3: "S3Client", bucket: str, tmp_path: Path) -> None:
 def test_a_data_file_that_is_not_the_manifests_is_refused(
     s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any
 ) -> None:
-    """F121: with the checksum that it has, the one that it should have, and the way out. Nothing of it is read."""
+    """F121: the error names both checksums and the fix. No row of the file is read."""
     data = put_data(s3, bucket, "data", write(states()))
     inventory = report(s3, bucket, manifest(**changes, files=[data]))
     newest = inventory.newest(versioned=True)
@@ -238,7 +238,7 @@ def test_a_manifest_without_a_schema_is_refused(name: str, change: str) -> None:
 
 
 def test_the_newest_report_counts(s3: "S3Client", bucket: str) -> None:
-    """Whatever else lies beside it: data, Hive's folder, an older report."""
+    """There are other objects too: data, Hive's folder, an older report."""
     s3.put_object(Bucket=bucket, Key="inv/uploads/all/hive/dt=2026-11-21-01-00/symlink.txt", Body=b"")
     report(s3, bucket, manifest(creationTimestamp="1"), at="2026-11-19T01-00Z")
     inventory = report(s3, bucket, manifest(creationTimestamp="2"))
@@ -259,7 +259,7 @@ def test_the_report_of_another_bucket_is_refused() -> None:
 
 
 def test_a_format_that_nobody_reads() -> None:
-    """With those that are."""
+    """The error names the known formats."""
     with pytest.raises(InventoryError, match="Avro: choose CSV, Parquet, ORC"):
         manifest_of(manifest(fileFormat="Avro"), source=SOURCE, versioned=True)
 

@@ -64,7 +64,7 @@ Connect = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
 class FreeRuns:
-    """Nobody else audits."""
+    """No other run exists."""
 
     def take(self, **_: Any) -> int:
         return 0
@@ -188,7 +188,7 @@ def audit(
 
 
 def tried[Answer](step: Callable[[], Answer]) -> Answer:
-    """As the state machine calls a step: again after it was killed."""
+    """Call a step as the state machine does, which repeats a killed call."""
     try:
         return step()
     except Killed:
@@ -238,7 +238,7 @@ def test_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(shared_duc
             killed = gate.number >= kill_at
             assert found(report) == expected, kill_at
             assert report.complete
-            # The mark is written after the send, so what was sent at the death may be sent again.
+            # The mark is written after the send, so messages of the killed call may be sent again.
             assert set(made.sent) == {key for key, _, _ in expected}
         assert kill_at > 40
 
@@ -251,7 +251,7 @@ def is_telling(world: OracleWorld) -> bool:
 @pytest.mark.failure_mode("F115")
 @pytest.mark.usefixtures("alone")
 def test_a_run_through_the_join_finds_what_the_page_promises(shared_duckdb: Connect) -> None:
-    """F115: neither less nor more, with a message for each finding, and all states in the lines of the one function."""
+    """F115: exactly these, with a message for each finding, and the same lines as in one function."""
     for seed in range(JOINED_WORLDS):
         world = random_world(Random(seed), START)
         made, alone = (build(world, page_size=Random(seed).choice([3, 1000])) for _ in range(2))
@@ -349,7 +349,7 @@ def test_the_query_nominates_every_finding_of_the_rule(
             shown[key, place] = state
         if random.random() < 0.8:
             row = any_row(random, state, state if every else other)
-            # As it is read: what a later release wrote can be neither judged nor replaced.
+            # The row as it is read. A later release's row can be neither judged nor replaced.
             stored[key, place] = row if row.format == FORMAT else replace(row, status=Status.LATER_FORMAT)
             world.ledger.insert(world.row_key(key, state), row)
     listed = [listed_entry(key, state, world.settings) for (key, _), state in shown.items()]
@@ -368,7 +368,7 @@ def test_the_query_nominates_every_finding_of_the_rule(
     missed = findings - nominated.keys()
     assert not [(shown[name], stored.get(name)) for name in missed]
     assert all(nominated[name] == Candidate(*name, shown=True, state=shown[name]) for name in findings)
-    # Whatever is not nominated is in the rule's own line.
+    # Each other state is in the line that the rule names.
     assert Counter(lines) - Counter({"candidate": lines["candidate"]}) == Counter(
         verdict.value for name, verdict in verdicts.items() if name not in nominated
     )
@@ -441,7 +441,7 @@ def test_the_query_is_in_the_common_part_of_both_dialects(dialect: str) -> None:
 
 
 def test_the_lines_of_the_query_are_the_reports() -> None:
-    """What the query says is what the report counts."""
+    """Each line of the query is a line of the report."""
     (query,) = sqlglot.parse(QUERY.read_text(), dialect="trino")
     assert query is not None
     said = {one.name for one in query.find_all(sqlglot.exp.Literal) if one.is_string}
@@ -450,7 +450,7 @@ def test_the_lines_of_the_query_are_the_reports() -> None:
 
 @pytest.mark.usefixtures("own_duckdb")
 def test_duckdb_keeps_to_the_functions_memory_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It spills beside its files, and loads nothing from elsewhere."""
+    """It spills to its folder, and loads no extensions."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "10240")
     with connection(tmp_path) as duck:
         said = dict(

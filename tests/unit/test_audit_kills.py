@@ -18,7 +18,7 @@ from tests.unit.audit_support import AuditWorld
 
 LOST = ("a", "c", "e", "f", "overtaken", "removed")
 SEND_BATCH = 10
-"""SQS's limit of SendMessageBatch: so many messages a death may repeat."""
+"""SQS's limit of SendMessageBatch. A death repeats at most this number of messages."""
 
 
 def world(**more: Any) -> AuditWorld:
@@ -116,7 +116,7 @@ class TestRefusals:
 
     @pytest.mark.failure_mode("F119")
     def test_what_is_refused_all_the_time_is_sent_by_the_next_invocation(self, patch: pytest.MonkeyPatch) -> None:
-        """F119: at the next tick and not an interval later; the budget counts what SQS took."""
+        """F119: at the next tick and not an interval later. The budget counts messages that SQS took."""
         audit = Invocations(world(), patch)
         audit.sqs.refuses = lambda body: '"c"' in body
         report = audit.tick()

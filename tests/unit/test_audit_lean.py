@@ -111,7 +111,7 @@ SPARSE = b"<ListVersionsResult><IsTruncated>false</IsTruncated><Version><Key>a</
 
 @pytest.mark.parametrize("body", [SPARSE, b"", b"<html><IsTruncated>false</IsTruncated></html>"])
 def test_what_is_no_usual_page_is_read_as_botocore_does(dynamodb: "DynamoDBClient", body: bytes) -> None:
-    """A page that lacks what S3 always sends, or is none at all."""
+    """A page without a required element, or an answer that is not a page."""
     del dynamodb
     ours, theirs = (client.list_object_versions(Bucket="uploads") for client in answered(body))
     assert {name: ours[name] for name in ours if name != "ResponseMetadata"} == {
@@ -142,7 +142,7 @@ def test_an_answer_that_is_no_page_is_not_the_end_of_the_bucket(
 
 
 def test_a_listing_as_s3_writes_it(dynamodb: "DynamoDBClient") -> None:
-    """Characters that XML cannot have are encoded, elements that nobody reads lie between; moto has neither."""
+    """Characters that XML cannot have are encoded, and there are unknown elements. moto has neither."""
     del dynamodb
 
     ours, theirs = (client.list_object_versions(Bucket="uploads") for client in answered(PAGE))

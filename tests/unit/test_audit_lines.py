@@ -20,7 +20,7 @@ from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE
 
 FOUND = "found"
-"""A difference: its line depends on what the run may send."""
+"""A difference, whose line depends on the messages that the run may send."""
 NOT_COUNTED = ""
 """A row that is younger than the settle time: its object may be younger than the listing."""
 Make = Callable[[AuditWorld, str], None]
@@ -150,7 +150,7 @@ def window(world: AuditWorld) -> Window:
 
 
 def in_bucket(world: AuditWorld) -> int:
-    """How many states a listing shows."""
+    """The number of states in a listing."""
     every = world.ordering is Ordering.EVERY_VERSION
     return sum(len(states) if every else 1 for states in world.s3.keys.values())
 
@@ -170,7 +170,7 @@ def by_name(lines: Counter[str]) -> Counter[str]:
 @pytest.mark.failure_mode("F116")
 @given(plans(), st.sampled_from([Line.RESUBMITTED, Line.DRY_RUN, Line.HELD_BACK]))
 def test_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent: Line) -> None:
-    """F116: in the line that its situation belongs to; what was not judged is never said to agree."""
+    """F116: in the line of its situation. A state that was not judged is never in `agrees`."""
     world, listed, unlisted = plan.build()
     report = world.run(
         dry_run=sent is Line.DRY_RUN, resubmit=sent is Line.RESUBMITTED, window=window(world), readers=plan.readers
@@ -188,7 +188,7 @@ def test_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent: Line
 @pytest.mark.failure_mode("F116", "F42")
 @given(plans(), st.integers(0, 40))
 def test_the_lines_of_a_run_out_of_time_add_up_too(plan: Plan, requests: int) -> None:
-    """F116, F42: nothing is compared before all was read; then each candidate that nobody has looked at has a line."""
+    """F116, F42: a run compares nothing before it has read everything. Each candidate that is left has a line."""
     world, listed, unlisted = plan.build()
     left = iter([900_000] * requests)
     report = world.run(window=window(world), remaining_ms=lambda: next(left, 0))
@@ -229,7 +229,7 @@ def test_delete_markers(deletes: bool) -> None:
 
 @pytest.mark.failure_mode("F116")
 def test_the_summary_says_what_was_not_judged() -> None:
-    """F116: nobody takes a bucket for compared of which nothing was."""
+    """F116: the report does not say that such a bucket was compared."""
     world, _, _ = Plan(
         Ordering.LATEST, True, 10, [["committed"], ["old"], ["old"], ["fresh"], ["rejected"]], 1, []
     ).build()

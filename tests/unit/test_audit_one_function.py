@@ -73,7 +73,7 @@ def test_a_noncurrent_version_deleted_after_the_row_expired(world: AuditWorld) -
 
 @pytest.mark.failure_mode("F70")
 def test_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> None:
-    """F70: what was committed since then is sent again; the downstream's own commit identity is what shows it."""
+    """F70: states that were committed since then are sent again. The downstream sees their commit identity."""
     world.commit("before", world.s3.put("before", age=DAY), age=DAY)
     world.s3.put("since")
     assert world.run().counts == {"missing": 1}
@@ -82,7 +82,7 @@ def test_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> None:
 
 @pytest.mark.failure_mode("F40")
 def test_lifecycle_deletions_are_found_like_any_other(world: AuditWorld) -> None:
-    """F40: whoever removed it: the listing shows a marker, or the key no more."""
+    """F40: the listing shows a delete marker, or no key."""
     world.commit("expired", world.s3.put("expired", age=30 * DAY), age=30 * DAY)
     world.s3.mark("expired")
     assert world.run().counts == {"removed": 1}
@@ -108,7 +108,7 @@ def test_nothing_was_ever_delivered(world: AuditWorld) -> None:
 
 
 class TestFilters:
-    """F47: what the pipeline was never told of is no loss."""
+    """F47: keys that the filters do not take are not lost."""
 
     @pytest.mark.failure_mode("F47")
     def test_keys_beside_the_filters(self) -> None:
@@ -171,13 +171,13 @@ class TestMarks:
 
     @pytest.mark.failure_mode("F43")
     def test_what_was_rejected_is_left_alone(self, world: AuditWorld) -> None:
-        """F43: every day anew, it would be a flood of known failures."""
+        """F43: a message each day would be a flood of known failures."""
         world.insert("key", world.s3.put("key"), Status.REJECTED)
         assert not world.run().counts
 
 
 class TestEveryVersion:
-    """Each version has a row of its own."""
+    """Each version has a row."""
 
     @pytest.fixture
     def world(self) -> AuditWorld:
@@ -199,7 +199,7 @@ class TestEveryVersion:
 
     @pytest.mark.failure_mode("F44")
     def test_a_version_half_done_that_is_still_there_is_found_once(self, world: AuditWorld) -> None:
-        """F44: by the listing; not by its row once more."""
+        """F44: by the listing, and not by its row too."""
         world.insert("key", world.s3.put("key"), Status.FAILED)
         assert world.run().counts == {"unsettled": 1}
 
@@ -211,7 +211,7 @@ class TestEveryVersion:
 
 
 class TestUnversioned:
-    """A bucket of the team's own without versions."""
+    """An existing bucket without versioning."""
 
     @pytest.mark.failure_mode("F37")
     def test_new_bytes_are_found_by_their_etag(self) -> None:
@@ -224,7 +224,7 @@ class TestUnversioned:
 
 
 class TestStopping:
-    """F42: what a run does when time, budget or SQS ends it."""
+    """F42: the end of a run by time, budget or SQS."""
 
     @pytest.mark.failure_mode("F42")
     @pytest.mark.parametrize("pages", range(4))
@@ -277,7 +277,7 @@ class TestStopping:
         assert world.run().complete
 
     def test_a_dry_run_that_is_out_of_time_promises_nothing(self, world: AuditWorld) -> None:
-        """Nobody goes on with it."""
+        """No later run continues it."""
         for number in range(30):
             world.s3.put(f"{number}")
         report = world.run(dry_run=True, remaining_ms=lambda: 0 if world.s3.heads else 900_000)

@@ -40,7 +40,7 @@ def whole(made: AuditWorld, world: OracleWorld) -> Report:
 
 
 def shown(world: OracleWorld) -> int:
-    """How many states a listing of the filters' prefixes shows."""
+    """The number of states in a listing of the filters' prefixes."""
     prefixes = tuple(one.prefix for one in world.filters) or ("",)
     stories = [story for story in world.stories if story.key.startswith(prefixes)]
     every = world.ordering is Ordering.EVERY_VERSION
@@ -52,7 +52,7 @@ def side_by_side(made: AuditWorld, world: OracleWorld) -> Report:
 
 
 def in_many_runs(made: AuditWorld, world: OracleWorld) -> Report:
-    """Each run has time to look at some of the candidates. All of them together find what one would."""
+    """Each run has time for some candidates. All runs together find the same as one long run."""
     names = set[tuple[str, str, str]]()
     for _ in range(1_000):
         looks = iter([900_000] * LOOKS)
@@ -84,7 +84,7 @@ def test_the_audit_finds_what_the_page_promises(
 
 @pytest.mark.failure_mode("F116")
 def test_each_state_that_s3_shows_is_in_one_line() -> None:
-    """F116: also in suspended buckets, whose keys may have a version without an id. Found is what the page promises."""
+    """F116: also in suspended buckets, whose keys may have a version without an ID. Findings are those of the page."""
     found_lines = {Line.RESUBMITTED, *NOT_SENT}
     for seed in range(WORLDS):
         world = random_world(Random(seed), START)

@@ -154,7 +154,7 @@ def test_a_deny_wins_and_one_allow_is_enough() -> None:
     ],
 )
 def test_the_reason_names_the_statement(statements: list[dict[str, Any]], reason: str) -> None:
-    """F117: whoever reads it finds the statement."""
+    """F117: the problem names the statement."""
     assert decide(json.dumps({"Statement": statements}), S3, "sqs:SendMessage", QUEUE).reason == reason
 
 

@@ -1,4 +1,4 @@
-"""What the audit reads of the ledger before it lists: it saves requests, and decides nothing that it should not."""
+"""The scan of the ledger before the listing saves requests, and decides nothing alone."""
 
 import pytest
 
@@ -68,7 +68,7 @@ class TestRequests:
 
 
 class TestTruth:
-    """What was read is older than what is listed."""
+    """The row was read before the listing."""
 
     def test_a_row_that_was_committed_since_is_no_finding(self, world: AuditWorld) -> None:
         """It is read again before it is judged."""
@@ -93,7 +93,7 @@ class TestTruth:
 
     @pytest.mark.parametrize("status", [one for one in STORED_STATUSES if one is not Status.PROCESSED])
     def test_a_row_that_is_not_settled_has_committed_nothing(self, world: AuditWorld, status: Status) -> None:
-        """Whatever it committed before: its downstream may be half done."""
+        """The downstream may be half done, although an earlier state was committed."""
         state = world.s3.put("key")
         world.insert("key", state, status, committed_state=state.identity)
         assert world.run().checked == 1

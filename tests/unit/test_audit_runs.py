@@ -153,7 +153,7 @@ class TestDue:
 
     @pytest.mark.failure_mode("F31")
     def test_a_run_that_was_held_back_is_repeated_until_it_is_not(self, make: Make, clock: Clock) -> None:
-        """F31: what was left to a backlog is looked at again as soon as that may be gone."""
+        """F31: states that were left to a backlog are judged again at the next tick."""
         for number in range(2 * MOST_REPEATS):
             runs = make(f"{number}")
             take(runs, only_if_due=True)
@@ -216,7 +216,7 @@ class TestTable:
         return AuditTable(dynamodb, table)
 
     def test_rows_of_one_sort_key(self, ledger: AuditTable) -> None:
-        """As LATEST has them; from any row on."""
+        """Rows of LATEST, from any row on."""
         (page,) = ledger.held(PIPELINE, Ordering.LATEST)
         assert {row.row_key.pk for row in page.rows} == {f"{BUCKET}/{number}" for number in range(4)}
         settled = STORED_STATUSES.index(Status.PROCESSED)
@@ -234,7 +234,7 @@ class TestTable:
         assert {row.committed for row in page.rows if row.row_key.sk.endswith("v#1")} == {None}
 
     def test_half_done_rows_of_a_pipeline(self, ledger: AuditTable) -> None:
-        """As EVERY_VERSION has them: the run's own items and another pipeline's rows are left out."""
+        """Rows of EVERY_VERSION, without the run's items and another pipeline's rows."""
         (page,) = ledger.held(PIPELINE, Ordering.EVERY_VERSION)
         gone = [row for row in page.rows if row.may_be_gone]
         half_done = {f"{BUCKET}/{STORED_STATUSES.index(one)}" for one in (Status.PROCESSING, Status.FAILED)}

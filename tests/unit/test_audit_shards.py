@@ -1,4 +1,4 @@
-"""How a bucket is cut into shards: every key in exactly one, and about as many in each."""
+"""A bucket is divided into shards of about the same size, with each key in exactly one."""
 
 import random
 from bisect import bisect_left, bisect_right

@@ -40,8 +40,9 @@ class _Settings:
     def produce(self) -> str:
         """The settings in JSON, with the references that CloudFormation replaces."""
         resources, consumer = self._resources, self._consumer
-        found = self._properties()
-        function, mapping, queue, table = (found.get(name, {}) for name in ("function", "mapping", "queue", "table"))
+        properties = self._properties()
+        names = ("function", "mapping", "queue", "table")
+        function, mapping, queue, table = (properties.get(name, {}) for name in names)
         stacks = dict(self._stacks())
         settings: dict[str, Any] = {
             "stack": stacks.pop(""),
@@ -63,7 +64,7 @@ class _Settings:
             "dead": resources.dead_letter_url,
             "dead_arn": resources.dead_letter_arn if self._is_dead_letter_queue(queue.get("redrivePolicy")) else None,
             "dead_retention": _seconds(resources.queue.dead_letter_retention),
-            "pitr": "table" not in found or _has_recovery(table),
+            "pitr": "table" not in properties or _has_recovery(table),
         }
         known = {name: value for name, value in settings.items() if value not in (None, {})}
         return resources.stack.to_json_string(known)

@@ -1,4 +1,4 @@
-"""The function that finds what S3 never told anyone about."""
+"""The audit's function, which finds changes that S3 has not reported."""
 
 from aws_cdk import Duration, Size, Stack
 from aws_cdk import aws_iam as iam
@@ -31,10 +31,9 @@ from cdk_intake_ledger.validation.nag_suppressions import (
 )
 
 TICK_MINUTES = 15
-"""How often the function looks whether a run is due. Each tick checks the delivery. docs/audit.md has its requests and
-their price."""
+"""Minutes between two ticks of the schedule. Each one checks the delivery. docs/audit.md has its requests and price."""
 
-# All of it is in the layer; Lambda wants some code beside it.
+# The code is in the layer. Lambda requires some inline code too.
 CODE = "from intake_ledger.audit.function import handler\n"
 
 
@@ -141,8 +140,7 @@ class IntakeAudit(Construct):
                 "Parts",
                 description=f"{self._description}, in parts",
                 function=self.function,
-                join=join.function,
-                waits_for_join=join.athena is not None,
+                join=join,
                 plan=plan,
                 scale=scale,
                 looks=scale.looks(max(options.resubmit_rate, options.backfill_rate if backfills else 0)),

@@ -1,4 +1,4 @@
-"""Where the audit's reports go: a bucket of the team's choice, or the intake bucket beside what the intake takes."""
+"""Lets the audit write its reports to the chosen bucket, or to the intake bucket outside of the pipeline's filters."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,17 +21,17 @@ _SUFFIX = ".json"
 def report_problems(
     options: AuditOptions, bucket: s3.IBucket | None, filters: Sequence[KeyFilter]
 ) -> Iterator[Problem]:
-    """Why the pipeline would take its reports for uploads. `bucket` is the intake's; None for the pipeline's own."""
+    """Problems if the pipeline would process its reports. `bucket` is None if the pipeline makes its bucket."""
     if not _wanted(options) or not _same(options.report_bucket, bucket):
         return
     reports = KeyFilter(_prefix(options), _SUFFIX)
-    for one in filters:
-        if reports.is_known and one.is_known and overlap(reports, one):
-            yield REPORTS_ARE_PROCESSED.problem(prefix=reports.prefix, filter=one)
+    for key_filter in filters:
+        if reports.is_known and key_filter.is_known and overlap(reports, key_filter):
+            yield REPORTS_ARE_PROCESSED.problem(prefix=reports.prefix, filter=key_filter)
 
 
 def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOptions) -> dict[str, str]:
-    """Let the audit write its reports, and nothing beside them; the variables that say where."""
+    """Let the audit write its reports only. Returns the environment variables of their place."""
     if not _wanted(options):
         return {}
     bucket = options.report_bucket or resources.bucket
@@ -57,7 +57,7 @@ def _prefix(options: AuditOptions) -> str:
 
 
 def _same(reports: s3.IBucket | None, intake: s3.IBucket | None) -> bool:
-    """Whether both are one bucket, as far as that is known: an imported one may be imported twice."""
+    """True if both are known to be the same bucket. A bucket may be imported twice."""
     if reports is None or intake is None:
         return reports is None
     if reports.node.path == intake.node.path:

@@ -1,4 +1,4 @@
-"""A schedule of EventBridge Scheduler with a role of its own."""
+"""Makes a schedule of EventBridge Scheduler with its role."""
 
 import json
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ def schedule(
     action: str,
     content: Mapping[str, object],
 ) -> scheduler.CfnSchedule:
-    """Call the target with this content every so many minutes; nobody repeats a call that failed.
+    """Call the target with this content every `minutes`, without retries.
 
-    The role may do the one action on the one target, and only for this account.
+    The role allows this action on this target only, and only for this account.
     """
     role = iam.Role(
         scope,
@@ -42,7 +42,7 @@ def schedule(
             arn=target,
             role_arn=role.role_arn,
             input=json.dumps(content),
-            # The next call finds what this one missed; a repeated one would work beside it.
+            # A retry would run in parallel with the next call, which does the same work.
             retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
         ),
     )

@@ -1,7 +1,7 @@
-"""The state machine that runs the audit in parts: plan, list and scan, join, look at what may have been lost, sum up.
+"""The state machine that runs the audit in parts: plan, list and scan, join, look at candidates, finish.
 
-The function of the audit does each step but the join. What the steps hand on is in files, so that what goes through the
-machine stays small however many parts there are, and a part that failed goes on where it was.
+The audit's function has each step but the join. The steps exchange files, so that the machine's own data stays small
+with any number of parts, and a failed part continues where it was.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_intake_ledger.audit.join import AuditJoin
 from cdk_intake_ledger.options import AuditScale
 from cdk_intake_ledger.validation.nag_suppressions import (
     MACHINE_EXECUTIONS,
@@ -22,12 +23,12 @@ from cdk_intake_ledger.validation.nag_suppressions import (
 )
 
 RUN_LIMIT = Duration.days(1)
-"""How long a run may take, and how long it keeps others away. An execution that somebody aborts does so too."""
+"""Time limit and lease of a run. An aborted execution keeps its lease until the end."""
 
 JOIN_WAIT = Duration.seconds(20)
-"""Between two looks at Athena's queries, which may take half an hour (Athena user guide, "Service Quotas")."""
+"""Time between two checks of Athena's queries, which may take half an hour (Athena user guide, "Service Quotas")."""
 
-# A function that is throttled, or dies, or meets an AWS that does not answer, is called again four times.
+# Four retries after a throttled call, a crash or an AWS service that does not answer.
 RETRY = [
     {"ErrorEquals": ["States.ALL"], "IntervalSeconds": 5, "BackoffRate": 2, "MaxAttempts": 4, "MaxDelaySeconds": 300}
 ]
@@ -43,8 +44,7 @@ class AuditMachine(Construct):
         *,
         description: str,
         function: lambda_.IFunction,
-        join: lambda_.IFunction,
-        waits_for_join: bool,
+        join: AuditJoin,
         plan: dict[str, Any],
         scale: AuditScale,
         looks: int,
@@ -53,10 +53,11 @@ class AuditMachine(Construct):
         self._function = function
         sum_up = self._step("Sum up", {"step": "finish", "run.$": "$.run"})
         read = self._map("Read", "write", {"slice": 0, "after": ""}, scale.concurrency)
-        joined = self._step("Join", {"run.$": "$.run"}, join)
+        joined = self._step("Join", {"run.$": "$.run"}, join.function)
         look = self._map("Look", "look", {}, looks)
-        asked = self._step("Joined?", {"run.$": "$.run", "asked.$": "$.asked"}, join) if waits_for_join else None
-        # Whatever happens, the run is summed up and given back, and says what is missing.
+        arguments = {"run.$": "$.run", "asked.$": "$.asked"}
+        asked = self._step("Joined?", arguments, join.function) if join.athena else None
+        # After any failure the last step still runs. It reports the missing parts and gives the run back.
         for state in (read, joined, look, asked):
             if state is not None:
                 state.add_catch(sum_up, errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
@@ -75,7 +76,7 @@ class AuditMachine(Construct):
             .when(sfn.Condition.is_present("$.skipped"), sfn.Succeed(self, "Nothing to do"))
             .otherwise(read)
         )
-        # The execution's own name makes a planner that is called again the same run.
+        # The execution's name is the run's, so that a repeated call of the planner begins no second run.
         given = {"run.$": "$$.Execution.Name", "input.$": "$", "leaseSeconds": RUN_LIMIT.to_seconds()}
         begin = self._step("Plan", {"step": "plan", **given, **plan, "looks": looks})
         self.machine = sfn.StateMachine(
@@ -92,14 +93,16 @@ class AuditMachine(Construct):
         assert isinstance(children, iam.Policy)
         suppress_wildcards(children, MACHINE_EXECUTIONS)
         self.machine.add_to_role_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function_arn, join.function_arn])
+            iam.PolicyStatement(
+                actions=["lambda:InvokeFunction"], resources=[function.function_arn, join.function.function_arn]
+            )
         )
 
     def _map(self, id: str, step: str, begin: dict[str, Any], concurrency: float) -> sfn.DistributedMap:
-        """The function is called for each part, with its own last answer, until it says that the part is done."""
+        """Call the function for each part, with its last answer, until the part is done."""
         done = sfn.Succeed(self, f"{id}: done", output_path=sfn.JsonPath.DISCARD)
-        told = {"step.$": "$.step", "run.$": "$.run", "part.$": "$.part"}
-        work = self._step(f"{id}: work", told | {f"{name}.$": f"$.{name}" for name in begin})
+        event = {"step.$": "$.step", "run.$": "$.run", "part.$": "$.part"}
+        work = self._step(f"{id}: work", event | {f"{name}.$": f"$.{name}" for name in begin})
         again = sfn.Choice(self, f"{id}: done?").when(sfn.Condition.boolean_equals("$.done", value=True), done)
         every = sfn.DistributedMap(
             self,
@@ -113,7 +116,7 @@ class AuditMachine(Construct):
                 **begin,
             },
             max_concurrency=concurrency,
-            # What could not be done is missing in the files, and the others are worth having.
+            # The report names the parts that failed. The other parts count.
             tolerated_failure_percentage=100,
             result_path=sfn.JsonPath.DISCARD,
         )

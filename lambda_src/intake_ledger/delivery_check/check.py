@@ -8,15 +8,16 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_plus
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.delivery_check.deployed import (
     Deployed,
     dead_letter_problems,
+    describe_keys,
     function_problems,
     mapping_problems,
+    prefix_and_suffix,
     queue_problems,
     table_problems,
 )
@@ -150,7 +151,7 @@ class DeliveryCheck:
     def _notifications(self, queue_arn: str) -> Iterator[str]:
         configuration = self._s3.get_bucket_notification_configuration(**self._bucket)
         there = {
-            (event, *_ends(entry))
+            (event, *prefix_and_suffix(entry))
             for entry in configuration.get("QueueConfigurations", ())
             if entry["QueueArn"] == queue_arn
             for event in entry["Events"]
@@ -162,10 +163,10 @@ class DeliveryCheck:
                 f"run `aws s3api put-bucket-notification-configuration --bucket {self._settings.bucket} "
                 "--notification-configuration file://notifications.json` with the bucket's other notifications in it"
             )
-        for one in self._settings.filters or (KeyFilter(),):
-            lacking = [event for event in _EVENTS if (event, one.prefix, one.suffix) not in there]
+        for keys in self._settings.filters or (KeyFilter(),):
+            lacking = [event for event in _EVENTS if (event, keys.prefix, keys.suffix) not in there]
             if lacking:
-                yield f"S3 does not notify the queue of {', '.join(lacking)} for {_named(one)}: {again}"
+                yield f"S3 does not notify the queue of {', '.join(lacking)} for {describe_keys(keys)}: {again}"
 
     def _event_bridge(self) -> Iterator[str]:
         if "EventBridgeConfiguration" not in self._s3.get_bucket_notification_configuration(**self._bucket):
@@ -175,33 +176,34 @@ class DeliveryCheck:
         events = self._make_client("events")
         names = events.list_rule_names_by_target(TargetArn=queue_arn)["RuleNames"]
         rules = [events.describe_rule(Name=name) for name in names]
-        enabled = [one for one in rules if one["State"] != "DISABLED" and one.get("EventPattern")]
-        into += [one["Arn"] for one in rules]
-        for one in enabled:
-            targets = events.list_targets_by_rule(Rule=one["Name"])["Targets"]
+        enabled = [rule for rule in rules if rule["State"] != "DISABLED" and rule.get("EventPattern")]
+        into += [rule["Arn"] for rule in rules]
+        for rule in enabled:
+            targets = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
             if changed := _rewritten(targets, queue_arn):
                 yield (
-                    f"the EventBridge rule {one['Name']} rewrites the event ({changed}), so that the consumer cannot "
+                    f"the EventBridge rule {rule['Name']} rewrites the event ({changed}), so that the consumer cannot "
                     f"read it: {self._deployed.again('rule')}"
                 )
-        patterns = [one["EventPattern"] for one in enabled]
+        patterns = [rule["EventPattern"] for rule in enabled]
         lacking = [
-            (kind, one)
-            for one in self._settings.filters or (KeyFilter(),)
+            (kind, keys)
+            for keys in self._settings.filters or (KeyFilter(),)
             for kind in _DETAIL_TYPES
-            if not self._passes(events, patterns, json.dumps(self._event(kind, f"{one.prefix}x{one.suffix}")))
+            if not self._passes(events, patterns, json.dumps(self._event(kind, f"{keys.prefix}x{keys.suffix}")))
         ]
-        if lacking and (disabled := [one["Name"] for one in rules if one["State"] == "DISABLED"]):
+        if lacking and (disabled := [rule["Name"] for rule in rules if rule["State"] == "DISABLED"]):
             # The template does not declare the state, so that CloudFormation does not revert it.
             commands = " and ".join(f"`aws events enable-rule --name {name}`" for name in disabled)
             yield f"the EventBridge rule {', '.join(disabled)} is disabled: run {commands}"
             return
-        for kind, one in lacking:
-            yield f"no EventBridge rule sends {kind!r} for {_named(one)} to the queue: {self._deployed.again('rule')}"
+        for kind, keys in lacking:
+            again = self._deployed.again("rule")
+            yield f"no EventBridge rule sends {kind!r} for {describe_keys(keys)} to the queue: {again}"
 
     @staticmethod
     def _passes(events: Any, patterns: Sequence[str], event: str) -> bool:
-        return any(events.test_event_pattern(EventPattern=one, Event=event)["Result"] for one in patterns)
+        return any(events.test_event_pattern(EventPattern=pattern, Event=event)["Result"] for pattern in patterns)
 
     def _event(self, kind: str, key: str) -> dict[str, Any]:
         return {
@@ -288,16 +290,4 @@ class DeliveryCheck:
 
 def _rewritten(targets: Sequence[Mapping[str, Any]], queue_arn: str) -> str:
     """The setting of the queue's target that replaces the event by something else, if there is one."""
-    return ", ".join(name for one in targets if one["Arn"] == queue_arn for name in _REWRITES if one.get(name))
-
-
-def _ends(entry: Any) -> tuple[str, str]:
-    """Prefix and suffix of a notification, as they are in the key. S3 keeps them encoded."""
-    rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
-    ends = {rule["Name"].lower(): unquote_plus(rule["Value"]) for rule in rules}
-    return ends.get("prefix", ""), ends.get("suffix", "")
-
-
-def _named(one: KeyFilter) -> str:
-    ends = [f"{name} {value!r}" for name, value in (("prefix", one.prefix), ("suffix", one.suffix)) if value]
-    return " and ".join(ends) or "every key"
+    return ", ".join(name for target in targets if target["Arn"] == queue_arn for name in _REWRITES if target.get(name))

@@ -8,8 +8,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
+from urllib.parse import unquote_plus
 
-from intake_ledger.protocol import SettingsError
+from intake_ledger.protocol import KeyFilter, SettingsError
 
 EXPIRY = "expires_at"
 _NO_LIMIT = 0
@@ -67,7 +68,9 @@ class Deployed:
             raise SettingsError(
                 f"INTAKE_DEPLOYED is {text!r}, expected a JSON object: deploy the stack again ({problem})"
             ) from None
-        return cls(**{one.name: content[one.name] for one in fields(cls) if content.get(one.name) is not None})
+        return cls(
+            **{setting.name: content[setting.name] for setting in fields(cls) if content.get(setting.name) is not None}
+        )
 
     def again(self, resource: str, by_hand: str = "") -> str:
         """The command that restores a setting of the template. A plain deployment sees no change there.
@@ -89,10 +92,10 @@ def queue_problems(deployed: Deployed, url: str, queue: Mapping[str, str]) -> It
         ("visibility timeout", "VisibilityTimeout", deployed.visibility),
         ("retention", "MessageRetentionPeriod", deployed.retention),
     ):
-        found = queue.get(attribute)
-        if wanted is not None and found is not None and int(found) != wanted:
+        actual = queue.get(attribute)
+        if wanted is not None and actual is not None and int(actual) != wanted:
             repair = deployed.again("queue", _set_attribute(url, attribute, wanted))
-            yield f"the queue's {name} is {int(found):,} s, deployed as {wanted:,} s: {repair}"
+            yield f"the queue's {name} is {int(actual):,} s, deployed as {wanted:,} s: {repair}"
     yield from _redrive_problems(deployed, url, json.loads(queue.get("RedrivePolicy") or "{}"))
     size = queue.get("MaximumMessageSize")
     if size is not None and int(size) < _LEAST_BYTES:
@@ -109,44 +112,44 @@ def _set_attribute(url: str, name: str, value: int) -> str:
 
 
 def _redrive_problems(deployed: Deployed, url: str, redrive: Mapping[str, Any]) -> Iterator[str]:
-    wanted, found = deployed.receives, int(redrive.get("maxReceiveCount", 0))
+    wanted, actual = deployed.receives, int(redrive.get("maxReceiveCount", 0))
     if wanted is None:
         return
     again = deployed.again(
         "queue", f"aws sqs set-queue-attributes --queue-url {url} --attributes file://redrive-policy.json"
     )
-    if wanted and not found:
+    if wanted and not actual:
         yield f"the queue has no redrive policy, deployed with {wanted:,} receives: {again}"
-    elif found != wanted:
+    elif actual != wanted:
         kept = f"{wanted:,}" if wanted else "no redrive policy"
-        yield f"the queue gives a message up after {found:,} receives, deployed as {kept}: {again}"
-    elif deployed.dead_arn and found and redrive.get("deadLetterTargetArn") != deployed.dead_arn:
+        yield f"the queue gives a message up after {actual:,} receives, deployed as {kept}: {again}"
+    elif deployed.dead_arn and actual and redrive.get("deadLetterTargetArn") != deployed.dead_arn:
         target = redrive.get("deadLetterTargetArn")
         yield f"the queue gives messages up to {target}, deployed as {deployed.dead_arn}: {again}"
 
 
 def dead_letter_problems(deployed: Deployed, queue: Mapping[str, str]) -> Iterator[str]:
     """Retention of the dead-letter queue."""
-    found, wanted = queue.get("MessageRetentionPeriod"), deployed.dead_retention
-    if wanted is not None and found is not None and int(found) != wanted:
+    actual, wanted = queue.get("MessageRetentionPeriod"), deployed.dead_retention
+    if wanted is not None and actual is not None and int(actual) != wanted:
         repair = deployed.again("dead", _set_attribute(deployed.dead, "MessageRetentionPeriod", wanted))
-        yield f"the dead-letter queue's retention is {int(found):,} s, deployed as {wanted:,} s: {repair}"
+        yield f"the dead-letter queue's retention is {int(actual):,} s, deployed as {wanted:,} s: {repair}"
 
 
 def mapping_problems(deployed: Deployed, mappings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The consumer's event source mapping among all of the queue, and each one of another function (F128)."""
-    ours = [one for one in mappings if _is_ours(deployed, one)]
-    for one in mappings:
-        if one not in ours and one.get("State") in _POLLING:
-            name = one.get("FunctionArn", "").partition(":function:")[2] or "another function"
+    ours = [mapping for mapping in mappings if _is_ours(deployed, mapping)]
+    for mapping in mappings:
+        if mapping not in ours and mapping.get("State") in _POLLING:
+            name = mapping.get("FunctionArn", "").partition(":function:")[2] or "another function"
             yield (
                 f"{name} takes messages of the queue too, which never reach the ledger: give it a queue of its own, "
-                f"and run `aws lambda delete-event-source-mapping --uuid {one['UUID']}`"
+                f"and run `aws lambda delete-event-source-mapping --uuid {mapping['UUID']}`"
             )
     if not ours:
         yield f"the queue's event source mapping to {deployed.function} is gone: {deployed.again('function')}"
-    for one in ours:
-        yield from _own_mapping_problems(deployed, one)
+    for mapping in ours:
+        yield from _own_mapping_problems(deployed, mapping)
 
 
 def _is_ours(deployed: Deployed, mapping: Mapping[str, Any]) -> bool:
@@ -162,7 +165,7 @@ def _own_mapping_problems(deployed: Deployed, mapping: Mapping[str, Any]) -> Ite
         yield f"{what} is {mapping.get('State')}, so that no message is processed: run `{update} --enabled`"
     again = deployed.again("function")
     scaling = mapping.get("ScalingConfig") or {}
-    for name, found, wanted, repair in (
+    for name, actual, wanted, repair in (
         ("batch size", mapping.get("BatchSize"), deployed.batch, again),
         ("batching window in seconds", mapping.get("MaximumBatchingWindowInSeconds") or 0, deployed.window, again),
         (
@@ -172,8 +175,8 @@ def _own_mapping_problems(deployed: Deployed, mapping: Mapping[str, Any]) -> Ite
             again if deployed.concurrency else f"run `{update} --scaling-config '{{}}'`",
         ),
     ):
-        if wanted is not None and found != wanted:
-            yield f"the {name} of {what} is {found or 'none'}, deployed as {wanted or 'none'}: {repair}"
+        if wanted is not None and actual != wanted:
+            yield f"the {name} of {what} is {actual or 'none'}, deployed as {wanted or 'none'}: {repair}"
     if "ReportBatchItemFailures" not in mapping.get("FunctionResponseTypes", ()):
         yield f"{what} does not report failures by item, so that failed messages are deleted: {again}"
     if not deployed.filtered and (mapping.get("FilterCriteria") or {}).get("Filters"):
@@ -184,17 +187,17 @@ def _own_mapping_problems(deployed: Deployed, mapping: Mapping[str, Any]) -> Ite
 def function_problems(deployed: Deployed, function: Mapping[str, Any], reserved: int | None) -> Iterator[str]:
     """State, timeout and reserved concurrency of the consumer."""
     name, again = deployed.function, deployed.again("function")
-    found = _UNRESERVED if reserved is None else reserved
+    actual = _UNRESERVED if reserved is None else reserved
     wanted = deployed.reserved
-    if found != wanted and (found == 0 or wanted is not None):
+    if actual != wanted and (actual == 0 or wanted is not None):
         repair = (
             again
             if wanted not in (None, _UNRESERVED)
             else f"run `aws lambda delete-function-concurrency --function-name {name}`"
         )
-        stops = ", so that nothing is processed" if found == 0 else ""
+        stops = ", so that nothing is processed" if actual == 0 else ""
         yield (
-            f"the reserved concurrency of {name} is {'none' if found == _UNRESERVED else found}{stops}, deployed as "
+            f"the reserved concurrency of {name} is {'none' if actual == _UNRESERVED else actual}{stops}, deployed as "
             f"{'none' if wanted in (None, _UNRESERVED) else wanted}: {repair}"
         )
     if function.get("State") == "Failed":
@@ -223,3 +226,16 @@ def table_problems(
             "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true"
         )
         yield f"{table} has no point-in-time recovery, deployed with it: {deployed.again('table', by_hand)}"
+
+
+def prefix_and_suffix(entry: Any) -> tuple[str, str]:
+    """Prefix and suffix of a notification's keys. S3 stores them encoded."""
+    rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
+    ends = {rule["Name"].lower(): unquote_plus(rule["Value"]) for rule in rules}
+    return ends.get("prefix", ""), ends.get("suffix", "")
+
+
+def describe_keys(keys: KeyFilter) -> str:
+    """The keys that a filter takes, as text."""
+    ends = [f"{name} {value!r}" for name, value in (("prefix", keys.prefix), ("suffix", keys.suffix)) if value]
+    return " and ".join(ends) or "every key"

@@ -54,14 +54,14 @@ class Decision:
 def decide(policy: str, caller: Caller, action: str, resource: str) -> Decision:
     """Evaluate a policy. A Deny that applies wins over an Allow, and without an Allow nothing is allowed."""
     statements = _listed(json.loads(policy or "{}").get("Statement"))
-    applying = [(one, _applies(one, caller, action, resource)) for one in statements]
+    applying = [(statement, _applies(statement, caller, action, resource)) for statement in statements]
     for statement, applies in applying:
         if statement["Effect"] == "Deny" and applies:
             return Decision(allowed=False, reason=f"{_named(statement)} denies it")
     for statement, applies in applying:
         if statement["Effect"] == "Deny" and applies is None:
             return Decision(None, f"{_named(statement)} denies it under {_conditions(statement)}")
-    allowing = [(one, applies) for one, applies in applying if one["Effect"] == "Allow"]
+    allowing = [(statement, applies) for statement, applies in applying if statement["Effect"] == "Allow"]
     if any(applies for _, applies in allowing):
         return Decision(allowed=True)
     for statement, applies in allowing:
@@ -91,43 +91,43 @@ def _names(principal: Any, service: str) -> bool:
 def _chosen(statement: Mapping[str, Any], element: str, value: str, cased: Callable[[str], str]) -> bool | None:
     """True if `Action` or `Resource` matches, or its `Not` form does not."""
     negated = f"Not{element}" in statement
-    patterns = [cased(one) for one in _listed(statement.get(f"Not{element}" if negated else element))]
-    if any(_like(one, value) for one in patterns):
+    patterns = [cased(pattern) for pattern in _listed(statement.get(f"Not{element}" if negated else element))]
+    if any(_like(pattern, value) for pattern in patterns):
         return not negated
-    return None if any("${" in one for one in patterns) else negated
+    return None if any("${" in pattern for pattern in patterns) else negated
 
 
 def _tested(conditions: Mapping[str, Mapping[str, Any]], context: Mapping[str, str | None]) -> Iterator[bool | None]:
     for operator, tests in conditions.items():
         for key, values in tests.items():
-            yield _test(operator, [_text(one) for one in _listed(values)], key.lower(), context)
+            yield _test(operator, [_text(value) for value in _listed(values)], key.lower(), context)
 
 
 def _test(operator: str, values: list[str], key: str, context: Mapping[str, str | None]) -> bool | None:
     if key not in context:
         return None
-    found = context[key]
+    actual = context[key]
     several, _, plain = operator.rpartition(":")
     base = plain.removesuffix("IfExists")
     if base == "Null":
-        return _text(found is None) in [one.lower() for one in values]
+        return _text(actual is None) in [value.lower() for value in values]
     negated = "Not" in base
     compare = _COMPARISONS.get(base.replace("Not", ""))
     if compare is None:
         return None
-    if found is None:
+    if actual is None:
         # "If the key is not present": the IfExists and the negated operators match, a set operator by its own rule.
         return several == "ForAllValues" or (several == "" and (negated or plain != base))
-    results = [compare(one, found) for one in values if "${" not in one]
+    results = [compare(value, actual) for value in values if "${" not in value]
     if any(results):
         return not negated
-    return None if any("${" in one for one in values) else negated
+    return None if any("${" in value for value in values) else negated
 
 
 def _arn_like(pattern: str, value: str) -> bool:
     """Each of an ARN's six parts matches by itself."""
-    parts, found = pattern.split(":", 5), value.split(":", 5)
-    return pattern == "*" or (len(parts) == len(found) and all(map(_like, parts, found)))
+    parts, actual = pattern.split(":", 5), value.split(":", 5)
+    return pattern == "*" or (len(parts) == len(actual) and all(map(_like, parts, actual)))
 
 
 def _like(pattern: str, value: str) -> bool:
@@ -136,12 +136,12 @@ def _like(pattern: str, value: str) -> bool:
 
 
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
-    "StringEquals": lambda one, found: one == found,
-    "StringEqualsIgnoreCase": lambda one, found: one.lower() == found.lower(),
+    "StringEquals": lambda value, actual: value == actual,
+    "StringEqualsIgnoreCase": lambda value, actual: value.lower() == actual.lower(),
     "StringLike": _like,
     "ArnEquals": _arn_like,
     "ArnLike": _arn_like,
-    "Bool": lambda one, found: one.lower() == found.lower(),
+    "Bool": lambda value, actual: value.lower() == actual.lower(),
 }
 
 
