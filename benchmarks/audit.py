@@ -132,7 +132,7 @@ class Source:
                 answer["LastEvaluatedKey"] = {name: row_of(last - 1)[name] for name in ("pk", "sk")}
         else:
             keys = asked["RequestItems"]["table"]["Keys"]
-            items = (self.read(number_of(one["pk"]["S"])) for one in keys)
+            items = (self.read(number_of(key["pk"]["S"])) for key in keys)
             answer = {"Responses": {"table": [item for item in items if item]}}
         return json_response(answer)
 

@@ -62,7 +62,7 @@ QUERIES = 2
 """For the report's lines, and for the candidates."""
 MARK = "batch_execute_statement"
 """The operation that marks rows."""
-RATE: int = {one.name: cast("Any", one.default) for one in fields(AuditSettings)}["resubmit_rate"]
+RATE: int = {setting.name: cast("Any", setting.default) for setting in fields(AuditSettings)}["resubmit_rate"]
 """Messages of a run in parts per second, the default."""
 TICK_SECONDS = 900
 """The schedule begins the next run after this time at most."""
@@ -154,7 +154,7 @@ class Run:
             return self.batches
         number = len(self.batches)
         whole, rest = divmod(self.sent, number)
-        return [one for one in [whole + 1] * rest + [whole] * (number - rest) if one]
+        return [size for size in [whole + 1] * rest + [whole] * (number - rest) if size]
 
     @property
     def look_calls(self) -> int:
@@ -200,14 +200,14 @@ def uploads(size: int) -> int:
 
 def requests(run: Run) -> Counter[str]:
     """Each request of a run to S3, DynamoDB, SQS and Athena, by its operation."""
-    found = _read(run) + _looked(run)
+    counted = _read(run) + _looked(run)
     # The run's own item is taken and given back.
-    found["update_item"] += 2
+    counted["update_item"] += 2
     if run.engine == ONE:
-        return found + _judged(1)
+        return counted + _judged(1)
     # The plan, and each look.
-    found += _judged(1 + run.look_calls)
-    return found + _files(run) + (_by_athena(run) if run.engine == ATHENA else _by_duckdb(run))
+    counted += _judged(1 + run.look_calls)
+    return counted + _files(run) + (_by_athena(run) if run.engine == ATHENA else _by_duckdb(run))
 
 
 def _judged(times: int) -> Counter[str]:
@@ -225,13 +225,13 @@ def _read(run: Run) -> Counter[str]:
 
 
 def _looked(run: Run) -> Counter[str]:
-    found = Counter(head_object=run.candidates, batch_get_item=len(run.batches))
-    found["send_message_batch"] += sum(ceil(number / run.sizes.send) for number in run.sending)
-    found[MARK] += sum(ceil(number / run.sizes.marks) for number in run.sending)
+    counted = Counter(head_object=run.candidates, batch_get_item=len(run.batches))
+    counted["send_message_batch"] += sum(ceil(number / run.sizes.send) for number in run.sending)
+    counted[MARK] += sum(ceil(number / run.sizes.marks) for number in run.sending)
     if run.engine != ONE:
         # The budget that all looks share.
-        found["update_item"] += len(run.sending)
-    return found
+        counted["update_item"] += len(run.sending)
+    return counted
 
 
 def _files(run: Run) -> Counter[str]:

@@ -41,12 +41,12 @@ def alone(objects: int) -> dict[str, float]:
 
 def measure(*, rounds: int | None = None) -> dict[str, Any]:
     """Medians and extremes by size. `rounds` replaces each size's number of rounds."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for objects, usual in SIZES.items():
         runs = [alone(objects) for _ in range(rounds or usual)]
-        row = {name: asdict(Figure.of([one[name] for one in runs])) for name in runs[0]}
-        found[f"{objects:,} objects"] = {"rounds": len(runs)} | row
-    return found
+        row = {name: asdict(Figure.of([run[name] for run in runs])) for name in runs[0]}
+        results[f"{objects:,} objects"] = {"rounds": len(runs)} | row
+    return results
 
 
 def main() -> None:

@@ -172,11 +172,11 @@ def run_table(rates: Rates) -> str:
     lines = []
     for objects, rows, inventory in runs():
         run, concurrency = run_of(objects, rows, inventory=inventory)
-        found = audit_formula.bill(run, rates, concurrency=concurrency)
+        bill = audit_formula.bill(run, rates, concurrency=concurrency)
         asked = audit_formula.requests(run).total()
-        dollars = (f"${found.dollars[one]:.2f}" for one in SERVICES)
+        dollars = (f"${bill.dollars[service]:.2f}" for service in SERVICES)
         numbers = (f"{objects:,}", f"{rows:,}", described(run, concurrency), f"{asked:,}")
-        lines.append((*numbers, f"{found.seconds / 60:,.1f}", *dollars, f"${found.total:.2f}"))
+        lines.append((*numbers, f"{bill.seconds / 60:,.1f}", *dollars, f"${bill.total:.2f}"))
     return grid(("objects", "rows", "how", "requests", "minutes", *SERVICES, "all"), lines)
 
 
@@ -190,8 +190,8 @@ def write_page() -> None:
     """Put the table of runs into docs/scale.md."""
     page = PAGE.read_text()
     begin, end = "<!-- begin: runs -->\n", "\n<!-- end -->"
-    head, found, rest = page.partition(begin)
-    assert found, f"{PAGE} has no place for the runs"
+    head, old, rest = page.partition(begin)
+    assert old, f"{PAGE} has no place for the runs"
     PAGE.write_text(head + begin + run_table(rates_of(page)) + end + rest.partition(end)[2])
 
 

@@ -89,30 +89,30 @@ class Now:
 
     def __init__(self, candidates: Iterable[Candidate], first_row: int) -> None:
         self._first_row = first_row
-        self._states = {one.key: one.state if one.shown else ABSENT for one in candidates}
+        self._states = {candidate_.key: candidate_.state if candidate_.shown else ABSENT for candidate_ in candidates}
 
     def look(self, key: str) -> State:
         return self._states[key]
 
     def get_items(self, keys: Iterable[RowKey]) -> dict[RowKey, dict[str, Any]]:
-        found = {}
+        rows = {}
         for key in keys:
             number = int(key.pk.rpartition("/")[2].partition("-")[0])
             if number % PERIOD != 1 and number >= self._first_row:
                 current = number % PERIOD != 2
                 state = f"v#{md5(f'v{number}'.encode(), usedforsecurity=False).hexdigest()}" if current else "v#another"
-                found[key] = row_attributes(
+                rows[key] = row_attributes(
                     Row(Status.PROCESSED, 7, version_id=state[2:], committed_state=state, updated_at=NOW - 2 * DAY)
                 )
-        return found
+        return rows
 
 
 def looked(found: Iterable[Candidate], lines: dict[str, int], first_row: int) -> Report:
     """The report after all candidates were looked at, in a run that sends nothing."""
     candidates, report, nothing = list(found), Report("run", NOW, dry_run=True), cast("Any", None)
-    for few in batched(candidates, BATCH):
-        now = cast("Any", Now(few, first_row))
-        Look(SETTINGS, now, now, sqs=nothing, clock=lambda: NOW, budget=None, heads=1).at(few, WINDOW, report)
+    for batch in batched(candidates, BATCH):
+        now = cast("Any", Now(batch, first_row))
+        Look(SETTINGS, now, now, sqs=nothing, clock=lambda: NOW, budget=None, heads=1).at(batch, WINDOW, report)
     report.add_joined(lines, outside=0, candidates=len(candidates))
     return report
 
@@ -125,9 +125,9 @@ def join(folder: Path, parts: dict[str, int], first_row: int) -> dict[str, float
     assert all(files.chain(name) for name in names)
     with files.audited(names, WINDOW, deletes=True, all_listed=True) as audited:
         lines = audited.lines()
-        found = [candidate(one) for one in audited.candidates()]
+        candidates = [candidate(values) for values in audited.candidates()]
     seconds, cpu = time.monotonic() - began, time.process_time() - cpu
-    report = looked(found, lines, first_row)
+    report = looked(candidates, lines, first_row)
     assert lines["agrees"]
     assert report.counts.total() + report.dismissed == report.candidates
     return {
@@ -168,9 +168,9 @@ def measure(rounds: int = 1, sizes: tuple[tuple[int, int], ...] = SIZES) -> dict
     taken = {size: [once(*size) for _ in range(rounds)] for size in sizes}
     return {
         f"{objects:,} objects, {rows:,} rows": {
-            name: asdict(Figure.of([one[name] for one in found])) for name in found[0]
+            name: asdict(Figure.of([run[name] for run in runs])) for name in runs[0]
         }
-        for (objects, rows), found in taken.items()
+        for (objects, rows), runs in taken.items()
     }
 
 

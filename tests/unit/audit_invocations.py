@@ -130,7 +130,7 @@ class RefusingSQS(FakeSQS):
         for entry in request["Entries"]:
             (refused if self.refuses(entry["MessageBody"]) else taken).append(entry)
         FakeSQS.send_message_batch(self, Entries=taken)
-        failed = [{"Id": one["Id"], "Code": "InternalError", "Message": "try again"} for one in refused]
+        failed = [{"Id": entry["Id"], "Code": "InternalError", "Message": "try again"} for entry in refused]
         return {"Failed": failed} if failed else {}
 
 

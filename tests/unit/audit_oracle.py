@@ -86,7 +86,10 @@ class OracleWorld:
         return {
             (story.key, finding, state.identity)
             for story in self.stories
-            if any(story.key.startswith(one.prefix) and story.key.endswith(one.suffix) for one in self.filters)
+            if any(
+                story.key.startswith(key_filter.prefix) and story.key.endswith(key_filter.suffix)
+                for key_filter in self.filters
+            )
             or not self.filters
             for state, finding in self._of(story)
         }
@@ -99,10 +102,10 @@ class OracleWorld:
                 yield from self._differs(story.current, record)
             return
         for state in story.versions:
-            record = next((one for one in story.records if one.about.identity == state.identity), None)
+            record = next((known for known in story.records if known.about.identity == state.identity), None)
             yield from self._differs(state, record)
         for record in story.records:
-            if record.about.identity in {one.identity for one in story.versions}:
+            if record.about.identity in {version.identity for version in story.versions}:
                 continue
             # "A version that vanished half done gets its reason in the ledger."
             if record.outcome not in (Outcome.PROCESSED, Outcome.REJECTED):
@@ -211,8 +214,8 @@ def _happen(random: Random, world: OracleWorld, story: Story, age: int) -> None:
         state = State(StateKind.MARKER, version, created_at=at)
     if version is None:
         # The version with the id `null`, of which there is one at most, is replaced.
-        story.gone += [one for one in story.versions if one.version_id is None]
-        story.versions = [one for one in story.versions if one.version_id is not None]
+        story.gone += [version_ for version_ in story.versions if version_.version_id is None]
+        story.versions = [version_ for version_ in story.versions if version_.version_id is not None]
     story.versions.append(state)
 
 

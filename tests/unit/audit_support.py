@@ -107,7 +107,7 @@ class _Paginator:
         # Without a version, a key marker is after all versions of its key.
         after = request.get("StartAfter") or (request.get("KeyMarker") if "VersionIdMarker" not in request else None)
         if after is not None:
-            start = next((n for n, one in enumerate(entries) if one[0] > after), len(entries))
+            start = next((n for n, entry in enumerate(entries) if entry[0] > after), len(entries))
         elif "KeyMarker" in request:
             marker = request["KeyMarker"], request["VersionIdMarker"]
             start = next(n + 1 for n, (key, state, _) in enumerate(entries) if (key, state.version_id) == marker)

@@ -93,7 +93,7 @@ def test_a_join_by_athena_that_is_killed_anywhere_loses_nothing(
 ) -> None:
     """F42: at any of its requests. A statement that was started is not started again."""
     joined.without_others(monkeypatch)
-    world = next(one for seed in range(1_000) if is_telling(one := random_world(Random(seed), START)))
+    world = next(world_ for seed in range(1_000) if is_telling(world_ := random_world(Random(seed), START)))
     made = build(world, page_size=10)
     counted = Gate()
     monkeypatch.setattr(joined, "join_parts", in_folders(counted))
@@ -198,7 +198,7 @@ def test_a_repeated_call_starts_no_second_query(world: AthenaWorld) -> None:
     first = world.join().step({"run": "run"})
     assert world.join().step({"run": "run"}) == first
     assert len(world.fake.executions) == 2
-    tokens = {one["ClientRequestToken"] for one in world.fake.executions}
+    tokens = {execution["ClientRequestToken"] for execution in world.fake.executions}
     athena(world.fake).start("another", LINES, "SELECT 1", 0)
     assert len(tokens | {world.fake.executions[-1]["ClientRequestToken"]}) == 3
 
@@ -225,7 +225,7 @@ def test_a_query_that_athena_calls_retryable_is_started_again(world: AthenaWorld
     failed = {"State": "FAILED", "StateChangeReason": "busy", "AthenaError": {"Retryable": True}}
     world.fake.states = [failed, {"State": "SUCCEEDED"}]
     assert world.go_on(planned).counts == {"missing": 1}
-    assert len({one["ClientRequestToken"] for one in world.fake.executions}) == 4
+    assert len({execution["ClientRequestToken"] for execution in world.fake.executions}) == 4
     world.fake.states = [failed, failed] * MOST_ATTEMPTS
     report = world.go_on(planned)
     assert report.unfinished == ["Athena did not join what was listed: FAILED: busy"]
@@ -309,7 +309,7 @@ def test_a_file_that_is_written_while_athena_reads_it_counts_for_nothing(world: 
 def test_an_empty_relation_needs_no_table(world: AthenaWorld) -> None:
     """A report of an empty bucket has no files, and Athena no folder to look into."""
     texts = statements(DATABASE, "run", ["held"], Window(0, 0), deletes=True, all_listed=True)
-    tables = {one.sql() for one in sqlglot.parse_one(texts[LINES], dialect="trino").find_all(exp.Table) if one.db}
+    tables = {table.sql() for table in sqlglot.parse_one(texts[LINES], dialect="trino").find_all(exp.Table) if table.db}
     assert len(tables) == 1
     world.commit("gone", State(StateKind.OBJECT, "1", "1", 1))
     world.listed()
@@ -371,18 +371,20 @@ def test_what_is_sent_is_trinos_sql(name: str, relations: list[str]) -> None:
     assert parsed is not None
     again = sqlglot.parse_one(parsed.sql(dialect="trino", comments=False), dialect="trino")
     assert again.sql(dialect="trino", comments=False) == parsed.sql(dialect="trino", comments=False)
-    read = [one for one in parsed.find_all(exp.Table) if one.db]
-    assert sorted((one.db, one.name) for one in read) == sorted((DATABASE, one) for one in relations)
-    for one in read:
-        select = cast("exp.Select", one.parent_select)
-        assert [column.name for column in select.expressions] == list(COLUMNS[one.name])
+    read = [table for table in parsed.find_all(exp.Table) if table.db]
+    assert sorted((table.db, table.name) for table in read) == sorted((DATABASE, table) for table in relations)
+    for table in read:
+        select = cast("exp.Select", table.parent_select)
+        assert [column.name for column in select.expressions] == list(COLUMNS[table.name])
         assert select.args["where"].this.sql(dialect="trino") == "run = 'it''s a run'"
-    (audited,) = [one.this for one in parsed.find_all(exp.CTE) if one.alias == "audited"]
+    (audited,) = [expression.this for expression in parsed.find_all(exp.CTE) if expression.alias == "audited"]
     assert audited.args["from_"].this.name == "listed"
-    assert [one.this.name for one in audited.args["joins"]] == ["held", "judged"]
-    (judged,) = [one.this for one in parsed.find_all(exp.CTE) if one.alias == "judged"]
-    given = {one.alias: one.this.sql(dialect="trino") for one in judged.expressions}
-    used = {one.name for one in sqlglot.parse_one(QUERY.read_text()).find_all(exp.Column) if one.table == "judged"}
+    assert [join.this.name for join in audited.args["joins"]] == ["held", "judged"]
+    (judged,) = [expression.this for expression in parsed.find_all(exp.CTE) if expression.alias == "judged"]
+    given = {column.alias: column.this.sql(dialect="trino") for column in judged.expressions}
+    used = {
+        column.name for column in sqlglot.parse_one(QUERY.read_text()).find_all(exp.Column) if column.table == "judged"
+    }
     assert used <= set(given)
     assert (given["settled_before"], given["deletes"], given["all_listed"]) == (str(START), "FALSE", "TRUE")
 

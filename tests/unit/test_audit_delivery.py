@@ -531,7 +531,7 @@ class TestSettings:
 
     @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize(
-        ("deployed", "found", "said"),
+        ("deployed", "actual", "said"),
         [
             (-1, 0, f"is 0, so that nothing is processed, deployed as none: {DELETE}"),
             (-1, 1, f"is 1, deployed as none: {DELETE}"),
@@ -541,9 +541,9 @@ class TestSettings:
             (None, 0, f"is 0, so that nothing is processed, deployed as none: {DELETE}"),
         ],
     )
-    def test_the_functions_concurrency(self, deployed: int | None, found: int | None, said: str) -> None:
+    def test_the_functions_concurrency(self, deployed: int | None, actual: int | None, said: str) -> None:
         """F117: 0 stops everything; a team may have reserved some by its own choice."""
-        aws = Aws(deployed=DEPLOYED | {"reserved": deployed}, reserved=found)
+        aws = Aws(deployed=DEPLOYED | {"reserved": deployed}, reserved=actual)
         assert aws.problems() == [f"the reserved concurrency of Consumer {said}"]
 
     @pytest.mark.failure_mode("F117")
@@ -622,7 +622,9 @@ class TestSettings:
         aws.key_policy = allowed("s3.amazonaws.com", Action=KEY_ACTIONS, Condition=condition)
         looked = aws.look()
         assert (looked.problems, len(looked.unknown)) == ([], 3)
-        assert all(one.startswith("unknown: whether ") and json.dumps(condition) in one for one in looked.unknown)
+        assert all(
+            unknown.startswith("unknown: whether ") and json.dumps(condition) in unknown for unknown in looked.unknown
+        )
 
     def test_a_custom_resource_is_repaired_by_hand(self) -> None:
         """CloudFormation sees no drift in it."""
@@ -651,7 +653,7 @@ def test_a_deleted_resource_is_a_finding(operation: str) -> None:
     code, said = GONE[operation]
     looked = Aws(fails={operation: refusal(code, operation)}).look()
     assert looked.problems == [f"{said}: {AGAIN}"]
-    needed = [one for one in ("the queue", "the bucket", "the table") if said == f"{one} is gone"]
+    needed = [name for name in ("the queue", "the bucket", "the table") if said == f"{name} is gone"]
     assert looked.gone == needed, "without these no run can begin"
 
 

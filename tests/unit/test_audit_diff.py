@@ -86,9 +86,9 @@ class TestSettleTime:
     @pytest.mark.parametrize("status", [Status.FAILED, Status.PROCESSED, Status.PROCESSING])
     def test_a_row_that_was_touched_a_moment_ago_is_left_alone(self, status: Status) -> None:
         """F31, F33: a retry is on its way, or the current state's own event follows."""
-        found = row(status, V2, updated_at=NOW - HOUR + 1)
-        assert finding(found, V1) is None
-        assert finding(replace(found, updated_at=NOW - HOUR), V1) is Finding.OVERTAKEN
+        stored = row(status, V2, updated_at=NOW - HOUR + 1)
+        assert finding(stored, V1) is None
+        assert finding(replace(stored, updated_at=NOW - HOUR), V1) is Finding.OVERTAKEN
 
     def test_a_state_of_unknown_age_is_judged_by_its_row(self) -> None:
         """An absent key has no date."""
@@ -136,14 +136,14 @@ class TestIdentity:
     @pytest.mark.parametrize("spelling", [None, "", "null"])
     def test_no_version_is_one_thing(self, spelling: str | None) -> None:
         """F36: no resubmission every run."""
-        found = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
-        assert finding(found, replace(V1, version_id=real_version(spelling))) is None
+        stored = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
+        assert finding(stored, replace(V1, version_id=real_version(spelling))) is None
 
     @pytest.mark.failure_mode("F37")
     def test_new_bytes_without_a_version_are_a_new_state(self) -> None:
         """F37: a null version overwritten."""
-        found = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
-        assert finding(found, State(StateKind.OBJECT, None, "e2", created_at=NOW - DAY)) is Finding.OVERTAKEN
+        stored = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
+        assert finding(stored, State(StateKind.OBJECT, None, "e2", created_at=NOW - DAY)) is Finding.OVERTAKEN
 
     @pytest.mark.failure_mode("F48")
     def test_the_same_bytes_as_a_new_version_are_a_new_state(self) -> None:
@@ -200,9 +200,9 @@ def test_the_rule_as_one_sentence(
     """F74: for rows and states that are not fresh: resubmitted iff there is no live claim, its committed state is not
     the current one or the row is not settled, and the current state is not the rejected one.
     """
-    found = row(status, claimed, lease_until=lease)
-    found = replace(found, committed_state=committed.identity if committed else None)
+    stored = row(status, claimed, lease_until=lease)
+    stored = replace(stored, committed_state=committed.identity if committed else None)
     held = status is Status.PROCESSING and lease is not None and lease > NOW
     done = status is Status.PROCESSED and committed is not None and committed.identity == current.identity
     rejected = status is Status.REJECTED and claimed.identity == current.identity
-    assert (finding(found, current, deletes=deletes) is not None) == (not (held or done or rejected))
+    assert (finding(stored, current, deletes=deletes) is not None) == (not (held or done or rejected))

@@ -79,11 +79,11 @@ class Table(Store):
         start = request.get("ExclusiveStartKey")
         first = keys.index((start["pk"]["S"], start["sk"]["S"])) + 1 if start else 0
         for begin in range(first, max(len(keys), first + 1), SIZES.scan_page):
-            few = keys[begin : begin + SIZES.scan_page]
-            items = [self.items[key] for key in few]
-            page: dict[str, Any] = {"Items": [one for one in items if "status" in one]}
+            some = keys[begin : begin + SIZES.scan_page]
+            items = [self.items[key] for key in some]
+            page: dict[str, Any] = {"Items": [item for item in items if "status" in item]}
             if begin + SIZES.scan_page < len(keys):
-                page["LastEvaluatedKey"] = {"pk": {"S": few[-1][0]}, "sk": {"S": few[-1][1]}}
+                page["LastEvaluatedKey"] = {"pk": {"S": some[-1][0]}, "sk": {"S": some[-1][1]}}
             yield page
 
 
@@ -187,7 +187,7 @@ class Measured:
 
     def lose(self, number: int, *, dismissed: int) -> None:
         """Uploads whose events were lost; some of them come after the scan."""
-        lost = [f"in/lost-{one:03}" for one in range(number)]
+        lost = [f"in/lost-{n:03}" for n in range(number)]
         self.settle = [(key, self.world.s3.put(key)) for key in lost][:dismissed]
 
     def run(self, engine: str, *, waits: int) -> Run:
@@ -351,17 +351,17 @@ def test_the_page_has_the_audits_prices() -> None:
 
 def test_a_billion_objects_meet_the_goal() -> None:
     """With 100 million rows: less than 15 dollars and two hours, by calculation."""
-    found = audit_scale.bill_of(10**9, 10**8, audit_scale.rates_of(PAGE))
-    assert found.total < 15
-    assert found.seconds < 2 * 3_600
+    bill = audit_scale.bill_of(10**9, 10**8, audit_scale.rates_of(PAGE))
+    assert bill.total < 15
+    assert bill.seconds < 2 * 3_600
 
 
 @pytest.mark.failure_mode("F41")
 def test_a_hundred_million_objects_are_sent_within_a_day() -> None:
     """F41: at 2,000 messages in a second, by calculation; docs/audit.md says the hours and the price."""
     rates = audit_scale.rates_of(PAGE)
-    found = backfill(10**8, 2_000, rates, shards=1_000, concurrency=100)
-    hours = round(found.seconds / 3_600)
+    bill = backfill(10**8, 2_000, rates, shards=1_000, concurrency=100)
+    hours = round(bill.seconds / 3_600)
     assert hours < 24
     page = " ".join((DOCS / "audit.md").read_text().split())
-    assert f"100 million objects at 2,000 in a second take {hours} hours and ${found.total:.0f}" in page
+    assert f"100 million objects at 2,000 in a second take {hours} hours and ${bill.total:.0f}" in page

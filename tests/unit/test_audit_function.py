@@ -55,12 +55,12 @@ class Deployed:
 
     def receive(self) -> list[str]:
         """The keys of the messages in the queue, which is empty then."""
-        sqs, found = client("sqs"), []
+        sqs, keys = client("sqs"), []
         while messages := sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
-                found.append(json.loads(message["Body"])["intakeLedger"]["key"])
+                keys.append(json.loads(message["Body"])["intakeLedger"]["key"])
                 sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
-        return sorted(found)
+        return sorted(keys)
 
 
 @pytest.fixture
@@ -97,12 +97,12 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
 
 def metrics(out: str) -> dict[str, float]:
     """The metrics that were written, the last value of each."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for line in out.splitlines():
         content = json.loads(line)
         for group in content.get("_aws", {}).get("CloudWatchMetrics", ()):
-            found |= {one["Name"]: content[one["Name"]][0] for one in group["Metrics"]}
-    return found
+            metrics |= {metric["Name"]: content[metric["Name"]][0] for metric in group["Metrics"]}
+    return metrics
 
 
 def test_a_run_finds_resubmits_and_tells(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +172,7 @@ class TestTick:
         out = capsys.readouterr().out
         assert metrics(out) == {"AuditDeliveryProblems": 1, "AuditDeliveryUnknown": 1}
         lines = [json.loads(line) for line in out.splitlines()]
-        assert {"the rule is disabled", "unknown: a condition"} <= {one.get("problem") for one in lines}
+        assert {"the rule is disabled", "unknown: a condition"} <= {line.get("problem") for line in lines}
         told.problems, told.unknown = [], []
         deployed.audit(everySeconds=86_400)
         assert metrics(capsys.readouterr().out) == {"AuditDeliveryProblems": 0}
@@ -219,8 +219,8 @@ class TestFormerNames:
         for name in ("o", "p-b", "pb"):
             self.leave(deployed, name)
         for said in (deployed.audit(dryRun=True), deployed.audit(everySeconds=60)):
-            found = [one.rsplit(" ", 1)[-1] for one in said["delivery"] if "adopt --from" in one]
-            assert found == ["o`", "p-b`", "pb`"]
+            names = [problem.rsplit(" ", 1)[-1] for problem in said["delivery"] if "adopt --from" in problem]
+            assert names == ["o`", "p-b`", "pb`"]
 
     def test_who_is_deployed_is_no_former_name(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
         """The app names its own pipelines; another app's has an audit later than the first one here."""
@@ -228,7 +228,7 @@ class TestFormerNames:
         self.leave(deployed, "o")
         self.leave(deployed, "r", report=2**50)
         self.leave(deployed, "s", lease_until={"N": str(2**50)})
-        assert not any("adopt" in one for one in deployed.audit()["delivery"])
+        assert not any("adopt" in problem for problem in deployed.audit()["delivery"])
 
 
 def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
@@ -340,7 +340,7 @@ class TestBaseline:
         monkeypatch.setattr("moto.s3.models.utcnow", _later())
         deployed.upload("in/new")
         monkeypatch.setattr(audit, "_now", lambda: real() + 600_000)
-        assert [one["key"] for one in deployed.audit()["findings"]] == ["in/new"]
+        assert [finding["key"] for finding in deployed.audit()["findings"]] == ["in/new"]
 
     @pytest.mark.failure_mode("F41", "F39", "F74")
     def test_a_row_tells_more_than_a_date(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ class TestBaseline:
         client("dynamodb").put_item(TableName=deployed.table, Item=row | {"pk": {"S": f"{deployed.bucket}/in/removed"}})
         real = audit._now
         monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
-        assert {one["key"] for one in deployed.audit()["findings"]} == {"in/rolled-back", "in/removed"}
+        assert {finding["key"] for finding in deployed.audit()["findings"]} == {"in/rolled-back", "in/removed"}
 
 
 def _later() -> Any:

@@ -524,7 +524,7 @@ class TestRate:
             world.put(key)
         began = world.clock()
         world.audit()
-        (item,) = [one for one in world.dynamodb.scan(TableName=world.table)["Items"] if "sent" in one]
+        (item,) = [item_ for item_ in world.dynamodb.scan(TableName=world.table)["Items"] if "sent" in item_]
         assert [item[name]["N"] for name in ("sent", "of", "begun_at")] == ["7", "7", str(began)]
 
 
@@ -627,7 +627,7 @@ class TestInventory:
     def deliver(self, world: World, reports: str, files: list[list[tuple[str, State, bool]]]) -> None:
         """A report that S3 began to make an hour and a half ago."""
         begun = world.clock() - 90 * 60_000
-        data = [put_data(client("s3"), reports, f"inv/data/{n}.csv.gz", as_csv(one)) for n, one in enumerate(files)]
+        data = [put_data(client("s3"), reports, f"inv/data/{n}.csv.gz", as_csv(file)) for n, file in enumerate(files)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(begun), files=data)
         put_manifest(client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
 

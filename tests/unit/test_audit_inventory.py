@@ -55,13 +55,13 @@ def manifest(**changes: Any) -> dict[str, Any]:
 def states() -> list[tuple[str, State, bool]]:
     """Each key with a current version and an older one; one is deleted, one has no version id."""
     created = BEGUN - 3_600_000
-    found = []
+    entries = []
     for n, key in enumerate(KEYS):
         version = f"v{n}" if n else None
-        found.append((key, State(StateKind.OBJECT, version, f"etag{n}", 10 + n, created), True))
-        found.append((key, State(StateKind.OBJECT, f"old{n}", f"older{n}", 5, created - 1_000), False))
-    found.append(("gone.csv", State(StateKind.MARKER, "m1", created_at=created), True))
-    return found
+        entries.append((key, State(StateKind.OBJECT, version, f"etag{n}", 10 + n, created), True))
+        entries.append((key, State(StateKind.OBJECT, f"old{n}", f"older{n}", 5, created - 1_000), False))
+    entries.append(("gone.csv", State(StateKind.MARKER, "m1", created_at=created), True))
+    return entries
 
 
 def as_csv(entries: list[tuple[str, State, bool]]) -> bytes:
@@ -85,11 +85,11 @@ def as_parquet(entries: list[tuple[str, State, bool]]) -> bytes:
 
 def as_orc(entries: list[tuple[str, State, bool]]) -> bytes:
     """Compressed as S3 does, with timestamps that have no time zone."""
-    found = as_table(entries)
-    place = found.schema.get_field_index("last_modified_date")
-    naive = found.column(place).cast(pa.timestamp("ms"))
+    table = as_table(entries)
+    place = table.schema.get_field_index("last_modified_date")
+    naive = table.column(place).cast(pa.timestamp("ms"))
     file = io.BytesIO()
-    orc.write_table(found.set_column(place, "last_modified_date", naive), file, compression="zlib")
+    orc.write_table(table.set_column(place, "last_modified_date", naive), file, compression="zlib")
     return file.getvalue()
 
 

@@ -122,8 +122,8 @@ class ReportedS3:
         self._bucket = made.s3
         self._objects: dict[str, bytes] = {}
         files, (schema, as_file) = [], FORMS[form]
-        for number, few in enumerate(batched(entries, 10)):
-            body = as_file(list(few))
+        for number, states in enumerate(batched(entries, 10)):
+            body = as_file(list(states))
             files.append({"key": f"data/{number}", "size": len(body), "MD5checksum": hashlib.md5(body).hexdigest()})
             self._objects[f"data/{number}"] = body
         kind = {"fileFormat": form, "fileSchema": schema}
@@ -286,7 +286,7 @@ def by_duckdb(
     slices(folder, "held-00000", held, each=300)
     parts = ["listed-00000", "held-00000"]
     with Join(folder).audited(parts, judged, deletes=deletes, all_listed=True) as audited:
-        return audited.lines(), [candidate(one) for one in audited.candidates()]
+        return audited.lines(), [candidate(values) for values in audited.candidates()]
 
 
 def by_sqlite(
@@ -358,7 +358,7 @@ def test_the_query_nominates_every_finding_of_the_rule(
     assert len(held) == len(stored)
     content = [held_entry(row.row_key.pk.removeprefix(f"{BUCKET}/"), row, world.settings) for row in held]
     lines, candidates = join(tmp_path, listed, content, judged, undated)
-    nominated = {(one.key, one.place): one for one in candidates}
+    nominated = {(nomination.key, nomination.place): nomination for nomination in candidates}
     assert len(nominated) == len(candidates)
     verdicts = {
         name: judge(stored.get(name), state, judged, now=START, deletes=undated) for name, state in shown.items()
@@ -372,7 +372,7 @@ def test_the_query_nominates_every_finding_of_the_rule(
     assert Counter(lines) - Counter({"candidate": lines["candidate"]}) == Counter(
         verdict.value for name, verdict in verdicts.items() if name not in nominated
     )
-    assert lines["candidate"] == sum(one.shown for one in candidates)
+    assert lines["candidate"] == sum(nomination.shown for nomination in candidates)
     gone = {
         name
         for name, row in stored.items()
@@ -385,7 +385,7 @@ def test_the_query_nominates_every_finding_of_the_rule(
             and (row.unsettled if every else not row.has_committed("absent"))
         )
     }
-    assert {name for name, one in nominated.items() if not one.shown} == gone
+    assert {name for name, nomination in nominated.items() if not nomination.shown} == gone
     if every:
         assert all(
             (nominated[name].state.identity, nominated[name].state.size) == (stored[name].identity, stored[name].size)
@@ -397,15 +397,15 @@ def test_every_version_of_a_key_goes_by_its_own_row(tmp_path: Path) -> None:
     """Two were processed, one was lost: by another's row all would differ."""
     world = AuditWorld(ordering=Ordering.EVERY_VERSION)
     *done, lost = (world.s3.put("a") for _ in range(3))
-    for one in done:
-        world.commit("a", one)
-    slices(tmp_path, "listed-00000", [listed_entry("a", one, world.settings) for one in (*done, lost)], each=2)
+    for state in done:
+        world.commit("a", state)
+    slices(tmp_path, "listed-00000", [listed_entry("a", state, world.settings) for state in (*done, lost)], each=2)
     pages = AuditTable(cast("Any", world.store), "table").held(PIPELINE, Ordering.EVERY_VERSION)
     content = [held_entry("a", row, world.settings) for page in pages for row in page.rows]
     slices(tmp_path, "held-00000", content, each=1)
     join = Join(tmp_path)
     with join.audited(["listed-00000", "held-00000"], world.window(), deletes=True, all_listed=True) as audited:
-        assert [candidate(one).state for one in audited.candidates()] == [lost]
+        assert [candidate(values).state for values in audited.candidates()] == [lost]
         assert audited.lines() == {"agrees": 2, "candidate": 1}
 
 
@@ -419,7 +419,7 @@ def test_without_all_of_the_listing_no_row_is_taken_for_gone(tmp_path: Path) -> 
     join = Join(tmp_path)
     for all_listed, expected in ((True, ["a"]), (False, [])):
         with join.audited(["held-00000"], world.window(), deletes=True, all_listed=all_listed) as audited:
-            assert [one[0] for one in audited.candidates()] == expected
+            assert [values[0] for values in audited.candidates()] == expected
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "trino"])
@@ -431,12 +431,12 @@ def test_the_query_is_in_the_common_part_of_both_dialects(dialect: str) -> None:
     assert query == other
     again = sqlglot.parse_one(query.sql(dialect=dialect, comments=False), dialect=dialect)
     assert again.sql(dialect=dialect, comments=False) == query.sql(dialect=dialect, comments=False)
-    functions = {type(one).__name__ for one in query.find_all(sqlglot.exp.Func)}
+    functions = {type(function).__name__ for function in query.find_all(sqlglot.exp.Func)}
     # `And` and `Or` are functions for sqlglot.
     assert functions <= {"Coalesce", "Case", "If", "And", "Or"}
-    named = {one.name for one in query.find_all(sqlglot.exp.Table)}
+    named = {table.name for table in query.find_all(sqlglot.exp.Table)}
     assert named == {*COLUMNS, "judged"}
-    used = {one.name for one in query.find_all(sqlglot.exp.Column) if one.table in COLUMNS}
+    used = {column.name for column in query.find_all(sqlglot.exp.Column) if column.table in COLUMNS}
     assert used == {name for columns in COLUMNS.values() for name in columns}
 
 
@@ -444,7 +444,7 @@ def test_the_lines_of_the_query_are_the_reports() -> None:
     """Each line of the query is a line of the report."""
     (query,) = sqlglot.parse(QUERY.read_text(), dialect="trino")
     assert query is not None
-    said = {one.name for one in query.find_all(sqlglot.exp.Literal) if one.is_string}
+    said = {literal.name for literal in query.find_all(sqlglot.exp.Literal) if literal.is_string}
     assert said - {"object"} - set(Line) == {"candidate", "unlisted"}
 
 

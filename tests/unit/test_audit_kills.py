@@ -205,7 +205,7 @@ class TestSize:
         report = audit.tick()
         assert (report.complete, report.counts.total(), report.resubmitted) == (True, 2 * self.KEYS, 2 * self.KEYS)
         assert 0 < len(report.findings) < NAMED_FINDINGS
-        [item] = [one for (_, sk), one in audit.store.items.items() if sk.endswith("@audit")]
+        [item] = [item_ for (_, sk), item_ in audit.store.items.items() if sk.endswith("@audit")]
         last = json.loads(item["last_report"]["S"])
         assert last["counts"] == report.as_json(0)["counts"]
         assert (last["findings"][0]["key"], last["delivery"][0]) == (report.findings[0]["key"], problem)

@@ -41,7 +41,7 @@ def bucket(dynamodb: "DynamoDBClient", request: pytest.FixtureRequest) -> str:
 def entries(page: Any, *names: str) -> list[Any]:
     used = ("Key", "VersionId", "IsLatest", "LastModified", "ETag", "Size")
     return [
-        (name, [{one: entry[one] for one in used if one in entry} for entry in page[name]])
+        (name, [{attribute: entry[attribute] for attribute in used if attribute in entry} for entry in page[name]])
         for name in names
         if name in page
     ]

@@ -178,9 +178,9 @@ def test_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent: Line
     assert report.complete
     assert (told(report.lines, sent), told(report.unlisted, sent)) == (by_name(listed), by_name(unlisted))
     assert report.lines.total() == report.listed == in_bucket(world)
-    found = listed[FOUND] + unlisted[FOUND]
-    assert report.resubmitted == len(world.sent) == (found if sent is Line.RESUBMITTED else 0)
-    assert report.counts.total() == found + listed[Line.MARKED]
+    findings = listed[FOUND] + unlisted[FOUND]
+    assert report.resubmitted == len(world.sent) == (findings if sent is Line.RESUBMITTED else 0)
+    assert report.counts.total() == findings + listed[Line.MARKED]
     waiting = sum(number for line, number in (listed + unlisted).items() if line in {*WAITING, *NOT_JUDGED})
     assert report.checked == (listed + unlisted).total() - waiting
 
@@ -223,8 +223,8 @@ def test_delete_markers(deletes: bool) -> None:
     world.commit("lost", world.s3.put("lost"))
     world.s3.mark("lost")
     report = world.run()
-    found = 2 if deletes else 1
-    assert report.lines == {Line.AGREES: 3 - found, Line.RESUBMITTED: found}
+    findings = 2 if deletes else 1
+    assert report.lines == {Line.AGREES: 3 - findings, Line.RESUBMITTED: findings}
 
 
 @pytest.mark.failure_mode("F116")

@@ -32,7 +32,7 @@ def window(world: OracleWorld) -> Window:
 
 def found(report: Report) -> set[tuple[str, str, str]]:
     assert len(report.findings) < NAMED_FINDINGS, "the report names all of them"
-    return {(one["key"], one["why"], one["state"]) for one in report.findings}
+    return {(finding["key"], finding["why"], finding["state"]) for finding in report.findings}
 
 
 def whole(made: AuditWorld, world: OracleWorld) -> Report:
@@ -41,7 +41,7 @@ def whole(made: AuditWorld, world: OracleWorld) -> Report:
 
 def shown(world: OracleWorld) -> int:
     """The number of states in a listing of the filters' prefixes."""
-    prefixes = tuple(one.prefix for one in world.filters) or ("",)
+    prefixes = tuple(key_filter.prefix for key_filter in world.filters) or ("",)
     stories = [story for story in world.stories if story.key.startswith(prefixes)]
     every = world.ordering is Ordering.EVERY_VERSION
     return sum(len(story.versions) if every else min(len(story.versions), 1) for story in stories)

@@ -83,7 +83,7 @@ class TestTruth:
         world.commit("key", world.s3.put("key"))
         done: list[str] = []
         world.s3.meanwhile = lambda: done.append(world.s3.put("key").identity)
-        assert [one["state"] for one in world.run().findings] == done
+        assert [finding["state"] for finding in world.run().findings] == done
 
     def test_an_old_state_is_judged_where_there_is_a_row(self, world: AuditWorld) -> None:
         """A rollback shows an old state: the row says that another one was processed last."""

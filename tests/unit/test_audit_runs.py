@@ -182,7 +182,7 @@ class TestDue:
             take(runs)
             backfill, problems = runs.backfill(told)
             assert backfill is due
-            assert [one.partition(",")[0] for one in problems] == ([] if due else [GIVEN_UP])
+            assert [problem.partition(",")[0] for problem in problems] == ([] if due else [GIVEN_UP])
             runs.finish(report(clock, stopped=Stopped.MORE), every_seconds=60, backfill=backfill)
         assert make("d").backfill(replace(told, backfills=False)) == (False, [])
 
@@ -237,7 +237,7 @@ class TestTable:
         """Rows of EVERY_VERSION, without the run's items and another pipeline's rows."""
         (page,) = ledger.held(PIPELINE, Ordering.EVERY_VERSION)
         gone = [row for row in page.rows if row.may_be_gone]
-        half_done = {f"{BUCKET}/{STORED_STATUSES.index(one)}" for one in (Status.PROCESSING, Status.FAILED)}
+        half_done = {f"{BUCKET}/{STORED_STATUSES.index(status)}" for status in (Status.PROCESSING, Status.FAILED)}
         assert {row.row_key.pk for row in gone} == half_done
         assert {row.row_key.sk for row in gone} == {f"{PIPELINE}@latest", f"{PIPELINE}@v#1"}
         # What became of them is the row's to say.

@@ -50,11 +50,11 @@ def test_every_key_that_there_may_ever_be_is_in_exactly_one_shard(
 ) -> None:
     """No gap and no overlap at any edge, for keys of any characters, those included that are uploaded later."""
     bucket = Bucket(keys, page)
-    found = cut([""], bucket.look, shards=shards, looks=looks)
-    for key in [*keys, stranger, *(shard.until for shard in found if shard.until)]:
-        assert [shard.holds(key) for shard in found].count(True) == 1, key
-    assert sum(bucket.size(shard) for shard in found) == len(bucket.keys)
-    assert len(found) <= shards
+    divided = cut([""], bucket.look, shards=shards, looks=looks)
+    for key in [*keys, stranger, *(shard.until for shard in divided if shard.until)]:
+        assert [shard.holds(key) for shard in divided].count(True) == 1, key
+    assert sum(bucket.size(shard) for shard in divided) == len(bucket.keys)
+    assert len(divided) <= shards
     assert bucket.looks <= looks
 
 
@@ -63,9 +63,9 @@ def test_several_prefixes_are_cut_each_for_itself(keys: list[str], page: int) ->
     """A shard belongs to one prefix, and only keys with a prefix are in any."""
     prefixes = ["in/", "out/", "ä"]
     bucket = Bucket([prefix + key for key in keys for prefix in ["", *prefixes]], page)
-    found = cut(prefixes, bucket.look, shards=20, looks=100)
+    divided = cut(prefixes, bucket.look, shards=20, looks=100)
     for key in bucket.keys:
-        assert [shard.holds(key) for shard in found].count(True) == int(key.startswith(tuple(prefixes)))
+        assert [shard.holds(key) for shard in divided].count(True) == int(key.startswith(tuple(prefixes)))
 
 
 def test_a_small_bucket_is_one_shard() -> None:
@@ -79,9 +79,9 @@ def test_keys_as_long_as_s3_allows() -> None:
     """A place between them is no longer than S3 takes one."""
     keys = ["x" * 1_020 + f"{n:04d}" for n in range(10_000)] + ["ä" * 511 + f"{n:02d}" for n in range(100)]
     bucket = Bucket(keys)
-    found = cut([""], bucket.look, shards=8, looks=100)
-    assert len(found) == 8
-    assert all(len(shard.until.encode()) <= MAX_KEY_BYTES for shard in found if shard.until)
+    divided = cut([""], bucket.look, shards=8, looks=100)
+    assert len(divided) == 8
+    assert all(len(shard.until.encode()) <= MAX_KEY_BYTES for shard in divided if shard.until)
 
 
 def _random_names(random_: random.Random) -> list[str]:
@@ -112,12 +112,12 @@ def test_shards_are_even_enough_whatever_keys_look_like(family: object) -> None:
     """None is more than three times the mean, with at most fourteen looks for a shard."""
     assert callable(family)
     bucket = Bucket(family(random.Random(1)))
-    found = cut([""], bucket.look, shards=16, looks=14 * 16)
-    sizes = [bucket.size(shard) for shard in found]
-    assert len(found) == 16
+    divided = cut([""], bucket.look, shards=16, looks=14 * 16)
+    sizes = [bucket.size(shard) for shard in divided]
+    assert len(divided) == 16
     assert max(sizes) < 3 * len(bucket.keys) / 16
     assert min(sizes) > 0
-    by_weight = sorted(found, key=lambda shard: shard.weight)
+    by_weight = sorted(divided, key=lambda shard: shard.weight)
     assert sum(map(bucket.size, by_weight[8:])) > 0.9 * sum(map(bucket.size, by_weight[:8]))
 
 

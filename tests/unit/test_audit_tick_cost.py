@@ -64,9 +64,9 @@ def test_a_tick_costs_what_the_page_says(deployed: Deployed, monkeypatch: pytest
         "ListEventSourceMappings",
     }, "these are free"
     month = {
-        "S3": sum(check[one] for one in S3) * prices.S3_GET,
-        "SQS": sum(check[one] for one in SQS) * prices.SQS_REQUEST,
-        "KMS": sum(check[one] for one in KMS) * prices.KMS_REQUEST,
+        "S3": sum(check[operation] for operation in S3) * prices.S3_GET,
+        "SQS": sum(check[operation] for operation in SQS) * prices.SQS_REQUEST,
+        "KMS": sum(check[operation] for operation in KMS) * prices.KMS_REQUEST,
         # A consistent read, two that are not, and a refused write.
         "DynamoDB": (1 + 2 * 0.5) * prices.READ_UNIT + prices.WRITE_UNIT,
         "Lambda": prices.LAMBDA_REQUEST + SECONDS * GIGABYTES * prices.LAMBDA_GB_SECOND,

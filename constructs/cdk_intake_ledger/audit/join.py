@@ -39,7 +39,7 @@ FOOTERS_DISK = Size.gibibytes(4)
 
 _CODE = "from intake_ledger.audit.join.{} import handler\n"
 _ATHENA_MEMORY = 1_769
-"""MB, one virtual CPU: the function reads five million candidates at most."""
+"""MB, one virtual CPU: the function reads ten million candidates at most."""
 
 
 class AuditJoin(Construct):

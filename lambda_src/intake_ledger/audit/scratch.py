@@ -90,7 +90,7 @@ class Scratch:
         """The ETag of each object of the run, by its name."""
         folder = self._key("")
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=folder)
-        return {one["Key"].removeprefix(folder): one["ETag"] for page in pages for one in page.get("Contents", ())}
+        return {item["Key"].removeprefix(folder): item["ETag"] for page in pages for item in page.get("Contents", ())}
 
     def uri(self, name: str) -> str:
         """The URI of an object."""
