@@ -27,7 +27,7 @@ from tests.unit.audit_oracle import build, random_world
 from tests.unit.audit_scratch import FolderScratch
 from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.support import START, execute_without_partiql
-from tests.unit.test_audit_in_parts import World, names
+from tests.unit.test_audit_in_parts import PartsWorld, names
 from tests.unit.test_audit_join import ODD, is_telling
 from tests.unit.test_audit_oracle import WORLDS, found
 
@@ -108,7 +108,7 @@ def test_a_join_by_athena_that_is_killed_anywhere_loses_nothing(
         assert report.complete
 
 
-class AthenaWorld(World):
+class AthenaWorld(PartsWorld):
     """A run whose files are in moto's S3."""
 
     def __init__(self, dynamodb: "DynamoDBClient", folder: Path) -> None:

@@ -35,7 +35,7 @@ class Context:
 
 
 @dataclass
-class Deployed:
+class LiveAudit:
     bucket: str
     queue: str
     table: str
@@ -64,7 +64,7 @@ class Deployed:
 
 
 @pytest.fixture
-def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Deployed:
+def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> LiveAudit:
     number = next(_NUMBERS)
     bucket, table = f"uploads-{number}", f"ledger-function-{number}"
     create_table(dynamodb, table)
@@ -92,7 +92,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Dep
     # Powertools keeps one logger for a name, and with it the stream of the test that came first.
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"p-{number}")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
-    return Deployed(bucket, queue, table)
+    return LiveAudit(bucket, queue, table)
 
 
 def metrics(out: str) -> dict[str, float]:
@@ -105,7 +105,7 @@ def metrics(out: str) -> dict[str, float]:
     return metrics
 
 
-def test_a_run_finds_resubmits_and_tells(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_finds_resubmits_and_tells(deployed: LiveAudit, capsys: pytest.CaptureFixture[str]) -> None:
     """The report, the messages, the metrics and the line for people."""
     deployed.upload("in/a", "in/b")
     report = deployed.audit()
@@ -124,7 +124,7 @@ def test_a_run_finds_resubmits_and_tells(deployed: Deployed, capsys: pytest.Capt
     }
 
 
-def test_a_dry_run_leaves_no_trace(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_leaves_no_trace(deployed: LiveAudit, capsys: pytest.CaptureFixture[str]) -> None:
     """No mark, no message, no metric, no baseline, no lock."""
     deployed.upload("in/a")
     report = deployed.audit(dryRun=True)
@@ -139,7 +139,7 @@ def test_a_dry_run_leaves_no_trace(deployed: Deployed, capsys: pytest.CaptureFix
 
 @pytest.mark.failure_mode("F46")
 def test_broken_delivery_is_told_in_every_run(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    deployed: LiveAudit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F46: in the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
     monkeypatch.setattr(DELIVERY, lambda _: Looked(["the key is Disabled"]))
@@ -160,7 +160,7 @@ class TestTick:
 
     @pytest.mark.failure_mode("F117")
     def test_a_tick_without_a_run_tells(
-        self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
+        self, deployed: LiveAudit, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """F117: in the answer, in the log, and as metrics for the alarm."""
         assert deployed.audit(everySeconds=86_400)["complete"]
@@ -179,7 +179,7 @@ class TestTick:
 
     @pytest.mark.failure_mode("F117")
     def test_a_tick_of_an_audit_in_parts_tells(
-        self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
+        self, deployed: LiveAudit, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """F117: its state machine begins at each tick too, and ends where no run is due."""
         assert deployed.audit(everySeconds=86_400)["complete"]
@@ -192,7 +192,7 @@ class TestTick:
 
     @pytest.mark.failure_mode("F117")
     def test_a_deleted_resource_is_told_and_no_run_begins(
-        self, deployed: Deployed, told: Looked, capsys: pytest.CaptureFixture[str]
+        self, deployed: LiveAudit, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """F117: a run would crash at it, at each tick."""
         client("dynamodb").delete_table(TableName=deployed.table)
@@ -206,7 +206,7 @@ class TestFormerNames:
     """F97: a table that outlived a rename has rows under the former name."""
 
     @staticmethod
-    def leave(deployed: Deployed, name: str, *, report: int = 5, **more: Any) -> None:
+    def leave(deployed: LiveAudit, name: str, *, report: int = 5, **more: Any) -> None:
         """The run's item of a pipeline."""
         for sk in ("@audit", "@audit#rows#0"):
             place = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{name}{sk}"}}
@@ -214,7 +214,7 @@ class TestFormerNames:
             client("dynamodb").put_item(TableName=deployed.table, Item=item)
 
     @pytest.mark.failure_mode("F97")
-    def test_the_first_run_reports_them(self, deployed: Deployed) -> None:
+    def test_the_first_run_reports_them(self, deployed: LiveAudit) -> None:
         """With the command to type; in a dry run too."""
         for name in ("o", "p-b", "pb"):
             self.leave(deployed, name)
@@ -222,7 +222,7 @@ class TestFormerNames:
             names = [problem.rsplit(" ", 1)[-1] for problem in said["delivery"] if "adopt --from" in problem]
             assert names == ["o`", "p-b`", "pb`"]
 
-    def test_who_is_deployed_is_no_former_name(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_who_is_deployed_is_no_former_name(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
         """The app names its own pipelines; another app's has an audit later than the first one here."""
         monkeypatch.setenv("INTAKE_OTHER_PIPELINES", "o,q")
         self.leave(deployed, "o")
@@ -231,7 +231,7 @@ class TestFormerNames:
         assert not any("adopt" in problem for problem in deployed.audit()["delivery"])
 
 
-def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
+def test_a_tick_runs_when_a_run_is_due(deployed: LiveAudit) -> None:
     """The first tick at once, the next ones when the interval has passed."""
     deployed.upload("in/a")
     assert deployed.audit(everySeconds=86_400)["complete"]
@@ -242,7 +242,7 @@ def test_a_tick_runs_when_a_run_is_due(deployed: Deployed) -> None:
 
 
 @pytest.mark.failure_mode("F42")
-def test_out_of_time_the_next_tick_begins_anew(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_of_time_the_next_tick_begins_anew(deployed: LiveAudit, capsys: pytest.CaptureFixture[str]) -> None:
     """F42: before the interval ends. A run that has not read everything does not count."""
     deployed.upload("in/a")
     report = deployed.audit(remaining=10_000, everySeconds=86_400)
@@ -253,7 +253,7 @@ def test_out_of_time_the_next_tick_begins_anew(deployed: Deployed, capsys: pytes
     assert deployed.receive() == ["in/a"]
 
 
-def test_the_rest_of_a_budget_waits_for_the_next_run(deployed: Deployed) -> None:
+def test_the_rest_of_a_budget_waits_for_the_next_run(deployed: LiveAudit) -> None:
     """Three messages a run: the interval is what limits the flood."""
     deployed.upload(*(f"in/{number}" for number in range(5)))
     report = deployed.audit(everySeconds=86_400)
@@ -265,7 +265,7 @@ def test_the_rest_of_a_budget_waits_for_the_next_run(deployed: Deployed) -> None
 
 
 @pytest.mark.failure_mode("F31")
-def test_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Deployed) -> None:
+def test_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: LiveAudit) -> None:
     """F31: moto's CloudWatch knows nothing of the queue, so its message may be minutes old."""
     deployed.upload("in/a")
     client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
@@ -278,7 +278,7 @@ def test_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: Deploye
 
 @pytest.mark.failure_mode("F31")
 def test_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+    deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F31: its messages may be of any age; found and told all the same."""
     deployed.upload("in/a")
@@ -289,7 +289,7 @@ def test_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
     assert deployed.receive() == []
 
 
-def test_after_an_error_the_next_tick_begins_anew(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_error_the_next_tick_begins_anew(deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait for the lease of a run that is over."""
     deployed.upload("in/a")
     with monkeypatch.context() as patch:
@@ -304,7 +304,7 @@ def _fails(*_: object, **__: object) -> None:
 
 
 @pytest.mark.failure_mode("F94")
-def test_the_audit_of_a_complete_ledger_compares_all(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_audit_of_a_complete_ledger_compares_all(deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
     """F94, F95: objects of any age, after the consumer has recorded that it keeps the rows."""
     deployed.upload("in/old")
     real = audit._now
@@ -325,12 +325,12 @@ class TestBaseline:
     """F41: the first deployment over a full bucket."""
 
     @pytest.fixture
-    def deployed(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Deployed:
+    def deployed(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> LiveAudit:
         monkeypatch.setenv("INTAKE_SKIP_EXISTING", "true")
         return deployed
 
     @pytest.mark.failure_mode("F41")
-    def test_what_was_there_before_is_left_alone(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_was_there_before_is_left_alone(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
         """F41: for good. A lost object that is younger than the first run is found."""
         deployed.upload("in/old")
         real = audit._now
@@ -343,7 +343,7 @@ class TestBaseline:
         assert [finding["key"] for finding in deployed.audit()["findings"]] == ["in/new"]
 
     @pytest.mark.failure_mode("F41", "F39", "F74")
-    def test_a_row_tells_more_than_a_date(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_row_tells_more_than_a_date(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
         """F39, F74: a key of which the ledger knows is compared, however old its state."""
         deployed.upload("in/rolled-back")
         row = {
@@ -370,7 +370,7 @@ class TestReports:
     """A report of each run in a bucket."""
 
     @pytest.fixture
-    def reports(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> str:
+    def reports(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> str:
         del deployed
         name = f"reports-{next(_NUMBERS)}"
         client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
@@ -378,7 +378,7 @@ class TestReports:
         monkeypatch.setenv("INTAKE_REPORT_PREFIX", "audits/")
         return name
 
-    def test_when_a_run_ends_its_report_is_written(self, deployed: Deployed, reports: str) -> None:
+    def test_when_a_run_ends_its_report_is_written(self, deployed: LiveAudit, reports: str) -> None:
         """With the day and the run in its key."""
         deployed.upload("in/ä")
         returned = deployed.audit()
@@ -392,7 +392,7 @@ class TestReports:
         assert content.pop("summary").startswith("1 of 1 objects never reached the ledger")
         assert content == {name: value for name, value in returned.items() if name != "summary"}
 
-    def test_a_run_that_only_looks_writes_none(self, deployed: Deployed, reports: str) -> None:
+    def test_a_run_that_only_looks_writes_none(self, deployed: LiveAudit, reports: str) -> None:
         """It changes nothing."""
         deployed.upload("in/a")
         deployed.audit(dryRun=True)
@@ -401,7 +401,7 @@ class TestReports:
         assert client("s3").list_objects_v2(Bucket=reports)["KeyCount"] == 1
 
     def test_a_bucket_that_refuses_it_stops_nothing_else(
-        self, deployed: Deployed, reports: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, deployed: LiveAudit, reports: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """The run is over and reported. The invocation fails, so that an alarm goes off."""
         monkeypatch.setenv("INTAKE_REPORT_BUCKET", f"{reports}-gone")
@@ -418,7 +418,7 @@ class TestBackfill:
     """F41: existing objects, if the option says so."""
 
     @pytest.fixture
-    def deployed(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Deployed:
+    def deployed(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> LiveAudit:
         for name in ("SKIP_EXISTING", "BACKFILL"):
             monkeypatch.setenv(f"INTAKE_{name}", "true")
         monkeypatch.setenv("INTAKE_BACKFILL_RATE", "1")
@@ -429,7 +429,7 @@ class TestBackfill:
         return deployed
 
     @pytest.mark.failure_mode("F41")
-    def test_a_backfill_goes_on_at_each_tick(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_backfill_goes_on_at_each_tick(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
         """F41: with the messages of a quarter of an hour, until nothing is left; then the interval counts."""
         monkeypatch.setattr(audit, "BURST_SECONDS", 2)
         deployed.upload("in/a", "in/b", "in/c")
@@ -445,7 +445,7 @@ class TestBackfill:
         assert deployed.audit()["counts"]["missing"] == 0, "the backfill is over"
 
     @pytest.mark.failure_mode("F41")
-    def test_while_messages_wait_none_are_sent(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_while_messages_wait_none_are_sent(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
         """F41: the next tick looks again."""
         monkeypatch.setattr(audit, "BURST_SECONDS", 1)
         client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "waits"}}')

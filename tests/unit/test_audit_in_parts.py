@@ -61,7 +61,7 @@ class S3(PagedS3):
         return self.client.get_paginator(operation)
 
 
-class World:
+class PartsWorld:
     """One pipeline, and the state machine's part in Python."""
 
     def __init__(self, dynamodb: "DynamoDBClient") -> None:
@@ -169,16 +169,16 @@ class World:
 
 
 @pytest.fixture
-def world(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> World:
+def world(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> PartsWorld:
     monkeypatch.setattr(LedgerTable, "_execute", execute_without_partiql)
-    return World(dynamodb)
+    return PartsWorld(dynamodb)
 
 
 def names(number: int = 20) -> list[str]:
     return [f"in/{n:03d}.csv" for n in range(number)]
 
 
-def test_few_shards_are_found_behind_a_long_common_beginning(world: World) -> None:
+def test_few_shards_are_found_behind_a_long_common_beginning(world: PartsWorld) -> None:
     """Dated folders and zero-filled numbers: the way to where the keys part takes more looks than two shards bring."""
     world.processed(*(f"in/2026/11/document-{number:010}" for number in range(60)))
     event = {"input": {}, "leaseSeconds": 86_400, "parts": 2, "segments": SEGMENTS}
@@ -187,7 +187,7 @@ def test_few_shards_are_found_behind_a_long_common_beginning(world: World) -> No
 
 
 @pytest.mark.failure_mode("F39")
-def test_what_was_lost_is_found_exactly_wherever_it_is(world: World) -> None:
+def test_what_was_lost_is_found_exactly_wherever_it_is(world: PartsWorld) -> None:
     """F39: an upload, an overwrite, a marker and a row of a key that is gone, in different shards; once each."""
     keys = names()
     world.processed(*keys)
@@ -206,7 +206,7 @@ def test_what_was_lost_is_found_exactly_wherever_it_is(world: World) -> None:
 
 
 @pytest.mark.failure_mode("F31")
-def test_a_second_run_resubmits_nothing(world: World) -> None:
+def test_a_second_run_resubmits_nothing(world: PartsWorld) -> None:
     """F31: the marks are on the rows, whichever part comes to them."""
     world.put("lost")
     world.audit("first")
@@ -215,7 +215,7 @@ def test_a_second_run_resubmits_nothing(world: World) -> None:
     assert (report.counts, report.resubmitted, world.sent()) == ({"missing": 1}, 0, [])
 
 
-def test_no_head_for_what_another_shard_has_shown(world: World) -> None:
+def test_no_head_for_what_another_shard_has_shown(world: PartsWorld) -> None:
     """A state that agrees is no candidate."""
     world.processed(*names())
     report = world.audit()
@@ -224,7 +224,7 @@ def test_no_head_for_what_another_shard_has_shown(world: World) -> None:
 
 
 @pytest.mark.failure_mode("F42")
-def test_runs_do_not_overlap(world: World) -> None:
+def test_runs_do_not_overlap(world: PartsWorld) -> None:
     """F42: nor does a planner that is called again see its own run as another's."""
     world.put("lost")
     first = world.plan("first")
@@ -236,7 +236,7 @@ def test_runs_do_not_overlap(world: World) -> None:
     world.plan("second")
 
 
-def test_the_next_run_is_due_after_the_interval(world: World) -> None:
+def test_the_next_run_is_due_after_the_interval(world: PartsWorld) -> None:
     """The schedule ticks more often; a person's own run does not wait."""
     world.audit("first", everySeconds=86_400)
     with pytest.raises(RunNotDue):
@@ -247,7 +247,7 @@ def test_the_next_run_is_due_after_the_interval(world: World) -> None:
 
 
 @pytest.mark.failure_mode("F42", "F35")
-def test_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_is_out_of_time_is_continued(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42, F35: from its last page on, in another file. The keys have equal dates."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
@@ -264,7 +264,7 @@ def test_a_part_that_is_out_of_time_is_continued(world: World, monkeypatch: pyte
 @pytest.mark.failure_mode("F118")
 @pytest.mark.parametrize(("limit", "value"), [("SLICE_ROWS", 8), ("SLICE_TEXT", 8 * len("in/000.csv"))])
 def test_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
-    world: World, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+    world: PartsWorld, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     """F118: however much time is left, a file has no more than can be written within the margin, and on the disk."""
     monkeypatch.setattr(in_parts, limit, value)
@@ -278,7 +278,7 @@ def test_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
 
 
 @pytest.mark.failure_mode("F42")
-def test_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: World) -> None:
+def test_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: PartsWorld) -> None:
     """F42: the call's answer was lost. The second call writes a shorter file, and the next slice begins there."""
     world.processed(*names())
     world.put("in/zzz-lost.csv")
@@ -294,7 +294,7 @@ def test_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: World) -
 
 
 @pytest.mark.failure_mode("F42")
-def test_a_gap_between_slices_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gap_between_slices_is_named(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42: nothing is taken for complete because its last file is there."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
@@ -306,7 +306,7 @@ def test_a_gap_between_slices_is_named(world: World, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.failure_mode("F42")
-def test_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_that_do_not_meet_are_a_gap(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42: a call that had timed out wrote the first file again, and it ends before the second one begins."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
@@ -319,7 +319,7 @@ def test_slices_that_do_not_meet_are_a_gap(world: World, monkeypatch: pytest.Mon
 
 
 @pytest.mark.failure_mode("F42")
-def test_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_died_goes_on_where_it_was_stored(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """F42: the state machine calls again. Messages from before the death are not sent twice."""
     monkeypatch.setattr(in_parts, "BATCH", 3)
     for key in names(8):
@@ -343,7 +343,7 @@ def test_a_look_that_died_goes_on_where_it_was_stored(world: World, monkeypatch:
 
 
 @pytest.mark.failure_mode("F119")
-def test_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """F119: it costs neither the budget nor an interval, and the report says why."""
     monkeypatch.setattr("intake_ledger.audit.look.PAUSES", ())
     world.settings = replace(world.settings, budget=3)
@@ -374,7 +374,7 @@ def test_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: World, monkey
         ("listed-00000", "keys from the beginning up to 'in/0"),
     ],
 )
-def test_a_part_that_fails_for_good_is_named(world: World, part: str, named: str) -> None:
+def test_a_part_that_fails_for_good_is_named(world: PartsWorld, part: str, named: str) -> None:
     """The run reports the missing part, ends its lease, and asks S3 about listed objects only."""
     world.processed(*names())
     planned = world.plan(everySeconds=86_400)
@@ -389,7 +389,7 @@ def test_a_part_that_fails_for_good_is_named(world: World, part: str, named: str
     assert world.audit("next", everySeconds=86_400).complete
 
 
-def test_a_run_of_the_release_before_is_given_back(world: World) -> None:
+def test_a_run_of_the_release_before_is_given_back(world: PartsWorld) -> None:
     """Its state machine calls for steps that there are no more, and then for the sum: the next run need not wait."""
     world.run("older")._runs.take(lease_ms=86_400_000, only_if_due=False)
     report = world.run("older").finish()
@@ -397,7 +397,7 @@ def test_a_run_of_the_release_before_is_given_back(world: World) -> None:
     assert world.audit("next").complete
 
 
-def test_what_was_listed_is_compared_though_a_shard_failed(world: World) -> None:
+def test_what_was_listed_is_compared_though_a_shard_failed(world: PartsWorld) -> None:
     """A loss in another shard is found in this run."""
     world.processed(*names())
     world.put("in/019-lost.csv")
@@ -408,7 +408,7 @@ def test_what_was_listed_is_compared_though_a_shard_failed(world: World) -> None
 
 
 @pytest.mark.parametrize(("died", "named"), [("join", "the join failed"), ("look", "candidates from 0 on were not")])
-def test_a_step_that_fails_for_good_is_named(world: World, died: str, named: str) -> None:
+def test_a_step_that_fails_for_good_is_named(world: PartsWorld, died: str, named: str) -> None:
     """The run is summed up, and the next one does not wait."""
     world.put("lost")
     planned = world.plan(everySeconds=86_400)
@@ -422,7 +422,7 @@ def test_a_step_that_fails_for_good_is_named(world: World, died: str, named: str
     assert world.audit("next", everySeconds=86_400).complete
 
 
-def test_the_budget_is_the_runs_not_each_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_budget_is_the_runs_not_each_parts(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next run sends the rest."""
     monkeypatch.setattr(in_parts, "CHUNK", 4)
     monkeypatch.setattr(join, "CHUNK", 4)
@@ -443,7 +443,7 @@ class TestRate:
     """A large loss, or a bucket that was full before, reaches the queue at the rate that the team has chosen."""
 
     @pytest.mark.failure_mode("F41")
-    def test_a_backfill_sends_each_object_of_before_once(self, world: World) -> None:
+    def test_a_backfill_sends_each_object_of_before_once(self, world: PartsWorld) -> None:
         """F41: as a person's request where it is too old for an event, and as the audit's where it may have one."""
         world.settings = replace(world.settings, backfills=True, skips_existing=True, backfill_rate=10)
         for key in ("old", "known"):
@@ -461,7 +461,7 @@ class TestRate:
 
     @pytest.mark.failure_mode("F41")
     def test_a_backfill_that_was_cut_short_goes_on_at_the_next_tick(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: PartsWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """F41: there are more candidates than one run takes. Sent messages are marked."""
         monkeypatch.setattr(in_parts, "MOST_CANDIDATES", 3)
@@ -480,7 +480,7 @@ class TestRate:
 
     @pytest.mark.failure_mode("F41")
     def test_a_slow_backfill_ends_before_its_state_machine_does(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: PartsWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """F41: an execution that is ended has no report, and keeps others away."""
         monkeypatch.setattr(in_parts, "SENDING_SECONDS", 2)
@@ -492,7 +492,7 @@ class TestRate:
         assert "2 objects are left" in report.summary(world.clock())
         assert world.plan("second", everySeconds=86_400)["parts"]
 
-    def test_a_look_keeps_to_its_share_of_the_rate(self, world: World) -> None:
+    def test_a_look_keeps_to_its_share_of_the_rate(self, world: PartsWorld) -> None:
         """Two of them send one message in a second each."""
         world.settings = replace(world.settings, resubmit_rate=2)
         for key in names(30):
@@ -504,7 +504,7 @@ class TestRate:
         assert len(world.sqs.bodies) == 30
         assert 29_000 <= world.clock() - began <= 31_000
 
-    def test_a_backfill_waits_while_the_queue_is_long(self, world: World) -> None:
+    def test_a_backfill_waits_while_the_queue_is_long(self, world: PartsWorld) -> None:
         """New uploads would stand behind all of it."""
         world.settings = replace(world.settings, backfills=True, backfill_rate=1)
         world.put("lost")
@@ -518,7 +518,7 @@ class TestRate:
         world.work("look", chunks)
         assert world.sent() == ["lost"]
 
-    def test_the_table_tells_how_far_a_run_has_come(self, world: World) -> None:
+    def test_the_table_tells_how_far_a_run_has_come(self, world: PartsWorld) -> None:
         """For those who ask meanwhile: messages, candidates, and the time of the first message."""
         for key in names(7):
             world.put(key)
@@ -528,7 +528,7 @@ class TestRate:
         assert [item[name]["N"] for name in ("sent", "of", "begun_at")] == ["7", "7", str(began)]
 
 
-def test_a_dry_run_changes_nothing(world: World) -> None:
+def test_a_dry_run_changes_nothing(world: PartsWorld) -> None:
     """It needs not be due, holds nothing, sends nothing and marks nothing."""
     world.put("lost")
     world.plan("at-work")
@@ -538,7 +538,7 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
     assert not [item for item in items if "audit_resubmitted_state" in item]
 
 
-def test_all_that_a_run_writes_down_expires_and_is_no_row(world: World) -> None:
+def test_all_that_a_run_writes_down_expires_and_is_no_row(world: PartsWorld) -> None:
     """The table is the ledger's."""
     world.processed(*names(5))
     world.put("lost")
@@ -552,7 +552,7 @@ def test_all_that_a_run_writes_down_expires_and_is_no_row(world: World) -> None:
 
 
 @pytest.mark.failure_mode("F47")
-def test_only_what_passes_the_filters_is_divided(world: World) -> None:
+def test_only_what_passes_the_filters_is_divided(world: PartsWorld) -> None:
     """F47: each prefix separately. Rows outside of them are ignored."""
     world.settings = replace(world.settings, filters=(KeyFilter("in/", ".csv"), KeyFilter("more/")))
     for key in [*names(8), "out/a.csv", "in/x.txt", "more/a"]:
@@ -562,7 +562,7 @@ def test_only_what_passes_the_filters_is_divided(world: World) -> None:
     assert world.sent() == [*names(8), "more/a"]
 
 
-def test_each_version_of_a_key_is_in_one_shard(world: World) -> None:
+def test_each_version_of_a_key_is_in_one_shard(world: PartsWorld) -> None:
     """A key with more versions than a page, at each edge."""
     world.settings = replace(world.settings, ordering=Ordering.EVERY_VERSION)
     for key in names(8):
@@ -574,7 +574,7 @@ def test_each_version_of_a_key_is_in_one_shard(world: World) -> None:
     assert len(world.sent()) == 17
 
 
-def test_what_was_left_to_a_backlog_is_said(world: World) -> None:
+def test_what_was_left_to_a_backlog_is_said(world: PartsWorld) -> None:
     """By any part that saw it."""
     world.held = "the queue is 2.0 hours behind"
     world.put("lost")
@@ -590,7 +590,7 @@ def test_the_heaviest_shares_come_first_and_others_of_about_their_weight_in_any_
     assert sorted(_order([{"file": "a"}, {"file": "b"}])) == [0, 1]
 
 
-def test_a_part_that_was_held_back_once_says_so(world: World) -> None:
+def test_a_part_that_was_held_back_once_says_so(world: PartsWorld) -> None:
     """Its later calls may find an empty queue."""
     world.put("lost")
     planned = world.plan()
@@ -604,7 +604,7 @@ def test_a_part_that_was_held_back_once_says_so(world: World) -> None:
 
 
 @pytest.mark.failure_mode("F46")
-def test_a_summing_up_that_is_called_again_tells_the_same(world: World) -> None:
+def test_a_summing_up_that_is_called_again_tells_the_same(world: PartsWorld) -> None:
     """F46: a call that died between the end of the run and its metrics has reported no losses."""
     world.put("lost")
     first = world.audit()
@@ -619,19 +619,19 @@ class TestInventory:
     """Over the files of a report."""
 
     @pytest.fixture
-    def reports(self, world: World) -> str:
+    def reports(self, world: PartsWorld) -> str:
         name = f"{world.table}-reports"
         client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         return name
 
-    def deliver(self, world: World, reports: str, files: list[list[tuple[str, State, bool]]]) -> None:
+    def deliver(self, world: PartsWorld, reports: str, files: list[list[tuple[str, State, bool]]]) -> None:
         """A report that S3 began to make an hour and a half ago."""
         begun = world.clock() - 90 * 60_000
         data = [put_data(client("s3"), reports, f"inv/data/{n}.csv.gz", as_csv(file)) for n, file in enumerate(files)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(begun), files=data)
         put_manifest(client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
 
-    def audit(self, world: World, reports: str, name: str = "run") -> Report:
+    def audit(self, world: PartsWorld, reports: str, name: str = "run") -> Report:
         event = {
             "input": {},
             "leaseSeconds": 86_400,
@@ -643,10 +643,10 @@ class TestInventory:
         world.work("write", planned)
         return world.go_on(planned)
 
-    def reported(self, world: World, key: str, state: State, *, age: int = 5 * HOUR) -> tuple[str, State, bool]:
+    def reported(self, world: PartsWorld, key: str, state: State, *, age: int = 5 * HOUR) -> tuple[str, State, bool]:
         return key, replace(state, created_at=world.clock() - age), True
 
-    def test_what_the_report_shows_is_compared(self, world: World, reports: str) -> None:
+    def test_what_the_report_shows_is_compared(self, world: PartsWorld, reports: str) -> None:
         """A lost upload in one file, a lost marker in another, and a row of a key that no file has."""
         kept, lost = world.put("kept"), world.put("lost")
         world.commit("kept", kept)
@@ -666,14 +666,14 @@ class TestInventory:
         assert world.sent() == ["gone", "lost", "marked"]
         assert (report.listed, report.complete) == (3, True)
 
-    def test_a_report_of_an_empty_bucket_shows_that_all_is_gone(self, world: World, reports: str) -> None:
+    def test_a_report_of_an_empty_bucket_shows_that_all_is_gone(self, world: PartsWorld, reports: str) -> None:
         """It has no files, and so the listing has no parts: nothing was left out."""
         world.commit("gone", State(StateKind.OBJECT, "1", "1", 1))
         self.deliver(world, reports, [])
         report = self.audit(world, reports)
         assert (report.complete, report.counts, world.sent()) == (True, {"removed": 1}, ["gone"])
 
-    def test_what_has_changed_since_the_report_is_no_loss(self, world: World, reports: str) -> None:
+    def test_what_has_changed_since_the_report_is_no_loss(self, world: PartsWorld, reports: str) -> None:
         """It is looked at before it counts: a key that was deleted since then, an overwritten one, a new one."""
         old = world.put("overwritten")
         world.processed("new")
@@ -688,13 +688,13 @@ class TestInventory:
         report = self.audit(world, reports)
         assert (report.counts, world.sent()) == ({}, [])
 
-    def test_what_came_a_moment_before_the_report_is_left_alone(self, world: World, reports: str) -> None:
+    def test_what_came_a_moment_before_the_report_is_left_alone(self, world: PartsWorld, reports: str) -> None:
         """Its event may still have been on its way then; tomorrow's report shows it again."""
         self.deliver(world, reports, [[self.reported(world, "fresh", world.put("fresh"), age=2 * HOUR)]])
         assert self.audit(world, reports).counts == {}
 
     @pytest.mark.failure_mode("F42")
-    def test_the_number_of_files_is_not_bounded_by_an_item(self, world: World, reports: str) -> None:
+    def test_the_number_of_files_is_not_bounded_by_an_item(self, world: PartsWorld, reports: str) -> None:
         """F42: DynamoDB takes 400 KB, which the names of all files of a large bucket's report exceed."""
         files = [{"key": f"inv/data/{number:0980}.csv.gz"} for number in range(450)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(world.clock()), files=files)
@@ -704,7 +704,7 @@ class TestInventory:
         assert len(planned["parts"]) == 450 + SEGMENTS
 
     @pytest.mark.failure_mode("F121")
-    def test_a_data_file_with_another_checksum_is_refused(self, world: World, reports: str) -> None:
+    def test_a_data_file_with_another_checksum_is_refused(self, world: PartsWorld, reports: str) -> None:
         """F121: the report says why, and nothing is taken for gone because that file was not read."""
         world.processed("a", "b")
         files = [[self.reported(world, key, world.s3.keys[key][-1])] for key in ("a", "b")]
@@ -716,7 +716,7 @@ class TestInventory:
         assert world.s3.heads == []
 
     @pytest.mark.failure_mode("F46")
-    def test_reports_that_come_no_more_are_told(self, world: World, reports: str) -> None:
+    def test_reports_that_come_no_more_are_told(self, world: PartsWorld, reports: str) -> None:
         """F46: by the last one there ever was, nothing that came since would be found, and all would be green."""
         self.deliver(world, reports, [])
         assert self.audit(world, reports).delivery == ["the rule is disabled"]
@@ -724,7 +724,7 @@ class TestInventory:
         (_, problem) = self.audit(world, reports, "next").delivery
         assert problem.startswith("the newest inventory report is 10 days old")
 
-    def test_without_a_report_the_run_is_given_back(self, world: World, reports: str) -> None:
+    def test_without_a_report_the_run_is_given_back(self, world: PartsWorld, reports: str) -> None:
         """The error names the fix, and the next run need not wait for a lease."""
         with pytest.raises(InventoryError, match="no inventory report"):
             self.audit(world, reports)
@@ -732,7 +732,7 @@ class TestInventory:
 
 
 @pytest.fixture
-def files(deployed: whole.Deployed, monkeypatch: pytest.MonkeyPatch) -> str:
+def files(deployed: whole.LiveAudit, monkeypatch: pytest.MonkeyPatch) -> str:
     """The bucket of the run's files, as both functions are told."""
     name = f"files-{next(_NUMBERS)}"
     client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
@@ -744,7 +744,7 @@ BEGIN: dict[str, Any] = {"step": "plan", "run": "r", "leaseSeconds": 60, "parts"
 
 
 def test_the_handlers_take_the_steps_and_tell_of_the_run(
-    deployed: whole.Deployed, files: str, capsys: pytest.CaptureFixture[str]
+    deployed: whole.LiveAudit, files: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The state machine's calls. The last answer is the report, and only this call writes the run's metrics."""
     assert files
@@ -775,7 +775,7 @@ def test_the_handlers_take_the_steps_and_tell_of_the_run(
 
 
 def test_a_run_with_gaps_is_incomplete_and_no_run(
-    deployed: whole.Deployed, files: str, capsys: pytest.CaptureFixture[str]
+    deployed: whole.LiveAudit, files: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two alarms go off: one at once, and one when no run ends any more."""
     assert files

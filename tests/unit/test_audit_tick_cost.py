@@ -12,7 +12,7 @@ from intake_ledger.audit import function as audit
 from intake_ledger.delivery_check.check import DeliveryCheck, Looked
 from intake_ledger.protocol import audit_settings
 from tests.unit.test_audit_delivery import Aws, bridged
-from tests.unit.test_audit_function import Context, Deployed, deployed  # noqa: F401 - the fixture
+from tests.unit.test_audit_function import Context, LiveAudit, deployed  # noqa: F401 - the fixture
 
 LOOK = DeliveryCheck.look
 """The fixture has none."""
@@ -28,7 +28,7 @@ SQS = ("GetQueueAttributes", "GetQueueAttributes of dead letters")
 KMS = ("DescribeKey", "GetKeyPolicy")
 
 
-def around(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:  # noqa: F811 - the fixture
+def around(deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:  # noqa: F811 - the fixture
     """Requests of a tick with no run due, but for those of the check itself."""
     monkeypatch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked())
     deployed.audit(everySeconds=86_400)
@@ -47,7 +47,7 @@ def _operation(request: Any) -> str:
 
 
 @pytest.mark.failure_mode("F117")
-def test_a_tick_costs_what_the_page_says(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811 - the fixture
+def test_a_tick_costs_what_the_page_says(deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811 - the fixture
     """F117: requests and dollars of a month, with S3's notifications and a key."""
     rest = around(deployed, monkeypatch)
     monkeypatch.setattr(DeliveryCheck, "look", LOOK)

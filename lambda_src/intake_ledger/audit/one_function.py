@@ -5,9 +5,10 @@ from sending a message twice. For larger buckets `in_parts` does the same with m
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
-from itertools import batched
+from itertools import batched, chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS, Look
 from intake_ledger.audit.relations import HELD, LISTED, Entries, held, listed
 from intake_ledger.audit.report import Pass, Report, Stopped
 from intake_ledger.audit.shards import Shard
-from intake_ledger.audit.side_by_side import side_by_side
 from intake_ledger.protocol import AuditSettings
 
 if TYPE_CHECKING:
@@ -85,3 +85,26 @@ class AuditInOneFunction:
 
 def _named(relation: str, pages: Iterator[Entries]) -> Iterator[tuple[str, Entries]]:
     return ((relation, page) for page in pages)
+
+
+def side_by_side[Item](sources: Sequence[Iterator[Item]], *, workers: int) -> Iterator[Item]:
+    """Yield the items of all sources, each in its order. At most `workers` threads read one item ahead."""
+    if workers == 1:
+        yield from chain.from_iterable(sources)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: dict[Future[list[Item]], Iterator[Item]] = {pool.submit(_next, source): source for source in sources}
+        try:
+            while waiting:
+                for done in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    source, items = waiting.pop(done), done.result()
+                    if items:
+                        waiting[pool.submit(_next, source)] = source
+                    yield from items
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _next[Item](source: Iterator[Item]) -> list[Item]:
+    """A list of the next item, or an empty list at the end."""
+    return list(islice(source, 1))

@@ -81,7 +81,8 @@ def held(
     for page in table.held(settings.pipeline, settings.ordering, RowKey(**json.loads(start)) if start else None):
         keys = [(row.row_key.pk.removeprefix(ours), row) for row in page.rows if row.row_key.pk.startswith(ours)]
         wanted = [held_entry(key, row, settings) for key, row in keys if settings.wants(key)]
-        yield Entries(wanted, _text(page.after), len(page.rows), page.later_format)
+        later_format = sum(not row.readable for row in page.rows)
+        yield Entries(wanted, _text(page.after), len(page.rows), later_format)
 
 
 def listed_entry(key: str, state: State, settings: AuditSettings) -> list[Any]:

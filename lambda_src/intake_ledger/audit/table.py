@@ -54,11 +54,6 @@ class RowPage:
     rows: list[Held]
     after: RowKey | None
 
-    @property
-    def later_format(self) -> int:
-        """The number of rows that a later release wrote."""
-        return sum(not row.readable for row in self.rows)
-
 
 class AuditTable:
     """Scans the table of `LedgerTable`. With a segment, `(number, total)`, it scans this part of the table only."""
