@@ -32,8 +32,7 @@ if TYPE_CHECKING:
         RetryOptions,
     )
     from cdk_intake_ledger.pipeline import IntakePipeline
-    from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-    from cdk_intake_ledger.resources.queue import IntakeQueue
+    from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
 __all__ = [
     "AuditOptions",
@@ -67,10 +66,10 @@ if not TYPE_CHECKING:
             "Engine": "cdk_intake_ledger.options",
             "Existing": "cdk_intake_ledger.options",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
-            "IntakeLedger": "cdk_intake_ledger.resources.ledger_table",
+            "IntakeLedger": "cdk_intake_ledger.resources",
             "IntakeMonitoring": "cdk_intake_ledger.monitoring",
             "IntakePipeline": "cdk_intake_ledger.pipeline",
-            "IntakeQueue": "cdk_intake_ledger.resources.queue",
+            "IntakeQueue": "cdk_intake_ledger.resources",
             "MonitoringOptions": "cdk_intake_ledger.options",
             "NetworkOptions": "cdk_intake_ledger.options",
             "Ordering": "cdk_intake_ledger.options",

@@ -14,10 +14,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.audit.intake_audit import IntakeAudit
-from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
-from cdk_intake_ledger.delivery.delivery_problems import default_delivery_mode
-from cdk_intake_ledger.delivery.key_filters import key_filters, looks_encoded
+from cdk_intake_ledger.audit import IntakeAudit
+from cdk_intake_ledger.delivery import default_delivery_mode, looks_encoded, owned_resource, owner_of, parse_filters
 from cdk_intake_ledger.functions import (
     FunctionNetworking,
     IntakeConsumer,
@@ -41,10 +39,7 @@ from cdk_intake_ledger.pipeline_checks import option_problems
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
-from cdk_intake_ledger.resources.bucket import intake_bucket
-from cdk_intake_ledger.resources.fixed_names import MAX_NAME, FixedIds, register, tag
-from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources import MAX_NAME, FixedIds, IntakeLedger, IntakeQueue, intake_bucket, register, tag
 from cdk_intake_ledger.validation.bucket_rules import FILTER_LOOKS_ENCODED
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse, warn
@@ -132,7 +127,7 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
         monitoring = monitoring or MonitoringOptions()
         audit = audit or AuditOptions()
         timeout = processing_timeout or Duration.minutes(1)
-        keys = key_filters(filters)
+        keys = parse_filters(filters)
         plan = plan_of(
             processor=processor,
             processing_timeout=timeout,

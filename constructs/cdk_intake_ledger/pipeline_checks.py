@@ -5,14 +5,11 @@ from collections.abc import Sequence
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.audit.reports import report_problems
-from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, delivery_problems
-from cdk_intake_ledger.delivery.key_filters import KeyFilter, filter_problems
+from cdk_intake_ledger.audit import report_problems
+from cdk_intake_ledger.delivery import KeyFilter, bucket_problems, delivery_mode_problems, filter_problems
 from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import AuditOptions, Delivery
-from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
-from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import Plan
 from cdk_intake_ledger.validation.plan_validation import plan_problems
@@ -41,7 +38,7 @@ def option_problems(
         *plan_problems(plan),
         *filter_problems(filters),
         *(bucket_problems(bucket, scope, filters, delivery) if bucket else ()),
-        *delivery_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
+        *delivery_mode_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
         *(queue.problems(plan.max_attempts) if queue else ()),
         *(ledger.problems() if ledger else ()),
         *report_problems(audit, bucket, filters),

@@ -2,9 +2,7 @@
 
 from constructs import Construct
 
-from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
-from cdk_intake_ledger.delivery.bucket_validation import BucketValidation, ConsumedQueue
-from cdk_intake_ledger.delivery.event_delivery import add_notifications
+from cdk_intake_ledger.delivery import BucketValidation, ConsumedQueue, add_notifications, owned_resource
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
 
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery.key_filters import KeyFilter
-from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.delivery import KeyFilter
+from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
 
 class PipelineGrants:

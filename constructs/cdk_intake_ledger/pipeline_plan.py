@@ -4,8 +4,7 @@ from aws_cdk import Duration, Token
 
 from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, RetryOptions
-from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.plan import (
     DAY,
     DEAD_LETTER_RETENTION_DAYS,

@@ -7,13 +7,13 @@ from itertools import product
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery.key_filters import KeyFilter, filter_problems, key_filters, looks_encoded, overlap
+from cdk_intake_ledger.delivery import KeyFilter, filter_problems, looks_encoded, overlap, parse_filters
 
 
 def test_no_filter_is_one_that_matches_every_key() -> None:
     """Leaving filters out, and an empty filter, both mean everything."""
-    assert key_filters(None) == key_filters([]) == (KeyFilter(),)
-    assert key_filters([s3.NotificationKeyFilter()]) == (KeyFilter(),)
+    assert parse_filters(None) == parse_filters([]) == (KeyFilter(),)
+    assert parse_filters([s3.NotificationKeyFilter()]) == (KeyFilter(),)
 
 
 @pytest.mark.parametrize(

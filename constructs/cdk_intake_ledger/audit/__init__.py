@@ -1,1 +1,9 @@
 """The audit: its function, its schedule, and the state machine and engines of an audit in parts."""
+
+from cdk_intake_ledger.audit.intake_audit import IntakeAudit
+from cdk_intake_ledger.audit.reports import report_problems
+
+__all__ = [
+    "IntakeAudit",
+    "report_problems",
+]

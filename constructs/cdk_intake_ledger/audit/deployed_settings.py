@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jsii
 from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource, Stack
 
-from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, owned_resource
+from cdk_intake_ledger.delivery import has_cdk_notifications, owned_resource
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
 from cdk_intake_ledger.options import Delivery
 

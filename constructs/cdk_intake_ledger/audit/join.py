@@ -19,7 +19,7 @@ from cdk_intake_ledger.functions import (
     intake_function,
 )
 from cdk_intake_ledger.options import AuditScale, Engine
-from cdk_intake_ledger.resources.bucket import private_bucket
+from cdk_intake_ledger.resources import private_bucket
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
 
 DUCKDB = "duckdb==2.0.0"

@@ -6,8 +6,7 @@ from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
-from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
+from cdk_intake_ledger.delivery import KeyFilter, overlap, owned_resource, owner_of
 from cdk_intake_ledger.functions import PipelineResources
 from cdk_intake_ledger.options import AuditOptions
 from cdk_intake_ledger.validation.audit_rules import REPORTS_ARE_PROCESSED

@@ -1,1 +1,32 @@
-"""Deliver the events of the bucket to the queue, for chosen keys."""
+"""The path of events from the bucket to the queue, for chosen keys."""
+
+from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, owned_resource, owner_of
+from cdk_intake_ledger.delivery.bucket_validation import BucketValidation, ConsumedQueue
+from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, default_delivery_mode, delivery_mode_problems
+from cdk_intake_ledger.delivery.event_delivery import add_notifications
+from cdk_intake_ledger.delivery.key_filters import (
+    KeyFilter,
+    filter_problems,
+    looks_encoded,
+    overlap,
+    parse_filters,
+    read_patterns,
+)
+
+__all__ = [
+    "BucketValidation",
+    "ConsumedQueue",
+    "KeyFilter",
+    "add_notifications",
+    "bucket_problems",
+    "default_delivery_mode",
+    "delivery_mode_problems",
+    "filter_problems",
+    "has_cdk_notifications",
+    "looks_encoded",
+    "overlap",
+    "owned_resource",
+    "owner_of",
+    "parse_filters",
+    "read_patterns",
+]

@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
 from cdk_intake_ledger.delivery.key_filters import KeyFilter
-from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources import properties_of
 
 # `ObjectRemoved:*` does not contain deletions by lifecycle rules. The ledger needs removals even if they are not
 # processed, to know that a state is over. After a restore, an archived object can be read that was rejected before.

@@ -18,7 +18,7 @@ from constructs import Construct, IValidation
 from cdk_intake_ledger.delivery.bucket_notifications import cdk_configuration, has_cdk_notifications, owned_resource
 from cdk_intake_ledger.delivery.key_filters import KeyFilter
 from cdk_intake_ledger.options import Delivery
-from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
     BUCKET_NOT_VERSIONED,
     EVENT_BRIDGE_SWITCHED_OFF,

@@ -24,7 +24,7 @@ def default_delivery_mode(bucket: s3.IBucket, resource: s3.CfnBucket | None, sco
     return Delivery.EVENTBRIDGE if in_other_stack else Delivery.S3
 
 
-def delivery_problems(delivery: Delivery | None, *, existing: bool) -> Iterator[Problem]:
+def delivery_mode_problems(delivery: Delivery | None, *, existing: bool) -> Iterator[Problem]:
     """Check a delivery mode.
 
     Args:

@@ -10,8 +10,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
 from cdk_intake_ledger.delivery.key_filters import KeyFilter
-from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.resources.queue_access import allow_service
+from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.bucket_rules import EVENT_BRIDGE_UNKNOWN
 from cdk_intake_ledger.validation.reporting import warn
 

@@ -23,8 +23,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, has_cdk_noti
 from cdk_intake_ledger.delivery.event_bridge import deliver_by_event_bridge, switch_event_bridge_on
 from cdk_intake_ledger.delivery.key_filters import KeyFilter
 from cdk_intake_ledger.options import Delivery
-from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.resources.queue_access import allow_service
+from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.bucket_rules import BUCKET_VERSIONING_UNKNOWN
 from cdk_intake_ledger.validation.nag_suppressions import NOTIFICATIONS_HANDLER, suppress
 from cdk_intake_ledger.validation.reporting import warn

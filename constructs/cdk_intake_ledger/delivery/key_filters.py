@@ -80,7 +80,7 @@ class KeyFilter:
         return [self.prefix + self.suffix[n:] for n in shared if self.prefix.endswith(self.suffix[:n])]
 
 
-def key_filters(filters: Sequence[s3.NotificationKeyFilter | Mapping[str, str]] | None) -> tuple[KeyFilter, ...]:
+def parse_filters(filters: Sequence[s3.NotificationKeyFilter | Mapping[str, str]] | None) -> tuple[KeyFilter, ...]:
     """Convert CDK's filters. Without filters, give a filter that matches every key."""
     ours = []
     for item in filters or ():

@@ -9,7 +9,7 @@ from cdk_intake_ledger.functions.lambda_function import FunctionNetworking, inta
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions
-from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, suppress
 from cdk_intake_ledger.validation.plan import HOLD_SHARE, QUEUE_RETENTION_DAYS, function_timeout
 

@@ -11,11 +11,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
-from cdk_intake_ledger.delivery.key_filters import KeyFilter, read_patterns
+from cdk_intake_ledger.delivery import KeyFilter, read_patterns
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Delivery, Ordering
-from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import OBJECTS, Wildcards
 
 BUCKET_KEY_ACTIONS = ("kms:Decrypt",)

@@ -1,1 +1,22 @@
 """The bucket, the queue and the table of a pipeline, and their fixed names."""
+
+from cdk_intake_ledger.resources.bucket import intake_bucket, private_bucket
+from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources.fixed_names import MAX_NAME, FixedIds, pipeline_name_problems, register, tag
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources.queue_access import allow_service
+
+__all__ = [
+    "MAX_NAME",
+    "FixedIds",
+    "IntakeLedger",
+    "IntakeQueue",
+    "allow_service",
+    "intake_bucket",
+    "pipeline_name_problems",
+    "private_bucket",
+    "properties_of",
+    "register",
+    "tag",
+]
