@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import (
@@ -36,6 +37,18 @@ UNLIMITED = RateLimit(None, clock=lambda: 0.0, sleep=lambda _: None)
 def client(service: Any) -> Any:
     """Return a client, which is created once, because a service model takes as long to load as a test."""
     return boto3.client(service)
+
+
+_CONFIGURED: dict[tuple[str, str], Any] = {}
+
+
+def shared_client(service: str, *, config: Config | None = None) -> Any:
+    """Return the client with this configuration. For tests that call `boto3.client` often."""
+    key = service, repr(sorted(vars(config)["_user_provided_options"].items()) if config else ())
+    if key not in _CONFIGURED:
+        session: Any = boto3.DEFAULT_SESSION
+        _CONFIGURED[key] = session.client(service, config=config)
+    return _CONFIGURED[key]
 
 
 @dataclass

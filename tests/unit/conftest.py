@@ -7,9 +7,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import boto3
+import botocore.session
+import moto.core.responses
 import pytest
+from botocore.config import Config
 from hypothesis import settings
 from moto import mock_aws
+from moto.core.utils import method_names_from_class
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Ordering
@@ -31,7 +35,15 @@ settings.load_profile("patient")
 @cache
 def shared_session() -> boto3.Session:
     """Return the boto3 session of all tests with moto: a session reads each service's model only once."""
-    return boto3.Session()
+    session = botocore.session.get_session()
+    # Without a value, botocore builds it twice for each request.
+    session.set_default_client_config(Config(user_agent="unit tests"))
+    return boto3.session.Session(botocore_session=session)
+
+
+def session_for(**options: Any) -> boto3.Session:
+    """Return the shared session, or a new one for a region or a profile."""
+    return boto3.session.Session(**options) if any(options.values()) else shared_session()
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +57,9 @@ def dynamodb() -> Iterator["DynamoDBClient"]:
     patch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     with mock_aws():
         patch.setattr(boto3, "DEFAULT_SESSION", shared_session())
+        patch.setattr(boto3, "Session", session_for)
+        # Moto inspects all members of a class in each request.
+        patch.setattr(moto.core.responses, "method_names_from_class", cache(method_names_from_class))
         yield boto3.client("dynamodb")
         patch.undo()
 

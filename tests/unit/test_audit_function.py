@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 from moto.core.utils import utcnow
@@ -16,7 +17,7 @@ from intake_ledger.audit.backlog import Backlog
 from intake_ledger.delivery_check.check import Looked
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
 from intake_ledger.protocol import audit_settings
-from tests.unit.cli_support import client
+from tests.unit.cli_support import client, shared_client
 from tests.unit.support import create_table, execute_without_partiql
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Liv
         "AUDIT_MAX_RESUBMISSIONS": "3",
     }.items():
         monkeypatch.setenv(f"INTAKE_{name}", value)
+    monkeypatch.setattr(boto3, "client", shared_client)
     monkeypatch.setattr(LedgerTable, "_execute", execute_without_partiql)
     # moto would deliver S3's notifications.
     monkeypatch.setattr(DELIVERY, lambda _: Looked())

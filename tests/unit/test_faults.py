@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from http.server import BaseHTTPRequestHandler
-from typing import Any, cast
+from typing import Any
 
 import boto3
 import pytest
@@ -128,14 +129,18 @@ def proxy(reached: list[str]) -> Iterator[Proxy]:
         yield Proxy(lambda: target.url)
 
 
+@cache
+def _session() -> Any:
+    return boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
+
+
 @pytest.fixture
 def client(proxy: Proxy) -> Iterator[Callable[[str], Any]]:
     with proxy.server() as server:
 
         def through_the_proxy(service: str) -> Any:
             config = Config(retries={"total_max_attempts": 1}, proxies={}, read_timeout=5)
-            session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
-            return cast("Any", session).client(service, endpoint_url=server.url, config=config)
+            return _session().client(service, endpoint_url=server.url, config=config)
 
         yield through_the_proxy
 
