@@ -73,6 +73,8 @@ DONE = row(Status.PROCESSED)
 REJECTED = row(Status.REJECTED, rejected_fence=7)
 ASKED = replace(REJECTED, reprocess_id=A2)
 WAITING = row(Status.FAILED, attempts=2, retry_at=NOW + 1)
+LAST_TRY = row(Status.FAILED, MARKER, attempts=3)
+REMOVED = (ABSENT, MARKER, State(StateKind.MARKER), State(StateKind.DELETED, "1"))
 
 
 def judge(
@@ -126,11 +128,6 @@ class TestRowAlone:
         """None stands for: S3 has to be looked at."""
         ruling = judge_row(found, change, owner=ME, now=NOW)
         assert (ruling and ruling.verdict) == verdict
-
-    @pytest.mark.failure_mode("F08")
-    def test_expiry_decides_nothing(self) -> None:
-        """F08: TTL has passed, the row is still there."""
-        assert judge(replace(DONE, expires_at=1), created(V1), V1) is Verdict.DUPLICATE
 
 
 class TestLook:
@@ -208,6 +205,10 @@ class TestLook:
             pytest.param(row(Status.PROCESSED, V2), deleted(V2), V1, Verdict.ACCEPTED, id="F51 rolled back"),
             pytest.param(None, audited(V1), V1, Verdict.ACCEPTED, id="F32 unknown, audit"),
             pytest.param(row(Status.PROCESSED, ABSENT), deleted(V1), ABSENT, Verdict.STALE, id="removal committed"),
+            pytest.param(replace(DONE, attempts=99), reprocess(A1), V1, Verdict.ACCEPTED, id="F84 settled attempts"),
+            pytest.param(replace(DONE, attempts=99), created(V2), V2, Verdict.ACCEPTED, id="F84 another state"),
+            pytest.param(replace(DONE, served_reprocess_id=A1), reprocess(A1), V1, Verdict.DUPLICATE, id="F88 served"),
+            pytest.param(replace(DONE, expires_at=1), created(V1), V1, Verdict.DUPLICATE, id="F08 past its expiry"),
         ],
     )
     def test_line(self, found: Row | None, change: Change, state: State, verdict: Verdict) -> None:
@@ -232,35 +233,32 @@ class TestLook:
         """Without a row it never processed the object."""
         assert judge(None, change, state, complete_since=since) is verdict
 
-    @pytest.mark.failure_mode("F94")
-    def test_a_removal_that_nobody_wants_to_hear_of_needs_no_row(self) -> None:
-        """F94: with `deletes` off."""
-        assert judge(None, deleted(V1), ABSENT, DEAF) is Verdict.STALE
-
-    @pytest.mark.failure_mode("F89")
-    @pytest.mark.parametrize("state", [ABSENT, MARKER, State(StateKind.MARKER), State(StateKind.DELETED, "1")])
-    def test_deletes_off_settles_what_would_be_accepted(self, state: State) -> None:
-        """F89: and nothing else changes."""
-        assert judge(DONE, deleted(V2), state, DEAF) is Verdict.SETTLED
-        assert judge(DONE, deleted(V2), state, POLICY) is Verdict.ACCEPTED
-        assert judge(DONE, created(V2), V2, DEAF) is Verdict.ACCEPTED
-        assert judge(row(Status.PROCESSED, state), reprocess(A1), state, DEAF) is Verdict.SETTLED
+    @pytest.mark.failure_mode("F89", "F94")
+    @pytest.mark.parametrize(
+        ("found", "change", "state", "with_deletes", "without"),
+        [
+            (None, deleted(V1), ABSENT, Verdict.ACCEPTED, Verdict.STALE),
+            (DONE, created(V2), V2, Verdict.ACCEPTED, Verdict.ACCEPTED),
+            *((DONE, deleted(V2), gone, Verdict.ACCEPTED, Verdict.SETTLED) for gone in REMOVED),
+            *(
+                (row(Status.PROCESSED, gone), reprocess(A1), gone, Verdict.ACCEPTED, Verdict.SETTLED)
+                for gone in REMOVED
+            ),
+            (LAST_TRY, marked(MARKER), MARKER, Verdict.EXHAUSTED, Verdict.SETTLED),
+            (replace(LAST_TRY, status=Status.PROCESSING), marked(MARKER), MARKER, Verdict.EXHAUSTED, Verdict.SETTLED),
+            (dead(attempts=3), created(V1), V1, Verdict.EXHAUSTED, Verdict.EXHAUSTED),
+        ],
+    )
+    def test_without_deletes_a_removal_is_settled_and_not_processed(
+        self, found: Row | None, change: Change, state: State, with_deletes: Verdict, without: Verdict
+    ) -> None:
+        assert judge(found, change, state) is with_deletes
+        assert judge(found, change, state, DEAF) is without
 
     def test_a_settled_state_that_the_message_names_is_a_duplicate(self) -> None:
         """For the log: another worker committed between the read of the row and the look."""
         ruling = judge_state(DONE, created(V1), V1, now=NOW, policy=POLICY)
         assert ruling == Ruling(Verdict.DUPLICATE, "the current state is committed")
-
-    @pytest.mark.failure_mode("F84")
-    def test_a_budget_of_attempts_is_for_unsettled_rows(self) -> None:
-        """F84: a settled row's attempts are history, for another state too."""
-        for change, state in ((reprocess(A1), V1), (created(V2), V2)):
-            assert judge(replace(DONE, attempts=99), change, state) is Verdict.ACCEPTED
-
-    @pytest.mark.failure_mode("F88")
-    def test_a_served_request_comes_back(self) -> None:
-        """F88: the audit ran the state that the request had failed on."""
-        assert judge(replace(DONE, served_reprocess_id=A1), reprocess(A1), V1) is Verdict.DUPLICATE
 
 
 STATES = st.sampled_from([V1, V2, MARKER, ABSENT, State(StateKind.OBJECT, None, "e1"), State(StateKind.DELETED, "1")])
@@ -437,16 +435,6 @@ def test_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, chan
     own = live and found is not None and found.lease_owner == ME
     runs = (told in (Verdict.ACCEPTED, Verdict.EXHAUSTED) and not own) or (told is Verdict.BUSY and not live)
     assert deaf is (Verdict.SETTLED if runs and state.removed else told)
-
-
-@pytest.mark.failure_mode("F89")
-def test_deletes_off_has_no_budget_for_removals() -> None:
-    """Removals are not processed, so they cannot fail. An object's attempts are still limited."""
-    gone = row(Status.FAILED, MARKER, attempts=3)
-    assert judge(gone, marked(MARKER), MARKER) is Verdict.EXHAUSTED
-    assert judge(gone, marked(MARKER), MARKER, DEAF) is Verdict.SETTLED
-    assert judge(replace(gone, status=Status.PROCESSING), marked(MARKER), MARKER, DEAF) is Verdict.SETTLED
-    assert judge(dead(attempts=3), created(V1), V1, DEAF) is Verdict.EXHAUSTED
 
 
 @given(ROWS, CHANGES, STATES)
