@@ -1,4 +1,4 @@
-"""What others do to the pipeline's bucket and role afterwards is seen at synthesis."""
+"""Checks of the whole app at synthesis: changes of the bucket, the role and the queue after the pipeline."""
 
 import pytest
 from aws_cdk import Duration, Stack
@@ -18,7 +18,7 @@ def tagged(stack: Stack, bucket: s3.IBucket) -> None:
 
 
 def test_a_later_notification_would_replace_the_pipelines() -> None:
-    """CDK's handler puts a whole configuration; S3 would stop telling the queue, and nothing would fail."""
+    """CDK's handler replaces the whole configuration. The queue would receive no events, without an error."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     tagged(stack, pipeline.bucket)
@@ -29,7 +29,7 @@ def test_a_later_notification_would_replace_the_pipelines() -> None:
 
 
 def test_an_earlier_notification_is_no_problem() -> None:
-    """Then the pipeline's part is added in the same way."""
+    """The pipeline then uses CDK's notifications too."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Ours", versioned=True)
     tagged(stack, bucket)
@@ -38,7 +38,7 @@ def test_an_earlier_notification_is_no_problem() -> None:
 
 
 def test_a_later_notification_on_a_sibling_bucket_would_switch_event_bridge_off() -> None:
-    """The same in the bucket's own stack; switching EventBridge on there as well mends it."""
+    """The same in the stack of the bucket. A call that turns EventBridge on fixes it."""
     for mended in (False, True):
         app = new_app()
         theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
@@ -55,7 +55,7 @@ def test_a_later_notification_on_a_sibling_bucket_would_switch_event_bridge_off(
 
 @pytest.mark.parametrize(("days", "early"), [(17, True), (18, False)])
 def test_a_bucket_that_forgets_versions_before_their_messages_is_refused(days: int, early: bool) -> None:
-    """A message can be on its way for 4 and 14 days; the version that it is about has to be there."""
+    """A message can wait for 4 days and then for 14 days. The bucket must keep its version for that time."""
     stack = new_stack()
     rule = s3.LifecycleRule(noncurrent_version_expiration=Duration.days(days))
     bucket = s3.Bucket(stack, "Ours", versioned=True, lifecycle_rules=[rule])
@@ -68,7 +68,7 @@ def test_a_bucket_that_forgets_versions_before_their_messages_is_refused(days: i
 
 
 def test_a_bucket_without_versions_is_pointed_out() -> None:
-    """It works, with less to hold on to; the warning can be acknowledged by its id."""
+    """It is allowed. The warning can be acknowledged by its ID."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Ours"))
     template_of(stack)
@@ -93,7 +93,7 @@ def test_a_bucket_without_versions_is_pointed_out() -> None:
     ],
 )
 def test_a_processor_that_writes_where_it_reads(prefix: str, suffix: str, written: str, outcome: str) -> None:
-    """F71: refused where every write would call the processor again, pointed out where some may."""
+    """F71: an error if every write would call the processor again, a warning if some writes may."""
     stack = new_stack()
     filters = [s3.NotificationKeyFilter(prefix=prefix or None, suffix=suffix or None)]
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), filters=filters)
@@ -108,7 +108,7 @@ def test_a_processor_that_writes_where_it_reads(prefix: str, suffix: str, writte
 
 @pytest.mark.failure_mode("F71")
 def test_another_bucket_is_no_loop() -> None:
-    """F71: writing elsewhere is what a processor is for."""
+    """F71: a processor may write into other buckets."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     s3.Bucket(stack, "Results").grant_put(pipeline)
@@ -118,7 +118,7 @@ def test_another_bucket_is_no_loop() -> None:
 
 @pytest.mark.failure_mode("F71")
 def test_a_bucket_known_by_name() -> None:
-    """F71: an imported bucket's ARN is text, and compared as such."""
+    """F71: the ARN of an imported bucket is a text, which can be compared."""
     stack = new_stack()
     bucket = s3.Bucket.from_bucket_name(stack, "Theirs", "partner-inbox")
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
@@ -128,7 +128,7 @@ def test_a_bucket_known_by_name() -> None:
 
 
 def test_a_hand_encoded_filter_is_pointed_out() -> None:
-    """It would match nothing: filters are encoded here."""
+    """It would match no key, because the pipeline encodes it again."""
     stack = new_stack()
     filters = [s3.NotificationKeyFilter(prefix="in%20put/")]
     IntakePipeline(stack, "Orders", processor=processor(), filters=filters)
@@ -137,7 +137,7 @@ def test_a_hand_encoded_filter_is_pointed_out() -> None:
 
 
 class TestReaders:
-    """F128: another function that takes messages of the queue that the pipeline was given."""
+    """F128: another function that reads an existing queue of the pipeline."""
 
     @staticmethod
     def read(stack: Stack, arn: str, *, enabled: bool = True) -> None:
@@ -159,7 +159,7 @@ class TestReaders:
     @pytest.mark.failure_mode("F128")
     @pytest.mark.parametrize("first", [True, False])
     def test_a_second_mapping_on_the_queue_is_refused(self, first: bool) -> None:
-        """F128: of any stack of the app, made before the pipeline or after it."""
+        """F128: in any stack of the app, before or after the pipeline."""
         app = new_app()
         theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
         queue = IntakeQueue(theirs, "Queue")
@@ -175,7 +175,7 @@ class TestReaders:
 
     @pytest.mark.failure_mode("F128")
     def test_an_imported_queue_is_known_by_its_arn(self) -> None:
-        """F128: however it was imported."""
+        """F128: another import of the queue has the same ARN."""
         stack, arn = new_stack(), "arn:aws:sqs:eu-central-1:111122223333:messages"
         IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn))
         self.read(stack, arn)
@@ -185,7 +185,7 @@ class TestReaders:
     @pytest.mark.failure_mode("F128")
     @pytest.mark.parametrize(("read", "enabled"), [("others", True), ("messages", False)])
     def test_another_queue_or_a_disabled_mapping_is_no_problem(self, read: str, enabled: bool) -> None:
-        """F128: nothing is taken."""
+        """F128: no message is lost."""
         stack, arn = new_stack(), "arn:aws:sqs:eu-central-1:111122223333:{}"
         IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn.format("messages")))
         self.read(stack, arn.format(read), enabled=enabled)
@@ -193,11 +193,11 @@ class TestReaders:
 
 
 class TestOverlaps:
-    """F127: the team's bucket notifies somebody already, and S3 refuses two notifications about the same keys."""
+    """F127: the bucket has another notification, and S3 refuses two notifications about the same keys."""
 
     @staticmethod
     def notify(stack: Stack, bucket: s3.IBucket, event: s3.EventType, **filters: str) -> None:
-        """The way in most published examples."""
+        """A Lambda function as destination, as in most published examples."""
         code = lambda_.Code.from_inline("def handler(event, context): ...")
         function = lambda_.Function(
             stack, "Theirs", runtime=lambda_.Runtime.PYTHON_3_13, handler="index.handler", code=code
@@ -215,7 +215,7 @@ class TestOverlaps:
     @pytest.mark.parametrize("imported", [False, True])
     @pytest.mark.parametrize("event", [s3.EventType.OBJECT_CREATED, s3.EventType.OBJECT_CREATED_PUT])
     def test_the_same_keys_are_refused(self, imported: bool, event: s3.EventType) -> None:
-        """F127: of one event or all, with what to do about it."""
+        """F127: for one event or for all events, with the fix."""
         stack = new_stack()
         bucket = self.bucket(stack, imported=imported)
         self.notify(stack, bucket, event, prefix="in/a")
@@ -232,7 +232,7 @@ class TestOverlaps:
     def test_other_keys_or_events_are_no_problem(
         self, imported: bool, event: s3.EventType, filters: dict[str, str]
     ) -> None:
-        """F127: S3 takes both."""
+        """F127: S3 accepts both."""
         stack = new_stack()
         bucket = self.bucket(stack, imported=imported)
         self.notify(stack, bucket, event, **filters)
@@ -242,7 +242,7 @@ class TestOverlaps:
 
     @pytest.mark.failure_mode("F127")
     def test_by_eventbridge_both_get_them(self) -> None:
-        """F127: the choice that the refusal names."""
+        """F127: the alternative in the message."""
         stack = new_stack()
         bucket = self.bucket(stack, imported=False)
         self.notify(stack, bucket, s3.EventType.OBJECT_CREATED)
@@ -251,7 +251,7 @@ class TestOverlaps:
 
     @pytest.mark.failure_mode("F127")
     def test_a_function_in_the_buckets_own_property_is_seen_too(self) -> None:
-        """F127: written into the bucket's resource, as a template has it."""
+        """F127: a notification in the bucket's resource."""
         stack = new_stack()
         bucket = s3.Bucket(stack, "Bucket", versioned=True)
         resource = bucket.node.default_child

@@ -1,4 +1,4 @@
-"""Whose bucket it is decides how its changes arrive; each way synthesises without a cycle."""
+"""The stack of a bucket decides its delivery mode. Each mode synthesises without a cycle."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def allowed(template: Json, path: str, type_: str) -> list[Json]:
 
 @pytest.mark.failure_mode("F68")
 def test_a_bucket_of_the_same_stack_is_notified_about_natively() -> None:
-    """F68: no custom resource, no cycle; the team's bucket waits for the queue's policy."""
+    """F68: no custom resource and no cycle. The bucket depends on the queue's policy."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Ours", versioned=True)
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
@@ -57,7 +57,7 @@ def test_a_bucket_of_the_same_stack_is_notified_about_natively() -> None:
 
 
 def test_two_pipelines_watch_one_bucket() -> None:
-    """Each adds its entries to the other's."""
+    """Each pipeline adds its entries and keeps those of the other."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Ours", versioned=True)
     for name in ("Orders", "Invoices"):
@@ -70,7 +70,7 @@ def test_two_pipelines_watch_one_bucket() -> None:
 
 
 def test_what_the_team_wrote_into_its_bucket_stays() -> None:
-    """Other notifications in the bucket's own resource are kept beside ours."""
+    """The pipeline keeps other notifications in the bucket's resource."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Ours", versioned=True)
     resource = bucket.node.default_child
@@ -88,7 +88,7 @@ def test_what_the_team_wrote_into_its_bucket_stays() -> None:
 
 
 def test_two_pipelines_that_want_the_same_keys_are_refused() -> None:
-    """S3 would refuse the second at deployment."""
+    """S3 would refuse the second pipeline at deployment."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Ours", versioned=True)
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
@@ -97,7 +97,7 @@ def test_two_pipelines_that_want_the_same_keys_are_refused() -> None:
 
 
 def test_a_bucket_with_cdks_notifications_gets_ours_among_them() -> None:
-    """Those own the bucket's whole configuration, and would replace what is written into its resource."""
+    """CDK's notifications replace the configuration in the bucket's resource."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Ours", versioned=True)
     bucket.add_event_notification(s3.EventType.OBJECT_TAGGING_PUT, notifications.SnsDestination(sns.Topic(stack, "T")))
@@ -111,7 +111,7 @@ def test_a_bucket_with_cdks_notifications_gets_ours_among_them() -> None:
 
 @pytest.mark.failure_mode("F68")
 def test_a_bucket_of_another_stack_tells_event_bridge() -> None:
-    """F68: an S3 notification would be a dependency cycle; EventBridge is switched on without a custom resource."""
+    """F68: an S3 notification would make a cycle. EventBridge is turned on without a custom resource."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     bucket = s3.Bucket(theirs, "Bucket", versioned=True)
@@ -129,7 +129,7 @@ def test_a_bucket_of_another_stack_tells_event_bridge() -> None:
 
 
 def test_every_key_needs_no_pattern() -> None:
-    """A filter that matches everything would be an empty alternative, which EventBridge refuses."""
+    """EventBridge refuses an empty alternative, so a filter that matches every key adds none."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     IntakePipeline(ours, "Orders", processor=processor(), bucket=s3.Bucket(theirs, "Bucket", versioned=True))
@@ -137,7 +137,7 @@ def test_every_key_needs_no_pattern() -> None:
 
 
 def test_what_event_bridge_gives_up_is_kept() -> None:
-    """It goes to the dead-letter queue, and only this rule may write there and to the queue."""
+    """It goes to the dead-letter queue. Only this rule may send to both queues."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     IntakePipeline(ours, "Orders", processor=processor(), bucket=s3.Bucket(theirs, "Bucket", versioned=True))
@@ -156,7 +156,7 @@ def test_what_event_bridge_gives_up_is_kept() -> None:
 
 
 def test_a_sibling_bucket_with_cdks_notifications_keeps_event_bridge() -> None:
-    """CDK's own handler replaces the bucket's configuration, so it has to know."""
+    """CDK's handler replaces the configuration of the bucket, so it must have this setting."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     bucket = s3.Bucket(theirs, "Bucket", versioned=True)
@@ -166,7 +166,7 @@ def test_a_sibling_bucket_with_cdks_notifications_keeps_event_bridge() -> None:
 
 
 def test_a_bucket_of_another_region_is_refused() -> None:
-    """S3's events stay in their region."""
+    """S3 sends events within one region."""
     app = new_app()
     theirs = new_stack("Theirs", app, Environment(account="111122223333", region="eu-west-1"))
     ours = new_stack("Ours", app, Environment(account="111122223333", region="eu-central-1"))
@@ -178,7 +178,7 @@ def test_a_bucket_of_another_region_is_refused() -> None:
 
 @pytest.mark.failure_mode("F68")
 def test_an_imported_bucket_is_notified_about_by_cdk() -> None:
-    """F68: ours is added to what is there, the queue takes messages of that bucket alone."""
+    """F68: existing notifications stay. The queue accepts messages of that bucket only."""
     stack = new_stack()
     bucket = s3.Bucket.from_bucket_name(stack, "Theirs", "partner-inbox")
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
@@ -208,7 +208,7 @@ def test_an_imported_bucket_is_notified_about_by_cdk() -> None:
 
 @pytest.mark.failure_mode("F29")
 def test_the_stated_account_of_an_imported_bucket_is_its_owner() -> None:
-    """F29: where the owner is known, every call to S3 says who it must be."""
+    """F29: if the owner is known, every call to S3 names the expected owner."""
     stack = new_stack()
     bucket = s3.Bucket.from_bucket_attributes(
         stack, "Theirs", bucket_name="partner-inbox", account="444455556666", region="eu-central-1"
@@ -224,7 +224,7 @@ def test_the_stated_account_of_an_imported_bucket_is_its_owner() -> None:
 @pytest.mark.parametrize("env", [None, Environment(account="111122223333", region="eu-central-1")])
 @pytest.mark.parametrize("whose", ["own", "same stack", "sibling", "imported", "sibling, by name"])
 def test_one_key_for_everything(whose: str, env: Environment | None) -> None:
-    """F68: bucket, queues and table share a key; no cycle, and every service and role may use it."""
+    """F68: bucket, queues and table share a key. No cycle, and every service and role may use it."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app, env), new_stack("Ours", app, env)
     home = theirs if whose.startswith("sibling") else ours
@@ -254,17 +254,17 @@ def test_one_key_for_everything(whose: str, env: Environment | None) -> None:
 
 
 def test_the_policy_of_an_imported_key_is_told_to_the_team() -> None:
-    """CDK cannot extend it, and without the statement not one message would arrive."""
+    """CDK cannot extend it. Without the statement, no message would arrive."""
     stack = new_stack()
     key = kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-central-1:111122223333:key/1234")
     IntakePipeline(stack, "Orders", processor=processor(), queue=IntakeQueue(stack, "Buffer", encryption_key=key))
-    (told,) = warned(stack, "key-policy-unknown")
-    assert "s3.amazonaws.com" in told
-    assert "kms:GenerateDataKey" in told
+    (warning,) = warned(stack, "key-policy-unknown")
+    assert "s3.amazonaws.com" in warning
+    assert "kms:GenerateDataKey" in warning
 
 
 def test_a_queue_of_another_stack() -> None:
-    """Bucket and pipeline here, queue there: S3's account stands in the policy, so nothing points back."""
+    """The queue is in another stack. Its policy names the account only, so it does not depend on the bucket."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     IntakePipeline(ours, "Orders", processor=processor(), queue=IntakeQueue(theirs, "Buffer"))
@@ -273,7 +273,7 @@ def test_a_queue_of_another_stack() -> None:
 
 
 def test_nothing_is_looked_up() -> None:
-    """With or without an environment, of any partition, synthesis asks for no context."""
+    """Synthesis needs no context, with or without an environment and in any partition."""
     app = App(builtin_cloud_formation_validation=False)
     for name, env in (("Agnostic", None), ("Fixed", Environment(account="111122223333", region="cn-north-1"))):
         IntakePipeline(new_stack(name, app, env), "Orders", processor=processor())

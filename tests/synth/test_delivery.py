@@ -1,4 +1,4 @@
-"""How changes reach the queue, where the team chooses the way."""
+"""The `delivery` option."""
 
 import pytest
 from aws_cdk import Duration, Stack
@@ -46,7 +46,7 @@ def audited_way(template: Json) -> str:
 
 
 def test_what_exists_is_left_alone() -> None:
-    """Neither notification, rule, policy nor a function of CDK's: what Terraform keeps stays Terraform's."""
+    """The pipeline adds no notification, rule, policy or function of CDK, so Terraform can manage them."""
     stack = new_stack()
     IntakePipeline(
         stack,
@@ -61,13 +61,13 @@ def test_what_exists_is_left_alone() -> None:
         assert not resources(template, type_)
     assert len(resources(template, "AWS::Lambda::Function")) == 2
     assert audited_way(template) == "EXISTING"
-    # Whether it works is the team's business; that versions are kept is still ours.
+    # The delivery adds no warning, versioning adds one.
     assert warnings(stack) == warned(stack, "bucket-versioning-unknown") != []
 
 
 @pytest.mark.parametrize("brought", ["bucket", "queue", None])
 def test_nothing_exists_without_bucket_and_queue(brought: str | None) -> None:
-    """A queue that is made here is one that nobody sends to."""
+    """A new queue would receive no events."""
     stack = new_stack()
     options = {"bucket": imported_bucket, "queue": imported_queue}
     given = {brought: options[brought](stack)} if brought else {}
@@ -76,7 +76,7 @@ def test_nothing_exists_without_bucket_and_queue(brought: str | None) -> None:
 
 
 def test_an_imported_bucket_by_event_bridge() -> None:
-    """A rule here, and nothing that writes into a bucket whose notifications somebody else keeps."""
+    """The pipeline adds a rule, and does not change the notifications of the bucket."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), bucket=imported_bucket(stack), delivery=Delivery.EVENTBRIDGE)
     template = template_of(stack)
@@ -88,7 +88,7 @@ def test_an_imported_bucket_by_event_bridge() -> None:
 
 @pytest.mark.parametrize("made_here", [True, False])
 def test_a_bucket_of_the_same_stack_by_event_bridge(made_here: bool) -> None:
-    """It is switched on in the bucket, beside whatever else the bucket notifies."""
+    """The bucket sends events to EventBridge and keeps its other notifications."""
     stack = new_stack()
     bucket = None if made_here else s3.Bucket(stack, "Mine", versioned=True)
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, delivery=Delivery.EVENTBRIDGE)
@@ -99,7 +99,7 @@ def test_a_bucket_of_the_same_stack_by_event_bridge(made_here: bool) -> None:
 
 
 def test_s3_cannot_notify_across_stacks() -> None:
-    """The circle would show itself only as CDK's error at the end."""
+    """CDK would report the cycle only at the end of the synthesis."""
     app = new_app()
     bucket = s3.Bucket(new_stack("Other", app), "Bucket", versioned=True)
     with refused("s3-delivery-in-same-stack", "two stacks depend on each other. Omit delivery"):
@@ -107,7 +107,7 @@ def test_s3_cannot_notify_across_stacks() -> None:
 
 
 def test_a_later_notification_switches_event_bridge_off() -> None:
-    """The guard knows which way was chosen."""
+    """The bucket validation knows the delivery mode."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Mine", versioned=True)
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, delivery=Delivery.EVENTBRIDGE)

@@ -1,4 +1,4 @@
-"""One filter, spelt for S3, EventBridge, IAM and the audit."""
+"""A filter in the forms of S3, EventBridge, IAM and the audit."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from cdk_intake_ledger.delivery import KeyFilter, filter_problems, looks_encoded
 
 
 def test_no_filter_is_one_that_matches_every_key() -> None:
-    """Leaving filters out, and an empty filter, both mean everything."""
+    """No filter and an empty filter both match every key."""
     assert parse_filters(None) == parse_filters([]) == (KeyFilter(),)
     assert parse_filters([s3.NotificationKeyFilter()]) == (KeyFilter(),)
 
@@ -28,13 +28,13 @@ def test_no_filter_is_one_that_matches_every_key() -> None:
     ],
 )
 def test_filters_overlap_by_both_ends(one: KeyFilter, other: KeyFilter, together: bool) -> None:
-    """S3 refuses two filters of one event when a key may pass both; so do we, before the deployment."""
+    """S3 refuses two filters of one event if a key can match both. Synthesis refuses them first."""
     assert overlap(one, other) is overlap(other, one) is together
     assert [problem.rule.id for problem in filter_problems([one, other])] == ["filters-overlap"] * together
 
 
 def test_a_filter_is_no_longer_than_s3_allows() -> None:
-    """1,024 bytes of UTF-8 in prefix and suffix, not characters."""
+    """S3 counts bytes of UTF-8, not characters: 1,024 in prefix and suffix."""
     assert not list(filter_problems([KeyFilter("é" * 510, ".csv")]))
     (problem,) = filter_problems([KeyFilter("é" * 511, ".csv")])
     assert "1026 bytes" in problem
@@ -51,7 +51,7 @@ def test_no_more_filters_than_s3_takes() -> None:
 
 
 def test_an_asterisk_is_refused() -> None:
-    """S3 would take it for an asterisk, and the team would get no events."""
+    """S3 compares it with an asterisk in the key, so no event would arrive."""
     (problem,) = filter_problems([KeyFilter("in/*/")])
     assert "'in/*/' has an asterisk" in problem
     assert problem.rule.id == "filter-asterisk"
@@ -70,12 +70,12 @@ def test_an_asterisk_is_refused() -> None:
     ],
 )
 def test_s3_gets_filters_encoded_as_it_encodes_keys(prefix: str, spelt: str) -> None:
-    """F47: S3 compares with the encoded key, the audit with the raw one."""
+    """F47: S3 compares with the encoded key, and the audit with the key itself."""
     assert KeyFilter(prefix).encoded() == KeyFilter(spelt)
 
 
 def test_a_prefix_that_was_encoded_by_hand_is_noticed() -> None:
-    """It would be encoded twice; a per cent sign of the key's own is left alone."""
+    """It would be encoded twice. Another per cent sign is allowed."""
     assert looks_encoded([KeyFilter("a%2Bb/"), KeyFilter("100%/"), KeyFilter("a+b/")]) == ["a%2Bb/"]
 
 
@@ -86,7 +86,7 @@ def test_iam_wildcards_in_a_prefix_stand_for_themselves() -> None:
 
 
 def _event_bridge_matches(patterns: list[object], key: str) -> bool:
-    """EventBridge's rules for one field, as its documentation has them."""
+    """Match a key as EventBridge's documentation describes it."""
 
     def alternatives() -> Iterator[bool]:
         for pattern in patterns:
@@ -111,7 +111,7 @@ def _event_bridge_matches(patterns: list[object], key: str) -> bool:
     "ends", [("", ""), ("ab", ""), ("", "ba"), ("ab", "ba"), ("aba", "aba"), ("ab", "b"), ("a*", "b\\")]
 )
 def test_event_bridge_passes_the_same_keys_as_s3(ends: tuple[str, str]) -> None:
-    """F47: every short key passes both or neither, also where prefix and suffix overlap in it."""
+    """F47: every short key matches both or neither, also if prefix and suffix overlap in it."""
     item = KeyFilter(*ends)
     for length in range(6):
         for letters in product("ab*\\" if "*" in ends[0] else "abc", repeat=length):

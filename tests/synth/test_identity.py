@@ -1,4 +1,4 @@
-"""F97: a construct that is renamed or moved in the tree keeps its name and its resources, where the name is fixed."""
+"""F97: with a fixed name, a construct that is renamed or moved keeps its name and its resources."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ WITH_PATHS = {"aws:cdk:enable-path-metadata": True, "aws:cdk:enable-asset-metada
 
 
 def everything(stack: Stack, before: bool) -> None:
-    """Pipelines with all that a pipeline can make; `before` and after their constructs were moved and renamed."""
+    """Pipelines with all resources, `before` and after their constructs were moved and renamed."""
     key = kms.Key(stack, "Key")
     theirs = s3.Bucket(stack, "Theirs", versioned=True)
     vpc = ec2.Vpc(stack, "Network", max_azs=1, nat_gateways=0)
@@ -104,7 +104,7 @@ def template(directory: Path) -> Json:
 
 @pytest.mark.failure_mode("F97")
 def test_a_construct_with_a_fixed_name_may_move(moved: Mapping[bool, Path]) -> None:
-    """F97: not one resource differs: neither bucket, table and queues, nor functions, alarms and roles."""
+    """F97: no resource differs: bucket, table, queues, functions, alarms and roles."""
     before, after = (template(moved[which]) for which in (True, False))
     assert sum(one["Type"] in STATEFUL for one in before["Resources"].values()) == 16
     assert after["Resources"] == before["Resources"]
@@ -113,7 +113,7 @@ def test_a_construct_with_a_fixed_name_may_move(moved: Mapping[bool, Path]) -> N
 
 @pytest.mark.failure_mode("F97")
 def test_cdk_diff_is_empty(moved: Mapping[bool, Path]) -> None:
-    """F97: by the CLI itself, with the metadata that it compares."""
+    """F97: `cdk diff` compares the metadata too."""
     cli = ROOT / "node_modules" / ".bin" / "cdk"
     if not cli.exists():
         pytest.skip("the CDK CLI is not installed: npm ci")
@@ -130,7 +130,7 @@ def test_cdk_diff_is_empty(moved: Mapping[bool, Path]) -> None:
 
 @pytest.mark.failure_mode("F97")
 def test_without_a_name_a_move_makes_new_resources() -> None:
-    """F97: what `intake-ledger adopt` is for. The old ones are retained, queues and their policies too."""
+    """F97: `intake-ledger adopt` moves their content. The old resources are retained, with queues and policies."""
     found = []
     for id_ in ("Orders", "Invoices"):
         stack = new_stack()
@@ -150,7 +150,7 @@ def test_queues_follow_the_removal_policy(asked: Json, policy: str) -> None:
 
 
 def test_a_queue_of_its_own_says_for_itself() -> None:
-    """Like a ledger that is given."""
+    """It keeps its ID, as an existing ledger does."""
     stack = new_stack()
     IntakePipeline(
         stack,
@@ -163,7 +163,7 @@ def test_a_queue_of_its_own_says_for_itself() -> None:
 
 
 def test_the_name_is_what_ledger_metrics_and_logs_say() -> None:
-    """Both functions get it, and no path."""
+    """Both functions get the fixed name, and no path."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", pipeline_name="billing_v1", processor=processor())
     assert pipeline.pipeline_name == "billing_v1"
@@ -173,7 +173,7 @@ def test_the_name_is_what_ledger_metrics_and_logs_say() -> None:
 
 
 def test_an_id_that_the_team_has_fixed_stays() -> None:
-    """Theirs comes after ours, and is not overwritten at synthesis."""
+    """It is set later, and synthesis does not replace it."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", pipeline_name="billing", processor=processor())
     resource = pipeline.bucket.node.default_child
@@ -183,7 +183,7 @@ def test_an_id_that_the_team_has_fixed_stays() -> None:
 
 
 def test_a_fixed_id_is_no_other_constructs() -> None:
-    """One whose path reads the same has another id."""
+    """A construct with the same readable path has another ID."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor())
     IntakePipeline(stack, "Other", pipeline_name="Orders", processor=processor())
@@ -206,7 +206,7 @@ def test_what_holds_data_says_whose_it_is() -> None:
 
 
 def test_what_the_team_brings_is_not_tagged() -> None:
-    """It is theirs, and a shared table is of many."""
+    """They belong to other owners, and several pipelines share a table."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Bucket", versioned=True)
     ledger = IntakeLedger(stack, "Ledger")
@@ -219,7 +219,7 @@ def test_what_the_team_brings_is_not_tagged() -> None:
 
 @pytest.mark.failure_mode("F97")
 def test_audits_on_one_ledger_know_of_each_other() -> None:
-    """F97: the name of another pipeline on the same bucket is no former name."""
+    """F97: the audit does not take the name of another pipeline on the same bucket for a former name."""
     stack = new_stack()
     ledger, bucket = IntakeLedger(stack, "Ledger"), s3.Bucket(stack, "Bucket", versioned=True)
     for name, its_bucket in {"A": bucket, "B": bucket, "C": bucket, "D": None}.items():
@@ -239,11 +239,11 @@ def test_audits_on_one_ledger_know_of_each_other() -> None:
 
 
 class TestRefusals:
-    """A name that cannot be one, with the fix."""
+    """Names that are refused."""
 
     @pytest.mark.parametrize("name", ["", "4ever", "a@b", "a b", "a/b", "ä", "a" * 65, "a#1", "-a"])
     def test_characters_and_length(self, name: str) -> None:
-        """It is a part of row keys, of index keys, of metrics' dimensions, of S3 keys and of logical ids."""
+        """It is a part of row keys, index keys, dimensions of metrics, S3 keys and logical IDs."""
         with pytest.raises(IntakeConfigurationError) as caught:
             IntakePipeline(new_stack(), "Orders", pipeline_name=name, processor=processor())
         assert repr(name) in str(caught.value)
@@ -278,7 +278,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("imported", [False, True])
     def test_twice_on_one_ledger(self, imported: bool) -> None:
-        """Each would take the other's rows for its own."""
+        """Both would use the same rows."""
         app = App()
         first, second = new_stack("First", app), new_stack("Second", app)
         if not imported:
@@ -294,7 +294,7 @@ class TestRefusals:
             IntakePipeline(second, "Orders", pipeline_name="billing", processor=processor(), ledger=ledgers[1])
 
     def test_twice_in_one_environment(self) -> None:
-        """Two stacks may share a name; if they share an account and a region too, their metrics are one."""
+        """Two stacks may share a name. In one account and region, CloudWatch adds up their metrics."""
         app = new_app()
         stacks = [new_stack(name, app) for name in ("Dev", "Test")]
         for stack in stacks:
@@ -305,7 +305,7 @@ class TestRefusals:
 
 
 def test_parts_of_a_name_are_told_apart() -> None:
-    """Characters that a logical id cannot have are left out of it, and still count."""
+    """Logical IDs omit some characters, but their hash contains them."""
     names = ("a-b", "a_b", "ab", "AB")
     stack = new_stack()
     for name in names:

@@ -1,4 +1,4 @@
-"""cdk-nag over every row of the matrix, as a team runs it over its own app."""
+"""Findings of cdk-nag in every row of the matrix."""
 
 import re
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ THEIRS = {
     r".*/Dead/Resource": "the dead-letter queue that the team brings",
     r"BucketWithNotifications/BucketNotificationsHandler.*": "the team itself has asked CDK for notifications there",
 }
-"""What is found in the matrix and is not the library's."""
+"""Paths in the matrix whose findings do not concern the library."""
 
 Finding = tuple[str, str]
-"""Its name, and the path of the resource."""
+"""The name of the finding, and the path of the resource."""
 
 
 def findings(app: App) -> Iterator[Finding]:
-    """What both packs find in a synthesised app, less what is the team's own."""
+    """Findings of both packs in a synthesised app, without those in `THEIRS`."""
     for pack in PACKS:
         for violation in pack(app).validate_scope(app).violations:
             for resource in violation.violating_resources:
@@ -43,12 +43,12 @@ def findings(app: App) -> Iterator[Finding]:
 
 
 def test_no_finding_of_ours_is_left(matrix: Matrix) -> None:
-    """Each is mended, or acknowledged where it is."""
+    """Each finding is fixed or acknowledged."""
     assert list(findings(matrix.app)) == []
 
 
 def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With acknowledgements that cdk-nag cannot see, it finds what they are about: none too many, none too broad."""
+    """If cdk-nag cannot see the acknowledgements, it finds exactly the acknowledged findings."""
     monkeypatch.setattr(nag_suppressions, "ACKNOWLEDGED_RULES", "unseen")
     app = new_app(context=rows.CONTEXT)
     for row in (
@@ -75,7 +75,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_team_with_both_packs_can_synthesise() -> None:
-    """The packs as plugins of the app, where a finding ends the synthesis."""
+    """With the packs as plugins, a finding ends the synthesis."""
     app = new_app()
     IntakePipeline(Stack(app, "Stack"), "Orders", processor=processor())
     Validations.of(app).add_plugins(*(pack(app) for pack in PACKS))
@@ -83,7 +83,7 @@ def test_a_team_with_both_packs_can_synthesise() -> None:
 
 
 def test_a_wildcard_of_the_teams_is_still_found() -> None:
-    """In a VPC too, where a wildcard of ours is accepted."""
+    """Also in a VPC, where a wildcard of the library is accepted."""
     app = new_app()
     stack = Stack(app, "Stack")
     pipeline = rows.orders(stack, network=rows.network(stack))
@@ -95,7 +95,7 @@ def test_a_wildcard_of_the_teams_is_still_found() -> None:
 
 
 def test_a_runtime_of_the_teams_is_still_found() -> None:
-    """The processor's own choice is nothing that we could have a reason for."""
+    """The library has no reason for a runtime that the processor sets."""
     stack = new_stack()
     old = processor(runtime=lambda_.Runtime.PYTHON_3_12)
     IntakePipeline(stack, "Orders", processor=old)
@@ -105,7 +105,7 @@ def test_a_runtime_of_the_teams_is_still_found() -> None:
 
 
 def test_the_page_shows_what_is_accepted() -> None:
-    """Each row with its reason, word for word."""
+    """Each row has the reason word for word."""
     documented = re.findall(
         r"^\| (`(?:AwsSolutions|Serverless)-.+?) \| (.+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE
     )
@@ -116,6 +116,6 @@ def test_the_page_shows_what_is_accepted() -> None:
 
 
 def test_cdk_nag_is_none_of_the_librarys_dependencies() -> None:
-    """It is named in prose, and imported nowhere."""
+    """No module imports it."""
     for path in Path(cdk_intake_ledger.__file__).parent.rglob("*.py"):
         assert not re.search(r"^\s*(import|from) cdk_nag", path.read_text(), re.MULTILINE), path

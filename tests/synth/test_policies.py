@@ -1,4 +1,4 @@
-"""Exact actions on exact resources."""
+"""Permissions of the roles: exact actions on exact resources."""
 
 from typing import Any
 
@@ -42,14 +42,12 @@ def template() -> Json:
 
 @pytest.mark.parametrize(("path", "expected"), [("OrdersConsumer", CONSUMER), ("OrdersAuditRole", AUDIT)])
 def test_a_role_may_do_what_its_function_does_and_nothing_else(template: Json, path: str, expected: set[str]) -> None:
-    """The list is the runtime's list of calls."""
+    """The actions are the calls of the runtime."""
     assert {action for one in statements(template, path) for action in actions(one)} == expected
 
 
 def test_no_wildcards_but_the_objects_of_the_bucket(template: Json) -> None:
-    """No action with an asterisk; no resource with one, except the keys of the one bucket, and two actions for which
-    AWS knows no resources.
-    """
+    """No action has an asterisk. Resources have one only for keys of the bucket and for actions without resources."""
     (bucket,) = resources(template, "AWS::S3::Bucket")
     objects = {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, "/*"]]}
     for statement in statements(template):
@@ -69,7 +67,7 @@ def test_no_wildcards_but_the_objects_of_the_bucket(template: Json) -> None:
     ],
 )
 def test_the_functions_read_what_the_filters_let_through(filters: list[tuple[str, str]], readable: list[str]) -> None:
-    """F105: by prefix; all of the bucket where a filter has none, or where a policy has no room for so many."""
+    """F105: by prefix. If a filter has no prefix, or if they do not fit into a policy, the whole bucket."""
     stack = new_stack()
     given = [s3.NotificationKeyFilter(prefix=one or None, suffix=other or None) for one, other in filters]
     IntakePipeline(stack, "Orders", processor=processor(), filters=given)
@@ -103,7 +101,7 @@ def test_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json) ->
 
 @pytest.mark.failure_mode("F45")
 def test_a_missing_object_is_not_a_forbidden_one(template: Json) -> None:
-    """F45: S3 answers 404 only to those who may list the bucket."""
+    """F45: S3 answers 404 only to a caller that may list the bucket."""
     (bucket,) = resources(template, "AWS::S3::Bucket")
     for path in ("OrdersConsumer", "OrdersAuditRole"):
         listing = [one for one in statements(template, path) if "s3:ListBucket" in actions(one)]
@@ -112,7 +110,7 @@ def test_a_missing_object_is_not_a_forbidden_one(template: Json) -> None:
 
 @pytest.mark.failure_mode("F53")
 def test_a_missing_version_is_not_a_forbidden_one(template: Json) -> None:
-    """F53, F45: S3 answers 404 for a version only to those who may list versions; 403 would be retried for ever."""
+    """F53, F45: S3 answers 404 for a version only to a caller that may list versions. 403 would be retried."""
     (bucket,) = resources(template, "AWS::S3::Bucket")
     for path in ("OrdersConsumer", "OrdersAuditRole"):
         listing = [one for one in statements(template, path) if "s3:ListBucketVersions" in actions(one)]
@@ -120,7 +118,7 @@ def test_a_missing_version_is_not_a_forbidden_one(template: Json) -> None:
 
 
 def test_the_scheduler_may_start_the_audit_and_nothing_else(template: Json) -> None:
-    """Not even another version of it; and only for this account."""
+    """Another version is refused too, and another account."""
     (statement,) = statements(template, "OrdersAuditScheduleRole")
     (audit,) = resources(template, "AWS::Lambda::Function", "OrdersAudit")
     assert actions(statement) == ["lambda:InvokeFunction"]
@@ -128,7 +126,7 @@ def test_the_scheduler_may_start_the_audit_and_nothing_else(template: Json) -> N
 
 
 def granted(grant: str, *, key: bool = False) -> tuple[list[Json], Json]:
-    """What a person's role gets by one of the pipeline's grants."""
+    """The statements that a grant of the pipeline gives to a role."""
     stack = new_stack()
     pipeline = IntakePipeline(
         stack,
@@ -144,7 +142,7 @@ def granted(grant: str, *, key: bool = False) -> tuple[list[Json], Json]:
 
 
 def test_grant_put_is_for_what_the_pipeline_takes() -> None:
-    """A partner cannot write beside the filters."""
+    """A partner cannot write keys that no filter matches."""
     found, _ = granted("grant_put")
     assert all("s3:PutObject" in actions(one) for one in found)
     targets = [resource["Fn::Join"][1][1] for one in found for resource in _listed(one["Resource"])]
@@ -152,7 +150,7 @@ def test_grant_put_is_for_what_the_pipeline_takes() -> None:
 
 
 def test_grant_read_ledger_covers_table_and_index() -> None:
-    """Reading only, with the key where there is one."""
+    """Actions that read, and the use of the key."""
     found, _ = granted("grant_read_ledger", key=True)
     given = {action for one in found for action in actions(one)}
     assert given == {
@@ -164,7 +162,7 @@ def test_grant_read_ledger_covers_table_and_index() -> None:
 
 @pytest.mark.parametrize("key", [False, True])
 def test_grant_redrive_moves_messages_back(key: bool) -> None:
-    """Take from the dead-letter queue, send to the queue."""
+    """Receive from the dead-letter queue, and send to the queue."""
     found, template = granted("grant_redrive", key=key)
     (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     (dead_letters,) = resources(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
@@ -181,7 +179,7 @@ def test_grant_redrive_moves_messages_back(key: bool) -> None:
 
 
 def test_grant_reprocess_sends_and_lists_and_nothing_else() -> None:
-    """A reprocess is a message; for a prefix, one for each key that is listed. No content is read."""
+    """A reprocess sends a message for each key. It lists keys, and reads no content."""
     found, template = granted("grant_reprocess")
     (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     (bucket,) = resources(template, "AWS::S3::Bucket", "OrdersBucket")
@@ -199,7 +197,7 @@ def test_the_grants_are_enough_for_the_command_line(command: str) -> None:
 
 
 def test_the_pipeline_is_a_grantee() -> None:
-    """What the processor needs is granted to the pipeline, and lands on the consumer's role alone."""
+    """A grant to the pipeline adds to the consumer's role only."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     table = dynamodb.Table(

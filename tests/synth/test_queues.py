@@ -1,4 +1,4 @@
-"""A queue of the team's own: read where it can be, told where it cannot."""
+"""An existing queue: synthesis reads the settings of a queue of the app, and warns about an imported queue."""
 
 import json
 from typing import Any
@@ -30,14 +30,14 @@ ARN = "arn:aws:sqs:eu-central-1:111122223333:{}"
 
 
 def pair(stack: Any, **options: Any) -> tuple[sqs.Queue, sqs.Queue]:
-    """A queue and a dead-letter queue of the team's own that fit a default pipeline."""
+    """An existing queue and a dead-letter queue that fit a default pipeline."""
     fitting = {"visibility_timeout": Duration.minutes(20), "retention_period": Duration.days(4)}
     dead_letters = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))
     return sqs.Queue(stack, "Own", **(fitting | options)), dead_letters
 
 
 def test_an_own_queue_is_taken_as_it_is() -> None:
-    """No queue of ours, the team's is not changed, and S3 may send to it."""
+    """The pipeline creates no queue, changes no setting, and lets S3 send."""
     stack = new_stack()
     own, dead = pair(stack)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
@@ -56,7 +56,7 @@ def test_an_own_queue_is_taken_as_it_is() -> None:
 
 
 def test_two_readers_of_one_queue_are_noticed() -> None:
-    """However it came: two `IntakeQueue`s around one queue would take each other's messages."""
+    """Two `IntakeQueue` constructs with one queue would take each other's messages."""
     stack = new_stack()
     own, dead = pair(stack)
     one, two = (IntakeQueue(stack, name, queue=own, dead_letter_queue=dead) for name in ("One", "Two"))
@@ -66,7 +66,7 @@ def test_two_readers_of_one_queue_are_noticed() -> None:
 
 
 def test_two_readers_of_one_imported_queue_are_noticed() -> None:
-    """By its ARN, in another stack too; another queue is none of theirs."""
+    """By its ARN, also in another stack. Another queue is allowed."""
     app = new_app()
     one, two, three = (new_stack(name, app) for name in ("One", "Two", "Three"))
 
@@ -83,7 +83,7 @@ def test_two_readers_of_one_imported_queue_are_noticed() -> None:
 
 
 def test_what_only_has_the_same_name_in_another_environment_is_another_queue() -> None:
-    """The same stack for two accounts: `Aws.ACCOUNT_ID` is the same token in both. In one account it is one queue."""
+    """`Aws.ACCOUNT_ID` is the same token in the stacks of two accounts. In one account it is the same queue."""
     app = new_app()
     arn = f"arn:aws:sqs:{Aws.REGION}:{Aws.ACCOUNT_ID}:"
 
@@ -101,7 +101,7 @@ def test_what_only_has_the_same_name_in_another_environment_is_another_queue() -
 
 
 def test_two_pipelines_on_one_dead_letter_queue_are_noticed() -> None:
-    """A redrive of one would send the other's messages to its own queue, and lose what is known of them."""
+    """A redrive of one pipeline would send messages of the other pipeline to the wrong queue."""
     stack = new_stack()
     (own, dead), (other, _) = pair(stack), pair(Construct(stack, "Other"))
     one = IntakeQueue(stack, "One", queue=own, dead_letter_queue=dead)
@@ -114,7 +114,7 @@ def test_two_pipelines_on_one_dead_letter_queue_are_noticed() -> None:
 
 
 def test_one_imported_dead_letter_queue_of_two_pipelines_is_noticed() -> None:
-    """By its ARN, in another stack too; and one pipeline's queue is not another's dead-letter queue."""
+    """By its ARN, also in another stack. The queue of one pipeline cannot be the dead-letter queue of another."""
     app = new_app()
     hour = Duration.hours(1)
 
@@ -134,7 +134,7 @@ def test_one_imported_dead_letter_queue_of_two_pipelines_is_noticed() -> None:
 
 
 def test_a_queue_is_not_its_own_dead_letter_queue() -> None:
-    """What is set aside would be delivered at once, for ever."""
+    """A rejected message would be delivered again at once, without end."""
     stack = new_stack()
     own, _ = pair(stack)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=own)
@@ -143,7 +143,7 @@ def test_a_queue_is_not_its_own_dead_letter_queue() -> None:
 
 
 def test_the_key_of_an_own_queue_is_used() -> None:
-    """S3 may encrypt with it, the functions may read."""
+    """S3 may encrypt with it, and the functions may decrypt."""
     stack = new_stack()
     own, dead = pair(stack, encryption_master_key=kms.Key(stack, "Key"))
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
@@ -171,7 +171,7 @@ def test_the_key_of_an_own_queue_is_used() -> None:
     ],
 )
 def test_an_own_queue_that_does_not_fit_is_refused(options: dict[str, Any], rule: str, text: str) -> None:
-    """What SQS, Lambda or the retry budget would trip over later."""
+    """These settings would fail later: in SQS, in Lambda, or when attempts run out."""
     stack = new_stack()
     own, dead = pair(stack, **options)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
@@ -182,7 +182,7 @@ def test_an_own_queue_that_does_not_fit_is_refused(options: dict[str, Any], rule
 @pytest.mark.failure_mode("F19")
 @pytest.mark.parametrize(("receives", "fits"), [(23, False), (24, True)])
 def test_a_queue_that_gives_up_early_is_refused(receives: int, fits: bool) -> None:
-    """F19: five copies of a long job use receives up; the budget is the ledger's."""
+    """F19: five copies of a long job use receives, but the ledger counts attempts."""
     stack = new_stack()
     dead = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))
     own = sqs.Queue(
@@ -200,7 +200,7 @@ def test_a_queue_that_gives_up_early_is_refused(receives: int, fits: bool) -> No
 
 
 def test_a_smallest_message_of_64_kilobytes_fits() -> None:
-    """The boundary's other side."""
+    """The other side of the boundary."""
     stack = new_stack()
     own, dead = pair(stack, max_message_size_bytes=65_536)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
@@ -209,7 +209,7 @@ def test_a_smallest_message_of_64_kilobytes_fits() -> None:
 
 @pytest.mark.parametrize("encryption", [sqs.QueueEncryption.SQS_MANAGED, sqs.QueueEncryption.KMS])
 def test_an_own_queue_whose_key_s3_can_use_fits(encryption: sqs.QueueEncryption) -> None:
-    """SQS's own encryption, or a key that CDK makes for the queue."""
+    """SQS's encryption, or a key that CDK creates for the queue."""
     stack = new_stack()
     own, dead = pair(stack, encryption=encryption)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
@@ -220,7 +220,7 @@ def test_an_own_queue_whose_key_s3_can_use_fits(encryption: sqs.QueueEncryption)
 
 
 def test_numbers_that_come_with_the_deployment_are_not_compared() -> None:
-    """An own queue's parameters pass through."""
+    """Parameters of an existing queue stay in the template."""
     stack = new_stack()
     own, dead = pair(stack, visibility_timeout=Duration.seconds(later()), retention_period=Duration.seconds(later()))
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
@@ -228,8 +228,8 @@ def test_numbers_that_come_with_the_deployment_are_not_compared() -> None:
     assert only(template_of(stack), "AWS::SQS::Queue", "Own")["VisibilityTimeout"] == {"Ref": "Later"}
 
 
-def test_options_of_a_queue_that_is_brought_belong_to_it() -> None:
-    """All at once, and one queue of two is none."""
+def test_options_of_an_existing_queue_are_refused() -> None:
+    """All problems are reported at once. A queue without a dead-letter queue is refused."""
     stack = new_stack()
     own, dead = pair(stack)
     both = IntakeQueue(
@@ -256,14 +256,14 @@ def imported(stack: Any) -> dict[str, Any]:
 
 @pytest.mark.failure_mode("F68")
 def test_the_policy_of_an_imported_queue_is_told_to_the_team() -> None:
-    """F68: CDK adds nothing to it, silently; the warning has the exact statement."""
+    """F68: CDK cannot extend the policy, and does not say so. The warning has the exact statement."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), queue=IntakeQueue(stack, "Queue", **imported(stack)))
     template = template_of(stack)
     assert not resources(template, "AWS::SQS::Queue")
     assert not resources(template, "AWS::SQS::QueuePolicy")
-    (told,) = warned(stack, "queue-policy-unknown")
-    statement = json.loads(told[told.index("{") : told.rindex("}") + 1])
+    (warning,) = warned(stack, "queue-policy-unknown")
+    statement = json.loads(warning[warning.index("{") : warning.rindex("}") + 1])
     assert statement == {
         "Action": "sqs:SendMessage",
         "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
@@ -275,7 +275,7 @@ def test_the_policy_of_an_imported_queue_is_told_to_the_team() -> None:
 
 
 def test_what_is_said_of_an_imported_queue_is_checked() -> None:
-    """And then there is nothing to warn about but the policy."""
+    """The only warning left is about the policy."""
     stack = new_stack()
     fitting = IntakeQueue(stack, "Queue", **imported(stack), visibility_timeout=Duration.hours(1))
     IntakePipeline(stack, "Orders", processor=processor(), queue=fitting)
@@ -287,13 +287,13 @@ def test_what_is_said_of_an_imported_queue_is_checked() -> None:
 
 
 def test_an_imported_queue_behind_event_bridge() -> None:
-    """Both queues' policies are told: what EventBridge gives up goes to the dead-letter queue."""
+    """Two warnings, since EventBridge sends failed events to the dead-letter queue."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     bucket = s3.Bucket(theirs, "Bucket", versioned=True)
     queue = IntakeQueue(ours, "Queue", **imported(ours))
     IntakePipeline(ours, "Orders", processor=processor(), bucket=bucket, queue=queue)
     assert template_of(ours)
-    told = warned(ours, "queue-policy-unknown")
-    assert len(told) == 2
-    assert all("events.amazonaws.com" in text for text in told)
+    found = warned(ours, "queue-policy-unknown")
+    assert len(found) == 2
+    assert all("events.amazonaws.com" in text for text in found)

@@ -1,4 +1,4 @@
-"""What a pipeline refuses, through its front door."""
+"""Options that the constructor of a pipeline refuses."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def refusal(**options: Any) -> IntakeConfigurationError:
 
 
 def test_all_problems_are_told_at_once() -> None:
-    """One synthesis shows everything that there is to mend, with the construct's path."""
+    """One synthesis shows all problems, with the path of the construct."""
     stack = new_stack()
     error = refusal(
         stack=stack,
@@ -62,14 +62,14 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_a_single_problem_is_one_line() -> None:
-    """Nothing to count, nothing to list."""
+    """The message has no count and no list."""
     error = refusal(concurrency=ConcurrencyOptions(batch_size=0))
     assert str(error) == f"Stack/Orders: {error.problems[0]}"
     assert isinstance(error, ValueError)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         (
             {"processing_timeout": Duration.minutes(15)},
@@ -91,13 +91,13 @@ def test_a_single_problem_is_one_line() -> None:
         ),
     ],
 )
-def test_a_number_out_of_range_is_refused_with_the_value(options: Json, said: str) -> None:
-    """The value given, and what is allowed."""
-    assert said in str(refusal(**options))
+def test_a_number_out_of_range_is_refused_with_the_value(options: Json, text: str) -> None:
+    """The message has the value and the range."""
+    assert text in str(refusal(**options))
 
 
 def test_a_queue_that_hides_messages_too_shortly_is_refused() -> None:
-    """Visibility is readable on a queue of this library, and Lambda would refuse it at deployment."""
+    """Synthesis can read the visibility timeout. Lambda would refuse it at deployment."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", visibility_timeout=Duration.minutes(2))
     assert "visibility_timeout is 2 minutes" in str(refusal(stack=stack, queue=queue))
@@ -105,7 +105,7 @@ def test_a_queue_that_hides_messages_too_shortly_is_refused() -> None:
 
 @pytest.mark.failure_mode("F67")
 def test_a_dead_letter_queue_that_forgets_first_is_refused() -> None:
-    """F67: a message would be gone before it could be looked at."""
+    """F67: SQS would delete a message before its review."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", retention=Duration.days(10), dead_letter_retention=Duration.days(9))
     assert "dead-letter queue's retention is 9 days and the queue's retention is 10 days" in str(
@@ -131,7 +131,7 @@ def test_a_queue_serves_one_pipeline() -> None:
     ],
 )
 def test_times_that_others_follow_from_are_needed_at_synthesis(options: Json) -> None:
-    """CDK would silently calculate with a placeholder: the sum of a token and ten is that token."""
+    """CDK would calculate with a placeholder: the sum of a token and ten is that token."""
     (problem,) = refusal(**options).problems
     assert "is a token: its value is needed at synthesis" in problem
     assert rules_in(problem) == ["needed-at-synthesis"]
@@ -171,14 +171,14 @@ def test_times_that_others_follow_from_are_needed_at_synthesis(options: Json) ->
     ],
 )
 def test_a_processor_that_cannot_run_is_refused(made: Callable[[], Processor], rule: str, text: str) -> None:
-    """Found when the pipeline is made, together with everything else."""
+    """The pipeline reports it with all other problems."""
     (problem,) = refusal(processor=made()).problems
     assert text in problem
     assert rules_in(problem) == [rule]
 
 
 def test_no_more_layers_than_lambda_takes() -> None:
-    """Five, of which one is the pipeline's."""
+    """Lambda takes five, and the pipeline adds one."""
     stack = new_stack()
     arn = "arn:aws:lambda:eu-central-1:111122223333:layer:own:1"
     layers = [lambda_.LayerVersion.from_layer_version_arn(stack, f"Layer{number}", arn) for number in range(5)]
@@ -197,6 +197,6 @@ def test_refusals_are_written_alike() -> None:
 
 @pytest.mark.failure_mode("F102")
 def test_a_wait_that_the_queue_does_not_keep_is_refused() -> None:
-    """F102: SQS would drop the message in the midst of it."""
+    """F102: SQS would delete the message during its wait."""
     (problem,) = refusal(retry=RetryOptions(max_wait=Duration.days(4))).problems
     assert "Set max_wait to at most 3 days, or give the queue a longer retention" in problem

@@ -1,4 +1,4 @@
-"""A table of the team's own as the ledger."""
+"""An existing table as the ledger."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ TEXT, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
 
 
 def own_table(stack: Any, *, pk: str = "pk", index: str | None = "needs_review", **options: Any) -> dynamodb.Table:
-    """One that fits, unless it is asked not to."""
+    """An existing table. Options make it unfit."""
     fitting: dict[str, Any] = {
         "partition_key": dynamodb.Attribute(name=pk, type=TEXT),
         "sort_key": dynamodb.Attribute(name="sk", type=TEXT),
@@ -31,7 +31,7 @@ def own_table(stack: Any, *, pk: str = "pk", index: str | None = "needs_review",
 
 
 def test_an_own_table_is_the_ledger() -> None:
-    """No table of ours; both functions and readers get what they need on the team's, its key included."""
+    """The pipeline creates no table. Functions and readers get permissions on the existing table and its key."""
     stack = new_stack()
     table = own_table(
         stack,
@@ -68,7 +68,7 @@ def _listed(value: Any) -> list[Any]:
     ],
 )
 def test_a_table_that_is_no_ledger_is_refused(options: dict[str, Any], rule: str) -> None:
-    """F09: with another time to live it would expire never, or always; and rows would not be found."""
+    """F09: with another time to live, rows would never expire, or always. With other keys, rows would not be found."""
     stack = new_stack()
     ledger = IntakeLedger(stack, "Ledger", table=own_table(stack, **options))
     with refused(rule):
@@ -76,7 +76,7 @@ def test_a_table_that_is_no_ledger_is_refused(options: dict[str, Any], rule: str
 
 
 def test_what_an_imported_table_must_be_is_said() -> None:
-    """It cannot be seen."""
+    """Synthesis cannot see its keys, so a warning names them."""
     stack = new_stack()
     table = dynamodb.Table.from_table_name(stack, "Theirs", "ledger")
     IntakePipeline(stack, "Orders", processor=processor(), ledger=IntakeLedger(stack, "Ledger", table=table))
@@ -86,7 +86,7 @@ def test_what_an_imported_table_must_be_is_said() -> None:
 
 
 def test_the_key_of_a_table_that_is_there_belongs_to_it() -> None:
-    """Nothing that was asked for is dropped in silence."""
+    """An option without effect is an error."""
     stack = new_stack()
     ledger = IntakeLedger(stack, "Ledger", table=own_table(stack), encryption_key=kms.Key(stack, "Key"))
     with refused("key-of-existing-table", "encryption_key is set for an existing table"):
