@@ -6,7 +6,8 @@ from collections.abc import Sequence
 class IntakeConfigurationError(ValueError):
     """The options of a pipeline cannot work.
 
-    One error has all problems. Each problem names the given value and the fix.
+    One error has all problems. Each problem names the given value and the fix, and ends with the ID of its rule:
+    `[intake-ledger:batch-size-range]`. docs/validation.md has all rules.
     """
 
     path: str
