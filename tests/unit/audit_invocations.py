@@ -114,12 +114,13 @@ def item_bytes(item: dict[str, Any]) -> int:
     )
 
 
-@dataclass(slots=True)
 class RefusingSQS(FakeSQS):
-    """An empty queue; `refuses` says for which keys a message is refused."""
+    """A queue that reports no messages. `refuses` says for which bodies it refuses a message."""
 
-    refuses: Callable[[str], bool] = lambda _: False
-    requests: int = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses: Callable[[str], bool] = lambda _: False
+        self.requests = 0
 
     def get_queue_attributes(self, **_: Any) -> dict[str, Any]:
         return {"Attributes": {"ApproximateNumberOfMessages": "0"}}
@@ -129,7 +130,8 @@ class RefusingSQS(FakeSQS):
         taken, refused = list[Any](), list[Any]()
         for entry in request["Entries"]:
             (refused if self.refuses(entry["MessageBody"]) else taken).append(entry)
-        FakeSQS.send_message_batch(self, Entries=taken)
+        if taken:
+            super().send_message_batch(QueueUrl=request["QueueUrl"], Entries=taken)
         failed = [{"Id": entry["Id"], "Code": "InternalError", "Message": "try again"} for entry in refused]
         return {"Failed": failed} if failed else {}
 

@@ -29,8 +29,10 @@ from intake_ledger.protocol import (
     row_key,
 )
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_sqs import MemorySQS
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
 
+QUEUE_URL = "https://sqs/queue"
 OLD = 2 * HOUR
 """The age of a state unless a test sets it. It is older than the settle time."""
 
@@ -130,15 +132,16 @@ class _Paginator:
             yield page
 
 
-@dataclass(slots=True)
-class FakeSQS:
-    """Stores the sent messages."""
+class FakeSQS(MemorySQS):
+    """The queue to which an audit sends its messages."""
 
-    bodies: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(self, queue_url: str = QUEUE_URL) -> None:
+        super().__init__(clock=lambda: 0, visibility_seconds=30, queue_url=queue_url)
 
-    def send_message_batch(self, **request: Any) -> dict[str, Any]:
-        self.bodies += [json.loads(entry["MessageBody"])["intakeLedger"] for entry in request["Entries"]]
-        return {}
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """The library's content of each message, in order."""
+        return [json.loads(one.body)["intakeLedger"] for one in self.messages]
 
 
 @dataclass
@@ -165,7 +168,7 @@ class AuditWorld:
             bucket=BUCKET,
             bucket_owner=None,
             table="table",
-            queue_url="https://sqs/queue",
+            queue_url=QUEUE_URL,
             ordering=self.ordering,
             deletes=self.deletes,
             retention_seconds=35 * DAY // 1000,

@@ -50,7 +50,7 @@ class Filled:
     def consume(self) -> None:
         """Deliver all messages so far twice, as SQS may do."""
         bodies = list(self.world.sqs.bodies)
-        self.world.sqs.bodies.clear()
+        self.world.sqs.messages.clear()
         for body in bodies * 2:
             change = next(iter(parse_message(json.dumps({OWN_MESSAGE: body}))))
             answer = self.ledger.claim(cast("Any", change), lease_ms=60_000)

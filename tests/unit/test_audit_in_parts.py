@@ -164,7 +164,8 @@ class PartsWorld:
 
     def sent(self) -> list[str]:
         """The keys of the messages that were sent since the last time."""
-        found, self.sqs.bodies = sorted(body["key"] for body in self.sqs.bodies), []
+        found = sorted(body["key"] for body in self.sqs.bodies)
+        self.sqs.messages.clear()
         return found
 
 
@@ -454,7 +455,7 @@ class TestRate:
         kinds = {body["key"]: (body["kind"], body.get("reprocessId")) for body in world.sqs.bodies}
         assert kinds == {"old": ("reprocess", BACKFILL_ID), "young": ("audit", None)}
         assert (report.complete, report.lines) == (True, {"resubmitted": 2, "agrees": 1})
-        world.sqs.bodies.clear()
+        world.sqs.messages.clear()
         world.s3.put("very old", age=500 * DAY)
         world.clock.advance(DAY)
         assert world.audit("second", everySeconds=86_400).counts == {}, "it is over"

@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from intake_ledger_testing.events import sqs_record
 
 QUEUE_URL, DEAD_LETTER_URL = "memory://queue", "memory://dead-letters"
+MAX_BATCH_SIZE = 10  # SQS's limit
 MAX_RECEIVES = 1_000
 """The construct's `maxReceiveCount`. SQS moves messages with more receives to the dead-letter queue."""
 
@@ -43,9 +46,18 @@ class Message:
 class MemorySQS:
     """The methods of SQS that the consumer and Lambda call. `clock` returns epoch milliseconds."""
 
-    def __init__(self, *, clock: Callable[[], int], visibility_seconds: float) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], int],
+        visibility_seconds: float,
+        queue_url: str = QUEUE_URL,
+        dead_letter_url: str = DEAD_LETTER_URL,
+    ) -> None:
         self._clock = clock
         self._visibility_ms = round(visibility_seconds * 1000)
+        self._queue_url = queue_url
+        self._dead_letter_url = dead_letter_url
         self._sent = 0
         self.messages: list[Message] = []
         self.dead_letters: list[DeadLetter] = []
@@ -97,13 +109,23 @@ class MemorySQS:
 
     def send_message(self, **request: Any) -> None:
         """Send a message to the queue or to the dead-letter queue, as boto3's client does."""
-        if request["QueueUrl"] == QUEUE_URL:
-            self.send(request["MessageBody"])
-            return
-        if request["QueueUrl"] != DEAD_LETTER_URL:
-            raise NotImplementedError(request["QueueUrl"])
         attributes = {
             name: int(one["StringValue"]) if one["DataType"] == "Number" else one["StringValue"]
             for name, one in request.get("MessageAttributes", {}).items()
         }
-        self.dead_letters.append(DeadLetter(request["MessageBody"], attributes))
+        if request["QueueUrl"] == self._queue_url:
+            self.send(request["MessageBody"], attributes)
+        elif request["QueueUrl"] == self._dead_letter_url:
+            self.dead_letters.append(DeadLetter(request["MessageBody"], attributes))
+        else:
+            raise NotImplementedError(request["QueueUrl"])
+
+    def send_message_batch(self, **request: Any) -> dict[str, Any]:
+        """Send up to ten messages, as boto3's client does."""
+        entries = request["Entries"]
+        if not 1 <= len(entries) <= MAX_BATCH_SIZE:
+            code = "TooManyEntriesInBatchRequest" if entries else "EmptyBatchRequest"
+            raise ClientError({"Error": {"Code": code, "Message": f"{len(entries)} entries"}}, "SendMessageBatch")
+        for entry in entries:
+            self.send_message(QueueUrl=request["QueueUrl"], **{k: v for k, v in entry.items() if k != "Id"})
+        return {"Successful": [{"Id": entry["Id"]} for entry in entries]}

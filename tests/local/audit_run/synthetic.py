@@ -159,7 +159,7 @@ class World(Source):
         super().__init__(objects, latency=False)
         parse_versions_once(self.s3)
         parse_scans_directly(self.dynamodb)
-        self.sqs = FakeSQS()
+        self.sqs = FakeSQS(AUDIT.queue_url)
         self.marks: Counter[str] = Counter()
         """Marks of each row, by partition key."""
         self.settings = replace(AUDIT, budget=10**6)
