@@ -14,8 +14,8 @@ from typing import Any
 from unittest import mock
 
 from benchmarks import counted, cpu, prices, units
-from benchmarks.counted import Bill
 from benchmarks.measure import table
+from benchmarks.metered import Bill, MeteredPipeline
 from botocore.client import BaseClient
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
@@ -112,7 +112,7 @@ def events() -> dict[str, dict[str, float]]:
 
 def audit() -> dict[str, float]:
     """Return the cost of one audit of a million objects that all agree: a listing, and a scan of their rows."""
-    pipeline = counted.MeteredPipeline()
+    pipeline = MeteredPipeline()
     pipeline.put(counted.KEY, "1")
     pipeline.run()
     size = units.item_size(pipeline.item())
@@ -128,7 +128,7 @@ def kept(days: float = KEPT_DAYS, *, deletes: bool = False) -> dict[str, float]:
     """Return the cost of a million settled rows for some days, in the table and in its continuous backup. With
     `deletes` the ledger is complete, and its rows do not expire.
     """
-    pipeline = counted.MeteredPipeline(deletes=deletes)
+    pipeline = MeteredPipeline(deletes=deletes)
     pipeline.put(counted.KEY, "1")
     pipeline.run()
     item = pipeline.item()

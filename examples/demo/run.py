@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 from examples.demo import script as scripts
 from examples.demo.judge import Result, judge
 from examples.demo.page import write_page
+from examples.demo.screen import Screen
 from examples.demo.stack import ROOT, STACK
 from examples.demo.wire import Wire
 from examples.demo.world import SETTLE_SECONDS, SIDES, World
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from cdk_intake_ledger.testing import LocalAws
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from examples.demo.material import Source
     from examples.demo.script import Script
@@ -53,38 +51,6 @@ class Native:
     right: int
     median_seconds: float
     """From the end of the upload until the effect was complete."""
-
-
-class Screen:
-    """The terminal: lines of text, and a progress bar while the demo waits."""
-
-    def __init__(self) -> None:
-        self.console = Console(highlight=False)
-        if not self.console.is_terminal:
-            self.console = Console(highlight=False, width=120)  # a log: no bars, no line breaks
-        self._started = time.monotonic()
-
-    def say(self, text: str) -> None:
-        self.console.print(f"[dim]{self.elapsed:5.0f} s[/]  {text}")
-
-    @property
-    def elapsed(self) -> float:
-        return time.monotonic() - self._started
-
-    @contextmanager
-    def bar(self, what: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
-        """Show a progress bar. The yielded function sets its progress and a remark."""
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            *((MofNCompleteColumn(),) if total else ()),
-            TextColumn("{task.fields[remark]}"),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
-            task = progress.add_task(what, total=total, remark="")
-            yield lambda done, remark: progress.update(task, completed=done, remark=remark)
 
 
 def run(options: Options) -> bool:

@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
-from benchmarks import counted, units
+from benchmarks import counted, metered, units
 
 from intake_ledger.events import parse_message
 from intake_ledger.ledger import to_dynamodb
@@ -134,7 +134,7 @@ class TestUnits:
         """In, out, moved (out and in), and not for items that are not in it."""
         out = {"pk": {"S": "1"}}
         here, there = ({**out, "needs_review": {"S": "p"}, "updated_at": {"N": n}} for n in "12")
-        keys = counted.INDEX
+        keys = metered.INDEX
         assert units.index_units(out, here, keys) == units.index_units(here, out, keys) == 1
         assert units.index_units(here, there, keys) == 2
         assert units.index_units(out, out, keys) == units.index_units(here, here, keys) == 0

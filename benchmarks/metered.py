@@ -1,0 +1,235 @@
+"""A local pipeline that counts the requests and units of its consumer."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast, override
+
+from benchmarks import units
+
+from cdk_intake_ledger.testing import LocalPipeline
+from intake_ledger.consumer import ProcessingTime
+from intake_ledger.ledger import CompletenessRecord, LedgerTable
+from intake_ledger.processor import Processor
+from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
+from intake_ledger_testing.local_pipeline import TABLE
+from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import MemorySQS
+
+INDEX = ("needs_review", "updated_at")
+"""The key attributes of the ledger's review index."""
+
+
+@dataclass
+class Bill:
+    """Requests and units. Requests are named by service and operation."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+    write_units: int = 0
+    read_units: int = 0
+
+    def clear(self) -> None:
+        """Reset the counts."""
+        self.requests.clear()
+        self.write_units = self.read_units = 0
+
+    def copy(self) -> "Bill":
+        return Bill(self.requests.copy(), self.write_units, self.read_units)
+
+    def minus(self, before: "Bill") -> "Bill":
+        """Return the difference to earlier counts."""
+        return Bill(
+            self.requests - before.requests, self.write_units - before.write_units, self.read_units - before.read_units
+        )
+
+    def of(self, service: str) -> int:
+        """Return the number of requests to a service."""
+        return sum(number for name, number in self.requests.items() if name.startswith(f"{service}."))
+
+    @property
+    def dynamodb(self) -> int:
+        return self.of("dynamodb")
+
+    @property
+    def heads(self) -> int:
+        return self.requests["s3.HeadObject"]
+
+    @property
+    def gets(self) -> int:
+        """The number of reads of the object by the processor."""
+        return self.requests["s3.GetObject"]
+
+    @property
+    def sqs(self) -> int:
+        return self.of("sqs")
+
+    @property
+    def total(self) -> int:
+        """The number of requests without the processor's reads."""
+        return self.requests.total() - self.gets
+
+
+class MeteredDynamoDB(MemoryDynamoDB):
+    """An in-memory table that counts units."""
+
+    def __init__(self, bill: Bill) -> None:
+        super().__init__()
+        self._bill = bill
+        self._times = 1
+
+    @override
+    def put_item(self, **request: Any) -> dict[str, Any]:
+        with self._write("PutItem", request["Item"], request["Item"]):
+            return super().put_item(**request)
+
+    @override
+    def update_item(self, **request: Any) -> dict[str, Any]:
+        with self._write("UpdateItem", request["Key"]):
+            return super().update_item(**request)
+
+    @override
+    def delete_item(self, **request: Any) -> dict[str, Any]:
+        with self._write("DeleteItem", request["Key"]):
+            return super().delete_item(**request)
+
+    @override
+    def transact_write_items(self, **request: Any) -> dict[str, Any]:
+        """Count only the ledger's element. The other elements are the team's writes."""
+        self._bill.requests["dynamodb.TransactWriteItems"] += 1
+        self._bill.requests["dynamodb.UpdateItem"] -= 1  # the table executes the ledger's element as an UpdateItem
+        self._times = 2
+        try:
+            return super().transact_write_items(**request)
+        finally:
+            self._times = 1
+
+    @override
+    def batch_execute_statement(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["dynamodb.BatchExecuteStatement"] += 1
+        statements = request["Statements"]
+        new = [None if one["Statement"].startswith("UPDATE") else inserted_item(one) for one in statements]
+        keys = [_key(item or parse_update_statement(one)[2]) for item, one in zip(new, statements, strict=True)]
+        before = [self.items.get(key) for key in keys]
+        answer = super().batch_execute_statement(**request)
+        after = [self.items.get(key) for key in keys]
+        self._bill.write_units += sum(map(units.write_units, before, after, new))
+        return answer
+
+    @override
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["dynamodb.GetItem"] += 1
+        answer = super().get_item(**request)
+        self._bill.read_units += units.read_units(answer.get("Item"))
+        return answer
+
+    @override
+    def batch_get_item(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["dynamodb.BatchGetItem"] += 1
+        [wanted] = request["RequestItems"].values()
+        self._bill.read_units += sum(units.read_units(self.items.get(_key(key))) for key in wanted["Keys"])
+        return super().batch_get_item(**request)
+
+    @contextmanager
+    def _write(self, operation: str, key: Item, proposed: Item | None = None) -> Iterator[None]:
+        """Count a write that succeeds or is refused."""
+        before = self.items.get(_key(key))
+        self._bill.requests[f"dynamodb.{operation}"] += 1
+        try:
+            yield
+        finally:
+            after = self.items.get(_key(key))
+            in_index = units.index_units(before, after, INDEX)
+            self._bill.write_units += self._times * (units.write_units(before, after, proposed) + in_index)
+
+
+class MeteredS3(MemoryS3):
+    """An in-memory bucket that counts requests."""
+
+    def __init__(self, bill: Bill, *, clock: Callable[[], int]) -> None:
+        super().__init__(clock=clock)
+        self._bill = bill
+
+    @override
+    def head_object(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["s3.HeadObject"] += 1
+        return super().head_object(**request)
+
+    @override
+    def get_object(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["s3.GetObject"] += 1
+        return super().get_object(**request)
+
+
+class MeteredSQS(MemorySQS):
+    """An in-memory queue that counts the consumer's requests."""
+
+    def __init__(self, bill: Bill, *, clock: Callable[[], int], visibility_seconds: float) -> None:
+        super().__init__(clock=clock, visibility_seconds=visibility_seconds)
+        self._bill = bill
+
+    @override
+    def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["sqs.ChangeMessageVisibilityBatch"] += 1
+        return super().change_message_visibility_batch(**request)
+
+    @override
+    def send_message(self, **request: Any) -> None:
+        self._bill.requests["sqs.SendMessage"] += 1
+        super().send_message(**request)
+
+
+class MeteredPipeline(LocalPipeline):
+    """A local pipeline that counts. With `processing_time`, its workers are warm and claim in groups."""
+
+    def __init__(
+        self,
+        processor: Processor = lambda _: "done",
+        *,
+        processing_time: ProcessingTime | None = None,
+        batch_size: int = 1,
+        commit_together: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(processor, commit_together=commit_together, **options)
+        self.bill = Bill()
+        self._s3 = MeteredS3(self.bill, clock=self._clock)
+        self._sqs = MeteredSQS(self.bill, clock=self._clock, visibility_seconds=self._visibility_seconds)
+        self._dynamodb = MeteredDynamoDB(self.bill)
+        self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
+        self._completeness = CompletenessRecord(self._settings, self._table, self._clock)
+        self._completeness.begin()
+        self.start = self.bill.copy()
+        """The requests at the start of an execution environment. No other figure includes them."""
+        self.bill.clear()
+        self._processing_time, self._batch_size = processing_time, batch_size
+        self.last = ""
+        """The last message."""
+
+    @override
+    def send(self, body: str) -> None:
+        self.last = body
+        super().send(body)
+
+    def resend(self) -> None:
+        """Send the last message again."""
+        super().send(self.last)
+
+    def deliver_once(self) -> None:
+        """Deliver one batch to one worker."""
+        self._invoke(self._sqs.receive(self._batch_size, lambda visible: visible))
+
+    def item(self) -> Item:
+        """Return the only row as it is stored."""
+        [found] = [item for item in self._dynamodb.items.values() if "status" in item]
+        return found
+
+    def settle(self) -> None:
+        """Process all messages, and reset the counts."""
+        self.run()
+        self.bill.clear()
+
+
+def _key(item: Item) -> Key:
+    return item["pk"]["S"], item["sk"]["S"]
