@@ -31,7 +31,8 @@ from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws import Bucket, parse_scans_directly, parse_versions_once
+from intake_ledger.aws import Bucket
+from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.ledger import LedgerTable
 
 NOW = int(time.time() * 1000)

@@ -33,7 +33,7 @@ from intake_ledger.audit.listing import Listing, Place
 from intake_ledger.audit.one_function import SAMPLES, SEGMENTS
 from intake_ledger.audit.relations import HELD, LISTED, held_entry, listed_entry
 from intake_ledger.audit.table import AuditTable
-from intake_ledger.aws import parse_scans_directly, parse_versions_once
+from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 JOINED = 1_000_000

@@ -1266,7 +1266,7 @@ MUTANTS = (
     Mutant(
         "F114: AWS's error code is taken for one without a look",
         "observability/error_text.py",
-        "if _AWS_CODE.fullmatch(code) else name",
+        "if re.fullmatch(_AWS_CODE, code) else name",
         "if code else name",
         "tests/unit/test_content.py -k AWS",
     ),

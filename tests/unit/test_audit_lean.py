@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.listing import Listing, Place
-from intake_ledger.aws import parse_scans_directly, parse_versions_once
+from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Row, RowKey, Status
 from tests.unit.audit_support import AuditWorld

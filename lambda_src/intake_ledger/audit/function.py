@@ -24,12 +24,13 @@ from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import RunNotDue
 from intake_ledger.audit.tools import Judgement, Tools
-from intake_ledger.aws import LambdaContext, parse_scans_directly, parse_versions_once
+from intake_ledger.aws import LambdaContext
+from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.delivery_check.check import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.delivery_check.former_names import former_names, problems
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
-from intake_ledger.observability import AuditTelemetry
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
+from intake_ledger.observability.audit_telemetry import AuditTelemetry
 from intake_ledger.protocol import AuditSettings, audit_settings, lease_length
 
 AT_THE_SAME_TIME = 8

@@ -1,9 +1,11 @@
-"""Requests to S3 and SQS, and the clients that make them."""
+"""Requests to S3 and SQS, and the clients that make them.
+
+The audit also imports `page_parsing`. It is not below, because each cold start of the consumer would import it.
+"""
 
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
 from intake_ledger.aws.lambda_context import LambdaContext
-from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.aws.queues import NotDone, Queues
 
 __all__ = [
@@ -15,6 +17,4 @@ __all__ = [
     "bucket_client",
     "ledger_client",
     "make_client",
-    "parse_scans_directly",
-    "parse_versions_once",
 ]

@@ -1,10 +1,11 @@
 """Log lines and metrics.
 
-Other packages take the protocols `Telemetry` and `AuditTelemetry`. Only the functions that build a consumer or an audit
-import `powertools` and `audit_powertools`, which write the telemetry with Powertools.
+The consumer takes the protocol `Telemetry`, and the audit takes `audit_telemetry.AuditTelemetry`. Only the functions
+that build them import `powertools` and `audit_powertools`, which write the telemetry with Powertools. The audit's
+modules are not below, because each cold start of the consumer would import them.
 """
 
 from intake_ledger.observability.error_text import describe, stack_of, text_of
-from intake_ledger.observability.telemetry import AuditTelemetry, OutcomeKind, Telemetry
+from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
 
-__all__ = ["AuditTelemetry", "OutcomeKind", "Telemetry", "describe", "stack_of", "text_of"]
+__all__ = ["OutcomeKind", "Telemetry", "describe", "stack_of", "text_of"]

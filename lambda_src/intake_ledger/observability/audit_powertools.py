@@ -6,7 +6,7 @@ from typing import Any, override
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from intake_ledger.observability.telemetry import AuditTelemetry
+from intake_ledger.observability.audit_telemetry import AuditTelemetry
 
 
 class PowertoolsAuditTelemetry(AuditTelemetry):

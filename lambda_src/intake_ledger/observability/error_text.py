@@ -24,7 +24,7 @@ MAX_PARTS = 3
 """Exceptions of one group that a reason names."""
 MAX_FRAMES = 12
 """Frames of one exception that a log line names. The innermost ones are kept."""
-_AWS_CODE = re.compile(r"[A-Za-z.]+|\d{3}")
+_AWS_CODE = r"[A-Za-z.]+|\d{3}"
 """AWS's codes consist of letters and dots. S3 answers a HEAD with the HTTP status only."""
 _OWN = frozenset({"intake_ledger", "cdk_intake_ledger"})
 
@@ -81,7 +81,7 @@ def _type_of(error: BaseException) -> str:
     if not isinstance(error, ClientError):
         return name
     code = str(error.response.get("Error", {}).get("Code", ""))
-    return f"{name} {code}" if _AWS_CODE.fullmatch(code) else name
+    return f"{name} {code}" if re.fullmatch(_AWS_CODE, code) else name
 
 
 def _position(error: BaseException, team: str) -> str:

@@ -1,8 +1,8 @@
-"""The reports of consumer and audit: log lines and metrics. Any library may write them."""
+"""The reports of the consumer: one log line and one metric per decision. Any library may write them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import Change, Reason, Row, Ruling
@@ -64,19 +64,3 @@ class Telemetry(Protocol):
 
     def flush(self) -> None:
         """Write the metrics of this invocation."""
-
-
-class AuditTelemetry(Protocol):
-    """Log lines and metrics of the audit."""
-
-    def delivery_checked(self, problems: Sequence[str], unknown: Sequence[str], *, count: bool) -> None:
-        """Report the problems of the delivery, and what could not be checked. `count`: also as metrics."""
-
-    def skipped(self, reason: str) -> None:
-        """Report that no run is due."""
-
-    def audited(self, report: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-        """Report a run: the report's content, and the counts by metric name. A dry run has no counts."""
-
-    def report_written(self, key: str) -> None:
-        """Report that the report was written to S3 under this key."""

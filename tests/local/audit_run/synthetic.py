@@ -32,7 +32,8 @@ from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
 from intake_ledger.audit.tools import Judgement, Tools
-from intake_ledger.aws import Bucket, parse_scans_directly, parse_versions_once
+from intake_ledger.aws import Bucket
+from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import ABSENT, FORMAT, State, StateKind, Status
 from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
