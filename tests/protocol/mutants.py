@@ -120,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows of objects expire although they are kept",
-        "protocol/retention.py",
+        "protocol/row_changes.py",
         "        if self.keeps_objects and kind is StateKind.OBJECT:\n            return None\n",
         "",
         "complete, rollback",
@@ -753,8 +753,8 @@ MUTANTS = (
     Mutant(
         "the message's version is committed, not the claimed one",
         "protocol/row_changes.py",
-        "        committed_state=row.identity,",
-        "        committed_state=row.identity if row.fence % 2 else 'v#1',",
+        "committed_state=identity_of(row.kind, row.version_id, row.etag),",
+        "committed_state=row.identity if row.fence % 2 else 'v#1',",
         "puts",
     ),
     Mutant(
@@ -1053,7 +1053,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim of a group is every copy's of its message",
-        "events/sqs_batch.py",
+        "events/parser.py",
         "    @property\n    def receipt(",
         "    def __hash__(self) -> int:\n        return hash(self.id)\n\n"
         "    def __eq__(self, other: object) -> bool:\n        return self.id == getattr(other, 'id', None)\n\n"
@@ -1097,14 +1097,14 @@ MUTANTS = (
     ),
     Mutant(
         "all failures are in one partition of the index",
-        "protocol/row_keys.py",
+        "protocol/row_items.py",
         ".encode()) % REVIEW_PARTITIONS",
         ".encode()) % 1",
         "tests/unit/test_review_index.py",
     ),
     Mutant(
         "too few partitions of the index for ten thousand failures a second",
-        "protocol/row_keys.py",
+        "protocol/row_items.py",
         "REVIEW_PARTITIONS = 20",
         "REVIEW_PARTITIONS = 8",
         "tests/unit/test_review_index.py",
@@ -1230,7 +1230,7 @@ MUTANTS = (
     ),
     Mutant(
         "F113: a number that is not whole ends the read",
-        "ledger/attribute_values.py",
+        "protocol/row_items.py",
         ' and typed["N"].removeprefix("-").isdecimal()',
         "",
         "tests/unit/test_later_format.py",

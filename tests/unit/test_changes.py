@@ -414,7 +414,7 @@ class TestOwnMessages:
         """F63: it goes with every shape of change."""
         for body in (notification(record(KEY, OBJECT)), eventbridge(KEY, OBJECT), audited(OBJECT).body):
             change = one_change(body, rejected_fence=7)
-            assert (change.rejected_fence, change.asked_for) == (7, True)
+            assert (change.rejected_fence, change.asked_for, change.reported_as_new) == (7, True, False)
         assert redriven(created(OBJECT), 8).rejected_fence == 8
 
     @pytest.mark.failure_mode("F27")

@@ -14,7 +14,6 @@ from moto.backends import get_backend
 
 from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer import composition
-from intake_ledger.ledger import from_dynamodb
 from intake_ledger.protocol import (
     PIPELINE_TAG,
     Ordering,
@@ -23,6 +22,7 @@ from intake_ledger.protocol import (
     State,
     StateKind,
     Status,
+    from_dynamodb,
     review_partition,
     row_attributes,
     row_from_attributes,

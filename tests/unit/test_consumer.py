@@ -20,7 +20,7 @@ from intake_ledger.consumer import Consumer, Services
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
 from intake_ledger.events import own_message
-from intake_ledger.events.sqs_batch import PATIENCE
+from intake_ledger.events.parser import PATIENCE
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import OutcomeKind, Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from intake_ledger.audit.report import report_of
 from intake_ledger.consumer.message_handler import MAX_LATER_FORMAT_SECONDS, later_format_seconds
-from intake_ledger.ledger import LedgerTable, from_dynamodb, to_dynamodb
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     FORMAT,
@@ -26,8 +26,10 @@ from intake_ledger.protocol import (
     StateKind,
     Status,
     Verdict,
+    from_dynamodb,
     row_attributes,
     row_from_attributes,
+    to_dynamodb,
 )
 from intake_ledger_cli import inspection, json_output, tables
 from intake_ledger_cli.console import console

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import condition_failed, from_dynamodb
-from intake_ledger.protocol import FORMAT, Row, Status, row_from_attributes
+from intake_ledger.ledger import condition_failed
+from intake_ledger.protocol import FORMAT, Row, Status, from_dynamodb, row_from_attributes
 from intake_ledger_cli.renaming import Item, Renaming, rename_row
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import complete_since, from_dynamodb, record_key
+from intake_ledger.ledger import complete_since, record_key
 from intake_ledger.protocol import (
     Ordering,
     Row,
     Settings,
     Status,
+    from_dynamodb,
     review_partitions,
     row_from_attributes,
     waiting_partition,

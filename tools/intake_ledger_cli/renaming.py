@@ -4,8 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from intake_ledger.ledger import from_dynamodb
-from intake_ledger.protocol import Ordering, RowKey, review_partition, review_partitions, row_from_attributes, row_key
+from intake_ledger.protocol import (
+    Ordering,
+    RowKey,
+    from_dynamodb,
+    review_partition,
+    review_partitions,
+    row_from_attributes,
+    row_key,
+)
 
 Item = Mapping[str, Any]
 """A row in DynamoDB's JSON. Unknown attributes are copied unchanged."""

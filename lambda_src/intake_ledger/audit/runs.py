@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.report import SOON, Report, Stopped, within
-from intake_ledger.ledger import condition_failed, from_dynamodb
-from intake_ledger.protocol import AuditSettings, truncate
+from intake_ledger.ledger import condition_failed
+from intake_ledger.protocol import AuditSettings, from_dynamodb, truncate
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import from_dynamodb
 from intake_ledger.protocol import (
     FORMAT,
     STORED_STATUSES,
@@ -12,6 +11,7 @@ from intake_ledger.protocol import (
     RowKey,
     State,
     Status,
+    from_dynamodb,
     is_settled,
     row_from_attributes,
     row_key,

@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import from_dynamodb
-from intake_ledger.protocol import AuditSettings
+from intake_ledger.protocol import AuditSettings, from_dynamodb
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

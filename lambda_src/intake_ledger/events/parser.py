@@ -1,11 +1,11 @@
-"""Parse the body of a message into changes. A message is only a reason to look: no decision is made here.
+"""Parse the messages of a batch into changes. A message is only a reason to look: no decision is made here.
 
 A body is an S3 notification, an EventBridge event of S3, one of both in an SNS envelope, or one of the pipeline's own
 messages.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +15,14 @@ from intake_ledger.events.own_messages import OWN_MESSAGE, parse_own_message
 from intake_ledger.events.s3_event import Ignored, parse_event, parse_record
 from intake_ledger.protocol import Change, ReasonCode
 
+PATIENCE = 10
+"""A message that was received more often than this comes before new ones."""
+_MAX_DIGITS = 20
+_NUMBERS = (
+    ("attributes", "ApproximateReceiveCount"),
+    ("attributes", "SentTimestamp"),
+    ("messageAttributes", "rejected_fence", "stringValue"),
+)
 _MAX_RECORDS = 10_000
 """A message of SQS has 1 MiB, and a record that names an object has more than 100 bytes."""
 
@@ -34,6 +42,72 @@ class Unparseable:
 
 
 Parsed = Change | Ignored | Unparseable
+
+
+class Message:
+    """A message of SQS, parsed."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self.record = record
+        body = record.get("body")
+        self.body = body if isinstance(body, str) else json.dumps(body)
+        receives, self.sent_at, rejected_fence = _numbers(record)
+        """`sent_at`: when SQS got the message, in epoch milliseconds. None: the record does not say."""
+        self.parsed = parse_message(self.body, rejected_fence=rejected_fence)
+        # Lambda fails the whole batch if the response has an id that it does not know.
+        self.id = str(record.get("messageId") or "")
+        self.receives = receives or 1
+        """The number of times that SQS has delivered the message, with this one."""
+
+    @property
+    def receipt(self) -> str:
+        """The receipt handle of this delivery. Empty if the record has none."""
+        return str(self.record.get("receiptHandle") or "")
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Keys of the objects that this message reports."""
+        return frozenset(part.key for part in self.parsed if isinstance(part, Change))
+
+    @property
+    def only_change(self) -> Change | None:
+        """The change, if the message reports nothing else."""
+        return self.parsed[0] if len(self.parsed) == 1 and isinstance(self.parsed[0], Change) else None
+
+
+def read_batch(event: Mapping[str, Any]) -> list[Message]:
+    """The messages of Lambda's event, in the order in which they are handled.
+
+    Raises:
+        ValueError: The event does not come from SQS. The function was invoked directly.
+
+    """
+    records: Any = event.get("Records")
+    if not isinstance(records, Sequence) or not all(isinstance(record, Mapping) for record in records):
+        raise ValueError("the event has no list of SQS messages: send messages to the pipeline's queue instead")
+    return sorted(map(Message, records), key=turn)
+
+
+def turn(message: Message) -> int:
+    """The turn of a message: messages that failed before come last, because they may fail slowly again.
+
+    A message that was received more than `PATIENCE` times comes first. It may be a good one that never had the time.
+    """
+    if message.receives > PATIENCE:
+        return 0
+    return 1 if message.receives == 1 else 2
+
+
+def _numbers(record: Mapping[str, Any]) -> list[int | None]:
+    """The whole numbers at the ends of `_NUMBERS`. None for anything else, because senders choose the attributes."""
+    numbers: list[int | None] = []
+    for path in _NUMBERS:
+        value: Any = record
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        valid = isinstance(value, str) and len(value) < _MAX_DIGITS and value.isascii() and value.isdecimal()
+        numbers.append(int(value) if valid else None)
+    return numbers
 
 
 def parse_message(body: str, *, rejected_fence: int | None = None) -> list[Parsed]:
@@ -56,7 +130,11 @@ def parse_message(body: str, *, rejected_fence: int | None = None) -> list[Parse
         return [Unparseable(str(problem), body)]
     if rejected_fence is None:
         return parsed
-    return [replace(part, rejected_fence=rejected_fence) if isinstance(part, Change) else part for part in parsed]
+    # The event of a copy is not new.
+    return [
+        replace(part, rejected_fence=rejected_fence, reported_as_new=False) if isinstance(part, Change) else part
+        for part in parsed
+    ]
 
 
 def _json_object(text: str) -> dict[str, Any]:

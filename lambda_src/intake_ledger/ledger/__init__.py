@@ -1,6 +1,5 @@
 """Write the decisions into the DynamoDB table, each with its condition."""
 
-from intake_ledger.ledger.attribute_values import from_dynamodb, to_dynamodb
 from intake_ledger.ledger.claims import Ledger, StateReader
 from intake_ledger.ledger.completeness import Completeness, CompletenessRecord, Incomplete, complete_since, record_key
 from intake_ledger.ledger.conditions import NO_ROW, Condition, ConditionFailed, lease_owned, row_unchanged
@@ -23,9 +22,7 @@ __all__ = [
     "StateReader",
     "complete_since",
     "condition_failed",
-    "from_dynamodb",
     "lease_owned",
     "record_key",
     "row_unchanged",
-    "to_dynamodb",
 ]

@@ -145,17 +145,13 @@ class Ledger(Outcomes):
 
         Returns the answers by owner.
         """
-        wanted = {attempt.key: self._wanted(attempt, cast("State", attempt.change.state), None) for attempt in group}
+        wanted = {
+            attempt.key: self._wanted(attempt, cast("State", attempt.change.state), None, "a new key")
+            for attempt in group
+        }
         written = self._table.insert_many({key: row for key, (row, _) in wanted.items()})
-        answers: dict[str, Claim | Ruling] = {}
-        refused = []
-        for attempt in group:
-            if attempt.key in written:
-                row, settle = wanted[attempt.key]
-                state = cast("State", attempt.change.state)
-                answers[attempt.owner] = self._answer(attempt, state, row, None, "a new key", settle=settle)
-            else:
-                refused.append(attempt)
+        answers = {attempt.owner: wanted[attempt.key][1] for attempt in group if attempt.key in written}
+        refused = [attempt for attempt in group if attempt.key not in written]
         # From here on, an error must not cost the others their claims.
         with suppress(*AWS_ERRORS):
             items = self._table.get_items([attempt.key for attempt in refused]) if refused else {}
@@ -173,7 +169,7 @@ class Ledger(Outcomes):
         if change.state is None or change.state.removed:
             return False
         late = change.event_time is None or change.event_time < self._clock() - self._options.max_event_age_ms
-        return change.reported_as_new and not change.asked_for and not late
+        return change.reported_as_new and not late
 
     def _judge(self, attempt: "_Attempt", row: Row | None) -> Claim | Ruling:
         """Judge the row, look at S3 if that is necessary, and swap. Judge again when the swap is refused."""
@@ -245,7 +241,7 @@ class Ledger(Outcomes):
 
     def _write(self, attempt: "_Attempt", state: State, seen: Row | None, why: str) -> Claim | Ruling | ConditionFailed:
         """Replace the row that was judged by a claim or a settled removal. Insert it if there was no row."""
-        row, settle = self._wanted(attempt, state, seen)
+        row, answer = self._wanted(attempt, state, seen, why)
         try:
             if seen is None:
                 self._table.insert(attempt.key, row)
@@ -253,20 +249,14 @@ class Ledger(Outcomes):
                 self._table.update(attempt.key, seen, row, row_unchanged(seen, row.updated_at))
         except ConditionFailed as refused:
             return refused
-        return self._answer(attempt, state, row, seen, why, settle=settle)
+        return answer
 
-    def _wanted(self, attempt: "_Attempt", state: State, seen: Row | None) -> tuple[Row, bool]:
-        """The row to write. True with a settled one: a removal that the processor is not told."""
+    def _wanted(self, attempt: "_Attempt", state: State, seen: Row | None, why: str) -> tuple[Row, Claim | Ruling]:
+        """The row to write, and the answer if it is written: a claim, or a removal that the processor is not told."""
         now, policy, change = self._clock(), self._options.policy, attempt.change
         if state.removed and not policy.deletes:
-            return row_changes.settled(seen, change, state, now=now, retention=self._retention), True
+            row = row_changes.settled(seen, change, state, now=now, retention=self._retention)
+            return row, Ruling(Verdict.SETTLED, why, seen)
         until = now + attempt.lease_ms
-        return row_changes.claimed(seen, change, state, owner=attempt.owner, now=now, lease_until=until), False
-
-    def _answer(
-        self, attempt: "_Attempt", state: State, row: Row, seen: Row | None, why: str, *, settle: bool
-    ) -> Claim | Ruling:
-        """The answer to an attempt whose row was written."""
-        if settle:
-            return Ruling(Verdict.SETTLED, why, seen)
-        return Claim(attempt.key, attempt.change, state, row, seen, why)
+        row = row_changes.claimed(seen, change, state, owner=attempt.owner, now=now, lease_until=until)
+        return row, Claim(attempt.key, change, state, row, seen, why)

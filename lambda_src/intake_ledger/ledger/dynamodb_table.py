@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from intake_ledger.ledger.attribute_values import from_dynamodb, to_dynamodb
 from intake_ledger.ledger.conditions import NO_ITEM, NO_ROW, Condition, ConditionFailed, no_late_writes, overtaken
 from intake_ledger.ledger.statements import insert_statement, update_statement
 from intake_ledger.ledger.transactions import Element, check, refusal
-from intake_ledger.protocol import Row, RowKey, TransactionRefused, row_attributes, row_difference, row_from_attributes
+from intake_ledger.protocol import (
+    Row,
+    RowKey,
+    TransactionRefused,
+    from_dynamodb,
+    row_attributes,
+    row_difference,
+    row_from_attributes,
+    to_dynamodb,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

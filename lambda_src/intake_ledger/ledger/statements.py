@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from intake_ledger.ledger.attribute_values import to_dynamodb
 from intake_ledger.ledger.conditions import Condition
-from intake_ledger.protocol import RowKey
+from intake_ledger.protocol import RowKey, to_dynamodb
 
 
 def insert_statement(table: str, item: Mapping[str, Any]) -> Any:

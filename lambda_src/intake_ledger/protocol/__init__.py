@@ -25,16 +25,20 @@ from intake_ledger.protocol.errors import (
 from intake_ledger.protocol.lease import LEASE_ENDED, lease_is_live, lease_length
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind, bare_etag, identity_of, real_version
 from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of, matches_reason
-from intake_ledger.protocol.retention import Retention
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Status, is_settled
-from intake_ledger.protocol.row_changes import truncate
-from intake_ledger.protocol.row_items import is_readable, row_attributes, row_difference, row_from_attributes
-from intake_ledger.protocol.row_keys import (
+from intake_ledger.protocol.row_changes import Retention, truncate
+from intake_ledger.protocol.row_items import (
     Ordering,
     RowKey,
+    from_dynamodb,
+    is_readable,
     review_partition,
     review_partitions,
+    row_attributes,
+    row_difference,
+    row_from_attributes,
     row_key,
+    to_dynamodb,
     waiting_partition,
 )
 from intake_ledger.protocol.settings import (
@@ -101,6 +105,7 @@ __all__ = [
     "bare_etag",
     "code_of",
     "consumer_settings",
+    "from_dynamodb",
     "identity_of",
     "is_readable",
     "is_settled",
@@ -119,6 +124,7 @@ __all__ = [
     "row_difference",
     "row_from_attributes",
     "row_key",
+    "to_dynamodb",
     "truncate",
     "ulid",
     "waiting_partition",

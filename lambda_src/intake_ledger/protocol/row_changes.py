@@ -10,17 +10,41 @@
 `needs_review`.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.object_state import State, StateKind, identity_of
 from intake_ledger.protocol.reasons import Reason, ReasonCode
-from intake_ledger.protocol.retention import Retention
 from intake_ledger.protocol.row import Row, Status
 
 MAX_REASON_BYTES = 256
 """With a longer reason, every later write of the row would cost more than one write unit of 1 KB."""
 MAX_COMMIT_BYTES = 256
+_DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The time for which a settled row stays."""
+
+    seconds: int
+    keeps_objects: bool = False
+    """True if the row of an object stays as long as the object. Then only committed removals expire."""
+
+    def expires_at(self, kind: StateKind, now: int) -> int | None:
+        """The time at which the row of a committed state expires: a day after the retention.
+
+        Args:
+            kind: the kind of the committed state.
+            now: epoch milliseconds.
+
+        Returns:
+            Epoch seconds, as DynamoDB's TTL needs them. None: the row does not expire.
+
+        """
+        if self.keeps_objects and kind is StateKind.OBJECT:
+            return None
+        return now // 1000 + self.seconds + _DAY_SECONDS
 
 
 def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: int, lease_until: int) -> Row:
@@ -74,7 +98,7 @@ def committed(row: Row, commit: str | None, *, now: int, retention: Retention, t
         status=Status.PROCESSED,
         lease_until=None,
         lease_owner=None,
-        committed_state=row.identity,
+        committed_state=identity_of(row.kind, row.version_id, row.etag),
         committed_fence=row.fence,
         commit_id=truncate(commit, MAX_COMMIT_BYTES),
         transactional=1 if transactional else None,

@@ -1,13 +1,19 @@
-"""Convert rows to the attributes of DynamoDB items and back, and recognize rows of later releases."""
+"""The DynamoDB item of a row: its keys, its attributes, and their typed form."""
 
+import hashlib
+import zlib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
 from intake_ledger.protocol.object_state import StateKind
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Status
 
+_SORT_KEY_BYTES = 1024  # DynamoDB's limit of a sort key
+REVIEW_PARTITIONS = 20
+"""Partition keys of one pipeline in the index `needs_review`. DynamoDB takes 1,000 write units a second for each, and a
+failure costs two: one for the row that enters the index, one when it leaves."""
 _ROW_FIELDS = tuple(field.name for field in fields(Row))
 _ENUMS: dict[str, type[StrEnum]] = {"status": Status, "kind": StateKind}
 _KNOWN: dict[str, frozenset[str]] = {
@@ -19,6 +25,51 @@ _KNOWN: dict[str, frozenset[str]] = {
 _TYPES: dict[str, Any] = {
     field.name: str if field.name in _ENUMS else getattr(field.type, "__origin__", field.type) for field in fields(Row)
 }
+
+
+class Ordering(StrEnum):
+    """The promise of a pipeline about several versions of one key."""
+
+    LATEST = "LATEST"
+    """The downstream reflects the newest state of each key in the end. Versions that are overwritten before they are
+    processed are skipped."""
+    EVERY_VERSION = "EVERY_VERSION"
+    """Each version is processed, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowKey:
+    """The row's primary key."""
+
+    pk: str
+    sk: str
+
+
+def row_key(pipeline: str, ordering: Ordering, bucket: str, key: str, identity: str | None) -> RowKey:
+    """The primary key of a change's row: one row per key in LATEST, one per state (`identity`) in EVERY_VERSION.
+
+    A bucket's name has no slash and a pipeline's has no `@`. Therefore two objects never have the same row.
+    """
+    sk = f"{pipeline}@latest" if ordering is Ordering.LATEST else f"{pipeline}@{identity}"
+    if len(sk.encode()) > _SORT_KEY_BYTES:
+        # A version id alone may have 1,024 bytes.
+        sk = f"{pipeline}@h#{hashlib.sha256(sk.encode()).hexdigest()}"
+    return RowKey(f"{bucket}/{key}", sk)
+
+
+def review_partitions(pipeline: str) -> list[str]:
+    """All partition keys of the pipeline's FAILED and REJECTED rows in the index `needs_review`."""
+    return [f"{pipeline}#{number}" for number in range(REVIEW_PARTITIONS)]
+
+
+def review_partition(pipeline: str, key: RowKey) -> str:
+    """The partition key of one row in the index `needs_review` while the row is FAILED or REJECTED."""
+    return f"{pipeline}#{zlib.crc32(f'{key.pk} {key.sk}'.encode()) % REVIEW_PARTITIONS}"
+
+
+def waiting_partition(pipeline: str) -> str:
+    """The partition key of the pipeline's waiting rows in the index `needs_review`. These rows did not fail."""
+    return f"{pipeline}#waiting"
 
 
 def row_attributes(row: Row) -> dict[str, Any]:
@@ -72,3 +123,34 @@ def _unreadable(item: Mapping[str, Any]) -> Row:
     """A row of a later format. Attributes of another type than in this release are left out."""
     kept = {name: value for name, value in item.items() if name not in _ENUMS and isinstance(value, _TYPES[name])}
     return Row(**{"fence": 0, "format": FORMAT + 1, **kept, "status": Status.LATER_FORMAT})
+
+
+def to_dynamodb[Name](attributes: Mapping[Name, Any]) -> dict[Name, Any]:
+    """The attributes in DynamoDB's typed form."""
+    return {
+        name: {"SS": sorted(value)}
+        if isinstance(value, frozenset)
+        else {"N": str(value)}
+        if isinstance(value, int)
+        else {"S": str(value)}
+        for name, value in attributes.items()
+    }
+
+
+def from_dynamodb(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of an item as text, whole numbers and sets of texts.
+
+    Attributes of other types stay in DynamoDB's typed form, because a later release may have stored them.
+    """
+    return {name: _value(typed) for name, typed in item.items()}
+
+
+def _value(typed: Mapping[str, Any]) -> Any:
+    if "S" in typed:
+        return typed["S"]
+    # int() also takes spaces and underscores, and fails for a number such as 1E+3.
+    if "N" in typed and typed["N"].removeprefix("-").isdecimal():
+        return int(typed["N"])
+    if "SS" in typed:
+        return frozenset(typed["SS"])
+    return typed

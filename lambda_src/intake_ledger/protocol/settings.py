@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.row_keys import Ordering
+from intake_ledger.protocol.row_items import Ordering
 
 PIPELINE_TAG = "intake-ledger:pipeline"
 """A tag with the pipeline's name on each bucket, table and queue that a pipeline makes. `intake-ledger adopt` needs it.
