@@ -80,9 +80,9 @@ class Renamed:
     def upload(self, site: Site, *keys: str) -> None:
         """Upload objects, and send S3's events to the queue of a pipeline."""
         for key, version in zip(keys, site.put(*keys), strict=True):
-            self.told(site, key, version)
+            self.notify(site, key, version)
 
-    def told(self, site: Site, key: str, version: str, bucket: str | None = None) -> None:
+    def notify(self, site: Site, key: str, version: str, bucket: str | None = None) -> None:
         state = State(StateKind.OBJECT, version, "e", 1)
         now = int(time.time() * 1000)
         body = notification(record(key, state, bucket=bucket or site.deployed.bucket, at=now))
@@ -139,21 +139,21 @@ def put(table: str, place: RowKey, row: Row, **more: Any) -> None:
 def _redrive_policy(deployed: "DeployedPipeline") -> None:
     """Set the queue's redrive policy as the construct does."""
     sqs = client("sqs")
-    told = sqs.get_queue_attributes(QueueUrl=deployed.dead_letter_url, AttributeNames=["QueueArn"])["Attributes"]
-    policy = {"deadLetterTargetArn": told["QueueArn"], "maxReceiveCount": 300}
+    attributes_ = sqs.get_queue_attributes(QueueUrl=deployed.dead_letter_url, AttributeNames=["QueueArn"])["Attributes"]
+    policy = {"deadLetterTargetArn": attributes_["QueueArn"], "maxReceiveCount": 300}
     sqs.set_queue_attributes(QueueUrl=deployed.queue_url, Attributes={"RedrivePolicy": json.dumps(policy)})
 
 
 def _record(message: Any) -> dict[str, Any]:
     """Convert a message to the form that Lambda passes."""
-    told = message.get("MessageAttributes", {})
+    attributes_ = message.get("MessageAttributes", {})
     return {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],
         "body": message["Body"],
         "attributes": message["Attributes"],
         "messageAttributes": {
-            name: {"stringValue": one["StringValue"], "dataType": one["DataType"]} for name, one in told.items()
+            name: {"stringValue": one["StringValue"], "dataType": one["DataType"]} for name, one in attributes_.items()
         },
     }
 
@@ -234,11 +234,11 @@ def test_ten_queued_and_one_rejected_end_as_they_would_have(
     assert before["in/bad.csv"].status is Status.REJECTED
     renamed.upload(old, *TEN)
 
-    said = renamed.adopt()
+    result = renamed.adopt()
 
-    assert said["complete"]
-    assert (said["rows"]["moved"], said["deadLetters"]["moved"]) == (2, 1)
-    assert shared_queues or said["queue"]["moved"] == 10
+    assert result["complete"]
+    assert (result["rows"]["moved"], result["deadLetters"]["moved"]) == (2, 1)
+    assert shared_queues or result["queue"]["moved"] == 10
     assert renamed.rows(old, renamed.former) == {}
     after = renamed.rows(new, NEW)
     place = row_key(NEW, Ordering.LATEST, new.deployed.bucket, "in/bad.csv", None)
@@ -246,7 +246,7 @@ def test_ten_queued_and_one_rejected_end_as_they_would_have(
         "in/done.csv": before["in/done.csv"],
         "in/bad.csv": replace(before["in/bad.csv"], needs_review=review_partition(NEW, place)),
     }
-    renamed.told(new, "in/done.csv", str(after["in/done.csv"].version_id))
+    renamed.notify(new, "in/done.csv", str(after["in/done.csv"].version_id))
     renamed.consume(new)
     assert Counter(key for key, _ in EFFECTS) == Counter([*TEN, "in/done.csv"])
 
@@ -300,7 +300,7 @@ def test_a_call_that_is_killed_anywhere_is_repeated(rename: Callable[..., Rename
         first = {"pk": {"S": bucket}, "sk": {"S": f"{renamed.former}@audit"}, "first_run_at": {"N": "5"}}
         client("dynamodb").put_item(TableName=old.deployed.table, Item=first)
         old.dead_letter("{}", reason="why", pipeline=renamed.former, rejected_fence=7)
-        renamed.told(old, "in/c", "v")
+        renamed.notify(old, "in/c", "v")
         lives = iter([*[False] * dies_at, True, *[False] * 1000])
         with pytest.MonkeyPatch.context() as patch:
             for name in ("dynamodb", "sqs"):
@@ -312,8 +312,8 @@ def test_a_call_that_is_killed_anywhere_is_repeated(rename: Callable[..., Rename
                 survived = False
         for url in (old.deployed.queue_url, old.deployed.dead_letter_url):
             _show_again(url)
-        said = renamed.adopt()
-        assert said["complete"]
+        result = renamed.adopt()
+        assert result["complete"]
         rows = renamed.rows(new, NEW)
         assert {key: row.fence for key, row in rows.items()} == {"in/a": rows["in/a"].fence, "in/b": 9}
         assert renamed.rows(old, renamed.former) == {}
@@ -321,11 +321,11 @@ def test_a_call_that_is_killed_anywhere_is_repeated(rename: Callable[..., Rename
         copies = new.messages()
         assert 1 <= len(copies) <= 2
         assert {one["body"] for one in copies} == {copies[0]["body"]}
-        letters = _letters(new)
-        assert 1 <= len(letters) <= 2
-        assert all(one == {"reason": "why", "pipeline": NEW, "rejected_fence": "7"} for one in letters)
+        dead_letters = _dead_letter_attributes(new)
+        assert 1 <= len(dead_letters) <= 2
+        assert all(one == {"reason": "why", "pipeline": NEW, "rejected_fence": "7"} for one in dead_letters)
         if survived:
-            assert (len(copies), len(letters)) == (1, 1)
+            assert (len(copies), len(dead_letters)) == (1, 1)
             break
     assert dies_at > 10
 
@@ -342,7 +342,7 @@ def _item(site: Site, sk: str) -> dict[str, Any]:
     return from_dynamodb(client("dynamodb").get_item(TableName=site.deployed.table, Key=key).get("Item", {}))
 
 
-def _letters(site: Site) -> list[dict[str, str]]:
+def _dead_letter_attributes(site: Site) -> list[dict[str, str]]:
     sqs, url, found = client("sqs"), site.deployed.dead_letter_url, []
     while batch := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]).get(
         "Messages"
@@ -381,8 +381,8 @@ class TestRows:
             renamed.write(
                 renamed.old, key, Row(Status.PROCESSING, 9, version_id="v", lease_owner="x", lease_until=until)
             )
-        said = renamed.adopt(ends=1)
-        assert (said["rows"]["held"], said["rows"]["moved"], said["complete"]) == (1, 1, False)
+        result = renamed.adopt(ends=1)
+        assert (result["rows"]["held"], result["rows"]["moved"], result["complete"]) == (1, 1, False)
         assert set(renamed.rows(renamed.old, renamed.former)) == {"in/a"}
 
     def test_a_row_that_changes_meanwhile_is_not_lost(self, rename: Callable[..., Renamed]) -> None:
@@ -412,8 +412,8 @@ class TestRows:
         """F113: this release does not understand the row."""
         renamed = rename()
         renamed.write(renamed.old, "in/a", Row(Status.FAILED, 9, version_id="v", format=99))
-        said = renamed.adopt(ends=1)
-        assert (said["rows"]["laterFormat"], said["rows"]["moved"]) == (1, 0)
+        result = renamed.adopt(ends=1)
+        assert (result["rows"]["laterFormat"], result["rows"]["moved"]) == (1, 0)
 
     def test_what_is_not_known_is_kept(self, rename: Callable[..., Renamed]) -> None:
         """Unknown attributes of other types are copied too."""
@@ -491,9 +491,9 @@ class TestMessages:
         renamed = rename()
         renamed.old.dead_letter("{}", reason="why", pipeline=renamed.former, key="in/a", attempts=3, rejected_fence=7)
         renamed.old.dead_letter("garbage", reason="theirs", pipeline="Other")
-        said = renamed.adopt()["deadLetters"]
-        assert (said["moved"], said["ofOthers"]) == (1, {"Other": 1})
-        assert _letters(renamed.new) == [
+        result = renamed.adopt()["deadLetters"]
+        assert (result["moved"], result["ofOthers"]) == (1, {"Other": 1})
+        assert _dead_letter_attributes(renamed.new) == [
             {"reason": "why", "pipeline": NEW, "key": "in/a", "attempts": "3", "rejected_fence": "7"}
         ]
         assert renamed.old.visible(renamed.old.deployed.dead_letter_url) == 1
@@ -514,14 +514,14 @@ class TestMessages:
         other = make_site()
         other.put(*(f"in/{number:02}" for number in range(25)))
         theirs = other.deployed.bucket
-        renamed.told(renamed.old, "in/00", "v", bucket=theirs)
+        renamed.notify(renamed.old, "in/00", "v", bucket=theirs)
         renamed.upload(renamed.old, "in/ours")
         place = row_key(renamed.former, Ordering.LATEST, theirs, "in/01", None)
         put(renamed.old.deployed.table, place, Row(Status.REJECTED, 9, version_id="v"))
-        said = renamed.adopt()
-        assert (said["queue"]["moved"], said["queue"]["ofOtherBuckets"]) == (1, {theirs: 1})
-        assert (said["rows"]["moved"], said["rows"]["ofOtherBuckets"]) == (0, {theirs: 1})
-        [bucket] = said["oldBuckets"]
+        result = renamed.adopt()
+        assert (result["queue"]["moved"], result["queue"]["ofOtherBuckets"]) == (1, {theirs: 1})
+        assert (result["rows"]["moved"], result["rows"]["ofOtherBuckets"]) == (0, {theirs: 1})
+        [bucket] = result["oldBuckets"]
         assert (bucket["bucket"], bucket["objects"], bucket["keys"][:2]) == (theirs, 25, ["in/00", "in/01"])
         assert len(bucket["keys"]) == 20
         assert renamed.old.visible(renamed.old.deployed.queue_url) == 1
@@ -551,8 +551,8 @@ class TestFinding:
         renamed.arguments += [
             "--from-table", old.table, "--from-queue", old.queue_url, "--from-dead-letter-queue", old.dead_letter_url,
         ]  # fmt: skip
-        said = renamed.adopt()
-        assert (said["queue"]["moved"], said["rows"]["moved"], said["deadLetters"]["moved"]) == (1, 1, 0)
+        result = renamed.adopt()
+        assert (result["queue"]["moved"], result["rows"]["moved"], result["deadLetters"]["moved"]) == (1, 1, 0)
 
     def test_two_with_the_same_tag(self, rename: Callable[..., Renamed]) -> None:
         """The person has to select one."""
@@ -585,11 +585,11 @@ def test_a_person_reads_what_became_of_it(rename: Callable[..., Renamed], capsys
     renamed.write(renamed.old, "in/b", Row(Status.PROCESSING, 9, version_id="v", lease_until=2**50))
     renamed.old.dead_letter("{}", reason="why", pipeline=renamed.former)
     assert commands.run(["adopt", "--from", renamed.former, "--stack", STACK]) == 1
-    said = capsys.readouterr().out
+    result = capsys.readouterr().out
     for words in (
         "1 messages moved",
         "1 dead-letter messages moved",
         "1 rows not moved: a worker",
         "run the command again",
     ):
-        assert words in said
+        assert words in result

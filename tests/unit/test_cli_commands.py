@@ -186,15 +186,15 @@ class TestStatus:
             ],
         )
         person = sit(site, (ALARM, "Mine"), (ALARM, "Theirs"), (ALARM, "Letters"))
-        said = person.reads("status")
-        assert said["queue"] == {"waiting": 1, "hidden": 0}
-        assert said["deadLetters"] == {"waiting": 1, "hidden": 0}
-        assert (said["failed"], said["rejected"], said["consumer"]) == (2, 1, "Enabled")
-        assert said["audit"]["last"]["counts"]["missing"] == 1
-        assert [(one["name"], one["state"]) for one in said["alarms"]] == [("Mine", "ALARM"), ("Letters", "OK")]
+        result = person.reads("status")
+        assert result["queue"] == {"waiting": 1, "hidden": 0}
+        assert result["deadLetters"] == {"waiting": 1, "hidden": 0}
+        assert (result["failed"], result["rejected"], result["consumer"]) == (2, 1, "Enabled")
+        assert result["audit"]["last"]["counts"]["missing"] == 1
+        assert [(one["name"], one["state"]) for one in result["alarms"]] == [("Mine", "ALARM"), ("Letters", "OK")]
         shown = person.types("status")
         assert "1 of 2 in ALARM: it burns" in shown
-        assert said["lastHour"] == {"retries": 80, "lapsedLeases": 80}
+        assert result["lastHour"] == {"retries": 80, "lapsedLeases": 80}
         assert "80 attempts repeated, 80 after a worker died" in shown
         assert "1 of 3 objects never reached the ledger" in shown
         assert "need a person, see: list --status REJECTED" in shown
@@ -208,9 +208,9 @@ class TestStatus:
             raise denied("lambda:ListEventSourceMappings", "ListEventSourceMappings")
 
         monkeypatch.setattr(person.functions, "list_event_source_mappings", refuse, raising=False)
-        said = person.reads("status")
-        assert said["consumer"] == {"denied": "lambda:ListEventSourceMappings"}
-        assert said["failed"] == 0
+        result = person.reads("status")
+        assert result["consumer"] == {"denied": "lambda:ListEventSourceMappings"}
+        assert result["failed"] == 0
         assert "not allowed: lambda:ListEventSourceMappings" in person.types("status")
 
     def test_a_consumer_that_takes_nothing_is_told(self, person: Person) -> None:
@@ -276,9 +276,9 @@ class TestLooking:
         old, new = person.site.put("in/a", "in/a")
         row = Row(Status.PROCESSED, 7, version_id=old, committed_state=f"v#{old}", commit_id="inv-7", updated_at=START)
         person.site.row("in/a", row)
-        [said] = person.reads("inspect", "in/a")["states"]
-        assert (said["agree"], said["s3"]["versionId"]) == (False, new)
-        assert said["row"]["commit_id"] == "inv-7"
+        [result] = person.reads("inspect", "in/a")["states"]
+        assert (result["agree"], result["s3"]["versionId"]) == (False, new)
+        assert result["row"]["commit_id"] == "inv-7"
         shown = person.types("inspect", "in/a")
         assert "PROCESSED after 1 attempt" in shown
         assert "no: S3 shows another state than the ledger's last" in shown
@@ -288,15 +288,15 @@ class TestLooking:
     def test_an_object_that_is_a_prefix_of_another_is_not_taken_for_it(self, person: Person) -> None:
         """S3 lists by prefix, so that the listing also has the longer key."""
         person.site.put("in/ab")
-        [said] = person.reads("inspect", "in/a")["states"]
-        assert (said["row"], said["s3"]["kind"], said["agree"]) == (None, "absent", True)
+        [result] = person.reads("inspect", "in/a")["states"]
+        assert (result["row"], result["s3"]["kind"], result["agree"]) == (None, "absent", True)
 
     def test_a_removed_object_is_shown_with_its_marker(self, person: Person) -> None:
         """The delete marker is shown, and not the version before it."""
         person.site.put("in/a")
         marker = client("s3").delete_object(Bucket=person.site.deployed.bucket, Key="in/a")["VersionId"]
-        [said] = person.reads("inspect", "in/a")["states"]
-        assert (said["s3"]["kind"], said["s3"]["versionId"]) == ("marker", marker)
+        [result] = person.reads("inspect", "in/a")["states"]
+        assert (result["s3"]["kind"], result["s3"]["versionId"]) == ("marker", marker)
 
     def test_a_key_beside_the_filters_is_told(self, person: Person) -> None:
         assert "matches none of the pipeline's filters" in person.types("inspect", "out/a")
@@ -310,8 +310,8 @@ class TestLooking:
             raise denied("s3:ListBucketVersions", "ListObjectVersions")
 
         monkeypatch.setattr(s3_listing, "list_key_versions", refuse)
-        said = person.reads("inspect", "in/a")
-        assert (said["denied"], said["states"][0]["agree"]) == ("s3:ListBucketVersions", None)
+        result = person.reads("inspect", "in/a")
+        assert (result["denied"], result["states"][0]["agree"]) == ("s3:ListBucketVersions", None)
         shown = person.types("inspect", "in/a")
         assert "no invoice in it" in shown
         assert "not allowed: s3:ListBucketVersions" in shown
@@ -321,15 +321,15 @@ class TestActing:
     def test_redrive_tells_what_it_moved(self, person: Person) -> None:
         person.site.dead_letter(notification(record("in/a", State(StateKind.OBJECT, "v1", "e"))), reason="no invoice")
         assert "in/a" in person.types("redrive", "--dry-run")
-        said = person.reads("redrive", "--reason", "invoice")
-        assert (said["moved"], said["reasons"]) == (1, {"no invoice": 1})
+        result = person.reads("redrive", "--reason", "invoice")
+        assert (result["moved"], result["reasons"]) == (1, {"no invoice": 1})
         assert len(person.site.messages()) == 1
 
     def test_redrive_shows_codes_in_a_dry_run(self, person: Person) -> None:
         person.site.dead_letter("x", reason="no invoice", reason_code="unprocessable")
         person.site.dead_letter("y", reason="no invoice")
-        said = person.reads("redrive", "--dry-run")["deadLetters"]
-        assert [one["reasonCode"] for one in said] == ["unprocessable", None]
+        result = person.reads("redrive", "--dry-run")["deadLetters"]
+        assert [one["reasonCode"] for one in result] == ["unprocessable", None]
 
     @pytest.mark.parametrize("command", [("redrive",), ("reprocess", "--rejected")])
     @pytest.mark.parametrize("reason", ["processor_timout", "unprocesable", "no_such_code"])
@@ -396,15 +396,15 @@ class TestActing:
         sent.
         """
         person.site.put("in/a")
-        said = person.reads("reprocess", "in/a", "in/a")
-        assert said["sent"] == 1
-        assert person.complaint.strip() == f"reprocess id {said['reprocessId']}"
+        result = person.reads("reprocess", "in/a", "in/a")
+        assert result["sent"] == 1
+        assert person.complaint.strip() == f"reprocess id {result['reprocessId']}"
         [first] = person.site.messages()
-        person.types("reprocess", "in/a", "--id", said["reprocessId"])
+        person.types("reprocess", "in/a", "--id", result["reprocessId"])
         assert person.site.messages() == [first]
         person.types("reprocess", "in/a", "--id", "yesterday", ends=1)
         assert "not a ULID" in person.complaint
-        person.types("reprocess", "in/a", "--id", "6" + said["reprocessId"][1:], ends=1)
+        person.types("reprocess", "in/a", "--id", "6" + result["reprocessId"][1:], ends=1)
         assert "in the future" in person.complaint
         assert person.site.messages() == []
 
@@ -453,7 +453,7 @@ class TestAudit:
         assert "missing    in/lost" in shown
 
     @pytest.mark.parametrize(
-        ("answer", "payload", "said"),
+        ("answer", "payload", "result"),
         [
             (
                 {},
@@ -464,11 +464,11 @@ class TestAudit:
         ],
     )
     def test_a_run_that_does_not_come_to_a_report(
-        self, person: Person, answer: dict[str, Any], payload: dict[str, Any], said: str
+        self, person: Person, answer: dict[str, Any], payload: dict[str, Any], result: str
     ) -> None:
         person.functions.answer = {**answer, "Payload": io.BytesIO(json.dumps(payload).encode())}
         person.types("audit", ends=1)
-        assert said in person.complaint
+        assert result in person.complaint
 
     def test_an_audit_in_parts_is_started_where_there_is_one(
         self, sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch

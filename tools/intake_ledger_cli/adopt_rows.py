@@ -75,8 +75,8 @@ class RowAdoption:
             if self._dry_run:
                 self.outcome.moved += len(movable)
                 continue
-            for few in batched(movable, _TOGETHER):
-                self._move(few)
+            for batch in batched(movable, _TOGETHER):
+                self._move(batch)
         if not self._dry_run and not self.outcome.held:
             self._adopt_records()
         return self.outcome

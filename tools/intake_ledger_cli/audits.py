@@ -32,23 +32,23 @@ def run_audit(aws: "Aws", deployed: "DeployedPipeline", *, dry_run: bool, sleep:
     """
     if deployed.audit_function is None:
         raise CliError(f"{deployed.name} has no audit function: its audit is disabled")
-    asked = json.dumps({"dryRun": True} if dry_run else {})
+    payload = json.dumps({"dryRun": True} if dry_run else {})
     machine = _machine(aws.machines, deployed)
     if machine is None:
-        content = _invoke(aws.functions, deployed.audit_function, asked)
+        content = _invoke(aws.functions, deployed.audit_function, payload)
     else:
-        content = _execute(aws.machines, machine, asked, sleep)
+        content = _execute(aws.machines, machine, payload, sleep)
     if "skipped" in content:
         raise CliError(f"the audit did not start: {content['skipped']}; see `intake-ledger status`")
     return content
 
 
-def _invoke(client: "LambdaClient", function: str, asked: str) -> Report:
-    answer = client.invoke(FunctionName=function, Payload=asked.encode())
+def _invoke(client: "LambdaClient", function: str, payload: str) -> Report:
+    answer = client.invoke(FunctionName=function, Payload=payload.encode())
     content: Report = json.loads(answer["Payload"].read() or b"{}")
     if "FunctionError" in answer:
-        said = content.get("errorMessage") or answer["FunctionError"]
-        raise CliError(f"the audit failed: {said}; see the log of {function}")
+        reason = content.get("errorMessage") or answer["FunctionError"]
+        raise CliError(f"the audit failed: {reason}; see the log of {function}")
     return content
 
 
@@ -60,9 +60,9 @@ def _machine(client: "SFNClient", deployed: "DeployedPipeline") -> str | None:
     return None
 
 
-def _execute(client: "SFNClient", machine: str, asked: str, sleep: Callable[[float], None]) -> Report:
+def _execute(client: "SFNClient", machine: str, payload: str, sleep: Callable[[float], None]) -> Report:
     """Start an execution and wait for its end. The execution continues if this process stops."""
-    execution = client.start_execution(stateMachineArn=machine, input=asked)["executionArn"]
+    execution = client.start_execution(stateMachineArn=machine, input=payload)["executionArn"]
     while (state := client.describe_execution(executionArn=execution))["status"] == "RUNNING":
         sleep(LOOK_SECONDS)
     if state["status"] != "SUCCEEDED":

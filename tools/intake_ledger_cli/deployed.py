@@ -71,9 +71,9 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
     names = [name for type_, name in resources if type_ == _FUNCTION]
     environments, denied = _environments(aws.functions, names)
     consumers = {
-        told["INTAKE_PIPELINE_NAME"]: (function, told)
-        for function, told in environments.items()
-        if "INTAKE_PIPELINE_NAME" in told and "INTAKE_DLQ_URL" in told
+        variables["INTAKE_PIPELINE_NAME"]: (function, variables)
+        for function, variables in environments.items()
+        if "INTAKE_PIPELINE_NAME" in variables and "INTAKE_DLQ_URL" in variables
     }
     if not consumers:
         if denied:
@@ -81,35 +81,38 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         raise CliError(f"the stack {stack} has no intake pipeline among its {len(names)} functions: check --stack")
     name = _choose(stack, sorted(consumers), pipeline)
     audits = {
-        told["INTAKE_PIPELINE_NAME"]: (function, told)
-        for function, told in environments.items()
-        if "INTAKE_PIPELINE_NAME" in told and "INTAKE_SETTLE_SECONDS" in told
+        variables["INTAKE_PIPELINE_NAME"]: (function, variables)
+        for function, variables in environments.items()
+        if "INTAKE_PIPELINE_NAME" in variables and "INTAKE_SETTLE_SECONDS" in variables
     }
-    function, told = consumers[name]
-    audit_function, audit_told = audits.get(name, (None, {}))
+    function, variables = consumers[name]
+    audit_function, audit_variables = audits.get(name, (None, {}))
     return DeployedPipeline(
         name=name,
-        bucket=told["INTAKE_BUCKET_NAME"],
-        bucket_owner=told.get("INTAKE_BUCKET_OWNER"),
-        table=told["INTAKE_TABLE_NAME"],
-        queue_url=told["INTAKE_QUEUE_URL"],
-        dead_letter_url=told["INTAKE_DLQ_URL"],
-        ordering=Ordering(told["INTAKE_ORDERING"]),
-        deletes=told["INTAKE_DELETES"] == "true",
-        retention_seconds=int(told["INTAKE_RETENTION_SECONDS"]),
-        clock_skew_seconds=int(told.get("INTAKE_CLOCK_SKEW_SECONDS", "0")),
-        keeps_rows=told.get("INTAKE_KEEP_ROWS") == "true",
-        skips_existing=told.get("INTAKE_SKIP_EXISTING") == "true",
+        bucket=variables["INTAKE_BUCKET_NAME"],
+        bucket_owner=variables.get("INTAKE_BUCKET_OWNER"),
+        table=variables["INTAKE_TABLE_NAME"],
+        queue_url=variables["INTAKE_QUEUE_URL"],
+        dead_letter_url=variables["INTAKE_DLQ_URL"],
+        ordering=Ordering(variables["INTAKE_ORDERING"]),
+        deletes=variables["INTAKE_DELETES"] == "true",
+        retention_seconds=int(variables["INTAKE_RETENTION_SECONDS"]),
+        clock_skew_seconds=int(variables.get("INTAKE_CLOCK_SKEW_SECONDS", "0")),
+        keeps_rows=variables.get("INTAKE_KEEP_ROWS") == "true",
+        skips_existing=variables.get("INTAKE_SKIP_EXISTING") == "true",
         consumer_function=function,
         audit_function=audit_function,
-        filters=tuple(KeyFilter(**one) for one in json.loads(told.get("INTAKE_KEY_FILTERS", "[]"))),
+        filters=tuple(KeyFilter(**one) for one in json.loads(variables.get("INTAKE_KEY_FILTERS", "[]"))),
         alarms=tuple(name for type_, name in resources if type_ == _ALARM),
         machines=tuple(name for type_, name in resources if type_ == _MACHINE),
-        reports=f"s3://{audit_told['INTAKE_REPORT_BUCKET']}/{audit_told.get('INTAKE_REPORT_PREFIX', '')}{name}/"
-        if audit_told.get("INTAKE_REPORT_BUCKET")
-        else None,
+        reports=_report_prefix(audit_variables, name),
         others=tuple(sorted(consumers.keys() - {name})),
     )
+
+
+def _report_prefix(variables: Mapping[str, str], name: str) -> str | None:
+    bucket = variables.get("INTAKE_REPORT_BUCKET")
+    return f"s3://{bucket}/{variables.get('INTAKE_REPORT_PREFIX', '')}{name}/" if bucket else None
 
 
 def _choose(stack: str, names: list[str], wanted: str | None) -> str:
@@ -143,23 +146,23 @@ def _resources(client: "CloudFormationClient", stack: str, region: str) -> Itera
                 else:
                     yield one["ResourceType"], name
     except ClientError as error:
-        said = error.response["Error"]
-        if said.get("Code") == "ValidationError" and "does not exist" in said.get("Message", ""):
+        detail = error.response["Error"]
+        if detail.get("Code") == "ValidationError" and "does not exist" in detail.get("Message", ""):
             raise CliError(f"there is no stack {stack} in {region}: check --stack, --region and --profile") from None
         raise
 
 
 def _environments(client: "LambdaClient", names: list[str]) -> tuple[dict[str, Mapping[str, str]], list[Exception]]:
     """Return the environment variables of each function, and the errors for functions that the caller may not read."""
-    told: dict[str, Mapping[str, str]] = {}
+    environments: dict[str, Mapping[str, str]] = {}
     denied: list[Exception] = []
     for name in names:
         try:
-            told[name] = (
+            environments[name] = (
                 client.get_function_configuration(FunctionName=name).get("Environment", {}).get("Variables", {})
             )
         except ClientError as error:
             if denied_action(error) is None:
                 raise
             denied.append(error)
-    return told, denied
+    return environments, denied

@@ -70,8 +70,9 @@ class Drain:
 
     def give_back(self) -> None:
         """Make the messages visible that were not deleted."""
-        for few in batched(self._kept.values(), MAX_BATCH_SIZE):
+        for batch in batched(self._kept.values(), MAX_BATCH_SIZE):
             entries: Any = [
-                {"Id": str(place), "ReceiptHandle": handle, "VisibilityTimeout": 0} for place, handle in enumerate(few)
+                {"Id": str(place), "ReceiptHandle": handle, "VisibilityTimeout": 0}
+                for place, handle in enumerate(batch)
             ]
             self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)

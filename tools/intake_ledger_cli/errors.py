@@ -66,9 +66,9 @@ def describe_error(error: CliError | BotoCoreError | ClientError) -> str:
         hint = _GRANTS.get(action.partition(":")[0], _OWN)
         return f"not allowed: {action}; {hint}"
     if isinstance(error, ClientError):
-        said = error.response["Error"]
-        text = f"{said.get('Code', 'an error')}: {said.get('Message', 'no message')}"
-        if said.get("Code") in _EXPIRED:
+        detail = error.response["Error"]
+        text = f"{detail.get('Code', 'an error')}: {detail.get('Message', 'no message')}"
+        if detail.get("Code") in _EXPIRED:
             return f"the AWS credentials have expired or are not valid here ({text}): {_LOG_IN}"
         return f"{error.operation_name} failed: {text}"
     for kinds, message in _FIXES:

@@ -70,7 +70,7 @@ def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
             if row.attempts
             else "PROCESSED: recorded without an attempt"
         )
-    said = [
+    pairs = [
         ("status", status),
         ("reason", row.reason or ""),
         ("reason code", row.reason_code or ""),
@@ -91,7 +91,7 @@ def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
         ("reprocess", row.reprocess_id or row.served_reprocess_id or ""),
         ("expires", relative_time(row.expires_at * 1000, now) if row.expires_at else ""),
     ]
-    return [(label, text) for label, text in said if text]
+    return [(label, text) for label, text in pairs if text]
 
 
 def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -185,8 +185,8 @@ def _committed(row: Row) -> str:
     if row.committed_state is None:
         return ""
     name = row.committed_state
-    said = "this state" if name == row.identity else name
-    return f"{said}{f', as {row.commit_id!r}' if row.commit_id else ''}, fence {row.committed_fence}"
+    state = "this state" if name == row.identity else name
+    return f"{state}{f', as {row.commit_id!r}' if row.commit_id else ''}, fence {row.committed_fence}"
 
 
 def _times(number: int, what: str) -> str:

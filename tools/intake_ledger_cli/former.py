@@ -94,14 +94,14 @@ def _queues(aws: "Aws", names: list[str]) -> tuple[list[str], list[str]]:
     dead_letters: list[str] = []
     for name in names:
         url = aws.sqs.get_queue_url(QueueName=name)["QueueUrl"]
-        told = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"]).get("Attributes", {})
-        (queues if "RedrivePolicy" in told else dead_letters).append(url)
+        attributes = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"]).get("Attributes", {})
+        (queues if "RedrivePolicy" in attributes else dead_letters).append(url)
     return queues, dead_letters
 
 
 def _refuse_live_queue(aws: "Aws", queue_url: str, name: str) -> None:
-    told: Any = aws.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]
-    mappings = aws.functions.list_event_source_mappings(EventSourceArn=told["QueueArn"])["EventSourceMappings"]
+    attributes: Any = aws.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]
+    mappings = aws.functions.list_event_source_mappings(EventSourceArn=attributes["QueueArn"])["EventSourceMappings"]
     if readers := [one["FunctionArn"].rsplit(":", 1)[-1] for one in mappings if one["State"] not in _GONE]:
         raise CliError(
             f"{name} still runs: {', '.join(readers)} takes messages from its queue {queue_url}; delete the function, "

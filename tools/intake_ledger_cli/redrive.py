@@ -103,7 +103,7 @@ class Redrive:
         return int(parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp() * 1000)
 
     def _handle(self, messages: Sequence[DeadLetterMessage], begun_at: int) -> None:
-        out, meant = self.outcome, []
+        out, matching = self.outcome, []
         for message in messages:
             if message.pipeline not in self._ours:
                 out.of_others[message.pipeline] += 1
@@ -114,13 +114,13 @@ class Redrive:
             else:
                 out.matched += 1
                 out.reasons[message.reason] += 1
-                meant.append(message)
+                matching.append(message)
         if self._dry_run:
-            out.matched_messages += meant
+            out.matched_messages += matching
             return
-        for few in batched(meant, self._rate.batch_size):
-            self._rate.wait_for(len(few))
-            self._move(few)
+        for batch in batched(matching, self._rate.batch_size):
+            self._rate.wait_for(len(batch))
+            self._move(batch)
 
     def _is_back(self, message: DeadLetterMessage, begun_at: int) -> bool:
         """True if the message was sent after the start. Most likely it was moved, and failed again."""

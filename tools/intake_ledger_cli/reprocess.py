@@ -160,17 +160,17 @@ def send_requests(
         ClientError: SQS refuses.
 
     """
-    for few in batched(targets, rate.batch_size):
-        rate.wait_for(len(few))
-        open_, why = list(few), dict[Target, str]()
+    for batch in batched(targets, rate.batch_size):
+        rate.wait_for(len(batch))
+        remaining, why = list(batch), dict[Target, str]()
         for _ in range(TRIES):
-            messages = [OutgoingMessage(_body(deployed, one, result.id)) for one in open_]
+            messages = [OutgoingMessage(_body(deployed, one, result.id)) for one in remaining]
             answers = send(client, deployed.queue_url, messages)
-            why = {one: said for one, said in zip(open_, answers, strict=True) if said is not None}
-            open_ = list(why)
-            if not open_:
+            why = {one: error for one, error in zip(remaining, answers, strict=True) if error is not None}
+            remaining = list(why)
+            if not remaining:
                 break
-        result.sent += len(few) - len(open_)
+        result.sent += len(batch) - len(remaining)
         result.failed += why.items()
 
 

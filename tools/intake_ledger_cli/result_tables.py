@@ -101,14 +101,14 @@ def _old_bucket(found: OldBucket, done: AdoptionResult) -> RenderableType:
     counts = [done.rows.of_other_buckets]
     counts += [one.of_other_buckets for one in (done.queue, done.dead_letters) if one]
     about = sum(one[found.name] for one in counts)
-    said = f"not moved, about the bucket {found.name}: {about:,} rows and messages"
+    text = f"not moved, about the bucket {found.name}: {about:,} rows and messages"
     if found.why is not None:
-        return Text(escape(f"{said}; it cannot be listed: {found.why}"), style=WARNING)
+        return Text(escape(f"{text}; it cannot be listed: {found.why}"), style=WARNING)
     objects = f"{'more than ' if found.more else ''}{found.objects:,} objects"
     lines = grid()
     for key in found.keys:
         lines.add_row("", Text(escape(key), style=DIM))
-    return Group(Text(f"{said}, {objects}; each object that you copy from there is a new upload", style=WARNING), lines)
+    return Group(Text(f"{text}, {objects}; each object that you copy from there is a new upload", style=WARNING), lines)
 
 
 def reprocess_table(found: ReprocessResult, *, dry_run: bool) -> RenderableType:

@@ -102,8 +102,8 @@ def _allowed[T](ask: Callable[[], T]) -> T | AccessDenied:
 
 
 def _depth(aws: "Aws", url: str) -> QueueDepth:
-    told: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN])["Attributes"]
-    return QueueDepth(int(told[_WAITING]), int(told[_HIDDEN]))
+    attributes: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN])["Attributes"]
+    return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]))
 
 
 def _repeats(aws: "Aws", deployed: "DeployedPipeline") -> RetryCounts:

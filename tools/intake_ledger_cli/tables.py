@@ -81,8 +81,8 @@ def inspect_table(
         parts.append(Text("this key matches none of the pipeline's filters, so the pipeline ignores it", style=WARNING))
     for one in found:
         lines = grid()
-        told = formatting.describe_row(one.row, now) if one.row else [("status", "no row")]
-        for place, (label, text) in enumerate(told):
+        pairs = formatting.describe_row(one.row, now) if one.row else [("status", "no row")]
+        for place, (label, text) in enumerate(pairs):
             add_line(lines, "Ledger" if place == 0 else f"  {label}", Text(escape(text)))
         if denied is not None:
             add_line(lines, "S3", Text(f"not allowed: {denied}", style=DIM))
@@ -135,8 +135,8 @@ def _listing(lines: Table, found: dict[str, Any], now: int) -> None:
     add_line(lines, "ReviewPage", Text(f"{found['listed']:,}"))
     for label, text in formatting.report_lines(found.get("lines", {})):
         add_line(lines, label, Text(text))
-    if said := formatting.unlisted_rows(found.get("unlisted", {})):
-        add_line(lines, "Not listed", Text(said))
+    if text := formatting.unlisted_rows(found.get("unlisted", {})):
+        add_line(lines, "Not listed", Text(text))
     for begun_at, text in formatting.listing_parts(found.get("passes", ())):
         add_line(lines, "Part", Text(f"{text}, {formatting.relative_time(begun_at, now)}", style=DIM))
 
@@ -182,8 +182,8 @@ def _count(count: Count, style: str, what: str) -> Text:
 def _repeats(repeats: RetryCounts | AccessDenied) -> Text:
     if isinstance(repeats, AccessDenied):
         return _access_denied(repeats)
-    said = f"{repeats.retries:,} attempts repeated, {repeats.lapsed_leases:,} after a worker died or timed out"
-    return Text(said, style=WARNING if repeats.retries or repeats.lapsed_leases else GOOD)
+    text = f"{repeats.retries:,} attempts repeated, {repeats.lapsed_leases:,} after a worker died or timed out"
+    return Text(text, style=WARNING if repeats.retries or repeats.lapsed_leases else GOOD)
 
 
 def _audit(item: AuditState | AccessDenied, now: int) -> Text:
@@ -197,8 +197,8 @@ def _audit(item: AuditState | AccessDenied, now: int) -> Text:
         return Text(f"no report yet{running}", style=WARNING)
     last = item.last
     good = not any(last["counts"].values()) and not last["delivery"]
-    said = f"{formatting.duration(now - last['startedAt'])} ago: {last['summary']}{running}"
-    return Text(escape(said), style=GOOD if good else WARNING)
+    text = f"{formatting.duration(now - last['startedAt'])} ago: {last['summary']}{running}"
+    return Text(escape(text), style=GOOD if good else WARNING)
 
 
 def _alarms(deployed: "DeployedPipeline", alarms: list[Alarm] | AccessDenied) -> Text:

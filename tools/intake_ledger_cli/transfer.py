@@ -76,19 +76,19 @@ class Transfer:
             ClientError: SQS refuses a request.
 
         """
-        told = self._client.get_queue_attributes(
+        answer = self._client.get_queue_attributes(
             QueueUrl=self._source, AttributeNames=["ApproximateNumberOfMessagesNotVisible"]
         )
-        self.outcome.hidden = int(told["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
+        self.outcome.hidden = int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
         try:
             for messages in self._drain.receive():
                 movable = [one for one in messages if self._is_movable(one)]
                 if self._dry_run:
                     self.outcome.moved += len(movable)
                     continue
-                for few in batched(movable, self._rate.batch_size):
-                    self._rate.wait_for(len(few))
-                    self._move(few)
+                for batch in batched(movable, self._rate.batch_size):
+                    self._rate.wait_for(len(batch))
+                    self._move(batch)
         finally:
             self.outcome.overfull = self._drain.overfull
             self._drain.give_back()

@@ -29,10 +29,10 @@ def parse_update_statement(statement: Mapping[str, Any]) -> tuple[Item, list[str
     parts = re.fullmatch(r'((?:SET "\w+" = \? ?)*)((?:REMOVE "\w+" ?)*)', match[1]) if match else None
     if match is None or parts is None or not re.fullmatch(rf"{_WHERE}( AND {_WHERE})*", match[2]):
         raise NotImplementedError(statement["Statement"])
-    sets, removes, asked = (re.findall(r'"(\w+)"(?! IS)', part) for part in (parts[1], parts[2], match[2]))
+    sets, removes, compared = (re.findall(r'"(\w+)"(?! IS)', part) for part in (parts[1], parts[2], match[2]))
     values = iter(statement["Parameters"])
     assign = {name: next(values) for name in sets}
-    where = {name: next(values) for name in asked}
+    where = {name: next(values) for name in compared}
     if next(values, None) is not None:
         raise NotImplementedError("more parameters than question marks")
     return assign, removes, where

@@ -45,7 +45,7 @@ def s3_notification(
         time: now when omitted.
 
     """
-    said = {"key": quote_plus(key), "size": size, "eTag": etag, "versionId": version_id, "sequencer": sequencer}
+    fields = {"key": quote_plus(key), "size": size, "eTag": etag, "versionId": version_id, "sequencer": sequencer}
     record = {
         "eventVersion": "2.3" if event.startswith("LifecycleExpiration") else "2.1",
         "eventSource": "aws:s3",
@@ -59,7 +59,7 @@ def s3_notification(
             "s3SchemaVersion": "1.0",
             "configurationId": "intake",
             "bucket": {"name": bucket, "ownerIdentity": {"principalId": "A3I5X"}, "arn": f"arn:aws:s3:::{bucket}"},
-            "object": _known(said),
+            "object": _known(fields),
         },
     }
     return json.dumps({"Records": [record]})
@@ -72,8 +72,8 @@ def s3_test_event(bucket: str) -> str:
         bucket: its name.
 
     """
-    said = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": _iso(None, "milliseconds"), "Bucket": bucket}
-    return json.dumps(said | {"RequestId": "5582815E1AEA5ADF", "HostId": "8cLeGAmw098X5cv4Zkwcmo8vvZa3eH3eKxsPzbB9"})
+    fields = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": _iso(None, "milliseconds"), "Bucket": bucket}
+    return json.dumps(fields | {"RequestId": "5582815E1AEA5ADF", "HostId": "8cLeGAmw098X5cv4Zkwcmo8vvZa3eH3eKxsPzbB9"})
 
 
 def eventbridge_event(
@@ -104,11 +104,11 @@ def eventbridge_event(
     family, _, what = event.partition(":")
     removed = family in _REMOVED
     reason = "Lifecycle Expiration" if family == "LifecycleExpiration" else "DeleteObject" if removed else what
-    said = {"key": key, "size": size, "etag": etag, "version-id": version_id, "sequencer": sequencer}
+    fields = {"key": key, "size": size, "etag": etag, "version-id": version_id, "sequencer": sequencer}
     detail = {
         "version": "0",
         "bucket": {"name": bucket},
-        "object": _known(said),
+        "object": _known(fields),
         "request-id": "N4N7GDK58NMKJ12R",
         "requester": _ACCOUNT,
         "reason": reason,
@@ -211,8 +211,8 @@ def sqs_event(*messages: str | Mapping[str, Any]) -> dict[str, Any]:
     return {"Records": [sqs_record(one) if isinstance(one, str) else dict(one) for one in messages]}
 
 
-def _known(said: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in said.items() if value is not None}
+def _known(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _iso(time: datetime | None, precision: str) -> str:
