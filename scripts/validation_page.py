@@ -41,7 +41,9 @@ A message has the finding with its value, the reason, and the fix. It ends with 
 - A **warning** is printed. Acknowledge it by the ID that the CDK prints after it, for example
   `Annotations.of(pipeline).acknowledge_warning("cdk-intake-ledger:bucketNotVersioned")`.
 
-A rule about a number is skipped if the number is a token. Words in *italics* stand for values.
+Inputs are options of the constructs, or numbers that follow from them: `queue_retention` is `IntakeQueue(retention=)`,
+`ledger_retention` is `IntakeLedger(retention=)`, `audit_interval` is `AuditOptions(interval=)`. A rule is
+skipped if one of its numbers is a token. Words in *italics* stand for values.
 """
 
 
@@ -53,7 +55,7 @@ def page() -> str:
 def _section(subject: Subject) -> Iterator[str]:
     yield f"## {subject.title}"
     yield ""
-    yield "| rule | options | refused | reason | fix |"
+    yield "| rule | inputs | refused | reason | fix |"
     yield "| --- | --- | --- | --- | --- |"
     for rule in subject.rules:
         warning = " (warning)" if rule.severity is Severity.WARNING else ""

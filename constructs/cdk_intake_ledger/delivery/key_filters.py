@@ -14,13 +14,8 @@ from aws_cdk import Token
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.validation.bucket_rules import FILTER_ASTERISK, FILTER_COUNT, FILTER_LENGTH, FILTERS_OVERLAP
+from cdk_intake_ledger.validation.limits import MAX_FILTER_BYTES, MAX_FILTERS
 from cdk_intake_ledger.validation.registry import Problem
-
-MAX_LENGTH = 1024
-"""S3's limit for prefix and suffix together, in bytes of UTF-8."""
-
-MAX_FILTERS = 25
-"""S3 takes 100 notification entries for one bucket, and each filter needs four of them."""
 
 _POLICY_ROOM = 5_000
 """Characters for keys in a role's policies, which can have 10,240."""
@@ -111,15 +106,15 @@ def overlap(one: KeyFilter, other: KeyFilter) -> bool:
 def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[Problem]:
     """Find filters that S3 would refuse, and filters that would match nothing."""
     if len(filters) > MAX_FILTERS:
-        yield FILTER_COUNT.problem(count=len(filters), most=MAX_FILTERS)
+        yield FILTER_COUNT.problem(count=len(filters))
     known = [item for item in filters if item.is_known]
     for one, other in combinations(known, 2):
         if overlap(one, other):
             yield FILTERS_OVERLAP.problem(one=one, other=other)
     for item in known:
         length = len((item.prefix + item.suffix).encode())
-        if length > MAX_LENGTH:
-            yield FILTER_LENGTH.problem(length=length, most=MAX_LENGTH)
+        if length > MAX_FILTER_BYTES:
+            yield FILTER_LENGTH.problem(length=length)
         for name, value in item.parts():
             if "*" in value:
                 yield FILTER_ASTERISK.problem(name=name, value=value)

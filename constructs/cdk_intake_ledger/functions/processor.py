@@ -10,12 +10,12 @@ from cdk_intake_ledger.bundling import ProcessorFolder, form_problem
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.functions.processor_image import image_of, image_problem
 from cdk_intake_ledger.functions.processor_problems import (
-    DEFAULT_STORAGE,
     environment_problems,
     layer_problems,
     runtime_problems,
     storage_problems,
 )
+from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 from cdk_intake_ledger.validation.processor_rules import CODE_IS_IMAGE
 from cdk_intake_ledger.validation.registry import Problem
 

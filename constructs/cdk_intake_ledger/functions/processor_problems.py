@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from aws_cdk import Token
 from aws_cdk import aws_lambda as lambda_
 
+from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_STORAGE
 from cdk_intake_ledger.validation.processor_rules import (
     ENVIRONMENT_NAME,
     EPHEMERAL_STORAGE,
@@ -14,8 +15,6 @@ from cdk_intake_ledger.validation.processor_rules import (
 from cdk_intake_ledger.validation.registry import Problem
 
 MIN_PYTHON = (3, 12)
-DEFAULT_STORAGE, MAX_STORAGE = 512, 10_240
-"""MiB of `/tmp`: Lambda's default and maximum."""
 
 RESERVED_VARIABLES = ("INTAKE_", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 """Beginnings of the names of environment variables that the pipeline sets."""
@@ -30,7 +29,7 @@ def storage_problems(size: int) -> list[Problem]:
     """A size of `/tmp` that Lambda does not have, in MiB."""
     if Token.is_unresolved(size) or DEFAULT_STORAGE <= size <= MAX_STORAGE:
         return []
-    return [EPHEMERAL_STORAGE.problem(size=size, least=DEFAULT_STORAGE, most=MAX_STORAGE)]
+    return [EPHEMERAL_STORAGE.problem(size=size)]
 
 
 def runtime_problems(runtime: lambda_.Runtime) -> list[Problem]:

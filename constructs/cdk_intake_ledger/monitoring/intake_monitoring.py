@@ -12,6 +12,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics
 from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
+from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
 from cdk_intake_ledger.validation.plan import DAY, span
 from cdk_intake_ledger.validation.reporting import warn
 
@@ -19,8 +20,6 @@ AN_HOUR_OF_PERIODS = 12
 """Five-minute periods that the alarms on retries and errors evaluate."""
 LEAST_RETRIES = 10
 """In five minutes. Fewer retries come from a few bad files."""
-LONGEST_WATCH = 7 * DAY
-"""Seconds that an alarm with a period of an hour or more can evaluate."""
 AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 
 
@@ -256,8 +255,8 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         # A period is at most a day. The duration of runs differs, so there is one more period than the interval has.
         period = min(interval, DAY)
         periods = math.ceil(interval / period) + 1
-        if period * periods > LONGEST_WATCH:
-            warn(self, AUDIT_NOT_WATCHED, interval=span(interval), most=span(LONGEST_WATCH))
+        if period * periods > LONGEST_WATCH_DAYS * DAY:
+            warn(self, AUDIT_NOT_WATCHED, interval=span(interval))
             return None
         return self._alarm(
             "AuditMissing",

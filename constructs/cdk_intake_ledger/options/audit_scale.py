@@ -20,21 +20,21 @@ from cdk_intake_ledger.validation.audit_rules import (
     SCAN_LIMIT_NEEDS_ATHENA,
     SHARD_COUNT,
 )
+from cdk_intake_ledger.validation.limits import (
+    MAX_CONCURRENCY,
+    MAX_MEMORY,
+    MAX_SHARDS,
+    MIN_MEMORY,
+    MIN_SCAN_LIMIT,
+    MIN_SHARDS,
+)
 from cdk_intake_ledger.validation.nag_suppressions import REPORTED, Wildcards
 from cdk_intake_ledger.validation.registry import Problem
 
-MAX_SHARDS = 2_000
-"""The planner finds this number within its time limit. A shard needs about 1.5 requests to the bucket."""
-MAX_CONCURRENCY = 1_000
-"""Lambda's default quota of concurrent executions in a region. The consumers share it."""
-
 LOOK_RATE = 50
 """Messages per second that one function can send. A HEAD takes about 30 ms, and a function sends 8 at the same time."""
-MIN_MEMORY, MAX_MEMORY = 1_769, 10_240
-"""MB: 1 virtual CPU, and 6 (Lambda developer guide, "Configure Lambda function memory")."""
-MIN_SCAN_LIMIT, SCAN_LIMIT = 10 * 2**20, 2**40
-"""Bytes: Athena's minimum, and the default. A billion objects with a row each have about 90 GB
-(https://docs.aws.amazon.com/athena/latest/APIReference/API_WorkGroupConfiguration.html)."""
+SCAN_LIMIT = 2**40
+"""The default in bytes. A billion objects with a row each have about 90 GB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,17 +257,17 @@ class AuditScale:
         """Reasons why the scale cannot work, each with the fix."""
         if self.parts is None:
             return
-        if not Token.is_unresolved(self.parts) and not 2 <= self.parts <= MAX_SHARDS:
-            yield SHARD_COUNT.problem(count=self.parts, most=MAX_SHARDS)
+        if not Token.is_unresolved(self.parts) and not MIN_SHARDS <= self.parts <= MAX_SHARDS:
+            yield SHARD_COUNT.problem(count=self.parts)
         if not Token.is_unresolved(self.concurrency) and not 1 <= self.concurrency <= MAX_CONCURRENCY:
-            yield AUDIT_CONCURRENCY.problem(concurrency=self.concurrency, most=MAX_CONCURRENCY)
+            yield AUDIT_CONCURRENCY.problem(concurrency=self.concurrency)
         if not Token.is_unresolved(self.join_memory) and not MIN_MEMORY <= self.join_memory <= MAX_MEMORY:
-            yield JOIN_MEMORY.problem(memory=self.join_memory, least=MIN_MEMORY, most=MAX_MEMORY)
+            yield JOIN_MEMORY.problem(memory=self.join_memory)
         if self.scan_limit is not None and self.engine is not Engine.ATHENA:
             yield SCAN_LIMIT_NEEDS_ATHENA.problem()
         if self.join_memory != MAX_MEMORY and self.engine is Engine.ATHENA:
             yield JOIN_MEMORY_NEEDS_DUCKDB.problem()
         if not Token.is_unresolved(self.scanned_bytes) and self.scanned_bytes < MIN_SCAN_LIMIT:
-            yield SCAN_LIMIT_MINIMUM.problem(limit=self.scanned_bytes, least=MIN_SCAN_LIMIT)
+            yield SCAN_LIMIT_MINIMUM.problem(limit=self.scanned_bytes)
         if self.reports is not None and not self.reports.id:
             yield INVENTORY_ID.problem()

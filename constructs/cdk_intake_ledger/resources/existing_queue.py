@@ -8,6 +8,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.validation.limits import AWS_MANAGED_KEY, MIN_MESSAGE_BYTES
 from cdk_intake_ledger.validation.plan import IMPORTED_RECEIVES, MAX_RECEIVES
 from cdk_intake_ledger.validation.queue_rules import (
     FIFO_QUEUE,
@@ -17,13 +18,6 @@ from cdk_intake_ledger.validation.queue_rules import (
     QUEUE_MESSAGE_SIZE,
 )
 from cdk_intake_ledger.validation.registry import Problem
-
-MIN_MESSAGE_BYTES = 64 * 1_024
-"""An S3 event with the longest key, form-encoded, has about ten KB."""
-
-AWS_MANAGED_KEY = "alias/aws/sqs"
-"""The AWS managed key for SQS. Its policy cannot be changed, so services cannot send (SQS developer guide, "Configure
-KMS permissions for AWS services")."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +87,9 @@ class ExistingQueue:
                 yield FIFO_QUEUE.problem(path=queue.node.path)
         size = properties.get("maximumMessageSize")
         if isinstance(size, int) and size < MIN_MESSAGE_BYTES:
-            yield QUEUE_MESSAGE_SIZE.problem(path=path, size=size, least=MIN_MESSAGE_BYTES)
+            yield QUEUE_MESSAGE_SIZE.problem(path=path, size=size)
         if properties.get("kmsMasterKeyId") == AWS_MANAGED_KEY:
-            yield QUEUE_AWS_MANAGED_KEY.problem(path=path, key=AWS_MANAGED_KEY)
+            yield QUEUE_AWS_MANAGED_KEY.problem(path=path)
         redrive = properties.get("redrivePolicy")
         receives = redrive.get("maxReceiveCount") if isinstance(redrive, dict) else None
         if isinstance(receives, int) and receives < 2 * max_attempts:

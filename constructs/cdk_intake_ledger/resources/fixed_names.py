@@ -23,11 +23,11 @@ from cdk_intake_ledger.validation.ledger_rules import (
     PIPELINE_NAME_ON_LEDGER,
     PIPELINE_NAME_TWICE,
 )
+from cdk_intake_ledger.validation.limits import MAX_NAME
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import WARNING_PREFIX, warn
 from intake_ledger.protocol import PIPELINE_TAG
 
-MAX_NAME = 64
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
 _MAX_READABLE = 240
 """Characters before the hash. CloudFormation allows 255 in all."""
@@ -111,7 +111,7 @@ def _text_problems(option: str, name: str) -> Iterator[Problem]:
     if Token.is_unresolved(name):
         yield NAME_IS_TOKEN.problem(option=option)
     elif len(name) > MAX_NAME or not _NAME.fullmatch(name):
-        yield NAME_FORMAT.problem(option=option, name=name, most=MAX_NAME)
+        yield NAME_FORMAT.problem(option=option, name=name)
 
 
 def ledger_name_problems(scope: Construct, name: str) -> Iterator[Problem]:

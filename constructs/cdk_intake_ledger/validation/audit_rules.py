@@ -1,5 +1,14 @@
 """Rules about the audit: its reports, its scale, and its alarm."""
 
+from cdk_intake_ledger.validation.limits import (
+    LONGEST_WATCH_DAYS,
+    MAX_CONCURRENCY,
+    MAX_MEMORY,
+    MAX_SHARDS,
+    MIN_MEMORY,
+    MIN_SCAN_LIMIT,
+    MIN_SHARDS,
+)
 from cdk_intake_ledger.validation.registry import Subject
 
 SUBJECT = Subject("Audit")
@@ -18,21 +27,21 @@ SHARD_COUNT = SUBJECT.error(
     "shard-count",
     inputs=("scale",),
     what="the audit's number of shards is {count:,}",
-    why="it must be 2 to {most:,}",
+    why=f"it must be {MIN_SHARDS} to {MAX_SHARDS:,}",
     fix="Set a number in this range, or omit the scale to use one function",
 )
 AUDIT_CONCURRENCY = SUBJECT.error(
     "audit-concurrency",
     inputs=("scale",),
     what="the audit's concurrency is {concurrency:,}",
-    why="it must be 1 to {most:,}, the default quota of an account for all its functions",
+    why=f"it must be 1 to {MAX_CONCURRENCY:,}, the default quota of an account for all its functions",
     fix="Set a number in this range",
 )
 JOIN_MEMORY = SUBJECT.error(
     "join-memory",
     inputs=("scale",),
     what="the audit's join_memory is {memory:,} MB",
-    why="it must be {least:,} to {most:,}, the limit of Lambda",
+    why=f"it must be {MIN_MEMORY:,} to {MAX_MEMORY:,}, the limit of Lambda",
     fix="Set a number in this range",
 )
 SCAN_LIMIT_NEEDS_ATHENA = SUBJECT.error(
@@ -53,8 +62,8 @@ SCAN_LIMIT_MINIMUM = SUBJECT.error(
     "scan-limit-minimum",
     inputs=("scale",),
     what="the audit's scan_limit is {limit:,} bytes",
-    why="Athena takes at least {least:,}",
-    fix="Raise it",
+    why=f"Athena takes at least {MIN_SCAN_LIMIT:,}",
+    fix="Raise scan_limit",
 )
 INVENTORY_ID = SUBJECT.error(
     "inventory-id",
@@ -67,6 +76,6 @@ AUDIT_NOT_WATCHED = SUBJECT.warning(
     "audit-not-watched",
     inputs=("audit_interval",),
     what="the audit runs every {interval}",
-    why="an alarm looks back {most} at most, so it cannot report that the audit stopped running",
+    why=f"an alarm looks back {LONGEST_WATCH_DAYS} days at most, so it cannot report that the audit stopped running",
     fix="Let the audit run at least every 6 days",
 )

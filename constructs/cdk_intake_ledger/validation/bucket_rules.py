@@ -1,5 +1,6 @@
 """Rules about the bucket, its filters, and the delivery of its events."""
 
+from cdk_intake_ledger.validation.limits import MAX_FILTER_BYTES, MAX_FILTERS
 from cdk_intake_ledger.validation.registry import Subject
 
 SUBJECT = Subject("Bucket, filters and delivery")
@@ -42,7 +43,7 @@ FILTER_COUNT = SUBJECT.error(
     "filter-count",
     inputs=("filters",),
     what="the pipeline has {count} filters",
-    why="S3 takes at most {most} for a pipeline",
+    why=f"S3 takes at most {MAX_FILTERS} for a pipeline",
     fix="Use fewer and broader filters",
 )
 FILTERS_OVERLAP = SUBJECT.error(
@@ -56,7 +57,7 @@ FILTER_LENGTH = SUBJECT.error(
     "filter-length",
     inputs=("filters",),
     what="a filter has {length} bytes in prefix and suffix",
-    why="S3 allows {most}",
+    why=f"S3 allows {MAX_FILTER_BYTES:,}",
     fix="Shorten it",
 )
 FILTER_ASTERISK = SUBJECT.error(

@@ -1,5 +1,6 @@
 """Rules about the ledger's table, and about fixed names."""
 
+from cdk_intake_ledger.validation.limits import MAX_NAME
 from cdk_intake_ledger.validation.registry import Subject
 
 SUBJECT = Subject("Ledger and fixed names")
@@ -54,7 +55,7 @@ NAME_FORMAT = SUBJECT.error(
     inputs=("pipeline_name", "ledger_name"),
     what="{option} is {name!r}",
     why="it is a part of row keys, metrics and logical IDs",
-    fix="Use 1 to {most} letters, digits, - and _, with a letter first",
+    fix=f"Use 1 to {MAX_NAME} letters, digits, - and _, with a letter first",
 )
 LEDGER_NAME_IN_USE = SUBJECT.error(
     "ledger-name-in-use",

@@ -1,5 +1,6 @@
 """Rules about the processor: its entry point, its source, its folder and its function."""
 
+from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_STORAGE
 from cdk_intake_ledger.validation.registry import Subject
 
 SUBJECT = Subject("Processor")
@@ -106,7 +107,7 @@ EPHEMERAL_STORAGE = SUBJECT.error(
     "ephemeral-storage",
     inputs=("ephemeral_storage_size",),
     what="processor ephemeral_storage_size is {size:,}",
-    why="it must be {least:,} to {most:,}, in MiB, the range of Lambda",
+    why=f"it must be {DEFAULT_STORAGE:,} to {MAX_STORAGE:,}, in MiB, the range of Lambda",
     fix="Set a size in this range",
 )
 RUNTIME_VERSION = SUBJECT.error(

@@ -1,5 +1,6 @@
 """Rules about an existing queue and its dead-letter queue."""
 
+from cdk_intake_ledger.validation.limits import AWS_MANAGED_KEY, MIN_MESSAGE_BYTES
 from cdk_intake_ledger.validation.registry import Subject
 
 SUBJECT = Subject("Queues")
@@ -58,12 +59,12 @@ QUEUE_MESSAGE_SIZE = SUBJECT.error(
     inputs=("queue",),
     what="{path} takes messages of at most {size:,} bytes",
     why="an event can be larger",
-    fix="Allow at least {least:,} bytes",
+    fix=f"Allow at least {MIN_MESSAGE_BYTES:,} bytes",
 )
 QUEUE_AWS_MANAGED_KEY = SUBJECT.error(
     "queue-aws-managed-key",
     inputs=("queue",),
-    what="{path} is encrypted by {key}",
+    what=f"{{path}} is encrypted by {AWS_MANAGED_KEY}",
     why="no policy lets S3 or EventBridge use this key",
     fix="Use a customer managed key, or SQS's own encryption (QueueEncryption.SQS_MANAGED)",
 )
