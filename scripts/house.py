@@ -47,18 +47,10 @@ GOALS = {
 }
 
 BOUNDS: dict[str, float] = {
-    "prose in lambda_src": 15.8,
-    "prose in constructs": 19.5,
-    "prose in tools": 25.1,
-    "prose in tests": 27.6,
-    "prose in examples": 30.7,
-    "prose in benchmarks": 29.7,
-    "prose in documents": 8.1,
-    "calls for one record": 203,
+    "calls for one record": 127,
     "files on the route of one record": 28,
-    "changes of file on the route of one record": 87,
-    "production modules over 300 lines": 19,
-    "functions with more than 8 parameters": 7,
+    "changes of file on the route of one record": 76,
+    "functions with more than 8 parameters": 5,
 }
 """Limits of measures that have not reached their goal. A bound may only be lowered."""
 
