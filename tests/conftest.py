@@ -1,4 +1,4 @@
-"""What takes long and needs nothing but a processor is begun before the first test."""
+"""Start the synthesis with the oldest CDK before the first test, because it takes long."""
 
 import os
 import subprocess
@@ -14,21 +14,21 @@ LOWEST = ROOT / "build" / "lowest" / "bin" / "python"
 
 @dataclass(frozen=True)
 class Lowest:
-    """The matrix, synthesised with the oldest of everything."""
+    """The templates of the matrix, synthesised with the oldest supported versions."""
 
     process: subprocess.Popen[bytes]
     directory: Path
     said: Path
 
     def templates(self) -> Path:
-        """Where they are, when they are there."""
+        """Wait for the synthesis and return the folder of its templates."""
         assert self.process.wait() == 0, self.said.read_text()
         return self.directory
 
 
 @pytest.fixture(scope="session", autouse=True)
 def lowest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lowest | None]:
-    """Synthesised beside the other tests: the oldest CDK loads all of itself, which alone takes many seconds."""
+    """Synthesise in parallel with the other tests: to import the oldest CDK takes many seconds."""
     wanted = any(item.path.name == "test_compatibility.py" for item in request.session.items)
     if not wanted or not LOWEST.exists():
         yield None
@@ -36,7 +36,7 @@ def lowest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("lowest")
     directory, said = folder / "cdk.out", folder / "said"
     roots = os.pathsep.join(str(ROOT / name) for name in ("constructs", "lambda_src", "tools", "."))
-    # What Python compiles there stays there: without it each import of that CDK takes half a minute.
+    # Let Python store its bytecode. Without it each import of that CDK takes half a minute.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with said.open("w") as log:
         process = subprocess.Popen(
