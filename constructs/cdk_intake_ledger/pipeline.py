@@ -183,6 +183,7 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
         resources = PipelineResources(
             name=self._pipeline_name,
             bucket=self._bucket,
+            bucket_resource=bucket_resource,
             bucket_is_own=bucket is None,
             bucket_owner=owner_of(self._bucket, bucket_resource, self),
             delivery=delivery or (default_delivery_mode(bucket, bucket_resource, self) if bucket else Delivery.S3),

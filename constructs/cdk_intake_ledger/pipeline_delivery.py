@@ -2,7 +2,7 @@
 
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import BucketValidation, ConsumedQueue, add_notifications, owned_resource
+from cdk_intake_ledger.delivery import BucketValidation, ConsumedQueue, add_notifications
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
 
 
@@ -18,14 +18,13 @@ def connect_bucket(
         message_life: the longest time from an event to the deletion of its message, in seconds.
 
     """
-    resource = owned_resource(resources.bucket)
     add_notifications(
         scope,
         resources.delivery,
         pipeline_name=resources.name,
         bucket=resources.bucket,
         own=resources.bucket_is_own,
-        resource=resource,
+        resource=resources.bucket_resource,
         queue=resources.queue,
         filters=resources.filters,
     )

@@ -55,5 +55,5 @@ def test_numbers_are_read_from_markers() -> None:
     """Decorators may have several lines."""
     marker = "@pytest.mark.failure_mode('F20', 'F21')\n"
     source = f"{marker}@pytest.mark.parametrize(\n    'a',\n    [1],\n)\ndef test_a_worker_of_f99_pauses() -> None:\n"
-    (found,) = _TEST.findall(source)
-    assert numbers_of(found[0]) == {20, 21}
+    (test,) = _TEST.findall(source)
+    assert numbers_of(test[0]) == {20, 21}

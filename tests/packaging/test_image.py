@@ -70,9 +70,9 @@ def test_the_handler_starts_with_what_the_dockerfile_installs(image: list[str]) 
     )
     IntakePipeline(stack, "Pictures", processor=processor)
     consumer = only(template_of(stack), "AWS::Lambda::Function", "PicturesConsumer")
-    given = consumer["Environment"]["Variables"]
+    environment = consumer["Environment"]["Variables"]
     url = "https://sqs.eu-central-1.amazonaws.com/111122223333/queue"
-    variables = {name: value if isinstance(value, str) else url for name, value in given.items()}
+    variables = {name: value if isinstance(value, str) else url for name, value in environment.items()}
     [command] = consumer["ImageConfig"]["Command"]
     body = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "b", "Time": "2026-01-01T00:00:00Z"})
     record = {"messageId": "1", "body": body, "attributes": {"ApproximateReceiveCount": "1"}, "receiptHandle": "r"}
@@ -90,15 +90,15 @@ def test_the_handler_starts_with_what_the_dockerfile_installs(image: list[str]) 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(done.stderr)
-    assert said["answer"] == {"batchItemFailures": []}
-    assert said["imported"] == ["pictures"]
-    assert Path(said["from"]).is_relative_to(image[1])
+    output = json.loads(done.stderr)
+    assert output["answer"] == {"batchItemFailures": []}
+    assert output["imported"] == ["pictures"]
+    assert Path(output["from"]).is_relative_to(image[1])
 
 
 def test_nothing_of_the_cdk_is_installed(image: list[str]) -> None:
     """It would be more than all the rest."""
-    installed = {one.name for one in Path(image[1]).iterdir()}
+    installed = {path.name for path in Path(image[1]).iterdir()}
     assert {"intake_ledger", "aws_lambda_powertools"} <= installed
     assert not {"aws_cdk", "jsii", "constructs"} & installed
 

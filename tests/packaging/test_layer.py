@@ -52,7 +52,7 @@ def alone(layer: Path, code: str) -> str:
 def test_powertools_logs_and_counts_from_the_layer_alone(layer: Path, tmp_path: Path) -> None:
     """A pruned copy of Powertools failed at import, so this is looked at on its own; jmespath is Lambda's."""
     shutil.copytree(Path(jmespath.__file__).parent, tmp_path / "jmespath")
-    said = alone(
+    output = alone(
         layer,
         f"sys.path.append({str(tmp_path)!r})\n"
         "from aws_lambda_powertools import Logger, Metrics\n"
@@ -63,15 +63,17 @@ def test_powertools_logs_and_counts_from_the_layer_alone(layer: Path, tmp_path: 
         "Logger(service='s').info('verdict', extra={'key': 'a'})\n"
         "import aws_lambda_powertools; print(aws_lambda_powertools.__file__)",
     )
-    assert '"Accepted":[1.0]' in said
-    assert '"message":"verdict"' in said
-    assert str(layer) in said
+    assert '"Accepted":[1.0]' in output
+    assert '"message":"verdict"' in output
+    assert str(layer) in output
 
 
 def test_the_team_finds_what_it_imports_in_the_layer(layer: Path) -> None:
     """`from intake_ledger import ...`, without boto3 or the CDK in sight."""
-    said = alone(layer, "from intake_ledger import Commit, ObjectChange, Unprocessable; print(ObjectChange.__module__)")
-    assert said.startswith("intake_ledger")
+    output = alone(
+        layer, "from intake_ledger import Commit, ObjectChange, Unprocessable; print(ObjectChange.__module__)"
+    )
+    assert output.startswith("intake_ledger")
 
 
 def test_the_layer_holds_python_and_the_audits_query_and_nothing_else(layer: Path, packed: ZipFile) -> None:
@@ -90,11 +92,11 @@ def test_nothing_of_the_machine_is_in_the_archive(packed: ZipFile) -> None:
     user may read all of it.
     """
     infos = packed.infolist()
-    assert {one.external_attr >> 16 for one in infos} == {0o100644}
-    assert {(one.date_time, one.create_system, one.compress_type) for one in infos} == {
+    assert {info.external_attr >> 16 for info in infos} == {0o100644}
+    assert {(info.date_time, info.create_system, info.compress_type) for info in infos} == {
         ((1980, 1, 1, 0, 0, 0), 3, ZIP_STORED)
     }
-    names = [one.filename for one in infos]
+    names = [info.filename for info in infos]
     assert names == sorted(set(names))
 
 
@@ -133,7 +135,7 @@ def test_all_pipelines_of_an_app_share_one_asset(tmp_path: Path, staging: bool) 
     assert asset.read_bytes() == archive()
     manifest = json.loads((tmp_path / "OneA.assets.json").read_text())
     assert [
-        tmp_path / one["source"]["path"] for one in manifest["files"].values() if "zip" in one["source"]["path"]
+        tmp_path / file["source"]["path"] for file in manifest["files"].values() if "zip" in file["source"]["path"]
     ] == [asset]
 
 

@@ -47,12 +47,12 @@ def commands(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield target, tuple(word.partition("=")[0] for word in words if "=" in word)
 
 
-def unknown_targets(found: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
+def unknown_targets(used: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
     """Targets that the Makefile does not have, or that ignore a variable which is set."""
     recipes = dict(re.findall(r"^([a-z-]+):.*\n((?:\t.*\n)*)", (ROOT / "Makefile").read_text(), re.MULTILINE))
     return [
         f"make {target} {' '.join(variables)}"
-        for target, variables in found
+        for target, variables in used
         if target not in recipes or any(f"({name})" not in recipes[target] for name in variables)
     ]
 
@@ -60,7 +60,7 @@ def unknown_targets(found: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
 def test_each_command_of_make_in_the_documents_exists() -> None:
     """The target uses each variable. make would ignore an unknown variable."""
     unknown = {page.name: unknown_targets(commands(page.read_text())) for page in PAGES}
-    assert {name: found for name, found in unknown.items() if found} == {}
+    assert {name: targets for name, targets in unknown.items() if targets} == {}
 
 
 def test_make_test_runs_every_folder_of_tests() -> None:
@@ -101,13 +101,13 @@ def test_each_promise_names_the_test_that_would_break() -> None:
 
 def test_every_document_can_be_found_from_the_readme() -> None:
     """Links of the pages lead from the README to each page."""
-    found, new = set(), {ROOT / "README.md"}
+    reached, new = set(), {ROOT / "README.md"}
     while new:
         page = new.pop()
-        found.add(page)
+        reached.add(page)
         targets = {(page.parent / link.partition("#")[0]).resolve() for link in links(page.read_text())}
-        new |= {target for target in targets if target.suffix == ".md"} - found
-    assert set(PAGES) <= found
+        new |= {target for target in targets if target.suffix == ".md"} - reached
+    assert set(PAGES) <= reached
 
 
 def test_each_file_in_the_diagrams_of_the_architecture_exists() -> None:

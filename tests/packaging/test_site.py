@@ -40,7 +40,7 @@ def test_a_reader_without_a_network_sees_all_of_it(site: Path) -> None:
     loads = re.compile(
         r"""<(?:script|img|iframe)[^>]*src=["']?https?:[^>]*>|<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*https?:[^>]*>"""
     )
-    assert [found for page in site.rglob("*.html") for found in loads.findall(page.read_text())] == []
+    assert [address for page in site.rglob("*.html") for address in loads.findall(page.read_text())] == []
     diagrams = site / "protocol" / "index.html"
     assert '<script src="../assets/mermaid.js">' in diagrams.read_text()
     assert "mermaid" in (site / "assets" / "mermaid.js").read_text()

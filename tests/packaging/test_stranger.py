@@ -68,13 +68,13 @@ def test_the_page_has_every_file() -> None:
 def test_both_packages_come_from_the_wheel(python: Path, folder: Path) -> None:
     """It does not come from this checkout."""
     for package in ("cdk_intake_ledger", "intake_ledger"):
-        said = run(python, folder, "-c", f"import {package}; print({package}.__file__)")
-        assert Path(said.strip()).is_relative_to(python.parents[1])
+        output = run(python, folder, "-c", f"import {package}; print({package}.__file__)")
+        assert Path(output.strip()).is_relative_to(python.parents[1])
 
 
 def test_a_stranger_has_a_pipeline_that_is_tested_and_deployed(python: Path, folder: Path) -> None:
     """The page's commands in its order: the first writes the snapshot, then all tests pass on a local AWS."""
     for command in COMMANDS:
-        said = run(python, folder, *command.split())
-    assert "4 passed" in said
-    assert "1 snapshot passed" in said
+        output = run(python, folder, *command.split())
+    assert "4 passed" in output
+    assert "1 snapshot passed" in output

@@ -22,8 +22,8 @@ def values(node: Any, name: str) -> Iterator[Any]:
         yield from ([node[name]] if name in node else [])
         node = list(node.values())
     if isinstance(node, list):
-        for one in node:
-            yield from values(one, name)
+        for item in node:
+            yield from values(item, name)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -43,7 +43,9 @@ def test_each_action_is_pinned_by_its_commit(path: Path) -> None:
     """A tag can be moved to other code. The comment says which version the commit is."""
     used = re.findall(r"uses: (.+)", path.read_text())
     assert used
-    assert [one for one in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
+    assert [
+        action for action in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
+    ] == []
 
 
 def test_nothing_is_published_that_was_not_tested() -> None:

@@ -37,14 +37,14 @@ def template_of(stack: Stack) -> Json:
 
 def resources(template: Json, type_: str, path: str = "") -> Json:
     """The resources of a type whose logical id begins with `path`."""
-    found = template["Resources"].items()
-    return {name: one for name, one in found if one["Type"] == type_ and name.startswith(path)}
+    items = template["Resources"].items()
+    return {name: resource for name, resource in items if resource["Type"] == type_ and name.startswith(path)}
 
 
 def only(template: Json, type_: str, path: str = "") -> Json:
     """The properties of the only resource of a type below a path."""
-    (one,) = resources(template, type_, path).values()
-    return dict(one["Properties"])
+    (resource,) = resources(template, type_, path).values()
+    return dict(resource["Properties"])
 
 
 def statements(template: Json, path: str = "", type_: str = "AWS::IAM::Policy") -> Iterator[Json]:
@@ -53,14 +53,14 @@ def statements(template: Json, path: str = "", type_: str = "AWS::IAM::Policy") 
 
 
 def actions(statement: Json) -> list[str]:
-    given = statement["Action"]
-    return given if isinstance(given, list) else [given]
+    action = statement["Action"]
+    return action if isinstance(action, list) else [action]
 
 
 def variables(template: Json, path: str) -> Json:
     """A function's environment, with readable texts instead of references."""
-    given = only(template, "AWS::Lambda::Function", path)["Environment"]["Variables"]
-    return {name: value if isinstance(value, str) else "reference" for name, value in given.items()}
+    environment = only(template, "AWS::Lambda::Function", path)["Environment"]["Variables"]
+    return {name: value if isinstance(value, str) else "reference" for name, value in environment.items()}
 
 
 def later() -> Any:

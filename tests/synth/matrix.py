@@ -79,7 +79,7 @@ def queues(scope: Construct, **options: Any) -> IntakeQueue:
 
 
 def table(scope: Construct, **options: Any) -> dynamodb.Table:
-    made = dynamodb.Table(
+    rows_table = dynamodb.Table(
         scope,
         "Rows",
         partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
@@ -91,12 +91,12 @@ def table(scope: Construct, **options: Any) -> dynamodb.Table:
         ),
         **options,
     )
-    made.add_global_secondary_index(
+    rows_table.add_global_secondary_index(
         index_name="needs_review",
         partition_key=dynamodb.Attribute(name="needs_review", type=dynamodb.AttributeType.STRING),
         sort_key=dynamodb.Attribute(name="updated_at", type=dynamodb.AttributeType.NUMBER),
     )
-    return made
+    return rows_table
 
 
 def topic(scope: Construct) -> cloudwatch_actions.SnsAction:
@@ -287,13 +287,13 @@ def stages_of_a_cdk_pipeline(app: App) -> Stack:
     delivery = Stack(app, "Delivery", env=FIXED)
     source = pipelines.CodePipelineSource.s3(s3.Bucket.from_bucket_name(delivery, "Source", "source"), "app.zip")
     synth = pipelines.ShellStep("Synth", input=source, commands=["npx cdk synth"])
-    made = pipelines.CodePipeline(delivery, "Pipeline", synth=synth)
+    pipeline = pipelines.CodePipeline(delivery, "Pipeline", synth=synth)
     stacks = []
     for name in ("Test", "Production"):
         stage = Stage(app, name, env=FIXED)
         stacks.append(Stack(stage, "Intake"))
         orders(stacks[-1])
-        made.add_stage(stage)
+        pipeline.add_stage(stage)
     return stacks[-1]
 
 

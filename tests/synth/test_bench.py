@@ -103,7 +103,7 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def found(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def stored_figures(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """build/bench.json."""
     about = {
         "at": "2026-11-21T10:20:30+00:00",
@@ -112,17 +112,17 @@ def found(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "options": {"rounds": 3},
         "machine": machine(),
     }
-    stored = {name: about | {"figures": one} for name, one in figures.items()}
+    stored = {name: about | {"figures": values} for name, values in figures.items()}
     return dict(json.loads(json.dumps(stored)))
 
 
-def test_every_benchmark_prints_what_it_stores(found: dict[str, Any]) -> None:
+def test_every_benchmark_prints_what_it_stores(stored_figures: dict[str, Any]) -> None:
     """A title, and one line for each row."""
-    assert found.keys() == bench.SHOWN.keys()
+    assert stored_figures.keys() == bench.SHOWN.keys()
     for name, show in bench.SHOWN.items():
-        lines = show(found[name]["figures"]).splitlines()
+        lines = show(stored_figures[name]["figures"]).splitlines()
         assert len(lines) > 2, name
-        for row in found[name]["figures"] if name not in ("cold", "synth", "throughput") else ():
+        for row in stored_figures[name]["figures"] if name not in ("cold", "synth", "throughput") else ():
             assert any(line.startswith(row) for line in lines), (name, row)
 
 
@@ -137,7 +137,9 @@ def test_a_pipeline_asks_little_more_of_the_cdk_than_its_resources_by_hand(tmp_p
 
 def test_the_parts_of_the_profile_are_there() -> None:
     """Each is an installed file or folder. A renamed one would not be counted."""
-    roots = {Path(str(one.__file__)).parents[1] for one in (aws_lambda_powertools, botocore, intake_ledger, urllib3)}
+    roots = {
+        Path(str(module.__file__)).parents[1] for module in (aws_lambda_powertools, botocore, intake_ledger, urllib3)
+    }
     marks = [mark for marks in profile.PARTS.values() for mark in marks]
     assert [mark for mark in marks if not any((root / mark.strip("/")).exists() for root in roots)] == []
 
@@ -157,22 +159,22 @@ def test_the_parts_of_the_profile_are_there() -> None:
 )
 def test_a_part_has_what_it_calls_but_for_the_parts_above_it(files: list[str], expected: str) -> None:
     """The work of a general library belongs to its caller."""
-    found: list[str] = []
+    parts: list[str] = []
 
     def look() -> None:
-        found.append(profile.part(sys._getframe()))
+        parts.append(profile.part(sys._getframe()))
 
     call = look
     for file in reversed(files):
         code = compile("call()", f"/site-packages/{file}", "exec")
         call = functools.partial(exec, code, {"call": call})
     call()
-    assert found == [expected]
+    assert parts == [expected]
 
 
-def test_every_measured_table_has_its_place_in_the_page(found: dict[str, Any]) -> None:
+def test_every_measured_table_has_its_place_in_the_page(stored_figures: dict[str, Any]) -> None:
     """`python -m benchmarks.measured` writes the figures into their tables and changes nothing else."""
-    tables = measured.tables(found)
+    tables = measured.tables(stored_figures)
     pages = [page.read_text() for page in measured.PAGES]
     assert {name for page in pages for name in measured.places(page)} == tables.keys()
     for page in pages:
@@ -181,14 +183,14 @@ def test_every_measured_table_has_its_place_in_the_page(found: dict[str, Any]) -
         assert re.sub(PLACE, "", written, flags=re.DOTALL) == re.sub(PLACE, "", page, flags=re.DOTALL)
 
 
-def test_the_page_shows_the_rows_that_are_measured(found: dict[str, Any]) -> None:
+def test_the_page_shows_the_rows_that_are_measured(stored_figures: dict[str, Any]) -> None:
     """If a row or a column was added, renamed or removed, a person has to write the table again."""
     shown = dict(re.findall(r"<!-- measured: (\w+) -->\n(.*?)\n<!-- end -->", PAGE, flags=re.DOTALL))
     for name in ("cpu", "powertools", "profile", "cold", "synth"):
-        made = measured.tables(found)[name]
-        assert _names(shown[name]) == _names(made), name
+        measured_table = measured.tables(stored_figures)[name]
+        assert _names(shown[name]) == _names(measured_table), name
     for name in ("hotkey", "layer", "memory", "audit", "throughput", "requests", "runs"):
-        head = next(line for line in measured.tables(found)[name].splitlines() if line.startswith("|"))
+        head = next(line for line in measured.tables(stored_figures)[name].splitlines() if line.startswith("|"))
         assert head in shown[name], name
 
 
@@ -205,9 +207,9 @@ def test_no_measured_figure_stands_beside_the_tables() -> None:
     assert re.findall(r"\d[\d.,]* (?:ms|MB|kB|seconds)\b|\d\.\d+ \(\d", prose) == []
 
 
-def test_a_table_that_was_not_measured_is_left_as_it_is(found: dict[str, Any]) -> None:
+def test_a_table_that_was_not_measured_is_left_as_it_is(stored_figures: dict[str, Any]) -> None:
     """A run of some benchmarks does not change the tables of others."""
-    tables = measured.tables({name: one for name, one in found.items() if name != "memory"})
+    tables = measured.tables({name: values for name, values in stored_figures.items() if name != "memory"})
     assert "memory" not in tables
     assert "`memory`" not in tables["runs"]
     assert "| `cpu` | 2026-11-21 10:20 | 1.5 | rounds 3 | 12 |" in tables["runs"]
@@ -217,23 +219,23 @@ def test_a_table_that_was_not_measured_is_left_as_it_is(found: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    ("value", "least", "said"),
+    ("value", "least", "verdict"),
     [(0.6, False, "0.60, met"), (0.61, False, "0.60, missed"), (0.6, True, "0.60, met"), (0.59, True, "0.60, missed")],
 )
-def test_a_goal_is_met_or_missed(value: float, least: bool, said: str) -> None:
-    assert measured.held(value, 0.6, least=least) == said
+def test_a_goal_is_met_or_missed(value: float, least: bool, verdict: str) -> None:
+    assert measured.held(value, 0.6, least=least) == verdict
 
 
-def test_every_goal_has_its_row(found: dict[str, Any]) -> None:
-    tables = measured.tables(found)
+def test_every_goal_has_its_row(stored_figures: dict[str, Any]) -> None:
+    tables = measured.tables(stored_figures)
     for name, goal in measured.GOALS.items():
         assert any(f"| {name} |" in table and f" {goal:.2f}, " in table for table in tables.values()), name
     ledger = next(line for line in tables["throughput"].splitlines() if line.startswith("| ledger |"))
     assert ledger.endswith(" 0.80, missed |")
 
 
-def test_the_throughput_is_taken_within_each_round(found: dict[str, Any]) -> None:
-    ledger = found["throughput"]["figures"]["rows"]["ledger"]
+def test_the_throughput_is_taken_within_each_round(stored_figures: dict[str, Any]) -> None:
+    ledger = stored_figures["throughput"]["figures"]["rows"]["ledger"]
     assert ledger["of the naive one"] == {"median": 0.75, "least": 0.5, "most": 1}
     assert ledger["of the naive one, by CPU"] == {"median": 0.8, "least": 0.6, "most": 1}
     assert ledger["objects per second"] == {"median": 37.5, "least": 25, "most": 50}
@@ -250,13 +252,13 @@ def test_three_consumers_are_compared_that_have_the_same_to_run_on(tmp_path: Pat
     """Batches and memory are equal. Only the work differs."""
     stack = throughput_stack.ThroughputStack(new_app(), throughput_stack.STACK, code=stage_code(tmp_path))
     template = template_of(stack)
-    mappings = [one["Properties"] for one in resources(template, "AWS::Lambda::EventSourceMapping").values()]
-    assert [one.get("BatchSize", throughput.BATCH) for one in mappings] == [throughput.BATCH] * 3
-    consumers = [template["Resources"][one["FunctionName"]["Ref"]]["Properties"] for one in mappings]
-    assert {(one["MemorySize"], one["Runtime"], *one["Architectures"]) for one in consumers} == {
+    mappings = [mapping["Properties"] for mapping in resources(template, "AWS::Lambda::EventSourceMapping").values()]
+    assert [mapping.get("BatchSize", throughput.BATCH) for mapping in mappings] == [throughput.BATCH] * 3
+    consumers = [template["Resources"][mapping["FunctionName"]["Ref"]]["Properties"] for mapping in mappings]
+    assert {(consumer["MemorySize"], consumer["Runtime"], *consumer["Architectures"]) for consumer in consumers} == {
         (512, "python3.13", "arm64")
     }
-    together = [one["Environment"]["Variables"].get("INTAKE_COMMIT_TOGETHER", "naive") for one in consumers]
+    together = [consumer["Environment"]["Variables"].get("INTAKE_COMMIT_TOGETHER", "naive") for consumer in consumers]
     assert sorted(together) == ["false", "naive", "true"]
 
 
@@ -265,7 +267,7 @@ def test_one_benchmark_is_kept_beside_the_others(tmp_path: Path) -> None:
     for name, number in (("cpu", 1), ("cold", 2), ("cpu", 3)):
         bench.keep(name, {"figures": {"row": {"n": number}}}, output)
     kept = json.loads(output.read_text())
-    assert {name: one["figures"]["row"]["n"] for name, one in kept.items()} == {"cpu": 3, "cold": 2}
+    assert {name: result["figures"]["row"]["n"] for name, result in kept.items()} == {"cpu": 3, "cold": 2}
     assert list(output.parent.iterdir()) == [output]
 
 

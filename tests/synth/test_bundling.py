@@ -35,10 +35,12 @@ def test_a_layer_of_wheels_is_installed_once_and_shared(tmp_path: Path, monkeypa
             monkeypatch.setattr(subprocess, "run", None)
             monkeypatch.setenv("CDK_INTAKE_LEDGER_CACHE", str(tmp_path / "another"))
     (asset,) = out.glob("asset.*")
-    assert sorted(one.relative_to(asset).as_posix() for one in asset.rglob("*.py")) == ["python/one.py"]
+    assert sorted(file.relative_to(asset).as_posix() for file in asset.rglob("*.py")) == ["python/one.py"]
     for stack in ("First", "Second"):
         files = json.loads((out / f"{stack}.assets.json").read_text())["files"].values()
-        assert [one["source"]["path"] for one in files if one["source"]["packaging"] == "zip"] == [asset.name]
+        assert [asset_file["source"]["path"] for asset_file in files if asset_file["source"]["packaging"] == "zip"] == [
+            asset.name
+        ]
 
 
 def test_a_problem_stops_the_synthesis_with_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

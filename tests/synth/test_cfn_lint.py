@@ -25,16 +25,16 @@ NOT_OURS = ("Vpc",)
 def test_no_error_and_no_warning(matrix: Matrix, name: str) -> None:
     """Findings without a reason are errors."""
     template = (matrix.directory / f"{name}.template.json").read_text()
-    found = lint(template, config=ManualArgs(regions=REGIONS))
-    ours = [one for one in found if not str(one.path[1]).startswith(NOT_OURS)]
-    assert [f"{one.rule.id} {one.message}" for one in ours if one.rule.id not in ACCEPTED] == []
-    assert {one.rule.id for one in ours} == set(ACCEPTED), "what is not found any more needs no reason"
+    findings = lint(template, config=ManualArgs(regions=REGIONS))
+    ours = [finding for finding in findings if not str(finding.path[1]).startswith(NOT_OURS)]
+    assert [f"{finding.rule.id} {finding.message}" for finding in ours if finding.rule.id not in ACCEPTED] == []
+    assert {finding.rule.id for finding in ours} == set(ACCEPTED), "what is not found any more needs no reason"
 
 
 def test_an_error_is_found() -> None:
     """The linter reads its input."""
     wrong = '{"Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"Nonsense": true}}}}'
-    assert [one.rule.id for one in lint(wrong, config=ManualArgs(regions=REGIONS))] == ["E3002"]
+    assert [finding.rule.id for finding in lint(wrong, config=ManualArgs(regions=REGIONS))] == ["E3002"]
 
 
 def test_the_page_shows_what_is_accepted() -> None:

@@ -51,16 +51,16 @@ def report(matrix: Matrix, tmp_path_factory: pytest.TempPathFactory) -> Json:
 def test_what_is_found_is_what_is_accepted(report: Json) -> None:
     """Each finding has a reason, and each reason has a finding."""
     failed = report["results"]["failed_checks"]
-    found = {one["check_id"]: f"{one['check_name']}: {one['resource']}" for one in failed}
-    assert {check: told for check, told in found.items() if check not in ACCEPTED} == {}
-    assert set(found) == set(ACCEPTED)
+    findings = {finding["check_id"]: f"{finding['check_name']}: {finding['resource']}" for finding in failed}
+    assert {check: finding for check, finding in findings.items() if check not in ACCEPTED} == {}
+    assert set(findings) == set(ACCEPTED)
 
 
 def test_every_template_was_read(report: Json, matrix: Matrix) -> None:
     """All resources of all templates, without an error."""
     templates = [json.loads((matrix.directory / f"{name}.template.json").read_text()) for name in TEMPLATES]
     assert report["summary"]["parsing_errors"] == 0
-    files = {one["file_path"] for one in report["results"]["passed_checks"]}
+    files = {check["file_path"] for check in report["results"]["passed_checks"]}
     assert files == {f"/{name}.template.json" for name in TEMPLATES}
     assert report["summary"]["resource_count"] == sum(len(template["Resources"]) for template in templates)
 

@@ -33,7 +33,9 @@ def pairs(matrix: Matrix, lowest: Lowest | None) -> dict[str, tuple[Json, Json]]
 def test_the_oldest_cdk_makes_the_same_resources(pairs: dict[str, tuple[Json, Json]]) -> None:
     """Logical ids and types are the same in each row."""
     for name, templates in pairs.items():
-        old, new = ({id_: one["Type"] for id_, one in found.items() if CDKS_OWN not in id_} for found in templates)
+        old, new = (
+            {id_: resource["Type"] for id_, resource in version.items() if CDKS_OWN not in id_} for version in templates
+        )
         assert old == new, name
 
 
@@ -41,17 +43,17 @@ def test_an_update_of_the_cdk_replaces_nothing_that_holds_data(pairs: dict[str, 
     """No property of these resources differs, and the templates have some of each type."""
     seen = set()
     for name, (old, new) in pairs.items():
-        for id_, one in old.items():
-            if one["Type"] in STATEFUL:
-                assert new[id_] == one, f"{name}: {id_}"
-                seen.add(one["Type"])
+        for id_, resource in old.items():
+            if resource["Type"] in STATEFUL:
+                assert new[id_] == resource, f"{name}: {id_}"
+                seen.add(resource["Type"])
     assert seen == STATEFUL
 
 
 def test_the_oldest_is_what_the_package_says() -> None:
     """The environment has the lower bounds of the dependencies."""
     project: Any = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    bounds = dict(re.match(r"([\w-]+)>=([\d.]+)", one).groups() for one in project["dependencies"])  # type: ignore[union-attr,misc]
+    bounds = dict(re.match(r"([\w-]+)>=([\d.]+)", requirement).groups() for requirement in project["dependencies"])  # type: ignore[union-attr,misc]
     pins = dict(
         re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "scripts" / "lowest-requirements.txt").read_text(), re.MULTILINE)
     )

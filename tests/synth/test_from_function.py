@@ -42,12 +42,16 @@ def template() -> Json:
 def test_the_consumer_may_invoke_this_function_and_no_other(template: Json) -> None:
     """Not its other versions, either."""
     (function,) = resources(template, "AWS::Lambda::Function", "Node")
-    [statement] = [one for one in statements(template, "OrdersConsumer") if "lambda:InvokeFunction" in actions(one)]
+    [statement] = [
+        candidate
+        for candidate in statements(template, "OrdersConsumer")
+        if "lambda:InvokeFunction" in actions(candidate)
+    ]
     assert statement["Resource"] == {"Fn::GetAtt": [function, "Arn"]}
     assert actions(statement) == ["lambda:InvokeFunction"]
-    given = only(template, "AWS::Lambda::Function", "OrdersConsumer")["Environment"]["Variables"]
-    assert given["INTAKE_PROCESSOR_FUNCTION"] == {"Fn::GetAtt": [function, "Arn"]}
-    assert "INTAKE_PROCESSOR" not in given
+    variables = only(template, "AWS::Lambda::Function", "OrdersConsumer")["Environment"]["Variables"]
+    assert variables["INTAKE_PROCESSOR_FUNCTION"] == {"Fn::GetAtt": [function, "Arn"]}
+    assert "INTAKE_PROCESSOR" not in variables
 
 
 def test_the_consumer_needs_no_code_of_the_team(template: Json) -> None:
@@ -63,7 +67,11 @@ def test_an_alias_is_invoked_as_such() -> None:
     alias = lambda_.Alias(stack, "Live", alias_name="live", version=node(stack).current_version)
     IntakePipeline(stack, "Orders", processor=Processor.from_function(alias))
     template = template_of(stack)
-    [statement] = [one for one in statements(template, "OrdersConsumer") if "lambda:InvokeFunction" in actions(one)]
+    [statement] = [
+        candidate
+        for candidate in statements(template, "OrdersConsumer")
+        if "lambda:InvokeFunction" in actions(candidate)
+    ]
     [name] = resources(template, "AWS::Lambda::Alias")
     assert statement["Resource"] == {"Ref": name}
     assert variables(template, "OrdersConsumer")["INTAKE_PROCESSOR_FUNCTION"] == "reference"

@@ -20,10 +20,10 @@ HANDLER = "intake_ledger.consumer.handler"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "pictures"
-    made.mkdir()
-    (made / "Dockerfile").write_text("FROM public.ecr.aws/lambda/python:3.13\n")
-    return made
+    image = tmp_path / "pictures"
+    image.mkdir()
+    (image / "Dockerfile").write_text("FROM public.ecr.aws/lambda/python:3.13\n")
+    return image
 
 
 def from_image(
@@ -52,8 +52,8 @@ def test_a_folder_is_an_image_without_a_docker_engine(folder: Path, monkeypatch:
         assert consumer["Architectures"] == [machine]
         assert consumer["MemorySize"] == 2048
         assert not {"Layers", "Runtime", "Handler"} & consumer.keys()
-        given = variables(template, "PicturesConsumer")
-        assert (given["INTAKE_PROCESSOR"], given["A"]) == ("pictures:process", "b")
+        environment = variables(template, "PicturesConsumer")
+        assert (environment["INTAKE_PROCESSOR"], environment["A"]) == ("pictures:process", "b")
         (image,) = json.loads((out / f"{name}.assets.json").read_text())["dockerImages"].values()
         assert image["source"]["platform"] == platform
         assert image["source"]["dockerBuildArgs"] == {"INTAKE_LEDGER_VERSION": version("cdk-intake-ledger")}

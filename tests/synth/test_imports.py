@@ -9,7 +9,7 @@ from cdk_intake_ledger.bundling.imports import missing_imports
 
 def missing(folder: Path, source: str, *available: str) -> list[str]:
     (folder / "orders.py").write_text(source)
-    return [one.name for one in missing_imports(folder, "orders", "process", available)]
+    return [missing.name for missing in missing_imports(folder, "orders", "process", available)]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_each_is_named_once_with_its_place(tmp_path: Path) -> None:
     """And with the distribution, whose name may be another one."""
     (tmp_path / "helper.py").write_text("import PIL\nimport yaml\n")
     (tmp_path / "orders.py").write_text("import PIL\nimport helper\nimport google_thing\n")
-    found = list(missing_imports(tmp_path, "orders", "process", ()))
-    assert [(one.name, one.distribution, one.source.name, one.line) for one in found] == [
+    imports = list(missing_imports(tmp_path, "orders", "process", ()))
+    assert [(missing.name, missing.distribution, missing.source.name, missing.line) for missing in imports] == [
         ("PIL", "pillow", "orders.py", 1),
         ("yaml", "pyyaml", "helper.py", 2),
         ("google_thing", "google-thing", "orders.py", 3),
@@ -95,8 +95,8 @@ def test_a_package_as_entry_point(tmp_path: Path) -> None:
     (tmp_path / "orders" / "__init__.py").write_text("import pandas\n")
     (tmp_path / "orders" / "main.py").write_text("from .helpers import x\nfrom orders.helpers import y\n")
     (tmp_path / "orders" / "helpers.py").write_text("import polars\n")
-    found = missing_imports(tmp_path, "orders.main", "process", ())
-    assert [one.name for one in found] == ["pandas", "polars"]
+    imports = missing_imports(tmp_path, "orders.main", "process", ())
+    assert [missing.name for missing in imports] == ["pandas", "polars"]
 
 
 def test_modules_that_import_each_other(tmp_path: Path) -> None:

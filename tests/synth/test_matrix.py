@@ -86,15 +86,15 @@ def test_a_row_synthesises(matrix: Matrix, row: str) -> None:
 
 def test_what_is_existing_is_not_made_again(matrix: Matrix, row: str) -> None:
     """Other resources are made under their usual logical ids."""
-    found = logical_ids(matrix.stacks[row], *PARTS)
-    made = {type_: f"Orders{name}" in found.get(type_, ()) for type_, name in PARTS.items()}
-    assert made == {type_: row not in EXISTING_RESOURCES[type_] for type_ in PARTS}
+    ids = logical_ids(matrix.stacks[row], *PARTS)
+    is_new = {type_: f"Orders{name}" in ids.get(type_, ()) for type_, name in PARTS.items()}
+    assert is_new == {type_: row not in EXISTING_RESOURCES[type_] for type_ in PARTS}
 
 
 def test_what_cannot_be_checked_is_said(matrix: Matrix, row: str) -> None:
     """Only imported resources cause warnings."""
-    found = [text for text in warnings(matrix.stacks[row]) if f"[ack: {WARNING_PREFIX}:" in text]
-    assert [rule for text in found for rule in rules_in(text)] == WARNINGS.get(row, [])
+    ours = [text for text in warnings(matrix.stacks[row]) if f"[ack: {WARNING_PREFIX}:" in text]
+    assert [rule for text in ours for rule in rules_in(text)] == WARNINGS.get(row, [])
 
 
 def test_nothing_is_bound_to_a_region(matrix: Matrix) -> None:
@@ -105,13 +105,17 @@ def test_nothing_is_bound_to_a_region(matrix: Matrix) -> None:
     templates = [template_of(stack) for stack in (agnostic, fixed)]
     assert str(rows.FIXED.region) not in str(templates[0])
     assert str(rows.FIXED.account) not in str(templates[0])
-    kinds = [[(name, one["Type"]) for name, one in template["Resources"].items()] for template in templates]
+    kinds = [[(name, resource["Type"]) for name, resource in template["Resources"].items()] for template in templates]
     assert kinds[0] == kinds[1]
 
 
 def test_each_stage_has_a_pipeline_of_its_own(matrix: Matrix) -> None:
     """Two stages of a CDK pipeline have the same stack class and id, and their deployments share nothing."""
-    stacks = [one for one in matrix.app.node.find_all() if isinstance(one, Stack) and one.node.id == "Intake"]
+    stacks = [
+        construct
+        for construct in matrix.app.node.find_all()
+        if isinstance(construct, Stack) and construct.node.id == "Intake"
+    ]
     names = [
         next(iter(resources(template_of(stack), "AWS::Lambda::Function", "OrdersConsumer").values()))["Properties"][
             "Environment"

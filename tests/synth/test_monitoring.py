@@ -97,13 +97,17 @@ def test_without_an_action_alarms_are_only_shown() -> None:
 @pytest.mark.parametrize("name", ["Rejected", "Fenced", "AuditFindings"])
 def test_one_is_enough(template: Json, name: str) -> None:
     """A metric without events has no data, which must not cause an alarm."""
-    found = alarm(template, name)
-    assert (found["MetricName"], found["Namespace"]) == (name, "IntakeLedger")
-    assert found["Dimensions"] == [
+    properties = alarm(template, name)
+    assert (properties["MetricName"], properties["Namespace"]) == (name, "IntakeLedger")
+    assert properties["Dimensions"] == [
         {"Name": "service", "Value": variables(template, "OrdersConsumer")["POWERTOOLS_SERVICE_NAME"]}
     ]
-    assert (found["Threshold"], found["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
-    assert (found["Statistic"], found["Period"], found["TreatMissingData"]) == ("Sum", 300, "notBreaching")
+    assert (properties["Threshold"], properties["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
+    assert (properties["Statistic"], properties["Period"], properties["TreatMissingData"]) == (
+        "Sum",
+        300,
+        "notBreaching",
+    )
 
 
 def test_queues_are_watched(template: Json) -> None:
@@ -131,19 +135,23 @@ def test_an_audit_that_does_not_run_is_missed(interval: Duration, period: int, p
     """F46: no other alarm would show that delivery is broken, so missing data causes this alarm."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
-    found = alarm(template_of(stack), "AuditMissing")
-    assert (found["MetricName"], found["Threshold"]) == ("AuditRuns", 1)
-    assert (found["ComparisonOperator"], found["TreatMissingData"]) == ("LessThanThreshold", "breaching")
-    assert (found["Period"], found["EvaluationPeriods"]) == (period, periods)
+    properties = alarm(template_of(stack), "AuditMissing")
+    assert (properties["MetricName"], properties["Threshold"]) == ("AuditRuns", 1)
+    assert (properties["ComparisonOperator"], properties["TreatMissingData"]) == ("LessThanThreshold", "breaching")
+    assert (properties["Period"], properties["EvaluationPeriods"]) == (period, periods)
 
 
 @pytest.mark.failure_mode("F46")
 def test_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(template: Json) -> None:
     """F46: between two audits there is no data, and the problem remains."""
-    found = alarm(template, "AuditDeliveryProblems")
-    assert (found["MetricName"], found["Threshold"], found["Statistic"]) == ("AuditDeliveryProblems", 1, "Maximum")
-    assert (found["EvaluationPeriods"], found["TreatMissingData"]) == (1, "ignore")
-    assert found["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+    properties = alarm(template, "AuditDeliveryProblems")
+    assert (properties["MetricName"], properties["Threshold"], properties["Statistic"]) == (
+        "AuditDeliveryProblems",
+        1,
+        "Maximum",
+    )
+    assert (properties["EvaluationPeriods"], properties["TreatMissingData"]) == (1, "ignore")
+    assert properties["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
 
 
 @pytest.mark.failure_mode("F117")
@@ -153,11 +161,11 @@ def test_the_alarm_goes_off_within_one_tick(interval: Duration) -> None:
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
     template = template_of(stack)
-    found = alarm(template, "AuditDeliveryProblems")
-    assert (found["EvaluationPeriods"], found.get("DatapointsToAlarm", 1)) == (1, 1)
+    properties = alarm(template, "AuditDeliveryProblems")
+    assert (properties["EvaluationPeriods"], properties.get("DatapointsToAlarm", 1)) == (1, 1)
     minutes = int(only(template, "AWS::Scheduler::Schedule")["ScheduleExpression"].split("(")[1].split(" ")[0])
     assert minutes <= 15
-    assert found["Period"] <= minutes * 60
+    assert properties["Period"] <= minutes * 60
 
 
 @pytest.mark.parametrize(
@@ -168,10 +176,17 @@ def test_an_audit_that_never_gets_through_is_an_alarm(interval: Duration, period
     """A 0 in a period is a complete run."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
-    found = alarm(template_of(stack), "AuditIncomplete")
-    assert (found["MetricName"], found["Threshold"], found["Statistic"]) == ("AuditIncomplete", 1, "Minimum")
-    assert (found["Period"], found["EvaluationPeriods"]) == (period, periods)
-    assert (found["ComparisonOperator"], found["TreatMissingData"]) == ("GreaterThanOrEqualToThreshold", "notBreaching")
+    properties = alarm(template_of(stack), "AuditIncomplete")
+    assert (properties["MetricName"], properties["Threshold"], properties["Statistic"]) == (
+        "AuditIncomplete",
+        1,
+        "Minimum",
+    )
+    assert (properties["Period"], properties["EvaluationPeriods"]) == (period, periods)
+    assert (properties["ComparisonOperator"], properties["TreatMissingData"]) == (
+        "GreaterThanOrEqualToThreshold",
+        "notBreaching",
+    )
 
 
 def test_an_audit_too_rare_to_be_watched_is_said() -> None:
@@ -199,9 +214,13 @@ def test_metrics_are_the_ones_that_the_functions_write() -> None:
 @pytest.mark.failure_mode("F23")
 def test_an_outage_of_hours_calls_somebody(template: Json) -> None:
     """F23: the circuit breaker sends no dead letters, so it needs an alarm. A short outage causes no alarm."""
-    found = alarm(template, "DownstreamOut")
-    assert (found["MetricName"], found["Period"], found["TreatMissingData"]) == ("BreakerOpen", 3600, "notBreaching")
-    assert (found["DatapointsToAlarm"], found["EvaluationPeriods"], found["Threshold"]) == (2, 4, 1)
+    properties = alarm(template, "DownstreamOut")
+    assert (properties["MetricName"], properties["Period"], properties["TreatMissingData"]) == (
+        "BreakerOpen",
+        3600,
+        "notBreaching",
+    )
+    assert (properties["DatapointsToAlarm"], properties["EvaluationPeriods"], properties["Threshold"]) == (2, 4, 1)
 
 
 @pytest.mark.failure_mode("F111")
@@ -219,12 +238,12 @@ def test_what_repeats_within_an_hour_calls_somebody(
     template: Json, name: str, metric: str, needed: int | None, periods: int
 ) -> None:
     """F111: the next invocation repairs a single failure."""
-    found = alarm(template, name)
-    assert (found["MetricName"], found["Period"], found["Statistic"]) == (metric, 300, "Sum")
-    assert found["Threshold"] == (10 if name == "Retries" else 1)
-    assert found["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-    assert (found.get("DatapointsToAlarm"), found["EvaluationPeriods"]) == (needed, periods)
-    assert found["TreatMissingData"] == "notBreaching"
+    properties = alarm(template, name)
+    assert (properties["MetricName"], properties["Period"], properties["Statistic"]) == (metric, 300, "Sum")
+    assert properties["Threshold"] == (10 if name == "Retries" else 1)
+    assert properties["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+    assert (properties.get("DatapointsToAlarm"), properties["EvaluationPeriods"]) == (needed, periods)
+    assert properties["TreatMissingData"] == "notBreaching"
 
 
 @pytest.mark.failure_mode("F111")

@@ -17,10 +17,10 @@ def test_the_role_of_the_page_may_do_what_each_command_does() -> None:
     stack = new_stack()
     [snippet] = re.findall("^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     exec(snippet, {"self": stack, "iam": iam, "invoices": IntakePipeline(stack, "Invoices", processor=processor())})
-    given = {action for one in statements(template_of(stack), "Operator") for action in actions(one)}
-    assert given >= {action for needed in NEEDED.values() for action in needed}
+    allowed = {action for statement in statements(template_of(stack), "Operator") for action in actions(statement)}
+    assert allowed >= {action for needed in NEEDED.values() for action in needed}
     reading = re.compile(":(BatchGet|Describe|Get|List|Query|Receive|Scan)")
-    assert {action for action in given if not reading.search(action)} == {
+    assert {action for action in allowed if not reading.search(action)} == {
         "lambda:InvokeFunction",
         "sqs:ChangeMessageVisibility",
         "sqs:DeleteMessage",

@@ -18,15 +18,15 @@ SNIPPETS = re.findall("^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
 def snippet(beginning: str) -> str:
-    (found,) = (text for text in SNIPPETS if text.startswith(beginning))
-    return str(found)
+    (text,) = (text for text in SNIPPETS if text.startswith(beginning))
+    return str(text)
 
 
 def test_the_stack() -> None:
     """The snippet of the stack, with a role and a table."""
     stack = new_stack()
     key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
-    given = {
+    names = {
         "self": stack,
         "partner_role": iam.Role(stack, "Partner", assumed_by=iam.AccountRootPrincipal()),
         "table": dynamodb.Table(stack, "Own", partition_key=key),
@@ -36,9 +36,11 @@ def test_the_stack() -> None:
         code.replace('"processors/invoices"', repr(str(PROCESSORS / "orders"))).replace(
             "invoices:process", "orders:process"
         ),
-        given,
+        names,
     )
-    policies = str([one for one in template_of(stack)["Resources"].values() if one["Type"] == "AWS::IAM::Policy"])
+    policies = str(
+        [resource for resource in template_of(stack)["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]
+    )
     assert "s3:PutObject" in policies
     assert "dynamodb:DeleteItem" in policies
 
@@ -54,9 +56,9 @@ def test_the_function() -> None:
     def parse(stream: IO[bytes]) -> bytes | None:
         return stream.read() or None
 
-    given: dict[str, Any] = {"parse": parse, "save": save}
-    exec(snippet("from intake_ledger import"), given)
-    pipeline = LocalPipeline(given["process"])
+    names: dict[str, Any] = {"parse": parse, "save": save}
+    exec(snippet("from intake_ledger import"), names)
+    pipeline = LocalPipeline(names["process"])
     pipeline.put("a.csv", "10 EUR")
     pipeline.put("empty.csv", "")
     pipeline.run()
@@ -64,29 +66,29 @@ def test_the_function() -> None:
     assert row is not None
     assert row.commit_id == "invoice 1"
     assert saved == [(b"10 EUR", row.committed_fence)]
-    assert [one.reason for one in pipeline.dead_letters] == ["no invoice in it"]
+    assert [message.reason for message in pipeline.dead_letters] == ["no invoice in it"]
 
 
 def test_rows_and_writes() -> None:
     """The snippets that read a CSV file and that write in the ledger's transaction."""
     indented = "".join(f"    {line}\n" for line in snippet("return Commit").splitlines())
     text = f"def process(change):\n    invoice = Invoice()\n{indented}"
-    given: dict[str, Any] = {
+    names: dict[str, Any] = {
         "Invoice": type("Invoice", (), {"id": "4711", "account": "a", "amount": 10}),
         "TOTALS": "t",
     }
-    exec("from intake_ledger import Commit\n" + text, given)
-    pipeline = LocalPipeline(given["process"])
+    exec("from intake_ledger import Commit\n" + text, names)
+    pipeline = LocalPipeline(names["process"])
     pipeline.put("a.csv", "")
     pipeline.duplicate()
     pipeline.run()
-    assert [one["Update"]["TableName"] for one in pipeline.transacted] == ["t"]
+    assert [write["Update"]["TableName"] for write in pipeline.transacted] == ["t"]
 
     booked: list[tuple[str, Any]] = []
     indented = "".join(f"    {line}\n" for line in snippet("for row in").splitlines())
-    given = {"book": lambda *row: booked.append(row)}
-    exec(f"from decimal import Decimal\ndef process(change):\n{indented}", given)
-    pipeline = LocalPipeline(given["process"])
+    names = {"book": lambda *row: booked.append(row)}
+    exec(f"from decimal import Decimal\ndef process(change):\n{indented}", names)
+    pipeline = LocalPipeline(names["process"])
     pipeline.put("b.csv", "account;amount\nMüller;10.50\n".encode("cp1252"))
     pipeline.run()
     assert [(account, str(amount)) for account, amount in booked] == [("Müller", "10.50")]
@@ -107,13 +109,13 @@ def test_the_test() -> None:
         with change.open() as stream:
             saved[change.key] = saved.get(change.key, 0) + int(stream.read().split()[0])
 
-    given: dict[str, Any] = {"process": careful, "saved": saved}
-    exec(snippet("from cdk_intake_ledger.testing"), given)
-    given["test_every_invoice_counts_once"]()
+    names: dict[str, Any] = {"process": careful, "saved": saved}
+    exec(snippet("from cdk_intake_ledger.testing"), names)
+    names["test_every_invoice_counts_once"]()
     saved.clear()
-    given["process"] = adding
+    names["process"] = adding
     with pytest.raises(AssertionError):
-        given["test_every_invoice_counts_once"]()
+        names["test_every_invoice_counts_once"]()
 
 
 def test_every_snippet_is_run() -> None:

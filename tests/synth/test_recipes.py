@@ -54,8 +54,8 @@ def test_a_recipe_synthesises(name: str) -> None:
     """Each recipe synthesises in a separate app, without a cycle."""
     app = new_app()
     stack, other = new_stack("Stack", app), new_stack("Other", app)
-    given = {"self": stack, "bucket_of_another_stack": s3.Bucket(other, "Bucket", versioned=True)}
-    exec(snippets(INTRODUCTION) + recipe(name), given)
+    names = {"self": stack, "bucket_of_another_stack": s3.Bucket(other, "Bucket", versioned=True)}
+    exec(snippets(INTRODUCTION) + recipe(name), names)
     assert template_of(stack)["Resources"]
 
 
@@ -63,26 +63,26 @@ def test_snapshot_tests() -> None:
     """The example tests, on a stack that they fit."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor())
-    given: dict[str, Any] = {}
-    exec(recipe("Snapshot tests"), given)
-    given["test_the_template_has_not_changed"](stack, AnySnapshot())
-    given["test_bucket_and_table_are_not_replaced"](stack)
+    names: dict[str, Any] = {}
+    exec(recipe("Snapshot tests"), names)
+    names["test_the_template_has_not_changed"](stack, AnySnapshot())
+    names["test_bucket_and_table_are_not_replaced"](stack)
 
 
 def test_testing_your_processor() -> None:
     """The example tests, as they stand."""
-    given: dict[str, Any] = {}
-    exec(recipe("Testing your processor"), given)
+    names: dict[str, Any] = {}
+    exec(recipe("Testing your processor"), names)
     for name in ("test_every_invoice_counts_once", "test_chaos_changes_nothing", "test_several_threads_may_run_it"):
-        given["saved"].clear()
-        given[name]()
+        names["saved"].clear()
+        names[name]()
 
 
 def test_how_a_processor_ends() -> None:
     """The example test, as it stands."""
-    given: dict[str, Any] = {}
-    exec(recipe("How a processor ends"), given)
-    given["test_a_reason_is_kept_and_a_repaired_file_is_taken"]()
+    names: dict[str, Any] = {}
+    exec(recipe("How a processor ends"), names)
+    names["test_a_reason_is_kept_and_a_repaired_file_is_taken"]()
 
 
 def test_reading_an_object() -> None:
@@ -91,20 +91,20 @@ def test_reading_an_object() -> None:
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.csv", "1")
         archive.writestr("b.csv", "2")
-    given: dict[str, Any] = {}
-    exec(recipe("Reading an object"), given)
-    given["test_a_cut_connection_is_tried_again"](file.getvalue())
+    names: dict[str, Any] = {}
+    exec(recipe("Reading an object"), names)
+    names["test_a_cut_connection_is_tried_again"](file.getvalue())
 
 
 @pytest.mark.failure_mode("F72")
 @pytest.mark.parametrize("fault", [Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN])
 def test_an_effect_that_happens_once(fault: Fault) -> None:
     """F72: each of the three ways, with a worker that dies after its effect, or wakes up behind its successor."""
-    given: dict[str, Any] = {}
-    exec(recipe("An effect that happens once"), given)
+    names: dict[str, Any] = {}
+    exec(recipe("An effect that happens once"), names)
 
     def pipeline_of(name: str) -> LocalPipeline:
-        pipeline = LocalPipeline(given[name])
+        pipeline = LocalPipeline(names[name])
         pipeline.put("a", "10\n20\n")
         pipeline.next(fault)
         pipeline.run()
@@ -114,24 +114,26 @@ def test_an_effect_that_happens_once(fault: Fault) -> None:
     [written] = pipeline_of("booked_in_dynamodb").transacted
     assert written["Update"]["ExpressionAttributeValues"] == {":amount": {"N": "30"}}
     last = max(change.fence for change in pipeline_of("booked_in_sql").calls)
-    with closing(given["database"]) as database:
+    with closing(names["database"]) as database:
         assert database.execute("SELECT * FROM totals").fetchall() == [("a", last, 30)]
     pipeline_of("sent_to_a_service")
-    assert list(given["sent"].values()) == [30]
+    assert list(names["sent"].values()) == [30]
 
 
 def test_a_partner_may_upload_and_nothing_else() -> None:
     """Cross-account uploads: the bucket's policy names the partner's role, and the keys."""
     stack = new_stack()
     exec(snippets(INTRODUCTION) + recipe("Cross-account uploads"), {"self": stack})
-    policies = [one for one in template_of(stack)["Resources"].values() if one["Type"] == "AWS::S3::BucketPolicy"]
-    allowed = [
-        one
-        for policy in policies
-        for one in policy["Properties"]["PolicyDocument"]["Statement"]
-        if one["Effect"] == "Allow"
+    policies = [
+        resource for resource in template_of(stack)["Resources"].values() if resource["Type"] == "AWS::S3::BucketPolicy"
     ]
-    assert [one["Principal"] for one in allowed] == [{"AWS": "arn:aws:iam::444455556666:role/Uploader"}]
+    allowed = [
+        statement
+        for policy in policies
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
+    ]
+    assert [statement["Principal"] for statement in allowed] == [{"AWS": "arn:aws:iam::444455556666:role/Uploader"}]
     assert "/acme/*" in str(allowed[0]["Resource"])
 
 
@@ -139,10 +141,10 @@ def test_our_metrics_stand_on_a_teams_dashboard() -> None:
     """Other monitoring: its graphs show our metrics, its alarm and ours are there, and so are our widgets."""
     stack = new_stack()
     exec(snippets(INTRODUCTION) + recipe("Other monitoring"), {"self": stack})
-    found = template_of(stack)["Resources"].values()
-    (board,) = [one for one in found if one["Type"] == "AWS::CloudWatch::Dashboard"]
+    resources = template_of(stack)["Resources"].values()
+    (board,) = [resource for resource in resources if resource["Type"] == "AWS::CloudWatch::Dashboard"]
     shown = str(board["Properties"]["DashboardBody"])
     for name in ("Accepted", "Committed", "Failed", "Rejected", "ApproximateAgeOfOldestMessage", "AuditRuns"):
         assert f'"IntakeLedger","{name}"' in shown or f'"AWS/SQS","{name}"' in shown, name
-    alarms = str([one["Properties"] for one in found if one["Type"] == "AWS::CloudWatch::Alarm"])
+    alarms = str([resource["Properties"] for resource in resources if resource["Type"] == "AWS::CloudWatch::Alarm"])
     assert all(f"'MetricName': '{name}'" in alarms for name in ("Errors", "Rejected", "AuditFindings"))

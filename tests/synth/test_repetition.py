@@ -53,7 +53,7 @@ class Repeating(LocalPipeline):
         return sum(point.value for point in self.points if point.name == name)
 
     def rings(self, alarm: Alarm) -> bool:
-        return alarm.ever_rings(self.points, since=self.began, until=max(one.at for one in self.points))
+        return alarm.ever_rings(self.points, since=self.began, until=max(point.at for point in self.points))
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +87,8 @@ def repeated(template: Json, fault: Fault, capsys: pytest.CaptureFixture[str], *
 
 def ringing(template: Json, pipeline: Repeating) -> set[str]:
     """The alarms that go off; no audit has run in this short time."""
-    found = {name for name, alarm in alarms_of(template).items() if pipeline.rings(alarm)}
-    names = {name.removeprefix("OrdersMonitoring")[:-8] for name in found}
+    ids = {name for name, alarm in alarms_of(template).items() if pipeline.rings(alarm)}
+    names = {name.removeprefix("OrdersMonitoring")[:-8] for name in ids}
     return names - {"AuditMissing"}
 
 
@@ -121,9 +121,9 @@ def test_without_the_metrics_every_alarm_on_the_consumers_own_stays_silent(
 ) -> None:
     """F111: as in the published incident. Only Lambda's own count of errors is left."""
     pipeline = repeated(template, Fault.KILLED_AFTER_EFFECT, capsys, batch_size=10)
-    pipeline.points = [one for one in pipeline.points if one.name not in ("Retries", "LapsedLeases")]
+    pipeline.points = [point for point in pipeline.points if point.name not in ("Retries", "LapsedLeases")]
     assert ringing(template, pipeline) == {"ConsumerFunctionErrors"}
-    pipeline.points = [one for one in pipeline.points if one.namespace == "IntakeLedger"]
+    pipeline.points = [point for point in pipeline.points if point.namespace == "IntakeLedger"]
     assert ringing(template, pipeline) == set()
 
 

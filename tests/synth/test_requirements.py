@@ -74,9 +74,12 @@ def test_all_problems_of_a_file_are_told_with_their_lines(tmp_path: Path) -> Non
     (tmp_path / "requirements.txt").write_text(
         f"\ufeff# all of it\nmarkupsafe==3.0.3 \\\n    --hash={HASH} \\\n    --hash={HASH}\n\npandas\n-r more.txt\n"
     )
-    found = read_requirements(tmp_path / "requirements.txt")
-    assert [one.partition(" is ")[0] for one in found.problems] == ["requirements.txt line 6", "more.txt line 2"]
-    (line,) = found.lines
+    requirements = read_requirements(tmp_path / "requirements.txt")
+    assert [problem.partition(" is ")[0] for problem in requirements.problems] == [
+        "requirements.txt line 6",
+        "more.txt line 2",
+    ]
+    (line,) = requirements.lines
     assert line.hashes == (HASH, HASH)
 
 
@@ -104,21 +107,21 @@ def test_markers_are_those_of_lambda() -> None:
         "arm==1 ; platform_machine == 'aarch64'",
         "old==1 ; python_version < '3.13'",
     ])  # fmt: skip
-    assert [one.text() for one in lines.for_lambda("3.13", "arm64")] == ["linux==1", "arm==1"]
-    assert [one.text() for one in lines.for_lambda("3.12", "x86_64")] == ["linux==1", "old==1"]
+    assert [line.text() for line in lines.for_lambda("3.13", "arm64")] == ["linux==1", "arm==1"]
+    assert [line.text() for line in lines.for_lambda("3.12", "x86_64")] == ["linux==1", "old==1"]
 
 
 def test_the_hash_is_that_of_the_pins(tmp_path: Path) -> None:
     """Not of comments, order and the place of a folder of wheels; but of Python and of the machine."""
-    one = parse_requirements(["# first", "a==1", "b==2"])
+    pins = parse_requirements(["# first", "a==1", "b==2"])
     same = parse_requirements(["b==2", "", "--find-links ./wheels", "a==1  # for a reason"])
-    assert one.digest("3.13", "arm64") == same.digest("3.13", "arm64")
+    assert pins.digest("3.13", "arm64") == same.digest("3.13", "arm64")
     others = [
         parse_requirements(["a==1", "b==3"]).digest("3.13", "arm64"),
         parse_requirements(["a==1", f"b==2 --hash={HASH}"]).digest("3.13", "arm64"),
-        one.digest("3.12", "arm64"),
-        one.digest("3.13", "x86_64"),
-        one.digest("3.13", "arm64"),
+        pins.digest("3.12", "arm64"),
+        pins.digest("3.13", "x86_64"),
+        pins.digest("3.13", "arm64"),
     ]
     assert len(set(others)) == len(others)
 

@@ -106,8 +106,8 @@ def template(request: pytest.FixtureRequest) -> Json:
 
 def every_statement(template: Json, *types: str) -> Iterator[tuple[str, Json]]:
     for type_ in types or POLICIES:
-        for name, one in resources(template, type_).items():
-            for statement in one["Properties"][POLICIES[type_]]["Statement"]:
+        for name, resource in resources(template, type_).items():
+            for statement in resource["Properties"][POLICIES[type_]]["Statement"]:
                 yield name, statement
 
 
@@ -187,8 +187,8 @@ def test_nothing_is_taken_without_tls(template: Json) -> None:
         for type_, names in (("AWS::S3::BucketPolicy", "Bucket"), ("AWS::SQS::QueuePolicy", "Queues"))
         for policy in resources(template, type_).values()
         for target in listed(policy["Properties"][names])
-        for one in policy["Properties"]["PolicyDocument"]["Statement"]
-        if one["Effect"] == "Deny" and one.get("Condition") == {"Bool": {"aws:SecureTransport": "false"}}
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Deny" and statement.get("Condition") == {"Bool": {"aws:SecureTransport": "false"}}
     }
     held = [*resources(template, "AWS::S3::Bucket"), *resources(template, "AWS::SQS::Queue")]
     assert denying == {f"<{name}>" for name in held}
@@ -199,8 +199,8 @@ def test_everything_is_encrypted(template: Json) -> None:
     """The given key encrypts all data. Without it, the service's key does."""
     key = [{"Fn::GetAtt": [name, "Arn"]} for name in resources(template, "AWS::KMS::Key")]
     for queue in resources(template, "AWS::SQS::Queue").values():
-        found = queue["Properties"]
-        assert [found["KmsMasterKeyId"]] == key if key else found["SqsManagedSseEnabled"]
+        properties = queue["Properties"]
+        assert [properties["KmsMasterKeyId"]] == key if key else properties["SqsManagedSseEnabled"]
     for bucket in resources(template, "AWS::S3::Bucket").values():
         (rule,) = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
         by_default = rule["ServerSideEncryptionByDefault"]
@@ -226,8 +226,8 @@ def test_nothing_is_public(template: Json) -> None:
 def test_what_holds_data_outlives_its_stack(template: Json) -> None:
     """Bucket, table and logs, when the stack is deleted and when it is replaced."""
     for type_ in ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"):
-        for name, one in resources(template, type_).items():
-            assert (one["DeletionPolicy"], one["UpdateReplacePolicy"]) == ("Retain", "Retain"), name
+        for name, resource in resources(template, type_).items():
+            assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain"), name
 
 
 def test_one_option_lets_a_test_clean_up() -> None:
@@ -236,8 +236,8 @@ def test_one_option_lets_a_test_clean_up() -> None:
     IntakePipeline(stack, "Orders", processor=processor(), removal_policy=RemovalPolicy.DESTROY)
     template = template_of(stack)
     for type_ in ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"):
-        for name, one in resources(template, type_).items():
-            assert one["DeletionPolicy"] == "Delete", name
+        for name, resource in resources(template, type_).items():
+            assert resource["DeletionPolicy"] == "Delete", name
     (table,) = resources(template, "AWS::DynamoDB::Table").values()
     assert table["Properties"]["DeletionProtectionEnabled"] is False
 

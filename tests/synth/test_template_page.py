@@ -19,8 +19,8 @@ def resources(options: Callable[[Stack], dict[str, Any]] = lambda _: {}) -> dict
     """The types of a pipeline's resources by their logical ids, less what CDK adds."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), **options(stack))
-    found = template_of(stack)["Resources"].items()
-    return {re.sub("[0-9A-F]{8}$", "", name): one["Type"] for name, one in found}
+    items = template_of(stack)["Resources"].items()
+    return {re.sub("[0-9A-F]{8}$", "", name): resource["Type"] for name, resource in items}
 
 
 def test_every_resource_is_on_the_page() -> None:

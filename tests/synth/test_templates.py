@@ -42,7 +42,11 @@ def test_nothing_is_left_that_changes_by_itself(template: Json) -> None:
     text = json.dumps(template)
     assert not re.search("[0-9a-f]{32}(?![0-9A-F])", text.replace("BucketNotificationsHandler050a0587b754", ""))
     assert set(template) == {"Resources"}
-    inline = [one["Properties"]["Code"].get("ZipFile") for one in template["Resources"].values() if _function(one)]
+    inline = [
+        resource["Properties"]["Code"].get("ZipFile")
+        for resource in template["Resources"].values()
+        if _function(resource)
+    ]
     assert "<inline>" in inline
     assert "def handler(event, context): ..." in inline, "inline code of the stack stays"
 

@@ -48,7 +48,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(one.name for one in folder.iterdir() if not one.name.endswith(".dist-info"))
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".dist-info"))
 
 
 def installed(*lines: str, python: str = "3.13", architecture: str = "arm64") -> Path:
@@ -100,8 +100,8 @@ def test_a_compiled_wheel_of_the_real_index_is_for_the_machine(tmp_path: Path, m
     """From the index that pip is configured with, and not made by hand."""
     monkeypatch.setenv("CDK_INTAKE_LEDGER_CACHE", str(tmp_path))
     for architecture in ("arm64", "x86_64"):
-        (found,) = installed("markupsafe==3.0.3", architecture=architecture).rglob("*.so")
-        assert machine_of(found.read_bytes()[:20]) == architecture
+        (library,) = installed("markupsafe==3.0.3", architecture=architecture).rglob("*.so")
+        assert machine_of(library.read_bytes()[:20]) == architecture
 
 
 def test_a_home_that_cannot_be_written_to_is_no_obstacle(index: WheelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,15 +182,15 @@ def test_a_missing_wheel_is_told_from_a_version_that_does_not_exist(index: Wheel
     page = index.folder.parent / "page.html"
     page.write_text('<a href="young-1.0-py3-none-any.whl" data-requires-python="&gt;=3.99">young</a>')
     lines = ("compiled==1.0", "sources==1.0", "young==1.0", "there==2.0", "nowhere==1.0")
-    found = refused(f"--find-links {page}", *lines)
-    assert [problem.removeprefix("requirements line ") for problem in found] == [
+    problems = refused(f"--find-links {page}", *lines)
+    assert [problem.removeprefix("requirements line ") for problem in problems] == [
         f"2: compiled==1.0 {NO_WHEEL}: it has wheels for {MAC}. Pin a version that has one, such as 0.9, {IMAGE}",
         f"3: sources==1.0 {NO_WHEEL}: it is published as source code only. Pin another distribution, {IMAGE}",
         f"4: young==1.0 {NO_WHEEL}: it needs Python >=3.99. Pin another distribution, {IMAGE}",
         f"5: there has no version that is 2.0: {NEWEST}",
         f"6: the package index has no 'nowhere' at all: pip cannot install it. Correct the name, {INDEX}",
     ]
-    assert [rule for problem in found for rule in rules_in(problem)] == [
+    assert [rule for problem in problems for rule in rules_in(problem)] == [
         "wheel-missing",
         "wheel-missing",
         "wheel-missing",
@@ -301,7 +301,7 @@ FOR_SEVERAL: list[tuple[bool, dict[str, bytes]]] = [
 
 
 @pytest.mark.parametrize(
-    ("compiled", "files", "wrong"), [*((*one, True) for one in WRONG), *((*one, False) for one in FOR_SEVERAL)]
+    ("compiled", "files", "wrong"), [*((*files, True) for files in WRONG), *((*files, False) for files in FOR_SEVERAL)]
 )
 def test_shared_objects_of_another_machine(
     tmp_path: Path, compiled: bool, files: dict[str, bytes], wrong: bool
@@ -309,8 +309,10 @@ def test_shared_objects_of_another_machine(
     """Objects that Lambda could not load. Some distributions carry objects for several machines, and choose."""
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    found = [one.path.name for one in wrong_objects(tmp_path.iterdir(), "arm64", compiled=compiled)]
-    assert found == (list(files)[:1] if wrong else [])
+    wrong_files = [
+        wrong_object.path.name for wrong_object in wrong_objects(tmp_path.iterdir(), "arm64", compiled=compiled)
+    ]
+    assert wrong_files == (list(files)[:1] if wrong else [])
 
 
 def test_a_wheel_with_an_object_of_another_machine_is_refused(index: WheelFolder) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jsii
 from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource, Stack
 
-from cdk_intake_ledger.delivery import has_cdk_notifications, owned_resource
+from cdk_intake_ledger.delivery import has_cdk_notifications
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
 from cdk_intake_ledger.options import Delivery
 
@@ -104,7 +104,7 @@ class _Settings:
         resources = self._resources
         if resources.delivery is not Delivery.S3 or "bucket" not in resources.existing:
             return False
-        return owned_resource(resources.bucket) is None or has_cdk_notifications(resources.bucket)
+        return resources.bucket_resource is None or has_cdk_notifications(resources.bucket)
 
     def _is_dead_letter_queue(self, redrive: Any) -> bool:
         if "queue" not in self._resources.existing:

@@ -37,6 +37,8 @@ class PipelineResources:
     name: str
     """The pipeline's name, unique among pipelines that share a ledger."""
     bucket: s3.IBucket
+    bucket_resource: s3.CfnBucket | None
+    """The bucket's resource; None if the bucket is imported."""
     bucket_is_own: bool
     """True if the pipeline made the bucket."""
     bucket_owner: str | None
