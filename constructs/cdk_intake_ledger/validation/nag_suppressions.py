@@ -160,41 +160,47 @@ SUPPRESSIONS = (
 
 
 def suppress(construct: IConstruct, *findings: Suppression, of: str = "") -> None:
-    """Acknowledge findings at a construct, for its own resource; `of` is what cdk-nag adds to their names, if anything.
+    """Acknowledge findings of the resource of a construct.
 
-    Where there are several for one construct, all at once: each call crosses over to the CDK's process.
+    Pass all findings of a construct in one call, because each call goes to the CDK's process.
+
+    Args:
+        construct: the construct.
+        findings: the findings with their reasons.
+        of: the text that cdk-nag adds to the names of these findings; none when omitted.
+
     """
     reasons = {f"Annotation::{rule}{of}": finding.reason for finding in findings for rule in finding.rules}
     construct.node.add_metadata(ACKNOWLEDGED_RULES, reasons)
 
 
 def suppress_wildcards(policy: iam.Policy, finding: Suppression) -> None:
-    """Acknowledge every resource with an asterisk in a policy that is CDK's own."""
+    """Acknowledge each resource with an asterisk in a policy that CDK creates."""
     policy.node.add_validation(_EachWildcard(policy, finding))
 
 
 @jsii.implements(IValidation)
 class Wildcards:
-    """The resources with an asterisk that the roles of one pipeline may have in their own policies.
+    """Resources with an asterisk in the policies of a pipeline's roles.
 
-    They are acknowledged when CDK validates the tree: a finding is named after the resource as the template will spell
-    it, and how it refers to another stack's is known only then.
+    They are acknowledged when the CDK validates the tree. The name of a finding contains the resource as in the
+    template, and references to other stacks are known only then.
     """
 
     def __init__(self, scope: IConstruct) -> None:
         self._scope = scope
-        self._accepted: dict[iam.Role, list[tuple[str, Suppression]]] = {}
+        self._suppressions: dict[iam.Role, list[tuple[str, Suppression]]] = {}
 
     def suppress(self, role: iam.Role, resource: str, finding: Suppression) -> None:
         """Acknowledge that a role's own policy names this resource."""
-        self._accepted.setdefault(role, []).append((resource, finding))
+        self._suppressions.setdefault(role, []).append((resource, finding))
 
     def validate(self) -> list[str]:
-        """No problems; a second synthesis adds nothing."""
-        accepted, self._accepted = self._accepted, {}
-        resources = [[resource for resource, _ in entries] for entries in accepted.values()]
+        """Acknowledge the findings. It returns no problems, and a second synthesis adds nothing."""
+        suppressions, self._suppressions = self._suppressions, {}
+        resources = [[resource for resource, _ in entries] for entries in suppressions.values()]
         resolved = Stack.of(self._scope).resolve(resources)
-        for (role, entries), spellings in zip(accepted.items(), resolved, strict=True):
+        for (role, entries), spellings in zip(suppressions.items(), resolved, strict=True):
             policy = role.node.try_find_child("DefaultPolicy")
             if policy is not None:
                 reasons = {
@@ -216,10 +222,12 @@ class _EachWildcard:
         self._done = False
 
     def validate(self) -> list[str]:
-        """No problems; a second synthesis adds nothing."""
+        """Acknowledge the findings. It returns no problems, and a second synthesis adds nothing."""
         statements = Stack.of(self._policy).resolve(self._policy.document)["Statement"]
-        given = (one["Resource"] for one in statements if not self._done)
-        resources = [spelt for one in given for spelt in map(_spelt, one if isinstance(one, list) else [one])]
+        listed = (statement["Resource"] for statement in statements if not self._done)
+        resources = [
+            _spelt(resource) for value in listed for resource in (value if isinstance(value, list) else [value])
+        ]
         self._done = True
         for resource in resources:
             if "*" in resource:
@@ -228,7 +236,7 @@ class _EachWildcard:
 
 
 def _spelt(resolved: Any) -> str:
-    """A resource as cdk-nag writes it into a finding's name."""
+    """A resource as cdk-nag writes it into the name of a finding."""
     match resolved:
         case {"Fn::Join": [str(between), list(parts)]}:
             return between.join(map(_spelt, parts))
