@@ -48,7 +48,7 @@ def world() -> World:
 
 def handle(
     bench: Bench,
-    pace: ProcessingTime,
+    processing_time: ProcessingTime,
     *messages: dict[str, Any],
     remaining: int | None = None,
     breaker: CircuitBreaker | None = None,
@@ -57,7 +57,7 @@ def handle(
     consumer = Consumer(
         bench.services(),
         bench.process,
-        processing_time=pace,
+        processing_time=processing_time,
         breaker=breaker,
     )
     left = bench.full_time if remaining is None else remaining
@@ -489,16 +489,16 @@ class TestFenced:
         assert world.known(following).status is Status.PROCESSING
 
 
-class TestPace:
+class TestProcessingTime:
     def test_the_average_follows_the_processor(self) -> None:
         """A slow processor ends groups at once, a fast one brings them back."""
-        pace = ProcessingTime()
-        assert pace.fits(60_000) == 0
-        pace.add(100)
-        assert pace.fits(60_000) > 200
+        processing_time = ProcessingTime()
+        assert processing_time.fits(60_000) == 0
+        processing_time.add(100)
+        assert processing_time.fits(60_000) > 200
         for _ in range(20):
-            pace.add(60_000)
-        assert pace.fits(60_000) == 0
+            processing_time.add(60_000)
+        assert processing_time.fits(60_000) == 0
 
     def test_without_time_nothing_fits(self) -> None:
         """A window that is over fits nothing."""

@@ -38,7 +38,7 @@ class Stage:
         self.bench = Bench(world, concurrency=concurrency, timeout=timeout)
         self.acts: dict[str, Callable[[ObjectChange], Any]] = {}
         self.ledger: Ledger = world.ledger
-        self.pace = ProcessingTime()
+        self.processing_time = ProcessingTime()
         self.ends = 0
         self.consumer = self.make()
 
@@ -46,7 +46,7 @@ class Stage:
         return Consumer(
             replace(self.bench.services(), ledger=self.ledger),
             self.process,
-            processing_time=self.pace,
+            processing_time=self.processing_time,
             end_process=self.end,
         )
 
@@ -117,7 +117,7 @@ class TestOverlap:
 
     def test_group_claims_grow_with_the_threads(self, stage: Stage) -> None:
         """Each thread can start as many records in time as a single one."""
-        stage.pace.add(60_000)
+        stage.processing_time.add(60_000)
         bodies = [put(stage.bench, key=key)[1] for key in "ab"]
         stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies)))
         assert stage.bench.world.wire.requests[0] == "batch_execute_statement"
@@ -195,7 +195,7 @@ class TestOverrun:
         """F92: all threads hang; the third of the group is as if it had never been claimed."""
         stage, release = hung
         stage.acts["hangs too"] = lambda _: release.wait(FOREVER)
-        stage.pace.add(1)
+        stage.processing_time.add(1)
         bodies = {key: put(stage.bench, key=key)[1] for key in ("hangs", "hangs too", "third")}
         assert stage.handle(*(message(body, key) for key, body in bodies.items())) == list(bodies)
         third = created(stage.bench.world.s3.look("third"), key="third")
@@ -242,7 +242,7 @@ class TestOverrun:
             return ProcessorThreads.run(threads, begun, stop, each_second)
 
         threads.run = run  # type: ignore[method-assign, assignment]
-        stage.pace.add(1)
+        stage.processing_time.add(1)
         bodies = {key: put(stage.bench, key=key)[1] for key in ("late", "neighbour", "third")}
         assert stage.handle(*(message(body, key) for key, body in bodies.items())) == ["third"]
         assert stage.ends == 0
@@ -289,7 +289,7 @@ class TestOverrun:
         stage.bench.world.wire.down = None
 
 
-class TestCrew:
+class TestThreadPool:
     """The threads alone."""
 
     @pytest.fixture
