@@ -109,8 +109,8 @@ def consumer(*, groups: bool, commits: bool = False, reads: bool = False) -> Con
     with ExitStack() as patches:
         if commits:
             patches.enter_context(mock.patch.dict(os.environ, {"INTAKE_COMMIT_TOGETHER": "true"}))
-        pace = partial(ProcessingTime, 0.1) if groups else _NeverSure
-        patches.enter_context(mock.patch("intake_ledger.consumer.consumer.ProcessingTime", pace))
+        processing_time = partial(ProcessingTime, 0.1) if groups else _NeverSure
+        patches.enter_context(mock.patch("intake_ledger.consumer.consumer.ProcessingTime", processing_time))
         if reads:
             patches.enter_context(mock.patch.dict(os.environ, {"INTAKE_PROCESSOR": "benchmarks.cpu:read"}))
         else:
