@@ -1154,7 +1154,7 @@ MUTANTS = (
     Mutant(
         "each unreadable record is a dead letter of its own",
         "consumer/message_handler.py",
-        "                self._telemetry.unparseable(self._failures.refuse(together(refused, message.body)), message.id)\n",
+        "                self._telemetry.unparseable(self._failures.refuse(merge_unparseable(refused, message.body)), message.id)\n",
         "                for one in refused:\n                    self._telemetry.unparseable(self._failures.refuse(one), message.id)\n",
         "tests/unit/test_hostile.py -k f107",
     ),

@@ -8,7 +8,7 @@ from intake_ledger.consumer.claims import Claims
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Ignored, Message, Parsed, Unparseable, together
+from intake_ledger.events import Ignored, Message, Parsed, Unparseable, merge_unparseable
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import Change, Row, Ruling, Verdict
 
@@ -53,7 +53,7 @@ class MessageHandler:
             refused = [end for end in ends if isinstance(end, Unparseable)]
             if refused and not delays:
                 # Send one copy, when the message comes for the last time.
-                self._telemetry.unparseable(self._failures.refuse(together(refused, message.body)), message.id)
+                self._telemetry.unparseable(self._failures.refuse(merge_unparseable(refused, message.body)), message.id)
         except Exception as error:  # noqa: BLE001 - no error may lose the message
             self._telemetry.log_error("the message could not be handled", message.id, error)
             return self._failures.backoff(message.receives)

@@ -1,7 +1,7 @@
 """Parse the messages of S3, EventBridge, SNS and this pipeline."""
 
 from intake_ledger.events.own_messages import OWN_MESSAGE, own_message
-from intake_ledger.events.parser import Message, Parsed, Unparseable, parse_message, read_batch, together
+from intake_ledger.events.parser import Message, Parsed, Unparseable, merge_unparseable, parse_message, read_batch
 from intake_ledger.events.s3_event import Ignored
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "Message",
     "Parsed",
     "Unparseable",
+    "merge_unparseable",
     "own_message",
     "parse_message",
     "read_batch",
-    "together",
 ]

@@ -198,7 +198,7 @@ def _utf8_bytes(text: str) -> int:
     return len(text.encode(errors="replace"))
 
 
-def together(refused: Sequence[Unparseable], whole: str) -> Unparseable:
+def merge_unparseable(refused: Sequence[Unparseable], whole: str) -> Unparseable:
     """All records of one message that cannot be handled, as one part."""
     if len(refused) == 1:
         return refused[0]
