@@ -339,7 +339,7 @@ MUTANTS = (
         "an unstarted claim counts as failed",
         "ledger/outcomes.py",
         "self._put_back(claim, row_changes.released(claim.row, claim.seen))",
-        'self.fail(claim, "released")',
+        'from intake_ledger.protocol import ReasonCode; self.fail(claim, Reason(ReasonCode.LEASE_LOST, "released"))',
         "rollback, slow claims",
     ),
     Mutant(
