@@ -28,7 +28,10 @@ MAX_PARAMETERS = 8
 """Parameters of a function, without `self` and `cls`."""
 
 EXCEPTIONS = {
+    "IntakeConsumer.__init__": "The options of the construct. CDK passes options as keyword arguments.",
+    "IntakeMonitoring.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "IntakePipeline.__init__": "The options of the construct. CDK passes options as keyword arguments.",
+    "Processor.__init__": "The options of a processor, which users write as keyword arguments.",
     "IntakeQueue.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "LocalPipeline.__init__": "The options of the construct that a test can set, by the same names.",
     "reprocess_command": "typer makes an option of the command from each parameter.",
@@ -50,7 +53,6 @@ BOUNDS: dict[str, float] = {
     "calls for one record": 127,
     "files on the route of one record": 28,
     "changes of file on the route of one record": 76,
-    "functions with more than 8 parameters": 5,
 }
 """Limits of measures that have not reached their goal. A bound may only be lowered."""
 

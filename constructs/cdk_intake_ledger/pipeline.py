@@ -14,7 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.audit import IntakeAudit
+from cdk_intake_ledger.audit import IntakeAudit, report_problems
 from cdk_intake_ledger.delivery import default_delivery_mode, looks_encoded, owned_resource, owner_of, parse_filters
 from cdk_intake_ledger.functions import (
     FunctionNetworking,
@@ -35,7 +35,7 @@ from cdk_intake_ledger.options import (
     RetryOptions,
     explain_former_options,
 )
-from cdk_intake_ledger.pipeline_checks import option_problems
+from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
@@ -137,19 +137,18 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
             queue=queue,
             ledger=ledger,
         )
-        problems = option_problems(
+        of_resources = resource_problems(
             self,
-            plan,
-            processor=processor,
             pipeline_name=pipeline_name,
             bucket=bucket,
-            filters=keys,
-            delivery=delivery,
             queue=queue,
             ledger=ledger,
-            audit=audit,
+            delivery=delivery,
+            filters=keys,
+            max_attempts=plan.max_attempts,
         )
-        refuse(self.node.path, problems)
+        of_options = option_problems(processor, plan, keys, audit)
+        refuse(self.node.path, [*of_resources, *of_options, *report_problems(audit, bucket, keys)])
         for end in looks_encoded(keys):
             warn(self, FILTER_LOOKS_ENCODED, value=end)
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.audit import report_problems
 from cdk_intake_ledger.delivery import KeyFilter, bucket_problems, delivery_mode_problems, filter_problems
 from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import AuditOptions, Delivery
@@ -17,30 +16,35 @@ from cdk_intake_ledger.validation.registry import Problem
 
 
 def option_problems(
-    scope: Construct,
-    plan: Plan,
-    *,
-    processor: Processor,
-    pipeline_name: str | None,
-    bucket: s3.IBucket | None,
-    filters: Sequence[KeyFilter],
-    delivery: Delivery | None,
-    queue: IntakeQueue | None,
-    ledger: IntakeLedger | None,
-    audit: AuditOptions,
+    processor: Processor, plan: Plan, filters: Sequence[KeyFilter], audit: AuditOptions
 ) -> list[Problem]:
-    """Reasons why these options of a pipeline cannot work. `plan` has their numbers."""
-    table = ledger.table if ledger else None
+    """Reasons why the processor, the numbers of `plan`, the filters or the audit cannot work."""
     return [
-        *(pipeline_name_problems(scope, pipeline_name, table) if pipeline_name is not None else ()),
         *processor.problems,
         *unknown_numbers(plan),
         *plan_problems(plan),
         *filter_problems(filters),
+        *audit.scale.problems(),
+    ]
+
+
+def resource_problems(
+    scope: Construct,
+    *,
+    pipeline_name: str | None,
+    bucket: s3.IBucket | None,
+    queue: IntakeQueue | None,
+    ledger: IntakeLedger | None,
+    delivery: Delivery | None,
+    filters: Sequence[KeyFilter],
+    max_attempts: float,
+) -> list[Problem]:
+    """Reasons why a pipeline cannot have this name, or work with these existing resources."""
+    table = ledger.table if ledger else None
+    return [
+        *(pipeline_name_problems(scope, pipeline_name, table) if pipeline_name is not None else ()),
         *(bucket_problems(bucket, scope, filters, delivery) if bucket else ()),
         *delivery_mode_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
-        *(queue.problems(plan.max_attempts) if queue else ()),
+        *(queue.problems(max_attempts) if queue else ()),
         *(ledger.problems() if ledger else ()),
-        *report_problems(audit, bucket, filters),
-        *audit.scale.problems(),
     ]

@@ -13,6 +13,7 @@ from cdk_intake_ledger.audit.schedule import schedule
 from cdk_intake_ledger.audit.state_machine import AuditMachine
 from cdk_intake_ledger.functions import (
     TESTED_RUNTIME,
+    FunctionCode,
     FunctionNetworking,
     IntakeConsumer,
     PipelineResources,
@@ -62,18 +63,20 @@ class IntakeAudit(Construct):
         )
         self.function, self.role = intake_function(
             self,
+            FunctionCode(
+                code=lambda_.Code.from_inline(CODE),
+                handler="index.handler",
+                runtime=TESTED_RUNTIME,
+                architecture=scale.architecture,
+                # A whole virtual CPU: a run costs as much as with less, and takes less time.
+                memory_size=1_769,
+                # For ten million objects; in parts, for a file before it is stored and a copy of the inventory's.
+                ephemeral_storage=Size.gibibytes(4),
+                layers=join.layers if join else (),
+            ),
             networking=networking,
             description=self._description,
-            code=lambda_.Code.from_inline(CODE),
-            handler="index.handler",
-            runtime=TESTED_RUNTIME,
-            architecture=scale.architecture,
-            # A whole virtual CPU: a run costs as much as with less, and takes less time.
-            memory_size=1_769,
-            # For ten million objects; in parts, for a file before it is stored and a copy of the inventory's.
-            ephemeral_storage=Size.gibibytes(4),
             timeout=Duration.minutes(15),
-            layers=join.layers if join else (),
             suppression=AUDIT_DEAD_LETTERS,
             environment=resources.environment
             | {

@@ -14,6 +14,7 @@ from cdk_intake_ledger.bundling import LAYER_FOLDER, parse_requirements, wheel_c
 from cdk_intake_ledger.functions import (
     QUEUE_KEY_ACTIONS,
     TESTED_RUNTIME,
+    FunctionCode,
     FunctionNetworking,
     PipelineResources,
     intake_function,
@@ -84,16 +85,18 @@ class AuditJoin(Construct):
         )
         self.function, role = intake_function(
             self,
+            FunctionCode(
+                code=lambda_.Code.from_inline(_CODE.format("athena_parts" if self.athena else "parts")),
+                handler="index.handler",
+                runtime=TESTED_RUNTIME,
+                architecture=scale.architecture,
+                memory_size=_ATHENA_MEMORY if self.athena else int(scale.join_memory),
+                ephemeral_storage=FOOTERS_DISK if self.athena else DISK,
+                layers=[self.layer],
+            ),
             networking=networking,
             description=f"{description}: joins what its parts have read",
-            code=lambda_.Code.from_inline(_CODE.format("athena_parts" if self.athena else "parts")),
-            handler="index.handler",
-            runtime=TESTED_RUNTIME,
-            architecture=scale.architecture,
-            memory_size=_ATHENA_MEMORY if self.athena else int(scale.join_memory),
-            ephemeral_storage=FOOTERS_DISK if self.athena else DISK,
             timeout=Duration.minutes(15),
-            layers=[self.layer],
             environment={"INTAKE_AUDIT_FILES": self.files.bucket_name}
             | (self.athena.environment if self.athena else {}),
             suppression=AUDIT_DEAD_LETTERS,

@@ -1,7 +1,7 @@
 """The Lambda functions of a pipeline, and the processor."""
 
 from cdk_intake_ledger.functions.consumer import IntakeConsumer
-from cdk_intake_ledger.functions.lambda_function import FunctionNetworking, intake_function
+from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, archive, runtime_layer
 from cdk_intake_ledger.functions.pipeline_resources import (
     QUEUE_KEY_ACTIONS,
@@ -17,6 +17,7 @@ __all__ = [
     "QUEUE_KEY_ACTIONS",
     "TABLE_KEY_ACTIONS",
     "TESTED_RUNTIME",
+    "FunctionCode",
     "FunctionNetworking",
     "IntakeConsumer",
     "PipelineResources",

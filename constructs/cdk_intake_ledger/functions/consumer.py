@@ -5,7 +5,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.functions.lambda_function import FunctionNetworking, intake_function
+from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions
@@ -37,14 +37,17 @@ class IntakeConsumer(Construct):
         super().__init__(scope, id)
         self.function, self.role = intake_function(
             self,
+            FunctionCode(
+                code=processor.code,
+                handler=processor.handler,
+                runtime=processor.runtime,
+                architecture=processor.architecture,
+                memory_size=processor.memory_size,
+                ephemeral_storage=processor.ephemeral_storage,
+                layers=processor.layers,
+            ),
             networking=networking,
             description=f"Intake ledger, consumer of {resources.name}",
-            code=processor.code,
-            handler=processor.handler,
-            runtime=processor.runtime,
-            architecture=processor.architecture,
-            memory_size=processor.memory_size,
-            ephemeral_storage=processor.ephemeral_storage,
             timeout=Duration.seconds(function_timeout(processing_timeout.to_seconds())),
             environment=resources.environment
             | {
@@ -64,7 +67,6 @@ class IntakeConsumer(Construct):
                 "INTAKE_REASONS": reasons.value,
             }
             | processor.settings,
-            layers=processor.layers,
             suppression=CONSUMER_DEAD_LETTERS,
         )
         resources.allow(

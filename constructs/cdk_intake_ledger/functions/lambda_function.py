@@ -36,21 +36,29 @@ class FunctionNetworking:
     removal_policy: RemovalPolicy
 
 
+@dataclass(frozen=True, kw_only=True)
+class FunctionCode:
+    """The code of a function, and the runtime and resources that it needs."""
+
+    code: lambda_.Code | lambda_.DockerImageCode
+    handler: str
+    runtime: lambda_.Runtime
+    architecture: lambda_.Architecture
+    memory_size: int
+    """Mebibytes."""
+    ephemeral_storage: Size | None = None
+    layers: Sequence[lambda_.ILayerVersion] = ()
+
+
 def intake_function(
     scope: Construct,
+    code: FunctionCode,
     *,
     networking: FunctionNetworking,
     description: str,
-    code: lambda_.Code | lambda_.DockerImageCode,
-    handler: str,
-    runtime: lambda_.Runtime,
-    architecture: lambda_.Architecture,
-    memory_size: int,
-    ephemeral_storage: Size | None = None,
     timeout: Duration,
     environment: Mapping[str, str],
     suppression: Suppression,
-    layers: Sequence[lambda_.ILayerVersion] = (),
 ) -> tuple[lambda_.Function, iam.Role]:
     """A function and its new role, which may only write to the log group."""
     log_group = networking.log_group or logs.LogGroup(
@@ -68,9 +76,9 @@ def intake_function(
         suppress(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, of="[Resource::*]")
     common: dict[str, Any] = {
         "description": description,
-        "architecture": architecture,
-        "memory_size": memory_size,
-        "ephemeral_storage_size": ephemeral_storage,
+        "architecture": code.architecture,
+        "memory_size": code.memory_size,
+        "ephemeral_storage_size": code.ephemeral_storage,
         "timeout": timeout,
         "environment": dict(environment),
         "role": role,
@@ -79,24 +87,24 @@ def intake_function(
         "vpc_subnets": network and network.vpc_subnets,
         "security_groups": list(network.security_groups) if network and network.security_groups else None,
     }
-    if isinstance(code, lambda_.DockerImageCode):
-        image = lambda_.DockerImageFunction(scope, "Function", code=code, **common)
+    if isinstance(code.code, lambda_.DockerImageCode):
+        image = lambda_.DockerImageFunction(scope, "Function", code=code.code, **common)
         # The image may have another command, with which the consumer would not start.
         resource = image.node.default_child
         assert isinstance(resource, CfnResource), scope.node.path
-        resource.add_property_override("ImageConfig.Command", [handler])
+        resource.add_property_override("ImageConfig.Command", [code.handler])
         suppress(image, TRACING, suppression)
         return image, role
     function = lambda_.Function(
         scope,
         "Function",
-        code=code,
-        handler=handler,
-        runtime=runtime,
+        code=code.code,
+        handler=code.handler,
+        runtime=code.runtime,
         # Lambda unpacks layers in this order, so the pipeline's files replace files of other layers.
-        layers=[*layers, networking.layer],
+        layers=[*code.layers, networking.layer],
         **common,
     )
-    tested = runtime is TESTED_RUNTIME or runtime.name == TESTED_RUNTIME.name
+    tested = code.runtime is TESTED_RUNTIME or code.runtime.name == TESTED_RUNTIME.name
     suppress(function, TRACING, *((RUNTIME,) if tested else ()), suppression)
     return function, role
