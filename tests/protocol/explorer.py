@@ -815,16 +815,21 @@ class Explorer:
             return "a reprocess request was swallowed"
         if self.config.transact and w.booked[-1:] != (current.identity,):
             return f"G4: at rest S3 shows {current.identity}, the effects are {w.booked}"
-        untold = not self.config.deletes and current.kind is not StateKind.OBJECT
+        ignored = not self.config.deletes and current.kind is not StateKind.OBJECT
         # A late worker's plain write over a transaction is not healed: the transaction cannot be repeated.
         beyond = w.excused or (self.config.sometimes and any("transactional" in row for row in rows))
-        if w.downstream != current.identity and not untold and not beyond and not (self.scenario.forgetful and w.clean):
+        if (
+            w.downstream != current.identity
+            and not ignored
+            and not beyond
+            and not (self.scenario.forgetful and w.clean)
+        ):
             return f"G4: at rest S3 shows {current.identity}, the downstream has {w.downstream}"
         if (
             not w.tick
             and not self.scenario.legacy
             and self._committed_identity(rows) != current.identity
-            and not (untold and not rows)
+            and not (ignored and not rows)
         ):
             return f"G4: at rest S3 shows {current.identity}, the ledger {self._committed_identity(rows)}"
         return ""

@@ -296,7 +296,7 @@ MUTANTS = (
     Mutant(
         "attempts are counted across a commit",
         "protocol/row_changes.py",
-        "retry = again and seen is not None and seen.unsettled",
+        "retry = again and seen is not None and seen.unfinished",
         "retry = again and seen is not None and seen.status is not Status.REJECTED",
         "tests/unit/test_rows.py tests/unit/test_ledger_moto.py -k f84",
     ),

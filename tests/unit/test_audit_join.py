@@ -383,7 +383,7 @@ def test_the_query_nominates_every_finding_of_the_rule(
             not every
             if row.format != FORMAT
             else row.updated_at <= judged.settled_before
-            and (row.unsettled if every else not row.has_committed("absent"))
+            and (row.unfinished if every else not row.has_committed("absent"))
         )
     }
     assert {name for name, nomination in nominated.items() if not nomination.shown} == gone

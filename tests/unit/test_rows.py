@@ -217,7 +217,7 @@ class TestTransitions:
     @pytest.mark.parametrize("status", Status)
     def test_unsettled_is_what_may_be_half_done(self, status: Status) -> None:
         """A rejected row has its reason, a processed one its commit."""
-        assert Row(status, 1).unsettled is (status in (Status.PROCESSING, Status.FAILED))
+        assert Row(status, 1).unfinished is (status in (Status.PROCESSING, Status.FAILED))
 
     def test_attempts_and_rounds(self) -> None:
         """One case for each earlier row."""

@@ -339,8 +339,8 @@ def test_nobody_but_a_person_tries_a_failed_state_before_its_time(
         retry_at=retry_at,
         served_reprocess_id=None,
     )
-    untold = state.removed and not policy.deletes
-    waits = retry_at == NOW + 1 and not change.asked_for and not untold
+    ignored = state.removed and not policy.deletes
+    waits = retry_at == NOW + 1 and not change.asked_for and not ignored
     assert (judge(failed, change, state, policy) is Verdict.BUSY) is waits
     if change.asked_for:
         due = replace(failed, retry_at=None)

@@ -190,7 +190,7 @@ class Attempts:
         reason = Reason(ReasonCode.OBJECT_GONE, f"S3 no longer holds {claim.state.identity}")
         if self._settings.ordering is Ordering.EVERY_VERSION:
             # The message is only about this version.
-            if begun or (claim.seen is not None and claim.seen.unsettled):
+            if begun or (claim.seen is not None and claim.seen.unfinished):
                 self._ledger.abandon(claim, reason)
             else:
                 self._ledger.release(claim)

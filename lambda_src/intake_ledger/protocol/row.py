@@ -99,7 +99,7 @@ class Row:
         return is_settled(self.status, self.committed_state, self.late_writes)
 
     @property
-    def unsettled(self) -> bool:
+    def unfinished(self) -> bool:
         """True if an attempt may have left unfinished work downstream."""
         return self.status in (Status.PROCESSING, Status.FAILED)
 

@@ -51,7 +51,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
     """The row while an attempt works on `state`. `seen` is the row that was judged."""
     identity = state.identity
     again = seen is not None and seen.identity == identity
-    retry = again and seen is not None and seen.unsettled
+    retry = again and seen is not None and seen.unfinished
     resumed = again and seen is not None and seen.status is Status.REJECTED
     base = seen or Row(Status.PROCESSING, fence=0)
     # A downstream that knows the idempotency key must not drop the write that repairs another state's late one.

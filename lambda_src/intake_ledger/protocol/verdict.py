@@ -106,22 +106,22 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
         return _judge_without_row(change, state, now, policy, complete_since)
     if row.has_committed(state.identity):
         if change.reprocess_id is not None and change.reprocess_id > (row.served_reprocess_id or ""):
-            return _bring_about(state, policy, "reprocessing was asked for")
+            return _accept_or_settle(state, policy, "reprocessing was asked for")
         verdict = Verdict.DUPLICATE if change.identity == state.identity else Verdict.STALE
         return Ruling(verdict, "the current state is committed")
     if row.status is Status.PROCESSED and row.committed_state == state.identity:
-        return _bring_about(
+        return _accept_or_settle(
             state, policy, "this state is committed, and another one may have been written late over it"
         )
     if row.identity == state.identity:
-        if row.status is Status.REJECTED and not _asks_for_a_round(change, row):
+        if row.status is Status.REJECTED and not _asks_for_retry(change, row):
             return Ruling(Verdict.REJECTED, "this state was rejected, and no request for a retry came")
-        untold = state.removed and not policy.deletes
-        if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for and not untold:
+        ignored = state.removed and not policy.deletes
+        if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for and not ignored:
             return Ruling(Verdict.BUSY, "this state failed, and its next attempt is not due yet")
-        if row.unsettled and row.attempts >= policy.max_attempts and not untold:
+        if row.unfinished and row.attempts >= policy.max_attempts and not ignored:
             return Ruling(Verdict.EXHAUSTED, f"the last of {policy.max_attempts} attempts did not come back")
-    return _bring_about(state, policy, _NOT_COMMITTED)
+    return _accept_or_settle(state, policy, _NOT_COMMITTED)
 
 
 def _judge_without_row(change: Change, state: State, now: int, policy: Policy, complete_since: int | None) -> Ruling:
@@ -132,14 +132,14 @@ def _judge_without_row(change: Change, state: State, now: int, policy: Policy, c
         return Ruling(Verdict.STALE, "there is neither an object nor a row")
     if not change.asked_for and _may_have_expired(change, state, now, policy, complete_since):
         return Ruling(Verdict.STALE, "older than the retention: its row was settled and has expired")
-    return _bring_about(state, policy, _NOT_COMMITTED)
+    return _accept_or_settle(state, policy, _NOT_COMMITTED)
 
 
-def _bring_about(state: State, policy: Policy, why: str) -> Ruling:
+def _accept_or_settle(state: State, policy: Policy, why: str) -> Ruling:
     return Ruling(Verdict.SETTLED if state.removed and not policy.deletes else Verdict.ACCEPTED, why)
 
 
-def _asks_for_a_round(change: Change, row: Row) -> bool:
+def _asks_for_retry(change: Change, row: Row) -> bool:
     """True if the change asks for a retry of the rejected state. A late duplicate does not ask for it.
 
     These changes do: a reprocess request that was not served yet, the copy that this rejection sent to the dead-letter

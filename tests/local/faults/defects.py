@@ -34,7 +34,7 @@ DEFECTS = (
     ),
     Defect(
         "an attempt that did not come back is not counted",
-        "if row.unsettled and row.attempts >= policy.max_attempts and not untold:",
+        "if row.unfinished and row.attempts >= policy.max_attempts and not ignored:",
         "if False:",
         "Killed",
     ),
