@@ -34,7 +34,7 @@ class PipelineGrants:
         return first
 
     def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow a principal to read rows, to list rows that need attention, and to list the bucket's versions.
+        """Allow a principal to read rows, to list rows that need review, and to list the bucket's versions.
 
         Args:
             grantee: gets the reading actions on the table and its index, use of the table's key for them, and the

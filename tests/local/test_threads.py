@@ -55,7 +55,7 @@ def test_one_that_hangs_at_every_attempt_is_rejected_with_its_reason(
 ) -> None:
     """F44: its row does not say PROCESSING for ever, and its copy is in the dead-letter queue."""
     letter = threads.rejected(versions[HUNG[1]])
-    assert "ran longer than its 5 s" in letter["MessageAttributes"]["reason"]["StringValue"]
+    assert "ran longer than its limit of 5 s" in letter["MessageAttributes"]["reason"]["StringValue"]
     row = threads.aws.wait_until(
         lambda: row if (row := threads.ledger_row(HUNG[1])).get("status") == "REJECTED" else {}, "the rejection"
     )

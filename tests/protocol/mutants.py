@@ -1491,8 +1491,8 @@ MUTANTS = (
     Mutant(
         "a claim removes late writes that it has not read",
         "ledger/claims.py",
-        "self._table.update(attempt.key, seen, row, row_unchanged(seen, row.updated_at))",
-        "found = self._table.get(attempt.key) or seen\n                self._table.update(\n                    attempt.key, replace(seen, late_writes=found.late_writes), row, row_unchanged(seen, row.updated_at)\n                )",
+        "self._table.update(attempt.key, seen, row, row_unchanged(seen, now=row.updated_at))",
+        "found = self._table.get(attempt.key) or seen\n                self._table.update(\n                    attempt.key, replace(seen, late_writes=found.late_writes), row, row_unchanged(seen, now=row.updated_at)\n                )",
         "tests/unit/test_late_writes.py -k has_not_read",
     ),
     Mutant(
@@ -1694,8 +1694,8 @@ MUTANTS = (
     Mutant(
         "a wrong return value is tried again",
         "consumer/attempt.py",
-        "except (Unprocessable, NotYet, WrongReturnError) as verdict:",
-        "except (Unprocessable, NotYet) as verdict:",
+        "except (Unprocessable, NotYet, WrongReturnError) as decision:",
+        "except (Unprocessable, NotYet) as decision:",
         "tests/unit/test_consumer.py -k f101",
     ),
 )

@@ -16,7 +16,7 @@ from cdk_intake_ledger import (
     MonitoringOptions,
 )
 from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol import Verdict
+from intake_ledger.observability.powertools import VERDICT_METRICS
 from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warned
 
 ROOT = Path(__file__).parents[2]
@@ -206,7 +206,7 @@ def test_metrics_are_the_ones_that_the_functions_write() -> None:
     methods = [name for name in dir(pipeline) if name.startswith("metric_")]
     named = {str(getattr(pipeline, name)().to_metric_config().metric_stat.metric_name) for name in methods}
     source = "".join(path.read_text() for path in (ROOT / "lambda_src" / "intake_ledger").rglob("*.py"))
-    written = {verdict.title() for verdict in Verdict} | {outcome.value for outcome in OutcomeKind}
+    written = set(VERDICT_METRICS.values()) | {outcome.value for outcome in OutcomeKind}
     assert len(named) == len(methods)
     assert {name for name in named if name not in written and f'"{name}"' not in source} == set()
 

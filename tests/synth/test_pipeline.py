@@ -243,7 +243,7 @@ def test_the_ledger_survives_mistakes(template: Json) -> None:
     assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
 
 
-def test_the_attention_index_holds_what_it_is_asked_for(template: Json) -> None:
+def test_the_review_index_holds_the_attributes_that_the_command_reads(template: Json) -> None:
     """The index has complete rows, by pipeline and time."""
     (index,) = only(template, "AWS::DynamoDB::Table")["GlobalSecondaryIndexes"]
     assert index["KeySchema"] == [

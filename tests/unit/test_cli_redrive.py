@@ -137,7 +137,7 @@ def test_a_filter_moves_what_fits_and_gives_the_rest_back(site: Site, wanted: Me
 )
 def test_a_code_selects_exactly_and_a_text_in_part(site: Site, wanted: str, moved: set[str]) -> None:
     """Messages of releases without codes match by their text only."""
-    text = "the processor_error ran longer than its 60 s"
+    text = "the processor_error ran longer than its limit of 60 s"
     site.dead_letter(event("in/new"), reason=text, reason_code="processor_timeout")
     site.dead_letter(event("in/old"), reason=text.replace("processor_error", "processor"))
     site.dead_letter(event("in/given-up"))

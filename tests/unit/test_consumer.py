@@ -547,7 +547,7 @@ class TestProcessor:
         bench.acts = [lambda _: asyncio.run(work())]
         state, body = put(bench)
         assert bench.handle(message(body)) == ["m1"]
-        assert f"ran longer than its {TIMEOUT} s" in str(bench.row(state).reason)
+        assert f"ran longer than its limit of {TIMEOUT} s" in str(bench.row(state).reason)
 
     def test_backoff_grows_and_is_bounded(self, bench: Bench) -> None:
         """F23: exponential by the ledger's attempts, from half to the whole of a step, in whole seconds."""

@@ -231,7 +231,7 @@ class TestFence:
     def test_a_commit_past_the_lease_is_refused(self, world: World, ending: str) -> None:
         """F03: even when the successor has failed since."""
         zombie, row = self._zombie(world, ending)
-        with pytest.raises(Fenced, match="overtaken"):
+        with pytest.raises(Fenced, match="no longer current"):
             world.ledger.commit(zombie, "late")
         assert world.known(zombie.change) == row
 
@@ -840,7 +840,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F10")
     def test_a_copy_that_comes_back_after_13_days_finds_its_row(self, world: World) -> None:
-        """F10: rows that need attention do not expire."""
+        """F10: rows that need review do not expire."""
         claim = world.reject(created(world.s3.put(KEY, "1")), "not a CSV")
         world.clock.advance(13 * DAY)
         row = world.known(claim.change)
@@ -876,7 +876,7 @@ class TestRejection:
         world.reject(created(world.s3.put(KEY, "2")))
         assert "expires_at" not in world.item(claim.change)
 
-    def test_the_sparse_index_holds_what_needs_attention(self, world: World) -> None:
+    def test_the_sparse_index_holds_rows_that_need_review(self, world: World) -> None:
         """FAILED and REJECTED rows, and no others."""
         for key, end in (("ok", world.process), ("bad", world.reject), ("again", world.fail), ("runs", world.accept)):
             end(created(world.s3.put(key, "1"), key=key))

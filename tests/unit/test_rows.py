@@ -187,7 +187,7 @@ class TestTransitions:
             committed(again),
             rejected(again),
             row_changes.exhausted(out, review_partition=PIPELINE, now=START),
-            row_changes.settled(out, marked(marker), marker, now=START, retention=Retention(1)),
+            row_changes.removal_recorded(out, marked(marker), marker, now=START, retention=Retention(1)),
             row_changes.abandoned(again, make_reason("gone"), now=START, retention=Retention(1)),
             claimed(out, created(TWO), TWO),
         ):
@@ -280,7 +280,7 @@ class TestTransitions:
         )
         assert row.needs_review == PIPELINE
 
-    def test_attention_is_on_failed_and_rejected_rows_alone(self) -> None:
+    def test_only_failed_and_rejected_rows_need_review(self) -> None:
         """The hot path pays nothing for the index."""
         first = claimed(None, created(ONE))
         assert failed(first).needs_review == rejected(first).needs_review == PIPELINE
@@ -303,7 +303,7 @@ class TestTransitions:
     def test_a_settled_removal_is_claimed_and_committed_in_one(self) -> None:
         """With the next fence, no attempt and an expiry."""
         done = committed(claimed(None, created(ONE)), "first")
-        row = row_changes.settled(done, marked(TWO), ABSENT, now=START, retention=Retention(RETENTION_SECONDS))
+        row = row_changes.removal_recorded(done, marked(TWO), ABSENT, now=START, retention=Retention(RETENTION_SECONDS))
         assert (row.status, row.fence, row.attempts, row.committed_state) == (
             Status.PROCESSED,
             done.fence + 1,
@@ -351,7 +351,9 @@ class TestTransitions:
                 "commit": committed,
                 "fail": failed,
                 "reject": rejected,
-                "settle": lambda r: row_changes.settled(r, deleted(ONE), ABSENT, now=START, retention=Retention(1)),
+                "settle": lambda r: row_changes.removal_recorded(
+                    r, deleted(ONE), ABSENT, now=START, retention=Retention(1)
+                ),
                 "exhaust": lambda r: row_changes.exhausted(r, review_partition=PIPELINE, now=START),
             }
             row = moves[step](row)
@@ -515,7 +517,7 @@ class TestSize:
         done_again = committed(again, uuid)
         reprocessed = committed(claimed(done_again, replace(change, state=TWO, reprocess_id=ULID_2), TWO), uuid)
         marker = State(StateKind.MARKER, "m" * 32)
-        settled = row_changes.settled(
+        settled = row_changes.removal_recorded(
             reprocessed, marked(marker), marker, now=START, retention=Retention(RETENTION_SECONDS)
         )
         released = row_changes.released(second, done)

@@ -169,7 +169,7 @@ class TestOverrun:
         assert stage.bench.queues.deleted == ["handle-healthy"]
         assert stage.bench.queues.delays == {"handle-hangs": 8, "handle-behind": 0}
         assert (stage.row("hangs").status, stage.row("hangs").attempts) == (Status.FAILED, 1)
-        assert "ran longer than its 1 s" in stage.row("hangs").reason
+        assert "ran longer than its limit of 1 s" in stage.row("hangs").reason
         assert stage.row("healthy").status is Status.PROCESSED
         assert stage.bench.telemetry.said == ["end of process"]
         assert stage.bench.telemetry.flushed
@@ -188,7 +188,7 @@ class TestOverrun:
         assert stage.ends == 1
         assert stage.bench.queues.deleted == []
         assert stage.row("exits").reason.startswith("SystemExit at ")
-        assert "ran longer than its 1 s" in stage.row("hangs").reason
+        assert "ran longer than its limit of 1 s" in stage.row("hangs").reason
 
     @pytest.mark.failure_mode("F92")
     def test_group_claims_that_were_not_started_are_released(self, hung: tuple[Stage, Event]) -> None:

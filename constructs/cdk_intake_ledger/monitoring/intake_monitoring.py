@@ -91,25 +91,27 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 comparison=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
                 periods=3,
             ),
-            "Rejected": self._alarm("Rejected", self.metric_rejected(), "changes were given up"),
+            "Rejected": self._alarm("Rejected", self.metric_rejected(), "changes were rejected"),
             "Fenced": self._alarm("Fenced", self.metric_fenced(), "a worker outlived its lease"),
             "WaitedTooLong": self._alarm(
-                "WaitedTooLong", self.metric_waited_too_long(), "something was missing for longer than max_wait"
+                "WaitedTooLong",
+                self.metric_waited_too_long(),
+                "a prerequisite of the processor was missing for longer than max_wait",
             ),
             "Retries": self._alarm(
                 "Retries",
                 # Not a share of all attempts, since the local AWS has no alarms on metric math.
                 self.metric_retries(),
-                "attempts are repeated, for a quarter of an hour or more",
+                "ten or more retries in three of the last twelve periods of five minutes",
                 threshold=LEAST_RETRIES,
                 periods=AN_HOUR_OF_PERIODS,
                 # An outage of minutes needs no operator.
                 datapoints=3,
             ),
-            "LapsedLeases": self._alarm_on_second(
+            "LapsedLeases": self._alarm_on_second_period(
                 "LapsedLeases", self.metric_lapsed_leases(), "workers die in their attempts"
             ),
-            "ConsumerFunctionErrors": self._alarm_on_second(
+            "ConsumerFunctionErrors": self._alarm_on_second_period(
                 "ConsumerFunctionErrors", self._errors(consumer_function), "the consumer function fails or times out"
             ),
             "ConsumerFunctionThrottles": self._alarm(
@@ -119,7 +121,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 # Lambda throttles briefly when many messages arrive at the same time.
                 periods=3,
             ),
-            "AuditFunctionErrors": self._alarm_on_second(
+            "AuditFunctionErrors": self._alarm_on_second_period(
                 "AuditFunctionErrors", self._errors(audit_function), "the audit function fails or times out"
             ),
             "DownstreamOut": self._alarm(
@@ -131,7 +133,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 datapoints=2,
             ),
             "AuditFindings": self._alarm(
-                "AuditFindings", self.metric_audit_findings(), "the audit found what S3 had told nobody about"
+                "AuditFindings",
+                self.metric_audit_findings(),
+                "the audit found keys that differ between S3 and the ledger",
             ),
             "AuditDeliveryProblems": self._alarm(
                 "AuditDeliveryProblems",
@@ -235,9 +239,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             alarm_description=f"{self._pipeline_name}: {meaning}",
         )
 
-    def _alarm_on_second(self, name: str, metric: cloudwatch.Metric, meaning: str) -> cloudwatch.Alarm:
-        """An alarm on the second case within an hour. The pipeline repairs a single case itself."""
-        meaning = f"{meaning}, more than once in an hour"
+    def _alarm_on_second_period(self, name: str, metric: cloudwatch.Metric, meaning: str) -> cloudwatch.Alarm:
+        """An alarm on two periods of five minutes with a case within an hour. The pipeline repairs one case itself."""
+        meaning = f"{meaning}, in two periods of five minutes within an hour"
         return self._alarm(name, metric, meaning, periods=AN_HOUR_OF_PERIODS, datapoints=2)
 
     def _audit_incomplete(self, interval: float) -> cloudwatch.Alarm:
@@ -261,7 +265,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         return self._alarm(
             "AuditMissing",
             self.metric_audit_runs(period=Duration.seconds(period)),
-            "the audit does not come to its end any more",
+            "no audit has finished in time",
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             periods=periods,
             # A run that did not start writes no data.

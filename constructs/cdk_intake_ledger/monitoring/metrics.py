@@ -92,7 +92,7 @@ class IntakeMetrics:
         return self.metric("Rejected", **options)
 
     def metric_fenced(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Workers whose commit was refused because their lease had ended."""
+        """Outcomes of workers that were refused because another attempt had claimed the row."""
         return self.metric("Fenced", **options)
 
     def metric_late_writes(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:

@@ -130,8 +130,8 @@ class Attempts:
                 progress.begun = True
                 returned = self._processor(change)
             commit = as_commit(returned)
-        except (Unprocessable, NotYet, WrongReturnError) as verdict:
-            return self._judged(claim, verdict)
+        except (Unprocessable, NotYet, WrongReturnError) as decision:
+            return self._judged(claim, decision)
         except ObjectGone:
             return self._gone(claim, begun=progress.begun)
         except KeyboardInterrupt:  # the process has to end
@@ -203,7 +203,7 @@ class Attempts:
 
     def _overran(self, claim: Claim, message: Message) -> Outcome:
         limit = self._settings.processing_timeout_seconds
-        text = f"the processor ran longer than its {limit} s and was interrupted"
+        text = f"the processor ran longer than its limit of {limit} s"
         return self._failures.fail(claim, message, Reason(ReasonCode.PROCESSOR_TIMEOUT, text))
 
     def _overtaken(self, claim: Claim, fenced: Fenced, *, begun: bool) -> Outcome:

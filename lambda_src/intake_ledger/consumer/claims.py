@@ -82,14 +82,14 @@ class Claims:
             text = f"the event is about bucket {change.bucket!r}, this pipeline's is {self._settings.bucket!r}"
             return Reason(ReasonCode.WRONG_BUCKET, text)
         if change.state is None and not change.is_event and self._settings.ordering is Ordering.EVERY_VERSION:
-            text = "the message names no version, and in EVERY_VERSION each is on its own: name one"
+            text = "the message names no version, which EVERY_VERSION requires: send it with a version ID"
             return Reason(ReasonCode.VERSION_MISSING, text)
         if change.reprocess_id is not None:
             ahead_ms = made_at(change.reprocess_id) - self._clock()
             if ahead_ms > self._settings.clock_skew_seconds * 1000:
                 text = (
-                    f"reprocess id {change.reprocess_id} was made {ahead_ms // 1000} s in the future: every later "
-                    "request for the key would be taken for served, make a new id"
+                    f"reprocess ID {change.reprocess_id} was made {ahead_ms // 1000} s in the future: each later "
+                    "request for the key would count as served. Send the request again with a new ID"
                 )
                 return Reason(ReasonCode.REPROCESS_ID_AHEAD, text)
         return None

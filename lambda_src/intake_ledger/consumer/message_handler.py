@@ -13,9 +13,10 @@ from intake_ledger.ledger import Claim
 from intake_ledger.protocol import Change, Row, Ruling, Verdict
 
 BUSY_JITTER_SECONDS = 5.0
-LATER_FORMAT_SECONDS, MAX_LATER_FORMAT_SECONDS = 900, 6 * 3600
-"""A rollback ends when the later release is deployed again. The wait grows with each receive, so that the message does
-not reach maxReceiveCount. About 90 receives take fourteen days, the longest that SQS keeps a message."""
+LATER_FORMAT_SECONDS = 900
+"""A rollback ends when the later release is deployed again. The wait grows by this with each receive, so that the
+message does not reach maxReceiveCount. Some 70 receives take fourteen days, the longest that SQS keeps a message."""
+MAX_LATER_FORMAT_SECONDS = 6 * 3600
 _REJUDGE_GONE = 2
 """A change whose version vanished is judged at most this number of times within one delivery of its message."""
 

@@ -1,10 +1,12 @@
 """Claim a change: insert a row, or look and swap.
 
-Timeline of a claim (F is the row's fence; all writes are conditional, none reads first):
+Timeline of a claim (F is the row's fence, and G a higher one; all writes are conditional, none reads first):
 
     a new key           insert F ─────────► processor ─► commit F
-    anything else       insert refused: the old row ─► judge ─► HEAD ─► judge ─► swap F+1 ─► processor ─► commit F+1
-    a worker that died  its lease ends; the message comes back and swaps in F+1; F of the dead worker is refused
+    the same event      insert refused: the row ─► judge_row: DUPLICATE
+    an older event      insert refused: the row ─► judge_row ─► HEAD ─► judge_state: STALE
+    anything else       insert refused: the row ─► judge_row ─► HEAD ─► judge_state ─► swap G ─► processor ─► commit G
+    a worker that died  its lease ends; the message comes back and swaps in G; F of the dead worker is refused
 
 `intake_ledger.protocol.verdict` decides on a row that was read. The write requires that the row is unchanged. A refused
 write is not an error: the ledger judges the row that refused it.
@@ -17,7 +19,7 @@ from itertools import batched
 from typing import Protocol, cast
 
 from intake_ledger.ledger.completeness import Completeness, Incomplete
-from intake_ledger.ledger.conditions import SETTLED, ConditionFailed, row_unchanged
+from intake_ledger.ledger.conditions import PROCESSED, ConditionFailed, row_unchanged
 from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, LedgerTable
 from intake_ledger.ledger.outcomes import AWS_ERRORS, Claim, LedgerOptions, Outcomes
 from intake_ledger.protocol import (
@@ -55,7 +57,7 @@ class StateReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Request:
     change: Change
     key: RowKey
     owner: str
@@ -125,7 +127,7 @@ class Ledger(Outcomes):
         """
         self._completeness.begin()
         attempts = [self._attempt(change, lease_ms) for change in changes]
-        together: dict[RowKey, _Attempt] = {}
+        together: dict[RowKey, _Request] = {}
         for attempt in attempts:
             if attempt.new:
                 together.setdefault(attempt.key, attempt)
@@ -140,7 +142,7 @@ class Ledger(Outcomes):
                     break  # the earlier groups stay claimed
         return [answers.get(attempt.owner) for attempt in attempts]
 
-    def _claim_group(self, group: Sequence["_Attempt"]) -> dict[str, Claim | Ruling]:
+    def _claim_group(self, group: Sequence["_Request"]) -> dict[str, Claim | Ruling]:
         """Insert the rows in one request, read the rows that refused it in another, and judge those.
 
         Returns the answers by owner.
@@ -161,8 +163,8 @@ class Ledger(Outcomes):
                     answers[attempt.owner] = self._judge(attempt, present)
         return answers
 
-    def _attempt(self, change: Change, lease_ms: int) -> "_Attempt":
-        return _Attempt(change, self.key_of(change), self._new_owner(), lease_ms, self._is_new(change))
+    def _attempt(self, change: Change, lease_ms: int) -> "_Request":
+        return _Request(change, self.key_of(change), self._new_owner(), lease_ms, self._is_new(change))
 
     def _is_new(self, change: Change) -> bool:
         # A removal always needs a look. Otherwise a forged or replayed message would remove an object that is there.
@@ -171,7 +173,7 @@ class Ledger(Outcomes):
         late = change.event_time is None or change.event_time < self._clock() - self._options.max_event_age_ms
         return change.reported_as_new and not late
 
-    def _judge(self, attempt: "_Attempt", row: Row | None) -> Claim | Ruling:
+    def _judge(self, attempt: "_Request", row: Row | None) -> Claim | Ruling:
         """Judge the row, look at S3 if that is necessary, and swap. Judge again when the swap is refused."""
         change = attempt.change
         seen: Row | None = None
@@ -236,26 +238,26 @@ class Ledger(Outcomes):
         version_key = row_key(options.pipeline, options.ordering, self._bucket.name, key, identity)
         with suppress(ConditionFailed):  # there is no row, or an attempt works on it
             self._table.mark(
-                version_key, {"expires_at": self._retention.expires_at(deleted.kind, self._clock())}, SETTLED
+                version_key, {"expires_at": self._retention.expires_at(deleted.kind, self._clock())}, PROCESSED
             )
 
-    def _write(self, attempt: "_Attempt", state: State, seen: Row | None, why: str) -> Claim | Ruling | ConditionFailed:
+    def _write(self, attempt: "_Request", state: State, seen: Row | None, why: str) -> Claim | Ruling | ConditionFailed:
         """Replace the row that was judged by a claim or a settled removal. Insert it if there was no row."""
         row, answer = self._wanted(attempt, state, seen, why)
         try:
             if seen is None:
                 self._table.insert(attempt.key, row)
             else:
-                self._table.update(attempt.key, seen, row, row_unchanged(seen, row.updated_at))
+                self._table.update(attempt.key, seen, row, row_unchanged(seen, now=row.updated_at))
         except ConditionFailed as refused:
             return refused
         return answer
 
-    def _wanted(self, attempt: "_Attempt", state: State, seen: Row | None, why: str) -> tuple[Row, Claim | Ruling]:
+    def _wanted(self, attempt: "_Request", state: State, seen: Row | None, why: str) -> tuple[Row, Claim | Ruling]:
         """The row to write, and the answer if it is written: a claim, or a removal that the processor is not told."""
         now, policy, change = self._clock(), self._options.policy, attempt.change
         if state.removed and not policy.deletes:
-            row = row_changes.settled(seen, change, state, now=now, retention=self._retention)
+            row = row_changes.removal_recorded(seen, change, state, now=now, retention=self._retention)
             return row, Ruling(Verdict.SETTLED, why, seen)
         until = now + attempt.lease_ms
         row = row_changes.claimed(seen, change, state, owner=attempt.owner, now=now, lease_until=until)

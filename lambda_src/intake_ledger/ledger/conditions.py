@@ -30,12 +30,15 @@ format."""
 
 NO_ITEM = Condition("attribute_not_exists(#pk)", ("pk",), {})
 
-SETTLED = Condition("#status = :processed", ("status",), {":processed": Status.PROCESSED})
-"""No attempt works on the row."""
+PROCESSED = Condition("#status = :processed", ("status",), {":processed": Status.PROCESSED})
+"""The last claim was committed or abandoned."""
 
 
 def row_unchanged(row: Row, now: int) -> Condition:
-    """The row has not changed since it was judged, and its lease has ended. Every swap requires this."""
+    """No claim and no outcome was written since the row was judged, and its lease has ended. Every swap requires this.
+
+    Late writes and marks of the audit may have been added. `now` is in epoch milliseconds.
+    """
     return Condition(
         f"#fence = :seen_fence AND #status = :seen_status AND {LEASE_ENDED}",
         ("fence", "status", "lease_until"),

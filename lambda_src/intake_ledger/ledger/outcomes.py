@@ -282,4 +282,4 @@ def _shows(row: Row | None, written: Row) -> bool:
 
 
 def _fenced(claim: Claim) -> Fenced:
-    return Fenced(f"fence {claim.row.fence} of {claim.key.pk} was overtaken: its lease had run out")
+    return Fenced(f"fence {claim.row.fence} of {claim.key.pk} is no longer current: the lease has ended")

@@ -14,14 +14,18 @@ from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
 from intake_ledger.protocol import Change, Reason, ReasonCode, Reasons, Row, Ruling, Status, Verdict, code_of
 
-_METRICS = {
+VERDICT_METRICS = {
+    Verdict.ACCEPTED: "Accepted",
     Verdict.DUPLICATE: "Duplicates",
+    Verdict.STALE: "Stale",
+    Verdict.BUSY: "Busy",
     # `Rejected` counts changes that are rejected now. An alarm watches it, so a duplicate of one must not count there.
     Verdict.REJECTED: "AlreadyRejected",
+    Verdict.EXHAUSTED: "Exhausted",
     Verdict.SETTLED: "RemovalsRecorded",
     Verdict.LATER_FORMAT: "LaterFormat",
 }
-"""Metrics of verdicts that do not have the verdict's name."""
+"""The metric of each verdict."""
 _TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})
 """Verdicts after which the row that was judged is replaced."""
 
@@ -42,7 +46,7 @@ class PowertoolsTelemetry(Telemetry):
 
     @override
     def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
-        self._count(_METRICS.get(answer.verdict) or answer.verdict.title())
+        self._count(VERDICT_METRICS[answer.verdict])
         event_age_ms = None if change.event_time is None else now - change.event_time
         fields = {"verdict": answer.verdict, "reason": answer.why, "event_age_ms": event_age_ms}
         self._logger.info("verdict", extra=_change_fields(change) | fields | _row_fields(answer.row))

@@ -128,7 +128,7 @@ def abandoned(row: Row, reason: Reason, *, now: int, retention: Retention) -> Ro
     )
 
 
-def settled(seen: Row | None, change: Change, state: State, *, now: int, retention: Retention) -> Row:
+def removal_recorded(seen: Row | None, change: Change, state: State, *, now: int, retention: Retention) -> Row:
     """The row after a removal that the processor is not told: claimed and committed in one step."""
     row = claimed(seen, change, state, owner="", now=now, lease_until=now)
     return replace(committed(row, None, now=now, retention=retention), attempts=0)
