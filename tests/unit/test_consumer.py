@@ -771,7 +771,7 @@ class TestTime:
         _, good = put(bench, key="good")
         assert bench.handle(message(body, "m1"), message(good, "m2")) == ["m1"]
         assert bench.row(slow, "slow").status is Status.FAILED
-        assert "longer than its 1 s" in str(bench.row(slow, "slow").reason)
+        assert "longer than its limit of 1 s" in str(bench.row(slow, "slow").reason)
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
