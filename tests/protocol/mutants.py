@@ -74,7 +74,7 @@ MUTANTS = (
         "lease_until > now * 2",
         "puts",
     ),
-    Mutant("a lease of no length", "ledger/claims.py", "until = now + attempt.lease_ms", "until = now", "puts"),
+    Mutant("a lease of no length", "ledger/claims.py", "until = now + request.lease_ms", "until = now", "puts"),
     Mutant(
         "TTL stays on a claimed row",
         "protocol/row_changes.py",
@@ -1491,8 +1491,8 @@ MUTANTS = (
     Mutant(
         "a claim removes late writes that it has not read",
         "ledger/claims.py",
-        "self._table.update(attempt.key, seen, row, row_unchanged(seen, now=row.updated_at))",
-        "found = self._table.get(attempt.key) or seen\n                self._table.update(\n                    attempt.key, replace(seen, late_writes=found.late_writes), row, row_unchanged(seen, now=row.updated_at)\n                )",
+        "self._table.update(request.key, seen, row, row_unchanged(seen, now=row.updated_at))",
+        "found = self._table.get(request.key) or seen\n                self._table.update(\n                    request.key, replace(seen, late_writes=found.late_writes), row, row_unchanged(seen, now=row.updated_at)\n                )",
         "tests/unit/test_late_writes.py -k has_not_read",
     ),
     Mutant(

@@ -77,7 +77,7 @@ def test_the_processors_installed_package_counts_as_its_code() -> None:
     def act(text: str) -> None:
         json.loads(text)
 
-    assert describe(caught(act), Reasons.TYPES, team="json").startswith("JSONDecodeError at json.")
+    assert describe(caught(act), Reasons.TYPES, processor_package="json").startswith("JSONDecodeError at json.")
     assert describe(caught(act), Reasons.TYPES).startswith(f"JSONDecodeError at {__name__}:")
 
 

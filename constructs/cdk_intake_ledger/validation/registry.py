@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import import_module
 from string import Formatter
 from typing import Self
 
@@ -132,19 +133,7 @@ class Subject:
         return self._add(Rule(id=id, inputs=inputs, what=what, why=why, fix=fix))
 
     def warning(self, id: str, *, inputs: tuple[str, ...], what: str, why: str, fix: str) -> Rule:
-        """Register a rule that prints a warning.
-
-        Args:
-            id: as in `Rule`; likewise the others.
-            inputs: at least one.
-            what: the finding.
-            why: the reason.
-            fix: the instruction.
-
-        Raises:
-            ValueError: Another rule has the ID, or it is not in kebab case.
-
-        """
+        """Register a rule that prints a warning, with the arguments and errors of `error`."""
         return self._add(Rule(id=id, inputs=inputs, what=what, why=why, fix=fix, severity=Severity.WARNING))
 
     def _add(self, rule: Rule) -> Rule:
@@ -158,34 +147,23 @@ class Subject:
 
 
 _IDS: set[str] = set()
+_RULE_MODULES = (
+    "option_rules",
+    "number_rules",
+    "time_rules",
+    "bucket_rules",
+    "queue_rules",
+    "ledger_rules",
+    "audit_rules",
+    "processor_rules",
+    "requirement_rules",
+)
 
 
 def all_subjects() -> Iterator[Subject]:
     """The subjects in the order of docs/validation.md. The modules are imported here, since they import this one."""
-    from cdk_intake_ledger.validation import (  # noqa: PLC0415
-        audit_rules,
-        bucket_rules,
-        ledger_rules,
-        number_rules,
-        option_rules,
-        processor_rules,
-        queue_rules,
-        requirement_rules,
-        time_rules,
-    )
-
-    for module in (
-        option_rules,
-        number_rules,
-        time_rules,
-        bucket_rules,
-        queue_rules,
-        ledger_rules,
-        audit_rules,
-        processor_rules,
-        requirement_rules,
-    ):
-        yield module.SUBJECT
+    for name in _RULE_MODULES:
+        yield import_module(f"cdk_intake_ledger.validation.{name}").SUBJECT
 
 
 def all_rules() -> Iterator[Rule]:

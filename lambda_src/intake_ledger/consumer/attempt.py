@@ -70,8 +70,8 @@ class Attempts:
         self._failures = failures
         self._downstream = downstream
         self._processing_time = processing_time
-        self._team = str(getattr(processor, "__module__", "")).partition(".")[0]
-        """The package of the team's code, for the positions in reasons."""
+        self._package = str(getattr(processor, "__module__", "")).partition(".")[0]
+        """The top-level package of the processor, for the positions in reasons."""
 
     def run(self, claim: Claim, message: Message, *, hold: bool = False) -> Outcome:
         """Run the processor on the claim.
@@ -162,15 +162,15 @@ class Attempts:
             s3_error=s3_error,
         )
 
-    def _judged(self, claim: Claim, verdict: Unprocessable | NotYet | WrongReturnError) -> Outcome:
+    def _judged(self, claim: Claim, decision: Unprocessable | NotYet | WrongReturnError) -> Outcome:
         """End the claim as the processor has decided."""
-        if isinstance(verdict, NotYet):
-            return self._failures.wait(claim, verdict)
-        if isinstance(verdict, WrongReturnError):
+        if isinstance(decision, NotYet):
+            return self._failures.wait(claim, decision)
+        if isinstance(decision, WrongReturnError):
             # The effect has happened. Another attempt would repeat it.
-            return self._failures.reject(claim, self._reason(verdict))
-        # The team writes this text as the reason, so it is kept.
-        text = text_of(verdict) or "the processor gave no reason"
+            return self._failures.reject(claim, self._reason(decision))
+        # The processor gives this text as the reason, so it is kept.
+        text = text_of(decision) or "the processor gave no reason"
         return self._failures.reject(claim, Reason(ReasonCode.UNPROCESSABLE, text))
 
     def _commit(self, claim: Claim, commit: Commit, message: Message) -> Outcome:
@@ -214,7 +214,7 @@ class Attempts:
 
     def _reason(self, error: BaseException, code: ReasonCode | None = None) -> Reason:
         """Describe the error without the content that it may quote. The code follows from its type if it is omitted."""
-        text = describe(error, self._settings.reasons, team=self._team)
+        text = describe(error, self._settings.reasons, processor_package=self._package)
         return Reason(code or code_of(error, ReasonCode.PROCESSOR_ERROR), text)
 
     def _report(self, claim: Claim, outcome: Outcome, duration_ms: int) -> None:

@@ -105,14 +105,14 @@ class Ledger(Outcomes):
         A claim excludes all other attempts for `lease_ms` milliseconds.
         """
         self._completeness.begin()
-        attempt = self._attempt(change, lease_ms)
+        request = self._request(change, lease_ms)
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
             why = "a removal that names no version: EVERY_VERSION has no row for it"
             return Ruling(Verdict.STALE, why)
-        if attempt.new and change.state is not None:
-            answer = self._write(attempt, change.state, None, "a new key")
-            return self._judge(attempt, answer.row) if isinstance(answer, ConditionFailed) else answer
-        return self._judge(attempt, self._table.get(attempt.key))
+        if request.new and change.state is not None:
+            answer = self._write(request, change.state, None, "a new key")
+            return self._judge(request, answer.row) if isinstance(answer, ConditionFailed) else answer
+        return self._judge(request, self._table.get(request.key))
 
     def claim_together(self, changes: Sequence[Change], *, lease_ms: int) -> list[Claim | Ruling | None]:
         """Judge the changes that report new keys, in few requests, since boto's cost is per request.
@@ -126,11 +126,11 @@ class Ledger(Outcomes):
 
         """
         self._completeness.begin()
-        attempts = [self._attempt(change, lease_ms) for change in changes]
+        requests = [self._request(change, lease_ms) for change in changes]
         together: dict[RowKey, _Request] = {}
-        for attempt in attempts:
-            if attempt.new:
-                together.setdefault(attempt.key, attempt)
+        for request in requests:
+            if request.new:
+                together.setdefault(request.key, request)
         answers: dict[str, Claim | Ruling] = {}
         if len(together) >= self.MIN_GROUP:
             for group in batched(together.values(), BATCH_STATEMENTS):
@@ -140,7 +140,7 @@ class Ledger(Outcomes):
                     if not answers:
                         raise
                     break  # the earlier groups stay claimed
-        return [answers.get(attempt.owner) for attempt in attempts]
+        return [answers.get(request.owner) for request in requests]
 
     def _claim_group(self, group: Sequence["_Request"]) -> dict[str, Claim | Ruling]:
         """Insert the rows in one request, read the rows that refused it in another, and judge those.
@@ -148,22 +148,22 @@ class Ledger(Outcomes):
         Returns the answers by owner.
         """
         wanted = {
-            attempt.key: self._wanted(attempt, cast("State", attempt.change.state), None, "a new key")
-            for attempt in group
+            request.key: self._wanted(request, cast("State", request.change.state), None, "a new key")
+            for request in group
         }
         written = self._table.insert_many({key: row for key, (row, _) in wanted.items()})
-        answers = {attempt.owner: wanted[attempt.key][1] for attempt in group if attempt.key in written}
-        refused = [attempt for attempt in group if attempt.key not in written]
+        answers = {request.owner: wanted[request.key][1] for request in group if request.key in written}
+        refused = [request for request in group if request.key not in written]
         # From here on, an error must not cost the others their claims.
         with suppress(*AWS_ERRORS):
-            items = self._table.get_items([attempt.key for attempt in refused]) if refused else {}
-            for attempt in refused:
+            items = self._table.get_items([request.key for request in refused]) if refused else {}
+            for request in refused:
                 # An audit's mark alone is not a row. The single insert replaces it.
-                if (present := row_from_attributes(items.get(attempt.key, {}))) is not None:
-                    answers[attempt.owner] = self._judge(attempt, present)
+                if (present := row_from_attributes(items.get(request.key, {}))) is not None:
+                    answers[request.owner] = self._judge(request, present)
         return answers
 
-    def _attempt(self, change: Change, lease_ms: int) -> "_Request":
+    def _request(self, change: Change, lease_ms: int) -> "_Request":
         return _Request(change, self.key_of(change), self._new_owner(), lease_ms, self._is_new(change))
 
     def _is_new(self, change: Change) -> bool:
@@ -173,16 +173,16 @@ class Ledger(Outcomes):
         late = change.event_time is None or change.event_time < self._clock() - self._options.max_event_age_ms
         return change.reported_as_new and not late
 
-    def _judge(self, attempt: "_Request", row: Row | None) -> Claim | Ruling:
+    def _judge(self, request: "_Request", row: Row | None) -> Claim | Ruling:
         """Judge the row, look at S3 if that is necessary, and swap. Judge again when the swap is refused."""
-        change = attempt.change
+        change = request.change
         seen: Row | None = None
         for _ in range(MAX_JUDGEMENTS):
-            ruling = judge_row(row, change, owner=attempt.owner, now=self._clock())
+            ruling = judge_row(row, change, owner=request.owner, now=self._clock())
             if ruling is not None:
                 if ruling.verdict is Verdict.ACCEPTED and row is not None:
                     state = State(row.kind, row.version_id, row.etag, row.size)
-                    return Claim(attempt.key, change, state, row, seen, ruling.why)
+                    return Claim(request.key, change, state, row, seen, ruling.why)
                 return replace(ruling, row=row)
             shown = self._state(change, row)
             if shown is None:
@@ -193,7 +193,7 @@ class Ledger(Outcomes):
             )
             if ruling.verdict not in (Verdict.ACCEPTED, Verdict.SETTLED):
                 return replace(ruling, row=row)
-            answer = self._write(attempt, shown, row, ruling.why)
+            answer = self._write(request, shown, row, ruling.why)
             if not isinstance(answer, ConditionFailed):
                 return answer
             seen, row = row, answer.row
@@ -241,24 +241,24 @@ class Ledger(Outcomes):
                 version_key, {"expires_at": self._retention.expires_at(deleted.kind, self._clock())}, PROCESSED
             )
 
-    def _write(self, attempt: "_Request", state: State, seen: Row | None, why: str) -> Claim | Ruling | ConditionFailed:
+    def _write(self, request: "_Request", state: State, seen: Row | None, why: str) -> Claim | Ruling | ConditionFailed:
         """Replace the row that was judged by a claim or a settled removal. Insert it if there was no row."""
-        row, answer = self._wanted(attempt, state, seen, why)
+        row, answer = self._wanted(request, state, seen, why)
         try:
             if seen is None:
-                self._table.insert(attempt.key, row)
+                self._table.insert(request.key, row)
             else:
-                self._table.update(attempt.key, seen, row, row_unchanged(seen, now=row.updated_at))
+                self._table.update(request.key, seen, row, row_unchanged(seen, now=row.updated_at))
         except ConditionFailed as refused:
             return refused
         return answer
 
-    def _wanted(self, attempt: "_Request", state: State, seen: Row | None, why: str) -> tuple[Row, Claim | Ruling]:
+    def _wanted(self, request: "_Request", state: State, seen: Row | None, why: str) -> tuple[Row, Claim | Ruling]:
         """The row to write, and the answer if it is written: a claim, or a removal that the processor is not told."""
-        now, policy, change = self._clock(), self._options.policy, attempt.change
+        now, policy, change = self._clock(), self._options.policy, request.change
         if state.removed and not policy.deletes:
             row = row_changes.removal_recorded(seen, change, state, now=now, retention=self._retention)
             return row, Ruling(Verdict.SETTLED, why, seen)
-        until = now + attempt.lease_ms
-        row = row_changes.claimed(seen, change, state, owner=attempt.owner, now=now, lease_until=until)
-        return row, Claim(attempt.key, change, state, row, seen, why)
+        until = now + request.lease_ms
+        row = row_changes.claimed(seen, change, state, owner=request.owner, now=now, lease_until=until)
+        return row, Claim(request.key, change, state, row, seen, why)

@@ -29,19 +29,19 @@ _AWS_CODE = r"[A-Za-z.]+|\d{3}"
 _OWN = frozenset({"intake_ledger", "cdk_intake_ledger"})
 
 
-def describe(error: BaseException, reasons: Reasons, *, team: str = "") -> str:
+def describe(error: BaseException, reasons: Reasons, *, processor_package: str = "") -> str:
     """Describe the error in one line: its type, the line of the processor's code, and its causes.
 
     Args:
         error: the error as it was caught.
         reasons: FULL adds the messages.
-        team: the top-level package of the processor. It counts as the processor's code even if it is installed. All
-            other packages that are not installed libraries count as well.
+        processor_package: the top-level package of the processor. It counts as the processor's code even if it is
+            installed. All other packages that are not installed libraries count as well.
 
     """
     if isinstance(error, OwnError):
         return text_of(error) if reasons is Reasons.FULL else error.why
-    return ", from ".join(_describe_one(link, reasons, team) for link in _chain(error))
+    return ", from ".join(_describe_one(link, reasons, processor_package) for link in _chain(error))
 
 
 def text_of(error: BaseException) -> str:
@@ -62,14 +62,14 @@ def stack_of(error: BaseException) -> list[str]:
     ]
 
 
-def _describe_one(error: BaseException, reasons: Reasons, team: str) -> str:
+def _describe_one(error: BaseException, reasons: Reasons, processor_package: str) -> str:
     text = _type_of(error)
     if reasons is Reasons.FULL:
         text = f"{text}: {text_of(error)}"
-    if position := _position(error, team):
+    if position := _position(error, processor_package):
         text = f"{text} at {position}"
     if isinstance(error, BaseExceptionGroup):
-        parts = [_describe_one(part, reasons, team) for part in error.exceptions[:MAX_PARTS]]
+        parts = [_describe_one(part, reasons, processor_package) for part in error.exceptions[:MAX_PARTS]]
         more = len(error.exceptions) - len(parts)
         text = f"{text} of ({'; '.join(parts)}{f'; {more} more' if more else ''})"
     return text
@@ -84,16 +84,16 @@ def _type_of(error: BaseException) -> str:
     return f"{name} {code}" if re.fullmatch(_AWS_CODE, code) else name
 
 
-def _position(error: BaseException, team: str) -> str:
+def _position(error: BaseException, processor_package: str) -> str:
     """The innermost line of the processor's code, or the innermost line of all if none is the processor's."""
     frames = list(_frames(error))
-    own = [(module, line) for module, line in frames if _is_the_teams(module, team)]
+    own = [(module, line) for module, line in frames if _is_processor_code(module, processor_package)]
     return "{}:{}".format(*(own or frames)[-1]) if frames else ""
 
 
-def _is_the_teams(module: str, team: str) -> bool:
+def _is_processor_code(module: str, processor_package: str) -> bool:
     package = module.partition(".")[0]
-    return package not in _OWN and (package == team or package not in _libraries())
+    return package not in _OWN and (package == processor_package or package not in _libraries())
 
 
 @cache
