@@ -1,4 +1,4 @@
-"""Start the synthesis with the oldest CDK before the first test, because it takes long."""
+"""Shared by all folders: the synthesis with the oldest CDK, which starts before the first test, and PostgreSQL."""
 
 import os
 import subprocess
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from examples.postgres import Postgres
+from examples.postgres import postgres as run_postgres
 
 ROOT = Path(__file__).parents[1]
 LOWEST = ROOT / "build" / "lowest" / "bin" / "python"
@@ -49,6 +51,13 @@ def lowest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     yield Lowest(process, directory, said)
     process.kill()
     process.wait()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server for all tests. Each test makes a database in it."""
+    with run_postgres() as server:
+        yield server
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
