@@ -265,6 +265,14 @@ def test_a_metric_takes_cdks_options(template: Json) -> None:
     assert (own["MetricName"], own["Period"], own["Statistic"]) == ("Failed", 60, "Sum")
 
 
+def test_the_age_of_duplicates_is_a_time() -> None:
+    """All other metrics are counts, whose statistic is the sum."""
+    pipeline = IntakePipeline(new_stack(), "Orders", processor=processor())
+    assert pipeline.metric_duplicate_age().statistic == "Maximum"
+    assert pipeline.metric_duplicate_age(statistic="p99").statistic == "p99"
+    assert pipeline.metric_duplicates().statistic == "Sum"
+
+
 def test_a_dashboard_shows_all_of_it(template: Json) -> None:
     """The widgets show each alarm and each metric of the pipeline."""
     body = str(only(template, "AWS::CloudWatch::Dashboard")["DashboardBody"])

@@ -1872,7 +1872,9 @@ class TestTelemetry:
             for one in line.get("_aws", {}).get("CloudWatchMetrics", ())
             for metric in one["Metrics"]
         }
-        assert metrics == {"Accepted", "Retries", "Failed", "Busy", "Committed", "Duplicates", "UnreadableMessages"}
+        assert metrics == {
+            *("Accepted", "Retries", "Failed", "Busy", "Committed", "Duplicates", "DuplicateAge", "UnreadableMessages")
+        }
         said = [line["message"] for line in lines if "message" in line]
         assert said == [
             *("verdict", "failed", "verdict", "unparseable"),

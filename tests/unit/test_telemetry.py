@@ -7,7 +7,7 @@ import pytest
 
 from intake_ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol import Row, RowKey, Ruling, State, StateKind, Status, Verdict
+from intake_ledger.protocol import Change, Row, RowKey, Ruling, State, StateKind, Status, Verdict
 from tests.unit.support import created, make_reason
 
 KEY, CHANGE = RowKey("uploads/a", "p@latest"), created(State(StateKind.OBJECT, "v1"))
@@ -87,3 +87,55 @@ class TestRepeats:
         assert set(values(capsys)) == told
         telemetry.flush()
         assert not told & set(values(capsys)), "nothing is counted twice"
+
+
+class TestDuplicateAge:
+    """The time from the commit to a further message about the state comes from the row that was judged."""
+
+    COMMITTED = Row(Status.PROCESSED, fence=1, committed_state="v#v1", updated_at=1_000)
+
+    @pytest.mark.parametrize(
+        ("verdict", "change", "row", "now", "age"),
+        [
+            (Verdict.DUPLICATE, CHANGE, COMMITTED, 23_162, 22_162),
+            # The clock of the worker that committed was ahead.
+            (Verdict.DUPLICATE, CHANGE, COMMITTED, 990, 0),
+            (Verdict.STALE, CHANGE, COMMITTED, 23_162, None),
+            (Verdict.DUPLICATE, replace(CHANGE, reprocess_id="01"), COMMITTED, 23_162, None),
+            # An attempt on another version came after the commit, and its version no longer existed.
+            (Verdict.DUPLICATE, CHANGE, replace(COMMITTED, reason="the version is gone"), 23_162, None),
+        ],
+        ids=["a copy", "clocks differ", "another state", "a request to reprocess", "changed after the commit"],
+    )
+    def test_only_copies_of_a_committed_state_have_one(
+        self,
+        telemetry: PowertoolsTelemetry,
+        capsys: pytest.CaptureFixture[str],
+        caplog: pytest.LogCaptureFixture,
+        verdict: Verdict,
+        change: Change,
+        row: Row,
+        now: int,
+        age: int | None,
+    ) -> None:
+        telemetry.decided(change, Ruling(verdict, "why", row), now=now)
+        [line] = caplog.records
+        assert getattr(line, "duplicate_age_ms", None) == age
+        telemetry.flush()
+        assert values(capsys).get("DuplicateAge") == (None if age is None else [float(age)])
+
+    def test_each_copy_has_its_own_value(
+        self, telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """CloudWatch computes percentiles from them. More than a metric can hold are written in parts."""
+        for n in range(250):
+            telemetry.decided(CHANGE, Ruling(Verdict.DUPLICATE, "why", self.COMMITTED), now=1_000 + n)
+        capsys.readouterr()
+        telemetry.flush()
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        ages = [age for line in lines for age in line.get("DuplicateAge", [])]
+        assert ages == [float(n) for n in range(250)]
+        assert sum(sum(line.get("Duplicates", [])) for line in lines) == 250
+        telemetry.decided(CHANGE, Ruling(Verdict.STALE, "why", self.COMMITTED), now=0)
+        telemetry.flush()
+        assert "DuplicateAge" not in values(capsys)

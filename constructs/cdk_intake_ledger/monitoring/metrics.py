@@ -22,7 +22,10 @@ class MetricOptions(TypedDict, total=False):
 
 
 class IntakeMetrics:
-    """`metric_*` for one pipeline. Each metric counts events. Without events it has no data, not zero."""
+    """`metric_*` for one pipeline. Each metric counts events, except `metric_duplicate_age`, which is in milliseconds.
+
+    Without events a metric has no data, not zero.
+    """
 
     @property
     def pipeline_name(self) -> str:
@@ -66,6 +69,10 @@ class IntakeMetrics:
     def metric_duplicates(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages about a state that is already committed."""
         return self.metric("Duplicates", **options)
+
+    def metric_duplicate_age(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Milliseconds from the commit of a state to a further message about it. The maximum, unless you choose."""
+        return self.metric("DuplicateAge", **(MetricOptions(statistic="Maximum") | options))
 
     def metric_stale(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages about a state that a newer one has replaced."""

@@ -42,6 +42,7 @@ class PowertoolsTelemetry(Telemetry):
         self._metrics = Metrics()
         self._counts: Counter[str] = Counter()
         """The counts of this invocation. Powertools gets each name once, because a call for each record takes time."""
+        self._duplicate_ages: list[int] = []
         self._lock = Lock()
 
     @override
@@ -49,6 +50,10 @@ class PowertoolsTelemetry(Telemetry):
         self._count(VERDICT_METRICS[answer.verdict])
         event_age_ms = None if change.event_time is None else now - change.event_time
         fields = {"verdict": answer.verdict, "reason": answer.why, "event_age_ms": event_age_ms}
+        if (age_ms := _duplicate_age_ms(change, answer, now)) is not None:
+            fields["duplicate_age_ms"] = age_ms
+            with self._lock:
+                self._duplicate_ages.append(age_ms)
         self._logger.info("verdict", extra=_change_fields(change) | fields | _row_fields(answer.row))
         if repeats := _repeats(answer):
             for name in repeats:
@@ -130,10 +135,13 @@ class PowertoolsTelemetry(Telemetry):
         with self._lock:
             for name, count in self._counts.items():
                 self._metrics.add_metric(name, unit=MetricUnit.Count, value=count)
+            for age_ms in self._duplicate_ages:
+                self._metrics.add_metric("DuplicateAge", unit=MetricUnit.Milliseconds, value=age_ms)
             if self._counts:
                 self._metrics.flush_metrics()
                 sys.stdout.flush()
             self._counts.clear()
+            self._duplicate_ages.clear()
 
     def _count(self, name: str) -> None:
         with self._lock:
@@ -150,6 +158,19 @@ def _repeats(answer: Claim | Ruling) -> list[str]:
     if answer.verdict in _TAKES_OVER and seen is not None and seen.status is Status.PROCESSING and seen.lease_until:
         names.append("LapsedLeases")
     return names
+
+
+def _duplicate_age_ms(change: Change, answer: Claim | Ruling, now: int) -> int | None:
+    """Milliseconds from the commit of a state to a further message about it. None if the row has no such time.
+
+    A row with a reason was changed after its commit, by an attempt whose version no longer existed. A repeated request
+    to reprocess is not a copy of an event.
+    """
+    row = answer.row
+    if answer.verdict is not Verdict.DUPLICATE or row is None or row.reason is not None or change.reprocess_id:
+        return None
+    # The clocks of two workers may differ.
+    return max(0, now - row.updated_at)
 
 
 def _reason_fields(reason: Reason | None) -> dict[str, object]:
