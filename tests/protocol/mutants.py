@@ -20,7 +20,7 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant(
         "the event is believed: no look",
-        "ledger/claims.py",
+        "ledger/claim_writer.py",
         "if self._options.ordering is Ordering.EVERY_VERSION and change.state is not None:",
         "if change.state is not None and change.reported_as_new:",
         "puts",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lapsed worker's failure frees its successor",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "self._table.update(claim.key, claim.row, after, lease_owned(claim.row))",
         "self._table.update(claim.key, claim.row, after, row_unchanged(self._table.get(claim.key) or claim.row, 10**15))",
         "tests/unit/test_ledger_moto.py -k f04",
@@ -74,7 +74,7 @@ MUTANTS = (
         "lease_until > now * 2",
         "puts",
     ),
-    Mutant("a lease of no length", "ledger/claims.py", "until = now + request.lease_ms", "until = now", "puts"),
+    Mutant("a lease of no length", "ledger/claim_writer.py", "until = now + request.lease_ms", "until = now", "puts"),
     Mutant(
         "TTL stays on a claimed row",
         "protocol/row_changes.py",
@@ -89,7 +89,7 @@ MUTANTS = (
         "        updated_at=now,\n        expires_at=now // 1000,\n        needs_review=review_partition,",
         "tests/unit/test_rows.py tests/unit/test_ledger_moto.py -k f86",
     ),
-    Mutant("late events are taken for new", "ledger/claims.py", " and not late", "", "expiry, late duplicates"),
+    Mutant("late events are taken for new", "ledger/claim_writer.py", " and not late", "", "expiry, late duplicates"),
     Mutant(
         "what was forgotten is processed again",
         "protocol/verdict.py",
@@ -99,14 +99,14 @@ MUTANTS = (
     ),
     Mutant(
         "a marker is inserted without a look",
-        "ledger/claims.py",
+        "ledger/claim_writer.py",
         "        if change.state is None or change.state.removed:\n            return False\n",
         "        if change.state is None:\n            return False\n",
         "a forged removal",
     ),
     Mutant(
         "EVERY_VERSION believes what is said to be removed",
-        "ledger/claims.py",
+        "ledger/claim_writer.py",
         "        if not self._bucket.shows_removal(key, state):\n            return False\n",
         "",
         "every version, a forged removal",
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "rows of objects expire although they are kept",
         "protocol/row_changes.py",
-        "        if self.keeps_objects and kind is StateKind.OBJECT:\n            return None\n",
+        "        if self.keeps_rows and kind is StateKind.OBJECT:\n            return None\n",
         "",
         "complete, rollback",
     ),
@@ -323,21 +323,21 @@ MUTANTS = (
     ),
     Mutant(
         "one's own commit is taken for fenced",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "refused.row.committed_fence == claim.row.fence",
         "False",
         "tests/unit/test_ledger_moto.py -k f82",
     ),
     Mutant(
         "an unstarted claim forgets the row",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "if claim.seen is not None:\n            self._put_back",
         "if claim.seen is claim.row:\n            self._put_back",
         "rollback, slow claims",
     ),
     Mutant(
         "an unstarted claim counts as failed",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "self._put_back(claim, row_changes.released(claim.row, claim.seen))",
         'from intake_ledger.protocol import ReasonCode; self.fail(claim, Reason(ReasonCode.LEASE_LOST, "released"))',
         "rollback, slow claims",
@@ -1011,9 +1011,9 @@ MUTANTS = (
     ),
     Mutant(
         "a refused commit of a group is taken for written",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "left += [claim for claim, _ in group if claim.key not in written]",
-        "left += [claim for claim, _ in group if not written and len(group) < self.MIN_GROUP]",
+        "left += [claim for claim, _ in group if not written and len(group) < self._options.min_group]",
         "tests/unit/test_groups.py -k f03",
     ),
     Mutant(
@@ -1039,7 +1039,7 @@ MUTANTS = (
     ),
     Mutant(
         "the team's writes are left out of the commit",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "            if transact:\n",
         "            if transact and not claim:\n",
         "transactions",
@@ -1062,14 +1062,14 @@ MUTANTS = (
     ),
     Mutant(
         "claims of a group are forgotten where the network fails after them",
-        "ledger/claims.py",
+        "ledger/claim_writer.py",
         "                    if not answers:\n                        raise\n",
         "                    raise\n",
         "tests/unit/test_groups.py -k network_failed",
     ),
     Mutant(
         "an effect is repeated where the network fails at a group's commit",
-        "ledger/outcomes.py",
+        "ledger/dynamodb_table.py",
         "AWS_ERRORS = (BotoCoreError, ClientError)",
         "AWS_ERRORS = (ClientError,)",
         "tests/unit/test_groups.py -k network_error",
@@ -1406,7 +1406,7 @@ MUTANTS = (
     ),
     Mutant(
         "a late write is not reported where the row names its state",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "        try:\n            self._table.report_late_write(claim.key, claim.row)",
         "        row = self._table.get(claim.key)\n        if row is not None and row.identity == claim.row.identity:\n            return False\n        try:\n            self._table.report_late_write(claim.key, claim.row)",
         "tests/unit/test_late_writes.py -k a_b_a_b",
@@ -1448,7 +1448,7 @@ MUTANTS = (
     ),
     Mutant(
         "a successor commits although another state was written late",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "not_overwritten(claim.row, claim.state.identity))",
         "lease_owned(claim.row))",
         "puts, a slow worker",
@@ -1490,7 +1490,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim removes late writes that it has not read",
-        "ledger/claims.py",
+        "ledger/claim_writer.py",
         "self._table.update(request.key, seen, row, row_unchanged(seen, now=row.updated_at))",
         "found = self._table.get(request.key) or seen\n                self._table.update(\n                    request.key, replace(seen, late_writes=found.late_writes), row, row_unchanged(seen, now=row.updated_at)\n                )",
         "tests/unit/test_late_writes.py -k has_not_read",
@@ -1518,14 +1518,14 @@ MUTANTS = (
     ),
     Mutant(
         "a release removes the late writes that came meanwhile",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "        self._end(claim, after)\n\n    def _end(",
         "        row = replace(claim.row, late_writes=(self._table.get(claim.key) or claim.row).late_writes)\n        self._end(replace(claim, row=row), after)\n\n    def _end(",
         "tests/unit/test_late_writes.py -k puts_back",
     ),
     Mutant(
         "a row that is put back expires with its late write",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "        if after.expires_at is not None:\n",
         "        if not after:\n",
         "tests/unit/test_late_writes.py -k does_not_expire",
@@ -1651,7 +1651,7 @@ MUTANTS = (
     ),
     Mutant(
         "a wait is listed among the failures",
-        "ledger/outcomes.py",
+        "ledger/ledger.py",
         "partition = waiting_partition(self._options.pipeline)",
         "partition = review_partition(self._options.pipeline, claim.key)",
         "tests/unit/test_not_yet.py -k partition",

@@ -25,7 +25,6 @@ from intake_ledger.audit.report import Report
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, Services
 from intake_ledger.ledger import Claim, Completeness, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor import Commit, ObjectChange
 from intake_ledger.protocol import (
     AuditSettings,
@@ -34,6 +33,7 @@ from intake_ledger.protocol import (
     KeyFilter,
     NotYet,
     Ordering,
+    OutcomeKind,
     Policy,
     Reason,
     Row,
@@ -328,8 +328,8 @@ def run(
         settings.ordering,
         Policy(config.max_attempts, RETENTION * 1000, config.deletes, config.memory.keeps_rows),
         6 * 3600 * 1000,
+        min_group=1 if config.group else 2,
     )
-    Ledger.MIN_GROUP = 1 if config.group else 2
     table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
     consumer = Consumer(
         Services(

@@ -28,9 +28,8 @@ from intake_ledger.audit.report import Report
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor import ObjectChange
-from intake_ledger.protocol import Change, ObjectReadError, Ordering, Policy, Reason, Row, Ruling
+from intake_ledger.protocol import Change, ObjectReadError, Ordering, OutcomeKind, Policy, Reason, Row, Ruling
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3, Version

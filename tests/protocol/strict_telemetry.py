@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NoReturn, override
 
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import OutcomeKind, Telemetry
-from intake_ledger.protocol import Change, Reason, Row, Ruling
+from intake_ledger.observability import Telemetry
+from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, Ruling
 
 
 class StrictTelemetry(Telemetry):

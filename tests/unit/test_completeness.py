@@ -159,7 +159,7 @@ class TestExpiry:
 
     @pytest.mark.parametrize("kind", StateKind)
     def test_only_committed_removals_expire_where_rows_are_kept(self, kind: StateKind) -> None:
-        expires_at = Retention(86_400, keeps_objects=True).expires_at(kind, START)
+        expires_at = Retention(86_400, keeps_rows=True).expires_at(kind, START)
         assert expires_at == (None if kind is StateKind.OBJECT else START // 1000 + 2 * 86_400)
         assert Retention(86_400).expires_at(kind, START) == START // 1000 + 2 * 86_400
 

@@ -22,7 +22,6 @@ from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
 from intake_ledger.events import own_message
 from intake_ledger.events.parser import PATIENCE
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import OutcomeKind, Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     Change,
@@ -31,6 +30,7 @@ from intake_ledger.protocol import (
     ObjectGone,
     Ordering,
     Origin,
+    OutcomeKind,
     Reason,
     Reasons,
     Row,
@@ -235,7 +235,7 @@ class Bench:
             self.world.ledger,
             cast("Bucket", self.world.s3),
             cast("Queues", self.queues),
-            telemetry=cast("Telemetry", self.telemetry),
+            telemetry=cast("Any", self.telemetry),
             clock=self.world.clock,
             jitter=lambda: self.jitter,
         )

@@ -11,8 +11,7 @@ from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
 from intake_ledger.consumer.group_commit import HOLD_MS
 from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Claim, LedgerTable
-from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol import KeyFilter, Ordering, Status, Verdict
+from intake_ledger.protocol import KeyFilter, Ordering, OutcomeKind, Status, Verdict
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import (
     BUCKET,

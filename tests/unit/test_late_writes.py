@@ -16,9 +16,19 @@ from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import OutcomeKind
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol import Fenced, ObjectGone, Ordering, Origin, Overwritten, Row, RowKey, Status, Verdict
+from intake_ledger.protocol import (
+    Fenced,
+    ObjectGone,
+    Ordering,
+    Origin,
+    OutcomeKind,
+    Overwritten,
+    Row,
+    RowKey,
+    Status,
+    Verdict,
+)
 from tests.unit.support import (
     BUCKET,
     KEY,

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.events import own_message
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import OutcomeKind, Telemetry
+from intake_ledger.observability import Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     NotBegun,
@@ -21,6 +21,7 @@ from intake_ledger.protocol import (
     ObjectReadError,
     Ordering,
     Origin,
+    OutcomeKind,
     Reason,
     ReasonCode,
     RemoteError,

@@ -17,8 +17,7 @@ import pytest
 from intake_ledger import ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.threads import ProcessorThreads
-from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol import Status
+from intake_ledger.protocol import OutcomeKind, Status
 from tests.unit.support import LEASE, World, created
 from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
 from tests.unit.test_groups import new_world

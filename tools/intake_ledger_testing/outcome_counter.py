@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.aws import NotDone
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import OutcomeKind, Telemetry
-from intake_ledger.protocol import Change, Fenced, Reason, Row, Ruling
+from intake_ledger.observability import Telemetry
+from intake_ledger.protocol import Change, Fenced, OutcomeKind, Reason, Row, Ruling
 
 
 class Counters(Protocol):

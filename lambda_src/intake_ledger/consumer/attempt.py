@@ -15,7 +15,7 @@ from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import OutcomeKind, describe, text_of
+from intake_ledger.observability import describe, text_of
 from intake_ledger.processor import Commit, Processor, as_commit, make_object_change
 from intake_ledger.protocol import (
     Fenced,
@@ -24,6 +24,7 @@ from intake_ledger.protocol import (
     ObjectGone,
     Ordering,
     Origin,
+    OutcomeKind,
     Overwritten,
     OwnError,
     Reason,

@@ -10,8 +10,7 @@ from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import OutcomeKind
-from intake_ledger.protocol import Change, Fenced, Ordering, Reason, ReasonCode, Ruling, made_at
+from intake_ledger.protocol import Change, Fenced, Ordering, OutcomeKind, Reason, ReasonCode, Ruling, made_at
 
 
 class Claims:

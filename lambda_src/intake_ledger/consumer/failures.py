@@ -9,8 +9,8 @@ from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import OutcomeKind, text_of
-from intake_ledger.protocol import MAX_RETRY_IN, Change, NotYet, Reason, ReasonCode, Row
+from intake_ledger.observability import text_of
+from intake_ledger.protocol import MAX_RETRY_IN, Change, NotYet, OutcomeKind, Reason, ReasonCode, Row
 
 _GROWTH = 1 / 16
 """A retry that counts no attempt waits for this share of the time since the first try. Only the queue's maxReceiveCount

@@ -6,7 +6,7 @@ from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
 from intake_ledger.ledger import BATCH_STATEMENTS
-from intake_ledger.observability import OutcomeKind
+from intake_ledger.protocol import OutcomeKind
 
 HOLD_MS = 1_000
 """A commit that was held for this time is written before another processor starts."""

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from intake_ledger.observability import OutcomeKind
 from intake_ledger.processor import Commit
-from intake_ledger.protocol import Reason
+from intake_ledger.protocol import OutcomeKind, Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,20 @@
 """Write the decisions into the DynamoDB table, each with its condition."""
 
-from intake_ledger.ledger.claims import Ledger, StateReader
+from intake_ledger.ledger.claim import Claim, LedgerOptions
+from intake_ledger.ledger.claim_writer import StateReader
 from intake_ledger.ledger.completeness import Completeness, CompletenessRecord, Incomplete, complete_since, record_key
 from intake_ledger.ledger.conditions import NO_ROW, Condition, ConditionFailed, lease_owned, row_unchanged
-from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, BATCH_STATEMENTS, LedgerTable, condition_failed
-from intake_ledger.ledger.outcomes import Claim, LedgerOptions
+from intake_ledger.ledger.dynamodb_table import (
+    AWS_ERRORS,
+    BATCH_GET_KEYS,
+    BATCH_STATEMENTS,
+    LedgerTable,
+    condition_failed,
+)
+from intake_ledger.ledger.ledger import Ledger
 
 __all__ = [
+    "AWS_ERRORS",
     "BATCH_GET_KEYS",
     "BATCH_STATEMENTS",
     "NO_ROW",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from botocore.exceptions import ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from intake_ledger.ledger.conditions import NO_ITEM, NO_ROW, Condition, ConditionFailed, no_late_writes, overtaken
 from intake_ledger.ledger.statements import insert_statement, update_statement
@@ -24,6 +24,8 @@ from intake_ledger.protocol import (
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+AWS_ERRORS = (BotoCoreError, ClientError)
+"""AWS has refused a request, or did not answer."""
 BATCH_STATEMENTS = 25  # DynamoDB's limit of BatchExecuteStatement
 BATCH_GET_KEYS = 100  # DynamoDB's limit of BatchGetItem
 CONFLICT_WAITS = (0.05, 0.1, 0.2, 0.4)

@@ -6,6 +6,6 @@ modules are not below, because each cold start of the consumer would import them
 """
 
 from intake_ledger.observability.error_text import describe, stack_of, text_of
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
+from intake_ledger.observability.telemetry import Telemetry
 
-__all__ = ["OutcomeKind", "Telemetry", "describe", "stack_of", "text_of"]
+__all__ = ["Telemetry", "describe", "stack_of", "text_of"]

@@ -11,8 +11,19 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from intake_ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe, stack_of
-from intake_ledger.observability.telemetry import OutcomeKind, Telemetry
-from intake_ledger.protocol import Change, Reason, ReasonCode, Reasons, Row, Ruling, Status, Verdict, code_of
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.protocol import (
+    Change,
+    OutcomeKind,
+    Reason,
+    ReasonCode,
+    Reasons,
+    Row,
+    Ruling,
+    Status,
+    Verdict,
+    code_of,
+)
 
 VERDICT_METRICS = {
     Verdict.ACCEPTED: "Accepted",

@@ -1,23 +1,10 @@
 """The reports of the consumer: one log line and one metric per decision. Any library may write them."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Protocol
 
 from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Change, Reason, Row, Ruling
-
-
-class OutcomeKind(StrEnum):
-    """The ways in which an attempt on a claim ends. The values are metric names."""
-
-    COMMITTED = "Committed"
-    FAILED = "Failed"
-    REJECTED = "Rejected"
-    FENCED = "Fenced"
-    GONE = "VersionGone"
-    WAITING = "Waiting"
-    """The processor raised `NotYet`, because something that it needs is missing."""
+from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, Ruling
 
 
 class Telemetry(Protocol):

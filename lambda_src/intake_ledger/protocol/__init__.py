@@ -24,7 +24,7 @@ from intake_ledger.protocol.errors import (
 )
 from intake_ledger.protocol.lease import LEASE_ENDED, lease_is_live, lease_length
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind, bare_etag, identity_of, real_version
-from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of, matches_reason
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code_of, matches_reason
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Status, is_settled
 from intake_ledger.protocol.row_changes import Retention, truncate
 from intake_ledger.protocol.row_items import (
@@ -79,6 +79,7 @@ __all__ = [
     "ObjectReadError",
     "Ordering",
     "Origin",
+    "OutcomeKind",
     "Overwritten",
     "OwnError",
     "Policy",

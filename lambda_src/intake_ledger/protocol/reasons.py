@@ -1,4 +1,4 @@
-"""Reason codes: why an attempt failed, or why a message was refused.
+"""The outcomes of attempts, and reason codes: why an attempt failed, or why a message was refused.
 
 A reason has a stable code for programs and a text for people. Texts may change with each release. Codes may not,
 because people redrive messages by code.
@@ -20,6 +20,18 @@ from intake_ledger.protocol.errors import (
     Unprocessable,
     WrongReturnError,
 )
+
+
+class OutcomeKind(StrEnum):
+    """The ways in which an attempt on a claim ends. The values are metric names."""
+
+    COMMITTED = "Committed"
+    FAILED = "Failed"
+    REJECTED = "Rejected"
+    FENCED = "Fenced"
+    GONE = "VersionGone"
+    WAITING = "Waiting"
+    """The processor raised `NotYet`, because something that it needs is missing."""
 
 
 class ReasonCode(StrEnum):

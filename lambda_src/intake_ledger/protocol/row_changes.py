@@ -28,7 +28,7 @@ class Retention:
     """The time for which a settled row stays."""
 
     seconds: int
-    keeps_objects: bool = False
+    keeps_rows: bool = False
     """True if the row of an object stays as long as the object. Then only committed removals expire."""
 
     def expires_at(self, kind: StateKind, now: int) -> int | None:
@@ -42,7 +42,7 @@ class Retention:
             Epoch seconds, as DynamoDB's TTL needs them. None: the row does not expire.
 
         """
-        if self.keeps_objects and kind is StateKind.OBJECT:
+        if self.keeps_rows and kind is StateKind.OBJECT:
             return None
         return now // 1000 + self.seconds + _DAY_SECONDS
 

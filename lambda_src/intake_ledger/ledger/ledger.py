@@ -1,86 +1,87 @@
-"""Write the outcome of a claim: commit, failure, wait, rejection or release."""
+"""Claim changes, and write the outcomes of claims: commit, failure, wait, rejection or release."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import batched
-from typing import ClassVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-
+from intake_ledger.ledger.claim import Claim, LedgerOptions
+from intake_ledger.ledger.claim_writer import ClaimWriter, StateReader
+from intake_ledger.ledger.completeness import Completeness, Incomplete
 from intake_ledger.ledger.conditions import ConditionFailed, lease_owned, no_late_writes, not_overwritten, row_unchanged
-from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, LedgerTable
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
 from intake_ledger.ledger.transactions import Element
 from intake_ledger.protocol import (
     Change,
     Fenced,
     Ordering,
     Overwritten,
-    Policy,
     Reason,
-    Retention,
     Row,
     RowKey,
-    State,
-    Verdict,
+    Ruling,
     review_partition,
     row_changes,
-    row_key,
     waiting_partition,
 )
 
-AWS_ERRORS = (BotoCoreError, ClientError)
-"""AWS has refused a request, or did not answer."""
 
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to process one state of one object."""
-
-    key: RowKey
-    change: Change
-    state: State
-    row: Row
-    """The row that this claim wrote."""
-    seen: Row | None
-    """The row that was judged before. None: there was none."""
-    why: str = ""
-    """The reason of the verdict ACCEPTED, for logs."""
-
-    verdict: ClassVar = Verdict.ACCEPTED
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerOptions:
-    """The settings of one pipeline's ledger."""
-
-    pipeline: str
-    ordering: Ordering
-    policy: Policy
-    max_event_age_ms: int
-    """The row of an older event may have expired, so such an event is not taken for new."""
-
-    @property
-    def retention(self) -> Retention:
-        return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows)
-
-
-class Outcomes:
-    """Writes the outcomes of claims, each on the condition that the claim is still owned.
+class Ledger:
+    """Claims changes, and writes the outcome of each claim on the condition that the claim is still owned.
 
     Every method raises botocore's ClientError or BotoCoreError if AWS does not answer. Do not acknowledge a message
+    then. A method that ends a claim raises Fenced if the attempt no longer owns the claim. The next attempt decides
     then.
     """
 
-    MIN_GROUP = 2
-    """The smallest number of claims or commits that are written together."""
+    def __init__(
+        self,
+        table: LedgerTable,
+        bucket: StateReader,
+        options: LedgerOptions,
+        *,
+        clock: Callable[[], int],
+        new_owner: Callable[[], str],
+        completeness: Completeness | None = None,
+    ) -> None:
+        """Make the ledger of one pipeline.
 
-    def __init__(self, table: LedgerTable, options: LedgerOptions, *, clock: Callable[[], int]) -> None:
-        """`clock` gives epoch milliseconds."""
+        Args:
+            table: the table of the rows.
+            bucket: reads the present states of objects.
+            options: the settings of the pipeline.
+            clock: gives epoch milliseconds.
+            new_owner: gives a text that no other attempt has.
+            completeness: knows whether an object without a row was never processed. That is unknown when omitted.
+
+        """
+        self._claims = ClaimWriter(
+            table, bucket, options, clock=clock, new_owner=new_owner, completeness=completeness or Incomplete()
+        )
         self._table = table
         self._options = options
         self._retention = options.retention
         self._clock = clock
+
+    def claim(self, change: Change, *, lease_ms: int) -> Claim | Ruling:
+        """Judge one change. Its verdict is ACCEPTED if the answer is a claim.
+
+        A claim excludes all other attempts for `lease_ms` milliseconds.
+        """
+        return self._claims.claim(change, lease_ms=lease_ms)
+
+    def claim_together(self, changes: Sequence[Change], *, lease_ms: int) -> list[Claim | Ruling | None]:
+        """Judge the changes that report new keys, in few requests, since boto's cost is per request.
+
+        Returns:
+            A claim or a ruling for each change. None: claim it alone. It needs a look at S3, has the key of an earlier
+            change, is the only new one, or AWS did not answer for it.
+
+        Raises:
+            ClientError: AWS answered for no change. Also BotoCoreError.
+
+        """
+        return self._claims.claim_together(changes, lease_ms=lease_ms)
 
     def commit(self, claim: Claim, commit: str | None = None, transact: Sequence[Element] = ()) -> None:
         """Make the claimed state the committed one.
@@ -96,7 +97,9 @@ class Outcomes:
             TransactionRefused: DynamoDB refused `transact`. Nothing was written.
 
         """
-        after = self._committed(claim, commit, transactional=bool(transact))
+        after = row_changes.committed(
+            claim.row, commit, now=self._clock(), retention=self._retention, transactional=bool(transact)
+        )
         try:
             if transact:
                 token, owned = str(claim.row.lease_owner), lease_owned(claim.row)
@@ -118,21 +121,18 @@ class Outcomes:
             refused the request.
 
         """
-        left: list[Claim] = []
+        now, left = self._clock(), list[Claim]()
         for group in batched(commits, BATCH_STATEMENTS):
+            updates = {
+                claim.key: (claim.row, row_changes.committed(claim.row, commit, now=now, retention=self._retention))
+                for claim, commit in group
+            }
             written: set[RowKey] = set()
-            if len(group) >= self.MIN_GROUP:
+            if len(group) >= self._options.min_group:
                 with suppress(*AWS_ERRORS):
-                    written = self._table.commit_many(
-                        {claim.key: (claim.row, self._committed(claim, commit)) for claim, commit in group}
-                    )
+                    written = self._table.commit_many(updates)
             left += [claim for claim, _ in group if claim.key not in written]
         return left
-
-    def _committed(self, claim: Claim, commit: str | None, *, transactional: bool = False) -> Row:
-        return row_changes.committed(
-            claim.row, commit, now=self._clock(), retention=self._retention, transactional=transactional
-        )
 
     def report_late_write(self, claim: Claim) -> bool:
         """Record that the processor of an overtaken claim may have written downstream after its successor.
@@ -148,12 +148,7 @@ class Outcomes:
         return True
 
     def abandon(self, claim: Claim, reason: Reason) -> None:
-        """Settle the row without a commit: the claimed version no longer exists, and no other state matters.
-
-        Raises:
-            Fenced: As for `commit`.
-
-        """
+        """Settle the row without a commit: the claimed version no longer exists, and no other state matters."""
         self._end(claim, row_changes.abandoned(claim.row, reason, now=self._clock(), retention=self._retention))
 
     def fail(
@@ -174,9 +169,6 @@ class Outcomes:
             counted: whether the failure counts as an attempt.
             s3_error: S3's code, if S3 refused the read of the object.
 
-        Raises:
-            Fenced: As for `commit`.
-
         """
         now, review = self._clock(), review_partition(self._options.pipeline, claim.key)
         row = claim.row if counted else replace(claim.row, attempts=claim.row.attempts - 1)
@@ -184,35 +176,20 @@ class Outcomes:
         self._end(claim, after)
 
     def wait(self, claim: Claim, reason: Reason, *, retry_at: int) -> None:
-        """Record that the processor waits for a missing thing. It is retried at `retry_at`, in epoch milliseconds.
-
-        Raises:
-            Fenced: As for `commit`.
-
-        """
+        """Record that the processor waits for a missing thing. It is retried at `retry_at`, in epoch milliseconds."""
         partition = waiting_partition(self._options.pipeline)
         after = row_changes.waiting(claim.row, reason, partition=partition, now=self._clock(), retry_at=retry_at)
         self._end(claim, after)
 
     def reject(self, claim: Claim, reason: Reason, *, s3_error: str | None = None) -> None:
-        """Record a failure that is not retried. Send the copy to the dead-letter queue *before*, with its fence.
-
-        Raises:
-            Fenced: As for `commit`.
-
-        """
+        """Record a failure that is not retried. Send the copy to the dead-letter queue *before*, with its fence."""
         review = review_partition(self._options.pipeline, claim.key)
         after = row_changes.rejected(claim.row, reason, review_partition=review, now=self._clock(), s3_error=s3_error)
         self._end(claim, after)
 
-    def key_of(self, change: Change) -> RowKey:
-        """The key of the change's row."""
-        options, identity = self._options, change.state.identity if change.state else "absent"
-        return row_key(options.pipeline, options.ordering, change.bucket, change.key, identity)
-
     def exhausted_row(self, change: Change, seen: Row) -> Row:
         """The row that `exhaust` writes after the verdict EXHAUSTED. The dead-letter queue's copy quotes it."""
-        review = review_partition(self._options.pipeline, self.key_of(change))
+        review = review_partition(self._options.pipeline, self._options.key_of(change))
         return row_changes.exhausted(seen, review_partition=review, now=self._clock())
 
     def exhaust(self, change: Change, seen: Row, after: Row) -> bool:
@@ -221,18 +198,13 @@ class Outcomes:
         False: another attempt has taken the row meanwhile. Judge the change again.
         """
         try:
-            self._table.update(self.key_of(change), seen, after, row_unchanged(seen, self._clock()))
+            self._table.update(self._options.key_of(change), seen, after, row_unchanged(seen, self._clock()))
         except ConditionFailed:
             return False
         return True
 
     def release(self, claim: Claim) -> None:
-        """Give back a claim whose processor was not started, as if it had never been made.
-
-        Raises:
-            Fenced: As for `commit`.
-
-        """
+        """Give back a claim whose processor was not started, as if it had never been made."""
         if claim.seen is not None:
             self._put_back(claim, row_changes.released(claim.row, claim.seen))
             return

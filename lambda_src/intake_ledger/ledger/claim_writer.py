@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from itertools import batched
 from typing import Protocol, cast
 
-from intake_ledger.ledger.completeness import Completeness, Incomplete
+from intake_ledger.ledger.claim import Claim, LedgerOptions
+from intake_ledger.ledger.completeness import Completeness
 from intake_ledger.ledger.conditions import PROCESSED, ConditionFailed, row_unchanged
-from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, LedgerTable
-from intake_ledger.ledger.outcomes import AWS_ERRORS, Claim, LedgerOptions, Outcomes
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
 from intake_ledger.protocol import (
     Change,
     ObjectGone,
@@ -66,12 +66,8 @@ class _Request:
     """True if it may be claimed without a look at S3, if the key has no row."""
 
 
-class Ledger(Outcomes):
-    """Claims changes, and writes the outcomes of claims.
-
-    Every method raises botocore's ClientError or BotoCoreError if AWS does not answer. Do not acknowledge a message
-    then.
-    """
+class ClaimWriter:
+    """Judges changes, and writes the claims of those that may be processed."""
 
     def __init__(
         self,
@@ -81,29 +77,19 @@ class Ledger(Outcomes):
         *,
         clock: Callable[[], int],
         new_owner: Callable[[], str],
-        completeness: Completeness | None = None,
+        completeness: Completeness,
     ) -> None:
-        """Make the ledger of one pipeline.
-
-        Args:
-            table: the table of the rows.
-            bucket: reads the present states of objects.
-            options: the settings of the pipeline.
-            clock: gives epoch milliseconds.
-            new_owner: gives a text that no other attempt has.
-            completeness: knows whether an object without a row was never processed. That is unknown when omitted.
-
-        """
-        super().__init__(table, options, clock=clock)
+        """Take the arguments of `Ledger`."""
+        self._table = table
         self._bucket = bucket
+        self._options = options
+        self._retention = options.retention
+        self._clock = clock
         self._new_owner = new_owner
-        self._completeness = completeness or Incomplete()
+        self._completeness = completeness
 
     def claim(self, change: Change, *, lease_ms: int) -> Claim | Ruling:
-        """Judge one change. Its verdict is ACCEPTED if the answer is a claim.
-
-        A claim excludes all other attempts for `lease_ms` milliseconds.
-        """
+        """Judge one change; see `Ledger.claim`."""
         self._completeness.begin()
         request = self._request(change, lease_ms)
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
@@ -115,16 +101,7 @@ class Ledger(Outcomes):
         return self._judge(request, self._table.get(request.key))
 
     def claim_together(self, changes: Sequence[Change], *, lease_ms: int) -> list[Claim | Ruling | None]:
-        """Judge the changes that report new keys, in few requests, since boto's cost is per request.
-
-        Returns:
-            A claim or a ruling for each change. None: claim it alone. It needs a look at S3, has the key of an earlier
-            change, is the only new one, or AWS did not answer for it.
-
-        Raises:
-            ClientError: AWS answered for no change. Also BotoCoreError.
-
-        """
+        """Judge the changes that report new keys; see `Ledger.claim_together`."""
         self._completeness.begin()
         requests = [self._request(change, lease_ms) for change in changes]
         together: dict[RowKey, _Request] = {}
@@ -132,7 +109,7 @@ class Ledger(Outcomes):
             if request.new:
                 together.setdefault(request.key, request)
         answers: dict[str, Claim | Ruling] = {}
-        if len(together) >= self.MIN_GROUP:
+        if len(together) >= self._options.min_group:
             for group in batched(together.values(), BATCH_STATEMENTS):
                 try:
                     answers |= self._claim_group(group)
@@ -164,7 +141,7 @@ class Ledger(Outcomes):
         return answers
 
     def _request(self, change: Change, lease_ms: int) -> "_Request":
-        return _Request(change, self.key_of(change), self._new_owner(), lease_ms, self._is_new(change))
+        return _Request(change, self._options.key_of(change), self._new_owner(), lease_ms, self._is_new(change))
 
     def _is_new(self, change: Change) -> bool:
         # A removal always needs a look. Otherwise a forged or replayed message would remove an object that is there.

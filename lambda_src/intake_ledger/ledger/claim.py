@@ -1,0 +1,45 @@
+"""A claim, and the settings on which claims depend."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from intake_ledger.protocol import Change, Ordering, Policy, Retention, Row, RowKey, State, Verdict, row_key
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to process one state of one object."""
+
+    key: RowKey
+    change: Change
+    state: State
+    row: Row
+    """The row that this claim wrote."""
+    seen: Row | None
+    """The row that was judged before. None: there was none."""
+    why: str = ""
+    """The reason of the verdict ACCEPTED, for logs."""
+
+    verdict: ClassVar = Verdict.ACCEPTED
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """The settings of one pipeline's ledger."""
+
+    pipeline: str
+    ordering: Ordering
+    policy: Policy
+    max_event_age_ms: int
+    """The row of an older event may have expired, so such an event is not taken for new."""
+    min_group: int = 2
+    """The smallest number of claims or commits that are written together."""
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows)
+
+    def key_of(self, change: Change) -> RowKey:
+        """The key of the change's row."""
+        identity = change.state.identity if change.state else "absent"
+        return row_key(self.pipeline, self.ordering, change.bucket, change.key, identity)
