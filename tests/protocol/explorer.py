@@ -17,7 +17,7 @@ from intake_ledger.protocol import Origin, State, StateKind
 from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
 from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB
 from tests.protocol import program
-from tests.protocol.program import BUCKET, KEY, Config, Finished, Frozen, Message, Raised, Request, freeze, thaw
+from tests.protocol.program import BUCKET, KEY, Config, Effect, Finished, Frozen, Message, Raised, Request, freeze, thaw
 from tests.protocol.reduction import Symmetry, mirrored_arguments, mirrored_label, pooled
 from tests.protocol.s3_script import Script, Shown, forged_marker
 
@@ -64,8 +64,10 @@ class Scenario(NamedTuple):
     """Allow a permanent deletion of the current state after its row has expired. No code can detect
     this deletion. The search then only requires that no work is left half-done.
     """
-    keyed: bool = False
-    """The downstream drops a write whose idempotency key it has seen."""
+    exact: bool = False
+    """The downstream must also be right if a late worker died before its report. The ledger does not promise that. An
+    effect does that is conditional on the fence or part of the commit, so it is always checked there.
+    """
     strict: bool = False
     """Without deaths, the processor must not run again for a state that the downstream still has."""
     late: bool = False
@@ -125,8 +127,8 @@ class World(NamedTuple):
     """The last claim read a late write. The committed epoch may be processed a second time."""
     excused: bool = False
     """A late worker died between its effect and its report. Nothing repairs that."""
-    keys: tuple[str, ...] = ()
-    """The idempotency keys that the downstream has seen, where it looks at them."""
+    applied: tuple[tuple[str, str, bool], ...] = ()
+    """The effects of a keyed downstream: idempotency key, state, and whether a late worker sent it."""
     downstream: str = "absent"
     clean: bool = True
     """The last write to the downstream is committed."""
@@ -189,6 +191,7 @@ class Explorer:
         once = scenario.deliveries == scenario.ask_deliveries == 1
         self._pools = reduced and not scenario.ticks and not scenario.restores and (not scenario.pauses or once)
         self.config = scenario.config
+        self._exact = scenario.exact or self.config.effect in _EXACT
         self.script = Script(scenario.script)
         self._outcomes: dict[Any, Request | Finished | Raised] = {}
         self._applied: dict[Any, tuple[Items, Frozen]] = {}
@@ -578,14 +581,17 @@ class Explorer:
         overtaken = k.zombie and not self._owns(w, slot, fence, identity)
         given = w if overtaken else self._given(w, slot, identity, request)
         k = k._replace(working=True, state=identity)
-        if self.config.transact or self.config.sometimes:
+        if self.config.effect in (Effect.TRANSACT, Effect.SOMETIMES):
             prepared = f"w{slot} prepares a transaction for {identity} (fence {fence})"
             yield prepared, self._answered(given, slot, k, Frozen("transact"))
-            if self.config.transact and w.crashes:
+            if self.config.effect is Effect.TRANSACT and w.crashes:
                 yield f"{prepared} and fails", self._answered(given, slot, k, Frozen("fails"), crashes=w.crashes - 1)
-        if self.config.transact:
+        if self.config.effect is Effect.TRANSACT:
             return
-        given, k = self._written(given, identity, request), k._replace(late=overtaken and not self.config.every_version)
+        given, k = (
+            self._written(given, identity, request, overtaken=overtaken),
+            k._replace(late=overtaken and not self.config.every_version),
+        )
         yield label, self._answered(given, slot, k, Frozen("ok"))
         if w.crashes:
             yield f"{label} and fails", self._answered(given, slot, k, Frozen("fails"), crashes=w.crashes - 1)
@@ -600,13 +606,21 @@ class Explorer:
                 self._answered(given, slot, k, Frozen("unprocessable"), rejects=w.rejects - 1),
             )
 
-    def _written(self, w: World, identity: str, request: Request) -> World:
-        """The world after a processor has written downstream by itself, overtaken or not: the last writer wins."""
-        key = request.arguments["idempotency_key"]
-        if self.config.every_version or key in w.keys:
+    def _written(self, w: World, identity: str, request: Request, *, overtaken: bool) -> World:
+        """The world after a processor has written downstream by itself: the last writer wins."""
+        if self.config.every_version:
             return w
-        keys = tuple(sorted({*w.keys, key})) if self.scenario.keyed else ()
-        return w._replace(downstream=identity, clean=False, keys=keys)
+        if self.config.effect is Effect.KEYED:
+            key = request.arguments["idempotency_key"]
+            known = {one: state for one, state, _ in w.applied}
+            if key in known:
+                bad = f"the idempotency key of {known[key]} comes with {identity}" if known[key] != identity else ""
+                return w._replace(bad=w.bad or bad)
+            times = sum(state == identity and not late for _, state, late in w.applied)
+            twice = times >= len(self._epochs(identity, 0, w.done)) and not (w.asked or w.healing or overtaken)
+            bad = f"the effect of {identity} is applied twice, under two idempotency keys" if twice else ""
+            w = w._replace(applied=tuple(sorted((*w.applied, (key, identity, overtaken)))), bad=w.bad or bad)
+        return w._replace(downstream=identity, clean=False)
 
     def _wake(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
         woken = w._replace(queue=_sent(w.queue, Message(request.arguments["MessageBody"], "a late worker's message")))
@@ -798,7 +812,7 @@ class Explorer:
             if not self.scenario.losses:
                 # No listing shows a version that was deleted for good: a lost report of that stays lost.
                 expected += [f"d#{one[1:]}" for one in self.script.operations if one[0] == "d"]
-            if self.config.transact and sorted(w.booked) != sorted(w.versions):
+            if self.config.effect is Effect.TRANSACT and sorted(w.booked) != sorted(w.versions):
                 return f"{w.versions} are committed, and the effects are {w.booked}"
             missing = [one for one in expected if one not in w.versions and one not in rejected]
             return f"G4: {missing} were never processed" if missing and not w.tick else ""
@@ -813,11 +827,12 @@ class Explorer:
             return ""
         if w.asked and not w.served and len(w.asks) == 0 and not w.tick:
             return "a reprocess request was swallowed"
-        if self.config.transact and w.booked[-1:] != (current.identity,):
+        if self.config.effect is Effect.TRANSACT and w.booked[-1:] != (current.identity,):
             return f"G4: at rest S3 shows {current.identity}, the effects are {w.booked}"
         ignored = not self.config.deletes and current.kind is not StateKind.OBJECT
         # A late worker's plain write over a transaction is not healed: the transaction cannot be repeated.
-        beyond = w.excused or (self.config.sometimes and any("transactional" in row for row in rows))
+        sometimes = self.config.effect is Effect.SOMETIMES
+        beyond = (w.excused and not self._exact) or (sometimes and any("transactional" in row for row in rows))
         if (
             w.downstream != current.identity
             and not ignored
@@ -1004,6 +1019,8 @@ class Explorer:
         return self._applied[known]
 
 
+_EXACT = frozenset({Effect.TRANSACT})
+"""Effects that nothing can leave wrong."""
 _LONG_AGO = -9
 """The tick of what happened before the search begins."""
 _BUDGETS = ("restores", "crashes", "losses", "answers", "pauses", "audits", "rejects", "waits", "redrives", "slow")

@@ -1503,6 +1503,20 @@ MUTANTS = (
         "late write, a keyed downstream",
     ),
     Mutant(
+        "a state that comes back has the idempotency key of its first time",
+        "protocol/row_changes.py",
+        "first_claimed_at=base.first_claimed_at if same_key else max(now, base.first_claimed_at + 1)",
+        "first_claimed_at=now",
+        "keyed effects, rollback",
+    ),
+    Mutant(
+        "each attempt has its own idempotency key",
+        "protocol/row_changes.py",
+        "same_key = (retry or resumed) and not base.late_writes - {identity}",
+        "same_key = False",
+        "keyed effects, rollback",
+    ),
+    Mutant(
         "a row with a late write expires",
         "ledger/dynamodb_table.py",
         '"REMOVE #expires_at ADD #late_writes :added"',

@@ -126,6 +126,15 @@ class Memory(Enum):
         return self in (Memory.RECORDED, Memory.RECORDED_EXPIRING)
 
 
+class Effect(Enum):
+    """The kind of effect that the processor has downstream."""
+
+    PLAIN = "a write: the last one wins, also a late worker's"
+    KEYED = "a request that the downstream drops if it has seen its idempotency key"
+    TRANSACT = "items that are written with the ledger's commit"
+    SOMETIMES = "either a plain write or items that are written with the commit, in each attempt anew"
+
+
 class Config(NamedTuple):
     """The pipeline under exploration."""
 
@@ -140,10 +149,7 @@ class Config(NamedTuple):
     """The consumer claims every new message as a group of one."""
     commit_together: bool = False
     """The consumer commits a group together."""
-    transact: bool = False
-    """The processor only returns items to write with its commit."""
-    sometimes: bool = False
-    """An attempt either writes directly or returns items to write with its commit."""
+    effect: Effect = Effect.PLAIN
 
 
 @dataclass
@@ -316,7 +322,7 @@ def run(
             raise NotYet("missing", retry_in=600)
         if outcome == "fails":
             raise ProcessorError("failed")
-        if config.transact or outcome == "transact":
+        if config.effect is Effect.TRANSACT or outcome == "transact":
             effect = {"pk": {"S": change.idempotency_key}}
             return Commit("done", transact=[{"Put": {"TableName": "effects", "Item": effect}}])
         return "done"

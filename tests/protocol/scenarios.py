@@ -4,7 +4,7 @@ SHORT is small enough for every test run; FULL is what `make prove` explores. Bo
 """
 
 from tests.protocol.explorer import Scenario
-from tests.protocol.program import Config, Memory
+from tests.protocol.program import Config, Effect, Memory
 
 LATEST = Config()
 EVERY = Config(every_version=True)
@@ -14,8 +14,9 @@ EXPIRING = Config(deletes=False, memory=Memory.EXPIRING)
 KEPT = Config(memory=Memory.KEPT)
 BUDGET = Config(max_attempts=2)
 GROUP = Config(group=True)
-TRANSACT = Config(transact=True)
-SOMETIMES = Config(sometimes=True)
+TRANSACT = Config(effect=Effect.TRANSACT)
+SOMETIMES = Config(effect=Effect.SOMETIMES)
+KEYED = Config(effect=Effect.KEYED)
 TOGETHER = Config(group=True, commit_together=True)
 
 SHORT: dict[str, Scenario] = {
@@ -23,7 +24,8 @@ SHORT: dict[str, Scenario] = {
     "puts, a slow worker": Scenario("p p", pauses=1),
     "late write, no audit": Scenario("p p", pauses=1, no_audit=True),
     "late write, a marker": Scenario("p m", pauses=1, no_audit=True),
-    "late write, a keyed downstream": Scenario("p p", pauses=1, keyed=True),
+    "late write, a keyed downstream": Scenario("p p", KEYED, pauses=1),
+    "keyed effects, rollback": Scenario("p p d2", KEYED, crashes=1),
     "late write, a transaction or not": Scenario("p p", SOMETIMES, pauses=1),
     "late write, grouped commits": Scenario("p p", TOGETHER, pauses=1, no_audit=True),
     "late write, every version": Scenario("p p", EVERY, pauses=1),
@@ -100,7 +102,12 @@ FULL: dict[str, Scenario] = SHORT | {
     "late write, unversioned": Scenario("A B A", UNVERSIONED, pauses=1),
     "late write, three versions": Scenario("p p p", pauses=1),
     "late write, lost answers": Scenario("p p", pauses=1, answers=1),
-    "late write, a keyed downstream, deaths": Scenario("p p", pauses=1, crashes=1, keyed=True),
+    "late write, a keyed downstream, deaths": Scenario("p p", KEYED, pauses=1, crashes=1),
+    "keyed effects, duplicates": Scenario("p p", KEYED, deliveries=2, crashes=2),
+    "keyed effects, unversioned": Scenario("A B A", KEYED._replace(versioned=False), crashes=1),
+    "keyed effects, a removal comes back": Scenario("p m d2", KEYED, crashes=2),
+    "keyed effects, reprocess": Scenario("p p", KEYED, crashes=1, asks=(1, 2)),
+    "late write, a keyed downstream, rollback": Scenario("p p d2", KEYED, pauses=1),
     "late write, budget": Scenario("p p", BUDGET, pauses=1, crashes=1),
     "late write, expiry": Scenario("p m", pauses=1, ticks=2),
     "late write, a transaction or not, deaths": Scenario("p p", SOMETIMES, pauses=1, crashes=1),
@@ -220,8 +227,8 @@ FULL: dict[str, Scenario] = SHORT | {
     "groups, every version": Scenario("p p", Config(every_version=True, group=True), deliveries=2, crashes=1),
     "transactions, duplicates": Scenario("p p", TRANSACT, crashes=1, deliveries=2),
     "transactions, zombies": Scenario("p p", TRANSACT, pauses=1, crashes=1),
-    "transactions, unversioned": Scenario("A B A", Config(versioned=False, transact=True), crashes=1),
-    "transactions, every version": Scenario("p p", Config(every_version=True, transact=True), pauses=1, crashes=1),
+    "transactions, unversioned": Scenario("A B A", TRANSACT._replace(versioned=False), crashes=1),
+    "transactions, every version": Scenario("p p", TRANSACT._replace(every_version=True), pauses=1, crashes=1),
     "every version, crashes": Scenario("p p", EVERY, deliveries=2, crashes=2),
     "every version, zombies": Scenario("p p", EVERY, pauses=1, crashes=1),
     "every version, lost answers": Scenario("p p", EVERY, answers=2, crashes=1),

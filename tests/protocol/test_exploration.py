@@ -13,8 +13,9 @@ from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.consumer import Consumer
 from intake_ledger.ledger import Ledger, LedgerTable
 from tests.protocol import program
-from tests.protocol.explorer import Explorer, Worker, World
+from tests.protocol.explorer import Explorer, Scenario, Worker, World
 from tests.protocol.mutants import MUTANTS, Mutant
+from tests.protocol.program import Config, Effect
 from tests.protocol.prove import tell
 from tests.protocol.scenarios import FULL, SHORT
 
@@ -40,6 +41,18 @@ def test_a_violation_is_told_with_the_steps_that_lead_to_it() -> None:
     result = Explorer(scenario).explore()
     assert "G4" in result.violation
     assert any("is lost" in step for step in result.trace)
+
+
+@pytest.mark.failure_mode("F96")
+@pytest.mark.parametrize("effect", [Effect.PLAIN, Effect.KEYED])
+def test_an_effect_without_the_fence_is_wrong_if_a_late_worker_dies(effect: Effect) -> None:
+    """The ledger does not repair it, and the search finds it: an older version is written over the current one."""
+    scenario = Scenario("p p", Config(effect=effect), pauses=1, crashes=1)
+    assert not Explorer(scenario).explore().violation
+    result = Explorer(scenario._replace(exact=True)).explore()
+    assert result.violation == "G4: at rest S3 shows v#2, the downstream has v#1"
+    assert any("the lease of" in step for step in result.trace)
+    assert any("dies" in step for step in result.trace)
 
 
 @pytest.mark.parametrize(
