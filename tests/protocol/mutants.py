@@ -1309,14 +1309,14 @@ MUTANTS = (
     Mutant(
         "the end of the connection is the end of the object",
         "processor/object_stream.py",
-        '        if not data:\n            raise self._failed(f"the connection to S3 ended after {progress}")\n',
+        '            if not data:\n                raise self._failed(f"the connection to S3 ended {self._progress()}")\n',
         "",
         "tests/unit/test_reading.py -k f93",
     ),
     Mutant(
         "altered bytes are taken for the object's",
         "processor/object_stream.py",
-        " and not self._checksum.matches",
+        " and self._checksum.digest.digest() != self._checksum.expected",
         " and self._checksum is None",
         "tests/unit/test_cut_connections.py -k altered",
     ),
@@ -1329,16 +1329,16 @@ MUTANTS = (
     ),
     Mutant(
         "what the processor makes of half an object is believed",
-        "consumer/opened_object.py",
+        "processor/object_stream.py",
         "            raise failure\n",
         "            return\n",
         "tests/protocol/test_simulation.py -k repeated",
     ),
     Mutant(
         "any second stream makes up for one that was cut",
-        "consumer/opened_object.py",
-        "            if stream.complete:\n",
-        "            if stream.failure is None:\n",
+        "processor/object_stream.py",
+        "failure = None if stream.complete else",
+        "failure = None if stream.failure is None else",
         "tests/unit/test_cut_reading.py -k makes_up",
     ),
     Mutant(

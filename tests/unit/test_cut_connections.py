@@ -23,7 +23,8 @@ import pytest
 from botocore.config import Config
 
 from intake_ledger.aws import Bucket
-from intake_ledger.processor import ObjectStream, download_to_file
+from intake_ledger.processor import ObjectStream
+from intake_ledger.processor.object_stream import download_to_file
 from intake_ledger.processor.text import csv_rows, json_lines, lines
 from intake_ledger.protocol import ObjectReadError, State, StateKind
 

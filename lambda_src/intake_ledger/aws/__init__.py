@@ -3,7 +3,7 @@
 The audit also imports `page_parsing`. It is not below, because each cold start of the consumer would import it.
 """
 
-from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.bucket import Bucket, s3_refusal
 from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
 from intake_ledger.aws.lambda_context import LambdaContext
 from intake_ledger.aws.queues import NotDone, Queues
@@ -17,4 +17,5 @@ __all__ = [
     "bucket_client",
     "ledger_client",
     "make_client",
+    "s3_refusal",
 ]

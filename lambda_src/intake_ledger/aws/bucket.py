@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _NULL_VERSION = "null"
 """S3's id of the version, or of the delete marker, that a bucket without versions has."""
+_PASSING = frozenset({"RequestTimeout", "SlowDown", "Throttling", "TooManyRequests", "RequestTimeTooSkewed"})
+"""S3's client errors that may pass."""
 _GONE_STATUS = frozenset({404, 405})
 _REFUSED_STATUS = frozenset({400, 403})
 """S3's refusals of a HEAD: a policy denies it, or the object is encrypted with a customer-provided key."""
@@ -153,6 +155,15 @@ class Bucket:
             answer["Body"].close()
             raise ObjectReadError(f"{key}: S3's answer has no Content-Length, so its end cannot be checked")
         return ObjectStream(answer["Body"], length, checksum_of(answer))
+
+
+def s3_refusal(error: BaseException) -> str | None:
+    """S3's code, if it refuses the read and will refuse it again: an archived object, a key that may not be used."""
+    if not isinstance(error, ClientError):
+        return None
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = error.response["Error"].get("Code", "unknown")
+    return code if 400 <= status < 500 and code not in _PASSING else None
 
 
 def _status(error: ClientError) -> int:

@@ -3,20 +3,21 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from botocore.exceptions import ClientError
 
+from intake_ledger.aws import s3_refusal
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
-from intake_ledger.consumer.opened_object import OpenedObject, s3_refusal
 from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import describe, text_of
-from intake_ledger.processor import Commit, Processor, as_commit, make_object_change
+from intake_ledger.processor import Commit, OpenedObject, Processor, as_commit, make_object_change
 from intake_ledger.protocol import (
     Fenced,
     NotBegun,
@@ -116,9 +117,10 @@ class Attempts:
         limit = self._settings.processing_timeout_seconds
         try:
             # The object is closed after the deadline: an attempt that has succeeded cannot overrun any more.
-            with OpenedObject(self._bucket, claim) as opened, self._guard(claim, limit):
-                if not self._settings.processor_function:
-                    opened.ahead()
+            open_stream = partial(self._bucket.open, claim.change.key, claim.state)
+            with OpenedObject(open_stream) as opened, self._guard(claim, limit):
+                if not self._settings.processor_function and not claim.state.removed:
+                    opened.open_ahead()
                 change = make_object_change(
                     claim.change,
                     claim.state,

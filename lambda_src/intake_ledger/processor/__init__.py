@@ -4,7 +4,6 @@ Other packages import the names below. `lambda_processor` is imported only for a
 function.
 """
 
-from intake_ledger.processor.checksums import checksum_of
 from intake_ledger.processor.object_change import (
     Commit,
     ObjectChange,
@@ -13,17 +12,17 @@ from intake_ledger.processor.object_change import (
     load_processor,
     make_object_change,
 )
-from intake_ledger.processor.object_stream import Body, ObjectStream, download_to_file
+from intake_ledger.processor.object_stream import Body, ObjectStream, OpenedObject, checksum_of
 
 __all__ = [
     "Body",
     "Commit",
     "ObjectChange",
     "ObjectStream",
+    "OpenedObject",
     "Processor",
     "as_commit",
     "checksum_of",
-    "download_to_file",
     "load_processor",
     "make_object_change",
 ]

@@ -1,18 +1,26 @@
-"""The stream that a processor reads an object through.
+"""The stream that a processor reads an object through, and the object of an attempt.
 
-It checks the length that S3 announced, and S3's checksum where there is one. Short or altered content raises
+The stream checks the length that S3 announced, and S3's checksum where there is one. Short or altered content raises
 `ObjectReadError` and never looks like an end of file. botocore's `StreamingBody` does not guarantee that. In a `with`
 statement it returns the response of urllib3, and only some releases of urllib3 check the length (botocore issue 3564).
+
+Only a checksum of the full object can be compared. Objects that were uploaded in parts may have a checksum of the
+parts' checksums, which S3 marks with `-` and the number of parts.
 """
 
+import hashlib
 import io
 import shutil
 import tempfile
+import zlib
+from base64 import b64decode
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, BinaryIO, Protocol, Self
+from functools import partial
+from importlib import import_module
+from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
-from intake_ledger.processor.checksums import Checksum
-from intake_ledger.protocol import NoSpaceError, ObjectReadError, Unprocessable
+from intake_ledger.protocol import NoSpaceError, ObjectGone, ObjectReadError, Unprocessable
 
 _BUFFER_BYTES = 128 * 1024
 _COPY_BYTES = 1024 * 1024
@@ -24,6 +32,37 @@ class Body(Protocol):
     def read(self, amt: int) -> bytes: ...
 
     def close(self) -> object: ...
+
+
+class Digest(Protocol):
+    """The methods of hashlib's objects that this module calls."""
+
+    def update(self, data: Any, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+
+class _Cyclic:
+    """A cyclic redundancy check of `size` bytes, by a function that continues from the value so far."""
+
+    def __init__(self, function: Callable[[Any, int], int], size: int) -> None:
+        self._function = function
+        self._size = size
+        self._value = 0
+
+    def update(self, data: Any, /) -> None:
+        self._value = self._function(data, self._value)
+
+    def digest(self) -> bytes:
+        return self._value.to_bytes(self._size, "big")
+
+
+class Checksum(NamedTuple):
+    """S3's checksum of an object, and the algorithm that computes it again from the bytes that arrive."""
+
+    name: str
+    expected: bytes
+    digest: Digest
 
 
 class ObjectStream(io.BufferedReader):
@@ -43,7 +82,8 @@ class ObjectStream(io.BufferedReader):
 
         """
         self._checked = _Checked(body, length, checksum)
-        super().__init__(self._checked, _BUFFER_BYTES)
+        # A small object gets a small buffer.
+        super().__init__(self._checked, max(min(length, _BUFFER_BYTES), 1))
 
     # As in the C implementation. It is explicit here because botocore's method returns another object.
     def __enter__(self) -> Self:
@@ -86,9 +126,9 @@ class _Checked(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        pieces = []
-        while data := self._next(self.length - self._position):
-            pieces.append(data)
+        pieces = [self._next(self.length)]
+        while not self.complete:
+            pieces.append(self._next(self.length))
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
@@ -100,30 +140,78 @@ class _Checked(io.RawIOBase):
         """Return at least one byte, unless none is left. Check everything before the last bytes are returned."""
         if self.failure is not None:
             raise self.failure
-        missing = self.length - self._position
-        data = self._received(min(size, missing)) if missing and size else b""
-        self._position += len(data)
-        if self._checksum is not None:
-            self._checksum.update(data)
+        data, missing = b"", self.length - self._position
+        if missing and size:
+            try:
+                data = self._body.read(min(size, missing))
+            except Exception as error:  # each release of the HTTP client raises other errors
+                raise self._failed(f"reading from S3 failed {self._progress()}: {type(error).__name__}") from error
+            if not data:
+                raise self._failed(f"the connection to S3 ended {self._progress()}")
+            self._position += len(data)
+            if self._checksum is not None:
+                self._checksum.digest.update(data)
         if self._position == self.length and not self.complete:
-            if self._checksum is not None and not self._checksum.matches:
+            if self._checksum is not None and self._checksum.digest.digest() != self._checksum.expected:
                 raise self._failed(f"the content does not have the {self._checksum.name} checksum that S3 keeps for it")
             self.complete = True
         return data
 
-    def _received(self, size: int) -> bytes:
-        progress = f"{self._position:,} of {self.length:,} bytes"
-        try:
-            data = self._body.read(size)
-        except Exception as error:  # each release of the HTTP client raises other errors
-            raise self._failed(f"reading from S3 failed after {progress}: {type(error).__name__}") from error
-        if not data:
-            raise self._failed(f"the connection to S3 ended after {progress}")
-        return data
+    def _progress(self) -> str:
+        return f"after {self._position:,} of {self.length:,} bytes"
 
     def _failed(self, text: str) -> ObjectReadError:
         self.failure = ObjectReadError(text)
         return self.failure
+
+
+class OpenedObject:
+    """The streams and temporary files of an attempt. `open_stream` opens the claimed version.
+
+    On exit it raises the error of a stream again. The processor may have caught the error and returned, or may have
+    rejected half an object as `Unprocessable`.
+    """
+
+    def __init__(self, open_stream: Callable[[], ObjectStream]) -> None:
+        self._open_stream = open_stream
+        self._streams: list[ObjectStream] = []
+        self._files: list[BinaryIO] = []
+        self._unread = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def open_ahead(self) -> None:
+        """Open the object before the processor starts. If it is gone then, nothing has been begun."""
+        self._streams.append(self._open_stream())
+        self._unread = True
+
+    def open(self) -> ObjectStream:
+        """The stream that is open already; another one from the second call on."""
+        if not self._unread:
+            self._streams.append(self._open_stream())
+        self._unread = False
+        return self._streams[-1]
+
+    def download(self) -> BinaryIO:
+        """Copy the object to a temporary file, which is deleted at the end of the attempt."""
+        self._files.append(download_to_file(self.open()))
+        return self._files[-1]
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        failure: ObjectReadError | None = None
+        for stream in self._streams:
+            # A later stream that was read completely replaces the error of an earlier one.
+            failure = None if stream.complete else stream.failure or failure
+        for file in (*self._streams, *self._files):
+            with suppress(Exception):  # the data was read before
+                file.close()
+        if (
+            failure is not None
+            and (error is None or isinstance(error, Exception))
+            and not isinstance(error, ObjectGone)
+        ):
+            raise failure
 
 
 def read_all(stream: ObjectStream, max_bytes: int) -> bytes:
@@ -169,3 +257,35 @@ def download_to_file(stream: ObjectStream) -> BinaryIO:
         file.close()
         raise
     return file
+
+
+def checksum_of(answer: Mapping[str, Any]) -> Checksum | None:
+    """Choose the checksum in GetObject's answer that this runtime can compute; None when there is none."""
+    if answer.get("ChecksumType") == "COMPOSITE":
+        return None
+    for name, make in _ALGORITHMS.items():
+        value = answer.get(f"Checksum{name}")
+        if isinstance(value, str) and "-" not in value and (digest := make()) is not None:
+            return Checksum(name, b64decode(value), digest)
+    return None
+
+
+def _crt(function: str, size: int) -> Digest | None:
+    """Make an algorithm of the AWS Common Runtime. It is imported for the first object that needs it."""
+    try:
+        checksums = import_module("awscrt.checksums")
+    except ImportError:
+        return None
+    compute = getattr(checksums, function, None)
+    return None if compute is None else _Cyclic(compute, size)
+
+
+_ALGORITHMS: Mapping[str, Callable[[], Digest | None]] = {
+    "CRC32": lambda: _Cyclic(zlib.crc32, 4),
+    "CRC64NVME": partial(_crt, "crc64nvme", 8),
+    "CRC32C": partial(_crt, "crc32c", 4),
+    "SHA256": hashlib.sha256,
+    "SHA1": partial(hashlib.sha1, usedforsecurity=False),
+    "SHA512": hashlib.sha512,
+}
+"""S3's algorithms in Python's standard library, and two in `awscrt`."""
