@@ -32,6 +32,7 @@ def argument(row: Row, change: Change | None = None, state: State = ONE, *, pipe
         remaining_seconds=lambda: 12.5,
         open_object=lambda: ObjectStream(io.BytesIO(b"bytes"), 5),
         download_object=lambda: io.BytesIO(b"bytes"),
+        output=lambda *_: pytest.fail("no output is written"),
     )
 
 
@@ -206,6 +207,10 @@ def test_the_package_exports_only_what_processors_need() -> None:
         "ObjectGone",
         "ObjectReadError",
         "ObjectStream",
+        "Output",
+        "OutputConflict",
+        "OutputError",
+        "Overtaken",
         "Unprocessable",
     ]
     assert issubclass(Unprocessable, Exception)

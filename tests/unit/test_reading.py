@@ -298,6 +298,7 @@ class TestOnTheChange:
             remaining_seconds=lambda: 1.0,
             open_object=lambda: ObjectStream(io.BytesIO(content), len(content)),
             download_object=lambda: io.BytesIO(content),
+            output=lambda *_: pytest.fail("no output is written"),
         )
 
     def test_each_option_is_passed_on(self) -> None:

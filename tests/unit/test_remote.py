@@ -59,6 +59,7 @@ def change(**other: Any) -> ObjectChange:
         remaining_seconds=lambda: 1.0,
         open_object=lambda: pytest.fail("the object is the function's to read"),
         download_object=lambda: pytest.fail("the object is the function's to read"),
+        output=lambda *_: pytest.fail("the function writes its outputs"),
     )
     return replace(made, **other)
 

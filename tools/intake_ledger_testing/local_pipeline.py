@@ -27,7 +27,6 @@ from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons, Row, row
 from intake_ledger_testing import events
 from intake_ledger_testing.faults import Fault
 from intake_ledger_testing.local_runtime import LocalRuntime
-from intake_ledger_testing.memory_s3 import Version
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
@@ -93,7 +92,7 @@ class LocalPipeline(LocalRuntime):
             keeps_rows=deletes,
         )
         super().__init__(processor, settings, now=int(START.timestamp()) * 1000, versioned=versioned)
-        self._events = self._requests = 0
+        self._requests = 0
         self.calls: list[ObjectChange] = []
         """The change of each call of the processor."""
         self.verdicts: Counter[str] = Counter()
@@ -254,6 +253,18 @@ class LocalPipeline(LocalRuntime):
         identity = f"v#{found}" if found else f"e#{etag}" if etag else "absent"
         return self._table.get(row_key(PIPELINE, self._settings.ordering, BUCKET, key, identity))
 
+    def output(self, bucket: str, key: str) -> bytes | None:
+        """Return the content that `change.output(bucket, key)` has written. None: nothing, or it was removed.
+
+        PNG, JPEG and gzip contain the fence, as they do on S3.
+
+        Args:
+            bucket: of the output. Each bucket exists.
+            key: of the output.
+
+        """
+        return self._outputs.read(bucket, key)
+
     @property
     def dead_letters(self) -> Sequence[DeadLetter]:
         """The messages of the dead-letter queue."""
@@ -277,19 +288,3 @@ class LocalPipeline(LocalRuntime):
     def waiting(self) -> int:
         """The number of messages in the queue."""
         return len(self._sqs.messages)
-
-    def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
-        self._events += 1
-        self.send(
-            events.s3_notification(
-                BUCKET,
-                key,
-                event=event,
-                version_id=version_id,
-                etag=version.etag if version else None,
-                size=len(version.content or b"") if version else None,
-                sequencer=f"{self._events:016X}",
-                time=datetime.fromtimestamp(self._now / 1000, UTC),
-            )
-        )
-        self._now += 1_000

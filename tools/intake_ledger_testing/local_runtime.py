@@ -2,17 +2,20 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast, override
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.processor import Commit, ObjectChange, Processor
-from intake_ledger.protocol import ConsumerSettings, Policy
+from intake_ledger.protocol import ConsumerSettings, Overtaken, Policy
+from intake_ledger_testing import events
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_outputs import MemoryOutputs
+from intake_ledger_testing.memory_s3 import MemoryS3, Version
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, Message
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from intake_ledger_testing.transaction_rules import check_transaction
@@ -42,6 +45,7 @@ class LocalRuntime:
         self._function_seconds = min(2 * settings.processing_timeout_seconds + 10, 900)
         self._visibility_seconds = self._function_seconds + settings.clock_skew_seconds + _RETURN_MARGIN_SECONDS
         self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
+        self._outputs = MemoryOutputs()
         self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
         self._dynamodb: MemoryDynamoDB = _DynamoDB()
         self._table = LedgerTable(cast("Any", self._dynamodb), settings.table)
@@ -53,9 +57,27 @@ class LocalRuntime:
         self._standing_still = 0
         self._random: random.Random | None = None
         self._owners = 0
+        self._events = 0
 
     def _clock(self) -> int:
         return self._now
+
+    def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
+        """Send the event of a change. Each event is a second later than the one before."""
+        self._events += 1
+        self._sqs.send(
+            events.s3_notification(
+                self._settings.bucket,
+                key,
+                event=event,
+                version_id=version_id,
+                etag=version.etag if version else None,
+                size=len(version.content or b"") if version else None,
+                sequencer=f"{self._events:016X}",
+                time=datetime.fromtimestamp(self._now / 1000, UTC),
+            )
+        )
+        self._now += 1_000
 
     def _deliver_all(self) -> None:
         while (visible_at := self._sqs.next_visible_at()) is not None:
@@ -91,6 +113,7 @@ class LocalRuntime:
                 telemetry=OutcomeCounter(self),
                 clock=self._clock,
                 jitter=lambda: 0.5,
+                output_client=lambda: cast("Any", self._outputs),
             ),
             self._call,
             processing_time=processing_time,
@@ -112,7 +135,12 @@ class LocalRuntime:
         if fault is Fault.CONNECTION_CUT and change.kind == "created":
             self._s3.cut()
         self.calls.append(change)
-        returned = self._processor(change)
+        try:
+            returned = self._processor(change)
+        except Overtaken:
+            if fault is Fault.OVERTAKEN_AND_KILLED:
+                raise _Killed from None
+            raise
         if fault in (Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN_AND_KILLED):
             raise _Killed
         if fault is Fault.TIMED_OUT:

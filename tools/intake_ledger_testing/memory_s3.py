@@ -77,7 +77,7 @@ class MemoryS3:
         """Answer as boto3's client. `ChecksumMode` adds the CRC32 that boto3 uploads with."""
         content = self._find("GetObject", request).content or b""
         if request["Key"] in self.archived:
-            raise _error("GetObject", 403, "InvalidObjectState")
+            raise s3_error("GetObject", 403, "InvalidObjectState")
         self._last = _Connection(content)
         answer = {"Body": StreamingBody(cast("Any", self._last), len(content)), "ContentLength": len(content)}
         if request.get("ChecksumMode") == "ENABLED":
@@ -102,14 +102,14 @@ class MemoryS3:
         versions, wanted = self.keys.get(request["Key"], []), request.get("VersionId")
         found = [one for one in versions if wanted in (None, one.version_id or "null")]
         if not found:
-            raise _error(operation, 404, "NoSuchVersion" if wanted else "NoSuchKey")
+            raise s3_error(operation, 404, "NoSuchVersion" if wanted else "NoSuchKey")
         version = found[-1]
         if version.content is None:
             headers = {"x-amz-delete-marker": "true", "last-modified": format_datetime(version.modified, usegmt=True)}
             headers |= {"x-amz-version-id": version.version_id} if version.version_id else {}
-            raise _error(operation, 405 if wanted else 404, "MethodNotAllowed" if wanted else "NoSuchKey", headers)
+            raise s3_error(operation, 405 if wanted else 404, "MethodNotAllowed" if wanted else "NoSuchKey", headers)
         if request.get("IfMatch") not in (None, f'"{version.etag}"'):
-            raise _error(operation, 412, "PreconditionFailed")
+            raise s3_error(operation, 412, "PreconditionFailed")
         return version
 
 
@@ -132,7 +132,8 @@ class _Connection(io.RawIOBase):
         return len(data)
 
 
-def _error(operation: str, status: int, code: str, headers: dict[str, str] | None = None) -> ClientError:
+def s3_error(operation: str, status: int, code: str, headers: dict[str, str] | None = None) -> ClientError:
+    """An error as boto3's client raises it."""
     # HEAD has no body to name a code in.
     shown = str(status) if operation == "HeadObject" else code
     metadata: Any = {"HTTPStatusCode": status, "HTTPHeaders": headers or {}}

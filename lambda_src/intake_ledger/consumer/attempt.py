@@ -8,6 +8,7 @@ from functools import partial
 from botocore.exceptions import ClientError
 
 from intake_ledger.aws import s3_refusal
+from intake_ledger.consumer.claim_outputs import ClaimOutputs
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
@@ -67,6 +68,7 @@ class Attempts:
         self._queues = services.queues
         self._telemetry = services.telemetry
         self._clock = services.clock
+        self._output_client = services.output_client
         self._processor = processor
         self._guard = guard
         self._failures = failures
@@ -129,6 +131,7 @@ class Attempts:
                     remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
                     open_object=opened.open,
                     download_object=opened.download,
+                    output=ClaimOutputs(claim, self._settings.ordering, self._output_client).output,
                 )
                 progress.begun = True
                 returned = self._processor(change)

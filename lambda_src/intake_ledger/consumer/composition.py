@@ -30,7 +30,9 @@ def make_consumer() -> Consumer:
     pool = max(POOL, 3 * settings.concurrency)
     clock = _epoch_ms
     table = LedgerTable(ledger_client(pool), settings.table)
-    bucket = Bucket(_maker(settings, partial(bucket_client, pool)), settings.bucket, settings.bucket_owner)
+    # One client reads objects and writes outputs.
+    s3 = cache(_maker(settings, partial(bucket_client, pool)))
+    bucket = Bucket(s3, settings.bucket, settings.bucket_owner)
     policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
     ledger = Ledger(
         table,
@@ -42,7 +44,14 @@ def make_consumer() -> Consumer:
     )
     queues = Queues(_maker(settings, partial(make_client, "sqs", pool)), settings.queue_url, settings.dlq_url)
     services = Services(
-        settings, ledger, bucket, queues, PowertoolsTelemetry(settings.reasons), clock, random.SystemRandom().random
+        settings,
+        ledger,
+        bucket,
+        queues,
+        PowertoolsTelemetry(settings.reasons),
+        clock,
+        random.SystemRandom().random,
+        output_client=s3,
     )
     return Consumer(services, make_processor(settings))
 

@@ -4,11 +4,14 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from intake_ledger.processor import text as reading
 from intake_ledger.processor.object_stream import ObjectStream, read_all
 from intake_ledger.protocol import Change, Row, SettingsError, State, StateKind, WrongReturnError
+
+if TYPE_CHECKING:
+    from intake_ledger.outputs import Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class ObjectChange:
     _remaining_seconds: Callable[[], float]
     _open: Callable[[], ObjectStream]
     _download: Callable[[], BinaryIO]
+    _output: "Callable[[str, str], Output]"
 
     @property
     def remaining_seconds(self) -> float:
@@ -104,6 +108,28 @@ class ObjectChange:
 
         """
         return self._download()
+
+    def output(self, bucket: str, key: str) -> "Output":
+        """Return an object that this call may write, and that a late worker cannot overwrite afterwards.
+
+        Nothing is requested before `Output.put()` or `Output.remove()`. The pipeline needs
+        `pipeline.grant_output(bucket, prefix)`.
+
+        Args:
+            bucket: the bucket's name.
+            key: of the output. Derive it from `change.key`, so that two objects never share an output. With
+                EVERY_VERSION, derive it from `change.version_id` too.
+
+        Raises:
+            ValueError: The bucket or the key is empty, the key has more than 1,024 bytes, or the output is the object
+                itself.
+
+        """
+        if (bucket, key) == (self.bucket, self.key):
+            raise ValueError(
+                "the output is the object itself, and each write would be a new change: use another key or bucket"
+            )
+        return self._output(bucket, key)
 
     def lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[str]:
         """Read the object's lines as a stream, without their line ends. Gzip is detected by content and decompressed.
@@ -178,6 +204,7 @@ def make_object_change(
     remaining_seconds: Callable[[], float],
     open_object: Callable[[], ObjectStream],
     download_object: Callable[[], BinaryIO],
+    output: "Callable[[str, str], Output]",
 ) -> ObjectChange:
     """Make the argument of the processor for a claim."""
     # A state that returns is another change, so the key contains `first_claimed_at`. Only retries keep that time.
@@ -197,6 +224,7 @@ def make_object_change(
         _remaining_seconds=remaining_seconds,
         _open=open_object,
         _download=download_object,
+        _output=output,
     )
 
 

@@ -10,6 +10,9 @@ Exception
 │   ├── ObjectReadError      raised while an object is read: its content is incomplete or altered
 │   ├── NoSpaceError         `ObjectChange.download()` raises it: the disk is full
 │   ├── TransactionRefused   a commit was refused because of the processor's own writes in it
+│   ├── Overtaken            `Output.put()` raises it: a worker with a later claim has written the output
+│   ├── OutputError          `Output.put()` raises it: the output cannot be written
+│   │   └── OutputConflict       the output belongs to another object
 │   ├── NotBegun             Lambda throttled the processor's function before it started
 │   ├── WrongReturnError     a processor returned a value that is not a commit
 │   └── RemoteError          a processor's Lambda function failed
@@ -118,6 +121,24 @@ class TransactionRefused(OwnError):  # noqa: N818 - named as the others
     def __init__(self, why: str, *, passing: bool, detail: str = "") -> None:
         super().__init__(why, detail=detail)
         self.passing = passing
+
+
+class Overtaken(OwnError):  # noqa: N818 - named as the others
+    """A worker with a later claim on the object has written the output. This attempt has changed nothing in it.
+
+    Let it propagate out of the processor. The ledger refuses the outcome of this attempt, too.
+    """
+
+
+class OutputError(OwnError):
+    """The output cannot be written, and nothing of it has become visible. The text names the output and the fix.
+
+    Let it propagate: the change is retried.
+    """
+
+
+class OutputConflict(OutputError):  # noqa: N818 - named as the others
+    """The output was written for another object. Derive the output's key from the key of one object."""
 
 
 class NotBegun(OwnError):  # noqa: N818 - named as the others

@@ -1,0 +1,9 @@
+"""Write outputs that a late worker cannot overwrite.
+
+Other packages import the names below, and only when a processor asks for an output: no cold start pays for it.
+"""
+
+from intake_ledger.outputs.conditional_put import WriteMark, source_of
+from intake_ledger.outputs.output import AttemptOutputs, Output
+
+__all__ = ["AttemptOutputs", "Output", "WriteMark", "source_of"]

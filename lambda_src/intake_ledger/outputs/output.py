@@ -1,0 +1,176 @@
+"""The outputs of one attempt."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from intake_ledger.outputs.conditional_put import FENCE, ConditionalPut, WriteMark
+from intake_ledger.outputs.seal import FenceMissing, seal
+from intake_ledger.outputs.upload import PART_BYTES, split, upload
+from intake_ledger.protocol import OutputError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+REMOVED = "intake-removed"
+"""The name of the metadata of a tombstone."""
+TOMBSTONE_TYPE = "application/vnd.intake-removed+json"
+TOMBSTONE_TAG = "intake-tombstone=1"
+_MAX_KEY_BYTES = 1024
+_READ_BYTES = 1024 * 1024
+
+Content = bytes | bytearray | memoryview | BinaryIO | Iterable[bytes]
+
+
+class Output:
+    """One object that this attempt writes. A worker with an earlier claim cannot overwrite it.
+
+    `ObjectChange.output` makes it. Do not use it from several threads at once.
+    """
+
+    def __init__(
+        self,
+        client: "S3Client",
+        bucket: str,
+        key: str,
+        *,
+        fence: int,
+        source: str,
+        look_first: bool,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        """Make an output. Processors use `ObjectChange.output` instead.
+
+        Args:
+            client: of S3.
+            bucket: of the output.
+            key: of the output.
+            fence: of the claim.
+            source: the object that it is derived from, as `source_of` gives it.
+            look_first: True if an earlier attempt may have written the output.
+            part_bytes: the size of a part; 8 MiB when omitted. Smaller content is one put.
+
+        """
+        self.bucket = bucket
+        """The output's bucket."""
+        self.key = key
+        """The output's key."""
+        self._client = client
+        self._where: Any = {"Bucket": bucket, "Key": key}
+        self._fence = fence
+        self._writes = 0
+        self._part_bytes = part_bytes
+        self._put = ConditionalPut(client, bucket, key, source, look_first=look_first)
+
+    def put(self, body: Content, *, content_type: str | None = None) -> None:
+        """Write the output, unless a later claim has written it.
+
+        The content must be different for each claim. PNG, JPEG and gzip get the fence inside, where readers ignore
+        it. Content for a key that ends in `.gz` is compressed if it is not gzip. Any other content must contain the
+        text of `change.fence`. Content above 8 MiB is uploaded in parts as it is read.
+
+        Args:
+            body: bytes, an iterable of bytes, or a binary file, which is read to its end.
+            content_type: the media type; S3's default, `binary/octet-stream`, when omitted.
+
+        Raises:
+            Overtaken: A worker with a later claim has written it. Let it propagate.
+            OutputConflict: It was written for another object.
+            OutputError: The content does not contain the fence, or S3 refuses. Nothing has become visible.
+            TypeError: The body is text, or gives other values than bytes.
+
+        """
+        mark = self._next_mark()
+        request: Any = {"Metadata": self._put.metadata(mark)}
+        if content_type is not None:
+            request["ContentType"] = content_type
+        parts = split(self._sealed(body, mark), self._part_bytes)
+        first, second = next(parts), next(parts, None)
+        if second is None:
+            self._put.swap(mark, partial(self._put_object, first, request))
+            return
+        swap = partial(self._put.swap, mark, repeatable=False)
+        upload(self._client, self._where, request, chain((first, second), parts), swap)
+
+    def remove(self) -> None:
+        """Replace the output by a tombstone, unless a later claim has written it.
+
+        A tombstone is a small object with the metadata `intake-removed`. Readers treat it as an absent object. S3 has
+        no conditional delete of an absent object, so a late worker could write after a real delete. The lifecycle rule
+        of `pipeline.grant_output` deletes tombstones after a day.
+
+        Raises:
+            Overtaken: As for `put`.
+            OutputConflict: As for `put`.
+            OutputError: S3 refuses.
+
+        """
+        mark = self._next_mark()
+        request: Any = {
+            "Metadata": self._put.metadata(mark) | {REMOVED: "1"},
+            "ContentType": TOMBSTONE_TYPE,
+            "Tagging": TOMBSTONE_TAG,
+        }
+        content = json.dumps({REMOVED: True, FENCE: str(mark)}).encode()
+        self._put.swap(mark, partial(self._put_object, content, request))
+
+    def _next_mark(self) -> WriteMark:
+        self._writes += 1
+        return WriteMark(self._fence, self._writes)
+
+    def _put_object(self, content: bytes, request: Any, condition: Any) -> str | None:
+        return self._client.put_object(**self._where, Body=content, **request, **condition).get("ETag")
+
+    def _sealed(self, body: Content, mark: WriteMark) -> Iterator[bytes]:
+        try:
+            yield from seal(_chunks(body), str(mark), self._fence, compress=self.key.endswith(".gz"))
+        except FenceMissing:
+            raise OutputError(
+                f"the content of the output does not contain the fence {self._fence}: write change.fence into it (a "
+                "column, a field, a metadata entry), or write PNG, JPEG or gzip, or use a key that ends in .gz",
+                detail=f"s3://{self.bucket}/{self.key}",
+            ) from None
+
+
+class AttemptOutputs:
+    """The outputs of one attempt: one `Output` for each bucket and key, because it counts the writes."""
+
+    def __init__(self, client: "S3Client", *, fence: int, source: str, look_first: bool) -> None:
+        self._make: Callable[[str, str], Output] = partial(
+            Output, client, fence=fence, source=source, look_first=look_first
+        )
+        self._outputs: dict[tuple[str, str], Output] = {}
+
+    def output(self, bucket: str, key: str) -> Output:
+        """The output with this name. Raises ValueError for a name that S3 does not take."""
+        if not bucket:
+            raise ValueError("the bucket of the output is empty: give the name of a bucket")
+        if not 0 < len(key.encode()) <= _MAX_KEY_BYTES:
+            raise ValueError(f"the key of the output has {len(key.encode()):,} bytes: S3 takes 1 to {_MAX_KEY_BYTES:,}")
+        name = (bucket, key)
+        if name not in self._outputs:
+            self._outputs[name] = self._make(bucket, key)
+        return self._outputs[name]
+
+
+def _chunks(body: object) -> Iterator[bytes]:
+    if isinstance(body, bytes | bytearray | memoryview):
+        # In slices, so that a large value is not copied as a whole.
+        view = memoryview(body).cast("B")
+        yield from (bytes(view[at : at + _READ_BYTES]) for at in range(0, len(view), _READ_BYTES))
+        return
+    if isinstance(body, str):
+        raise TypeError("the body of the output is text: encode it, for example with .encode()")
+    # A type checker knows that these are bytes. The processor's code may have none.
+    chunks = cast("Iterable[object]", body)
+    if hasattr(body, "read"):
+        file = cast("BinaryIO", body)
+        chunks = iter(lambda: file.read(_READ_BYTES), b"")
+    for chunk in chunks:
+        if not isinstance(chunk, bytes | bytearray | memoryview):
+            raise TypeError(
+                f"the body of the output gives {type(chunk).__name__}: open it in binary mode, or encode it"
+            )
+        yield chunk if isinstance(chunk, bytes) else bytes(chunk)
