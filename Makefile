@@ -14,6 +14,8 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
+UNIT_WORKERS := -n 2 --dist loadfile
+
 .PHONY: help setup demo check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
 
 help: ## list the targets
@@ -60,6 +62,8 @@ environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)
 parts: deployed synth unit packaging protocol
 # All random examples. Without it, tests take a quarter of them.
 parts: export THOROUGH := 1
+# Another job uses the second core.
+parts: UNIT_WORKERS :=
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
@@ -79,7 +83,7 @@ synth: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## tests of synthesised templ
 	@pytest tests/synth
 
 unit: $(READY) $(OLD_URLLIB3)/.ready ## unit tests
-	@pytest tests/unit
+	@pytest tests/unit $(UNIT_WORKERS)
 
 packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready ## tests of the wheel, the layer and the documents
 	@pytest tests/packaging

@@ -109,7 +109,7 @@ def test_a_join_by_athena_that_is_killed_anywhere_loses_nothing(
 
 
 class AthenaWorld(PartsWorld):
-    """A run whose files are in moto's S3."""
+    """A run whose comparison is Athena's."""
 
     def __init__(self, dynamodb: "DynamoDBClient", folder: Path) -> None:
         super().__init__(dynamodb)

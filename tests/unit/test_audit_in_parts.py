@@ -1,4 +1,4 @@
-"""The audit in parts, as the state machine calls it, with S3, SQS and DynamoDB in moto."""
+"""The audit in parts, as the state machine calls it, with S3 and SQS in memory, and DynamoDB in moto."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -31,7 +31,7 @@ from intake_ledger.protocol import (
     row_key,
 )
 from tests.unit import test_audit_function as whole
-from tests.unit.audit_support import FakeSQS, PagedS3
+from tests.unit.audit_support import FakeSQS, MemoryFiles, PagedS3
 from tests.unit.cli_support import client
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table, execute_without_partiql
 from tests.unit.test_audit_inventory import as_csv, manifest, put_data, put_manifest
@@ -45,11 +45,11 @@ SHARDS, SEGMENTS = 3, 2
 
 
 class S3(PagedS3):
-    """The intake bucket is paged; the reports of its inventory are in moto."""
+    """The intake bucket is paged. The files of the run and the reports of an inventory are in another store."""
 
     @cached_property
-    def client(self) -> Any:
-        return client("s3")
+    def client(self) -> MemoryFiles:
+        return MemoryFiles()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.client, name)
@@ -74,7 +74,6 @@ class PartsWorld:
         self.ledger = LedgerTable(dynamodb, self.table)
         self.held, self.waiting = "", 0
         self.files = f"{self.table}-files"
-        client("s3").create_bucket(Bucket=self.files, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         self.settings = AuditSettings(
             pipeline=PIPELINE,
             bucket=BUCKET,
@@ -301,7 +300,7 @@ def test_a_gap_between_slices_is_named(world: PartsWorld, monkeypatch: pytest.Mo
     world.processed(*names())
     planned = world.plan()
     world.work("write", planned, left=lambda: lambda: 0)
-    client("s3").delete_object(Bucket=world.files, Key="run/listed-00000-00002.parquet")
+    world.s3.client.delete_object(Bucket=world.files, Key="run/listed-00000-00002.parquet")
     report = world.go_on(planned)
     assert (report.complete, report.unfinished, report.counts) == (False, ["keys from the beginning to the end"], {})
 
@@ -621,16 +620,17 @@ class TestInventory:
 
     @pytest.fixture
     def reports(self, world: PartsWorld) -> str:
-        name = f"{world.table}-reports"
-        client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
-        return name
+        return f"{world.table}-reports"
 
     def deliver(self, world: PartsWorld, reports: str, files: list[list[tuple[str, State, bool]]]) -> None:
         """A report that S3 began to make an hour and a half ago."""
         begun = world.clock() - 90 * 60_000
-        data = [put_data(client("s3"), reports, f"inv/data/{n}.csv.gz", as_csv(file)) for n, file in enumerate(files)]
+        data = [
+            put_data(cast("Any", world.s3), reports, f"inv/data/{n}.csv.gz", as_csv(file))
+            for n, file in enumerate(files)
+        ]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(begun), files=data)
-        put_manifest(client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
+        put_manifest(cast("Any", world.s3), reports, "inv/2026-11-20T01-00Z/", content)
 
     def audit(self, world: PartsWorld, reports: str, name: str = "run") -> Report:
         event = {
@@ -699,7 +699,7 @@ class TestInventory:
         """F42: DynamoDB takes 400 KB, which the names of all files of a large bucket's report exceed."""
         files = [{"key": f"inv/data/{number:0980}.csv.gz"} for number in range(450)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(world.clock()), files=files)
-        put_manifest(client("s3"), reports, "inv/2026-11-20T01-00Z/", content)
+        put_manifest(cast("Any", world.s3), reports, "inv/2026-11-20T01-00Z/", content)
         event = {"input": {}, "leaseSeconds": 86_400, "parts": 10_000, "segments": SEGMENTS}
         planned = world.run("run").plan(event | {"inventory": {"bucket": reports, "prefix": "inv/"}})
         assert len(planned["parts"]) == 450 + SEGMENTS
@@ -710,7 +710,7 @@ class TestInventory:
         world.processed("a", "b")
         files = [[self.reported(world, key, world.s3.keys[key][-1])] for key in ("a", "b")]
         self.deliver(world, reports, files)
-        client("s3").put_object(Bucket=reports, Key="inv/data/1.csv.gz", Body=as_csv([]))
+        world.s3.client.put_object(Bucket=reports, Key="inv/data/1.csv.gz", Body=as_csv([]))
         report = self.audit(world, reports)
         assert (report.complete, report.counts, report.listed, len(report.unfinished)) == (False, {}, 1, 1)
         assert report.unfinished[0].startswith("the inventory's file inv/data/1.csv.gz has the MD5")
