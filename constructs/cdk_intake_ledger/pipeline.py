@@ -35,6 +35,7 @@ from cdk_intake_ledger.options import (
     RetryOptions,
     explain_former_options,
 )
+from cdk_intake_ledger.outputs import OutputGrants, Places
 from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
@@ -46,7 +47,7 @@ from cdk_intake_ledger.validation.reporting import refuse, warn
 
 
 @jsii.implements(iam.IGrantable)
-class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
+class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
     """Process the files of a bucket, with one commit for each state: bucket, queue, ledger, consumer, audit and alarms.
 
     The pipeline calls your processor for each change that the ledger admits. If the processor needs other resources,
@@ -157,6 +158,7 @@ class IntakePipeline(Construct, IntakeMetrics, PipelineGrants):
         self._bucket = bucket or intake_bucket(
             self, "Bucket", encryption_key=encryption_key, removal_policy=removal_policy
         )
+        self._places = Places(self, self._bucket, keys)
         visibility = int(plan.least_visibility)
         self._queue = queue or IntakeQueue(
             self,

@@ -325,6 +325,16 @@ def everything(app: App) -> Stack:
     return ours
 
 
+def outputs(app: App) -> Stack:
+    """Outputs in the pipeline's bucket, in one with a key, and in an imported one."""
+    stack = Stack(app, "Outputs")
+    pipeline = orders(stack, filters=[s3.NotificationKeyFilter(prefix="in/")])
+    pipeline.grant_output(pipeline.bucket, "out/")
+    pipeline.grant_output(bucket(stack, "Pictures", encryption_key=key(stack)), "grey/")
+    pipeline.grant_output(s3.Bucket.from_bucket_name(stack, "Tables", "partner-tables"), "orders/")
+    return stack
+
+
 def audit_by_inventory(app: App) -> Stack:
     """An audit in parts, over the reports of the bucket's inventory, with Athena."""
     stack = Stack(app, "AuditByInventory")
@@ -365,6 +375,7 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     nested_beside_its_bucket,
     stages_of_a_cdk_pipeline,
     everything,
+    outputs,
     audit_by_inventory,
     example,
 )

@@ -67,6 +67,17 @@ def test_a_bucket_that_forgets_versions_before_their_messages_is_refused(days: i
         assert template_of(stack)
 
 
+@pytest.mark.parametrize(("prefix", "early"), [("in", True), ("in/new/", True), ("out/", False)])
+def test_a_rule_for_other_keys_may_forget_versions(prefix: str, early: bool) -> None:
+    """The rule's prefix decides whether it applies to objects that the pipeline processes."""
+    stack = new_stack()
+    rule = s3.LifecycleRule(noncurrent_version_expiration=Duration.days(1), prefix=prefix)
+    bucket = s3.Bucket(stack, "Ours", versioned=True, lifecycle_rules=[rule])
+    filters = [s3.NotificationKeyFilter(prefix="in/")]
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=filters)
+    assert rules_in(" ".join(pipeline.node.validate())) == (["versions-expire-early"] if early else [])
+
+
 def test_a_bucket_without_versions_is_pointed_out() -> None:
     """It is allowed. The warning can be acknowledged by its ID."""
     stack = new_stack()

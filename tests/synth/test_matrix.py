@@ -45,6 +45,7 @@ WARNINGS = {
     "imported_key": ["key-policy-unknown"],
     "imported_queue": ["queue-policy-unknown"],
     "imported_table": ["table-unknown"],
+    "outputs": ["output-lifecycle-unknown"],
 }
 """The rules whose warnings synthesis prints for a row. It prints none for the other rows."""
 

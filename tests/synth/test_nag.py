@@ -56,6 +56,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         rows.imported_bucket,
         rows.in_a_vpc,
         rows.everything,
+        rows.outputs,
         rows.audit_by_inventory,
         rows.example,
     ):

@@ -34,6 +34,7 @@ WILDCARDS = {
     r"s3:PutObject on arn:<AWS::Partition>:s3:::reports/.*Stack-Orders-\w+/\*": "the reports of this pipeline alone",
     r"s3:GetObject s3:PutObject on \w+JoinFiles\w+\.Arn/\*": "the files of an audit in parts, a bucket of their own",
     r"s3:AbortMultipartUpload s3:ListMultipartUploadParts on \w+JoinFiles\w+\.Arn/results/\*": "named by Athena",
+    r"s3:AbortMultipartUpload s3:\S+ s3:PutObject s3:PutObjectTagging on .*:::pictures/grey/\*": "the outputs",
     r"states:\S+( states:\S+)* on .*:execution:.*:\*": "the machine's own executions, by CDK: they have no name yet",
     r"cloudwatch:GetMetricStatistics lambda:ListEventSourceMappings on \*": "neither service knows a resource for it",
     r"events:ListRuleNamesByTarget events:TestEventPattern on \*": "EventBridge knows no resource for either",
@@ -96,8 +97,17 @@ def audited_in_parts() -> Stack:
     return stack
 
 
+def with_outputs() -> Stack:
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    pipeline.grant_output(s3.Bucket.from_bucket_name(stack, "Pictures", "pictures"), "grey/")
+    return stack
+
+
 @pytest.fixture(
-    scope="module", params=[default, keyed, sibling, imported, audited_in_parts], ids=lambda make: make.__name__
+    scope="module",
+    params=[default, keyed, sibling, imported, audited_in_parts, with_outputs],
+    ids=lambda make: make.__name__,
 )
 def template(request: pytest.FixtureRequest) -> Json:
     """A pipeline with each resource that changes its policies."""

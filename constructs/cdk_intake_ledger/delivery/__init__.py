@@ -1,7 +1,7 @@
 """The path of events from the bucket to the queue, for chosen keys."""
 
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, owned_resource, owner_of
-from cdk_intake_ledger.delivery.bucket_validation import BucketValidation, ConsumedQueue
+from cdk_intake_ledger.delivery.bucket_validation import OUTPUT_SID, TOMBSTONE_TAG, BucketValidation, ConsumedQueue
 from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, default_delivery_mode, delivery_mode_problems
 from cdk_intake_ledger.delivery.event_delivery import add_notifications
 from cdk_intake_ledger.delivery.key_filters import (
@@ -14,6 +14,8 @@ from cdk_intake_ledger.delivery.key_filters import (
 )
 
 __all__ = [
+    "OUTPUT_SID",
+    "TOMBSTONE_TAG",
     "BucketValidation",
     "ConsumedQueue",
     "KeyFilter",

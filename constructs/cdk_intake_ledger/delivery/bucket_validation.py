@@ -16,7 +16,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery.bucket_notifications import cdk_configuration, has_cdk_notifications, owned_resource
-from cdk_intake_ledger.delivery.key_filters import KeyFilter
+from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
@@ -31,6 +31,12 @@ from cdk_intake_ledger.validation.plan import DAY, span
 from cdk_intake_ledger.validation.queue_rules import QUEUE_HAS_OTHER_CONSUMER
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
+
+OUTPUT_SID = "OutputsOfTheProcessor"
+"""Begins the names of statements that `grant_output` adds. `cdk_intake_ledger.outputs` checks their prefixes."""
+
+TOMBSTONE_TAG = ("intake-tombstone", "1")
+"""The tag of an object that stands for a removed output. No pipeline processes it."""
 
 
 class ConsumedQueue(NamedTuple):
@@ -120,10 +126,21 @@ class BucketValidation:
             warn(self._scope, BUCKET_NOT_VERSIONED, bucket=self._bucket.node.path)
         for rule in properties.get("lifecycleConfiguration", {}).get("rules", ()):
             days = rule.get("noncurrentVersionExpiration", {}).get("noncurrentDays")
-            if isinstance(days, int) and rule.get("status") == "Enabled" and days * DAY < self._message_life:
+            if not isinstance(days, int) or rule.get("status") != "Enabled" or not self._applies(rule):
+                continue
+            if days * DAY < self._message_life:
                 yield VERSIONS_EXPIRE_EARLY.problem(
                     bucket=self._bucket.node.path, expiry=span(days * DAY), message_life=span(self._message_life)
                 )
+
+    def _applies(self, rule: dict[str, Any]) -> bool:
+        """False if a lifecycle rule does not apply to objects that the pipeline processes."""
+        prefix = rule.get("prefix")
+        if any((tag["key"], tag["value"]) == TOMBSTONE_TAG for tag in rule.get("tagFilters", ())):
+            return False
+        if not isinstance(prefix, str):
+            return True
+        return any(not item.is_known or overlap(item, KeyFilter(prefix)) for item in self._filters)
 
     def _loops(self) -> Iterator[Problem]:
         """Find permissions of the processor to write keys that the pipeline processes."""
@@ -141,14 +158,18 @@ class BucketValidation:
         for policy in self._role.node.find_all():
             if isinstance(policy, iam.Policy):
                 for statement in stack.resolve(policy.document).get("Statement", ()):
-                    if statement["Effect"] == "Allow" and any(
-                        _puts(action) for action in _listed(statement.get("Action"))
-                    ):
+                    if _lets_write(statement):
                         yield from _keys_in(_listed(statement.get("Resource")), arn)
 
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def _lets_write(statement: dict[str, Any]) -> bool:
+    if statement["Effect"] != "Allow" or str(statement.get("Sid", "")).startswith(OUTPUT_SID):
+        return False
+    return any(_puts(action) for action in _listed(statement.get("Action")))
 
 
 def _puts(action: Any) -> bool:

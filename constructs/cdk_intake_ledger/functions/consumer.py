@@ -35,6 +35,7 @@ class IntakeConsumer(Construct):
         reasons: Reasons,
     ) -> None:
         super().__init__(scope, id)
+        self.existing_function = processor.function
         self.function, self.role = intake_function(
             self,
             FunctionCode(

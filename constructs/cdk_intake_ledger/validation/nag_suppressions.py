@@ -85,6 +85,11 @@ RULES_BY_TARGET = Suppression(
     "the audit's role, `rule/*`, where EventBridge delivers",
     "Two actions that read. With the name of the rule, rule, queue and role would depend on each other.",
 )
+OUTPUTS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the consumer's role, `<outputs>/<prefix>*`, after `grant_output`",
+    "Named actions write the outputs of the processor. The keys follow from the keys of uploads.",
+)
 REPORTS = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `<prefix><pipeline>/*`, with reports in S3",
@@ -146,6 +151,7 @@ SUPPRESSIONS = (
     OBJECTS,
     METRICS,
     RULES_BY_TARGET,
+    OUTPUTS,
     REPORTS,
     REPORTED,
     FILES,

@@ -157,6 +157,7 @@ _RULE_MODULES = (
     "audit_rules",
     "processor_rules",
     "requirement_rules",
+    "output_rules",
 )
 
 

@@ -1,0 +1,96 @@
+"""Lets the processor write outputs below a prefix of a bucket."""
+
+import json
+
+from aws_cdk import Resource, Stack, Token
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger.delivery import OUTPUT_SID, KeyFilter
+from cdk_intake_ledger.functions import IntakeConsumer
+from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
+from cdk_intake_ledger.outputs.places import HasPlaces
+from cdk_intake_ledger.validation.nag_suppressions import OUTPUTS, Wildcards
+from cdk_intake_ledger.validation.output_rules import (
+    OUTPUT_BUCKET_POLICY,
+    OUTPUT_LIFECYCLE_UNKNOWN,
+    OUTPUT_OF_EXISTING_FUNCTION,
+)
+from cdk_intake_ledger.validation.reporting import refuse, warn
+
+BUCKET_ACTIONS = ("s3:ListBucket",)
+"""Without it, S3 answers 403 for an output that does not exist yet, as it does for a forbidden one."""
+OBJECT_ACTIONS = ("s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject", "s3:PutObjectTagging")
+"""HeadObject needs `s3:GetObject`. Each request of a multipart upload needs `s3:PutObject`. Tombstones have a tag."""
+KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+"""A multipart upload decrypts the parts that it has."""
+
+
+class OutputGrants(HasPlaces):
+    """`grant_output` for one pipeline."""
+
+    _consumer: IntakeConsumer
+
+    def grant_output(self, bucket: s3.IBucket, prefix: str) -> iam.Grant:
+        """Allow the processor to write outputs with `change.output(bucket, key)`, for keys that begin with a prefix.
+
+        The consumer's role gets the permission, also for the bucket's encryption key. If the bucket is an `s3.Bucket`
+        of the app, it gets lifecycle rules for this prefix, which remove tombstones of removed outputs and unfinished
+        uploads after a day. For other buckets, a warning has the rules. Pass the bucket's name to the processor in
+        `environment`.
+
+        Synthesis refuses a prefix that overlaps, in the same bucket, a prefix of a pipeline's filters or of the outputs
+        of another pipeline of the app, in any order of construction.
+
+        Args:
+            bucket: the bucket of the outputs, which may be the pipeline's own.
+            prefix: the beginning of their keys, such as `grey/`; an empty text allows all keys of the bucket.
+
+        Returns:
+            the grant.
+
+        Raises:
+            IntakeConfigurationError: the processor is an existing function (`Processor.from_function`), which writes
+                with its own role.
+
+        """
+        function, role = self._consumer.existing_function, self._consumer.role
+        if function is not None:
+            refuse(self.node.path, [OUTPUT_OF_EXISTING_FUNCTION.problem(function=function.node.path)])
+        grant = iam.Grant.add_to_principal(
+            grantee=role, actions=list(BUCKET_ACTIONS), resource_arns=[bucket.bucket_arn]
+        )
+        number = self._places.add(bucket, prefix)
+        if not number:
+            return grant
+        objects = bucket.arn_for_objects(KeyFilter(prefix).iam_pattern())
+        statement = iam.PolicyStatement(actions=list(OBJECT_ACTIONS), resources=[objects])
+        # The name of a statement is unique in its policy. It explains the asterisk to a reader of the template.
+        statement.sid = OUTPUT_SID if number == 1 else f"{OUTPUT_SID}{number}"
+        role.add_to_policy(statement)
+        wildcards = Wildcards(self)
+        wildcards.suppress(role, objects, OUTPUTS)
+        self.node.add_validation(wildcards)
+        if bucket.encryption_key is not None:
+            grant = grant.combine(bucket.encryption_key.grant(role, *KEY_ACTIONS))
+        if isinstance(bucket, s3.Bucket) and Resource.is_owned_resource(bucket):
+            add_lifecycle_rules(bucket, prefix)
+        else:
+            warn(self, OUTPUT_LIFECYCLE_UNKNOWN, bucket=bucket.node.path, rules=lifecycle_text(prefix))
+        _warn_of_other_account(self, bucket, objects)
+        return grant
+
+
+def _warn_of_other_account(scope: Construct, bucket: s3.IBucket, objects: str) -> None:
+    """Show the statements of a bucket policy, which S3 also requires if the bucket is in another account."""
+    theirs, ours = str(bucket.env.account), str(Stack.of(scope).account)
+    if theirs == ours or Token.is_unresolved(theirs) or Token.is_unresolved(ours):
+        return
+    principal = iam.AccountPrincipal(ours)
+    statements = [
+        iam.PolicyStatement(principals=[principal], actions=list(actions), resources=[resource])
+        for actions, resource in ((BUCKET_ACTIONS, bucket.bucket_arn), (OBJECT_ACTIONS, objects))
+    ]
+    text = json.dumps(Stack.of(scope).resolve([statement.to_statement_json() for statement in statements]))
+    warn(scope, OUTPUT_BUCKET_POLICY, bucket=bucket.node.path, theirs=theirs, ours=ours, statements=text)
