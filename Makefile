@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 UNIT_WORKERS := -n 2 --dist loadfile
 
-.PHONY: help setup demo check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
+.PHONY: help setup demo fanout check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,9 @@ $(MERMAID)/.ready: Makefile | $(READY)
 
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
+
+fanout: $(READY) ## two pipelines on one bucket, and a replay of its events (about two minutes)
+	@python -m examples.fanout
 
 # Print the output of each target when it ends. A failed target does not stop the others.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going

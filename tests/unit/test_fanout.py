@@ -1,0 +1,124 @@
+"""Tests the judge, the script and the texts of the fan-out example without AWS."""
+
+import hashlib
+from collections import defaultdict
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from examples.fanout import material, script
+from examples.fanout.judge import Document, Errors, Indexes, Measure, Result, changes, compare, kept_indexes
+from examples.fanout.script import Action, Fate
+from examples.postgres import Postgres
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMANDED = Indexes(
+    archive={("a", "1"): "hash-1", ("a", "2"): "hash-2", ("b", "3"): "hash-3"},
+    documents={"a": Document("2", "two"), "b": Document("3", "three")},
+    found={"two": frozenset({"a"}), "four": frozenset()},
+)
+
+
+def errors(kept: Indexes) -> dict[str, int]:
+    """The kinds of errors that the judge finds."""
+    return {kind: count for kind, count in asdict(compare(DEMANDED, kept)).items() if count}
+
+
+def test_indexes_as_s3_demands_them_have_no_error() -> None:
+    assert errors(DEMANDED) == {}
+
+
+def test_each_kind_of_error_is_counted_as_such() -> None:
+    archive, documents, found = DEMANDED.archive, DEMANDED.documents, DEMANDED.found
+    wrong = {
+        "archive_missing": replace(DEMANDED, archive={("a", "2"): "hash-2", ("b", "3"): "hash-3"}),
+        "archive_wrong": replace(DEMANDED, archive=archive | {("a", "1"): "hash-2"}),
+        "archive_surplus": replace(DEMANDED, archive=archive | {("a", "0"): "hash-0"}),
+        "search_missing": replace(DEMANDED, documents={"a": Document("2", "two")}),
+        "search_stale": replace(DEMANDED, documents=documents | {"a": Document("1", "one")}),
+        "search_surplus": replace(DEMANDED, documents=documents | {"c": Document("4", "four")}),
+        "answers_wrong": replace(DEMANDED, found=found | {"two": frozenset({"b"})}),
+    }
+    assert set(wrong) == {field.name for field in fields(Errors)}
+    counts = {kind: errors(kept) for kind, kept in wrong.items()}
+    assert counts == {kind: {kind: 2 if kind == "answers_wrong" else 1} for kind in wrong}
+
+
+def test_a_right_version_with_another_text_is_stale() -> None:
+    assert errors(replace(DEMANDED, documents=DEMANDED.documents | {"a": Document("2", "one")})) == {"search_stale": 1}
+
+
+def test_a_replay_changes_an_entry_that_it_adds_removes_or_replaces() -> None:
+    after = Indexes({("a", "1"): "hash-1", ("a", "2"): "other", ("c", "4"): "hash-4"}, {"a": Document("1", "one")})
+    assert changes(DEMANDED, DEMANDED) == 0
+    assert changes(DEMANDED, after) == 5  # of the archive: b@3, a@2 and c@4; of the documents: a and b
+
+
+@pytest.mark.parametrize(("judged", "right"), [("ledger", True), ("hand-written", False)])
+def test_only_the_judged_side_decides(judged: str, right: bool) -> None:
+    lines = [Measure("end", "missing", {"ledger": 0, "hand-written": 3}), Measure("end", "left", {"ledger": 0})]
+    assert Result(judged, lines).right is right
+
+
+def test_one_wrong_line_is_enough() -> None:
+    lines = [Measure("end", "missing", {"ledger": 0}), Measure("end", "stale", {"ledger": 1})]
+    assert not Result("ledger", lines).right
+
+
+def test_the_indexes_of_a_side_are_read_from_its_database(postgres: Postgres) -> None:
+    """A deleted version has a row with a mark. It does not count as an entry."""
+    database = postgres.new_database()
+    with psycopg.connect(database) as connection:
+        connection.execute((ROOT / "examples" / "fanout" / "schema.sql").read_bytes())
+        connection.execute("INSERT INTO archive VALUES ('a', '1', NULL, true), ('a', '2', 'hash-2', false)")
+        connection.execute("INSERT INTO documents VALUES ('a', '2', 'Some words, draftnumber2.')")
+    kept = kept_indexes(database, ("draftnumber2", "some", "draftnumber1"))
+    assert kept == Indexes(
+        {("a", "2"): "hash-2"},
+        {"a": Document("2", "Some words, draftnumber2.")},
+        {"draftnumber2": frozenset({"a"}), "some": frozenset({"a"}), "draftnumber1": frozenset()},
+    )
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_every_story_is_told_in_both_forms(short: bool) -> None:
+    keys = material.names(short=short)
+    written = script.write(keys, seed=1, kills=not short)
+    told = {operation.story for operation in written.stages[0]}
+    assert told == {story.name for story in script.STORIES if not (short and story.kills)}
+    assert sorted(operation.key for operation in written.stages[0]) == sorted(keys)
+    assert len(written.kill_keys) == (0 if short else 1)
+
+
+def test_the_operations_of_a_key_keep_their_order() -> None:
+    written = script.write(material.names(short=False), seed=1, kills=True)
+    steps = defaultdict(list)
+    for stage in written.stages:
+        for operation in stage:
+            steps[operation.key, operation.story].append((operation.action, operation.fate))
+    stories = {story.name: [story.first, *story.then] for story in script.STORIES}
+    assert all(taken == stories[story] for (_, story), taken in steps.items())
+
+
+def test_the_same_seed_gives_the_same_script() -> None:
+    keys = material.names(short=True)
+    assert script.write(keys, seed=1, kills=False) == script.write(keys, seed=1, kills=False)
+    assert script.write(keys, seed=1, kills=False) != script.write(keys, seed=2, kills=False)
+
+
+def test_no_event_of_a_permanent_deletion_is_lost() -> None:
+    """No listing shows the deletion of an older version, so that no audit can find it."""
+    steps = [step for story in script.STORIES for step in (story.first, *story.then)]
+    assert not any(
+        fate is Fate.LOST for action, fate in steps if action in (Action.TRIM, Action.ROLL_BACK, Action.UNDELETE)
+    )
+
+
+def test_all_drafts_of_a_text_differ_and_have_their_own_word() -> None:
+    for key in material.names(short=False):
+        drafts = [material.draft(key, number).decode() for number in range(1, material.DRAFTS + 1)]
+        assert len({hashlib.sha256(text.encode()).digest() for text in drafts}) == material.DRAFTS
+        for number, text in enumerate(drafts, 1):
+            words = {word for word in text.split() if word.startswith("draftnumber")}
+            assert words == {material.word_of(number)}
