@@ -218,16 +218,16 @@ MUTANTS = (
     ),
     Mutant(
         "a group has no filters",
-        "consumer/claims.py",
+        "consumer/groups.py",
         "        return self._settings.wants(change.key) and not",
         "        return not",
         "tests/unit/test_groups.py -k f105",
     ),
     Mutant(
         "a reprocess id from the future is served",
-        "consumer/claims.py",
-        "            if ahead_ms > self._settings.clock_skew_seconds * 1000:",
-        "            if ahead_ms > 10**15:",
+        "consumer/message_handler.py",
+        "        if ahead_ms > settings.clock_skew_seconds * 1000:",
+        "        if ahead_ms > 10**15:",
         "tests/unit/test_consumer.py -k f106",
     ),
     Mutant(
@@ -808,7 +808,7 @@ MUTANTS = (
     ),
     Mutant(
         "what came before is claimed in a group again",
-        "consumer/claims.py",
+        "consumer/groups.py",
         "if message.receives == 1 and (change",
         "if (change",
         "tests/unit/test_groups.py -k f92",
@@ -836,9 +836,9 @@ MUTANTS = (
     ),
     Mutant(
         "an unstarted claim that was taken is not told",
-        "consumer/claims.py",
-        "except Fenced as fenced:",
-        "except ZeroDivisionError as fenced:",
+        "consumer/attempt.py",
+        "            self._ledger.release(answer)\n        except Fenced as fenced:",
+        "            self._ledger.release(answer)\n        except ZeroDivisionError as fenced:",
         "tests/unit/test_groups.py -k f04",
     ),
     Mutant(
@@ -864,7 +864,7 @@ MUTANTS = (
     ),
     Mutant(
         "a group is claimed while the downstream is out",
-        "consumer/claims.py",
+        "consumer/groups.py",
         "if self._breaker.is_open:",
         "if self._breaker is None:",
         "tests/unit/test_groups.py -k f23",
@@ -872,8 +872,8 @@ MUTANTS = (
     Mutant(
         "what a group has claimed is begun although the downstream went out",
         "consumer/message_handler.py",
-        "if not isinstance(answer, Ruling):\n                wait",
-        "if answer is None:\n                wait",
+        "if not isinstance(answer, Ruling):\n                reserve",
+        "if answer is None:\n                reserve",
         "tests/unit/test_groups.py -k f23",
     ),
     Mutant(
@@ -906,7 +906,7 @@ MUTANTS = (
     ),
     Mutant(
         "the answer to Lambda waits until all messages are given back",
-        "consumer/returns.py",
+        "consumer/batch.py",
         "return self._late_requests <= LATE_REQUESTS",
         "return True",
         "tests/unit/test_load.py -k f109",
@@ -927,7 +927,7 @@ MUTANTS = (
     ),
     Mutant(
         "a foreign bucket's message is claimed in a group",
-        "consumer/claims.py",
+        "consumer/groups.py",
         "(change := message.only_change) is not None and self._takes(change)",
         "(change := message.only_change) is not None",
         "tests/unit/test_groups.py -k f123",
@@ -963,7 +963,7 @@ MUTANTS = (
     Mutant(
         "what was done is not deleted before the process ends",
         "consumer/threads/parallel_groups.py",
-        "            self._queues.delete(done, in_time=batch.returns.in_time)\n",
+        "            self._queues.delete(done, in_time=batch.returns.take_request)\n",
         "            pass\n",
         "tests/unit/test_threads.py -k f20",
     ),
@@ -998,7 +998,7 @@ MUTANTS = (
     Mutant(
         "what is held is never committed",
         "consumer/consumer.py",
-        "        if batch.held:\n            self._group_commit.write(batch)\n",
+        "        if batch.held:\n            self._groups.commit(batch)\n",
         "",
         "grouped commits",
     ),
@@ -1018,21 +1018,21 @@ MUTANTS = (
     ),
     Mutant(
         "a held commit that fails is acknowledged",
-        "consumer/group_commit.py",
+        "consumer/groups.py",
         "batch.finish(message, self._failures.backoff(message.receives))",
         "pass",
         "tests/unit/test_groups.py -k f72",
     ),
     Mutant(
         "what came before is begun while commits are held",
-        "consumer/group_commit.py",
+        "consumer/groups.py",
         "return young and len(batch.held) < BATCH_STATEMENTS and batch.is_claimed(message)",
         "return young and len(batch.held) < BATCH_STATEMENTS",
         "tests/unit/test_groups.py -k f92",
     ),
     Mutant(
         "commits are held for as long as it takes",
-        "consumer/group_commit.py",
+        "consumer/groups.py",
         "young = self._clock() - batch.held[0].since < HOLD_MS",
         "young = True",
         "tests/unit/test_groups.py -k waits",

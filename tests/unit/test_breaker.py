@@ -13,8 +13,8 @@ from intake_ledger.consumer import Consumer
 from intake_ledger.consumer.circuit_breaker import (
     CLOSE_MS,
     MAX_BAD_KEYS,
-    NEWS_MS,
     RECENT_MS,
+    SHARE_MS,
     THRESHOLD,
     CircuitBreaker,
     least_wait_ms,
@@ -101,13 +101,13 @@ class TestAlone:
     def test_another_environments_success_closes_it(self) -> None:
         """F99: asked for at most once in five seconds, and only while it is open; an old success says nothing."""
         one = breaker()
-        assert not one.wants_news(HOUR)
+        assert not one.take_read_turn(HOUR)
         one = opened(HOUR)
-        assert one.wants_news(HOUR)
+        assert one.take_read_turn(HOUR)
         assert not one.heard(HOUR - RECENT_MS, HOUR)
-        assert not one.wants_news(HOUR + NEWS_MS - 1)
-        assert one.wants_news(HOUR + NEWS_MS)
-        assert one.heard(HOUR + 1, HOUR + NEWS_MS)
+        assert not one.take_read_turn(HOUR + SHARE_MS - 1)
+        assert one.take_read_turn(HOUR + SHARE_MS)
+        assert one.heard(HOUR + 1, HOUR + SHARE_MS)
         assert not one.is_open
 
     def test_a_success_is_shared_only_after_failures(self) -> None:
@@ -115,16 +115,16 @@ class TestAlone:
         one = breaker()
         one.failed("bad", HOUR)
         one.succeeded("good", HOUR)
-        assert not one.owes_news(HOUR)
+        assert not one.take_share_turn(HOUR)
         one = opened(HOUR)
         one.succeeded("good", HOUR)
-        assert one.owes_news(HOUR)
+        assert one.take_share_turn(HOUR)
         for n in range(THRESHOLD):
             one.failed(f"bad {n}", HOUR)
         one.succeeded("good", HOUR + 1)
-        assert not one.owes_news(HOUR + NEWS_MS - 1)
-        assert one.owes_news(HOUR + NEWS_MS)
-        assert not one.owes_news(2 * HOUR)
+        assert not one.take_share_turn(HOUR + SHARE_MS - 1)
+        assert one.take_share_turn(HOUR + SHARE_MS)
+        assert not one.take_share_turn(2 * HOUR)
 
     def test_bad_keys_are_not_remembered_without_bound(self) -> None:
         """When there are too many, all are forgotten."""

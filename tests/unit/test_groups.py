@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
-from intake_ledger.consumer.group_commit import HOLD_MS
+from intake_ledger.consumer.groups import HOLD_MS
 from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Claim, LedgerTable
 from intake_ledger.protocol import KeyFilter, Ordering, OutcomeKind, Status, Verdict
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB

@@ -10,7 +10,7 @@ import pytest
 from intake_ledger import ObjectChange
 from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer
-from intake_ledger.consumer.returns import ANSWER_MS, FULL, LATE_REQUESTS, Returns
+from intake_ledger.consumer.batch import ANSWER_MS, FULL, LATE_REQUESTS, Returns
 from intake_ledger.events import Message, own_message
 from intake_ledger.protocol import Origin
 from tests.unit.support import BUCKET, SECOND, Clock

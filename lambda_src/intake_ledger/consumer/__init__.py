@@ -4,10 +4,10 @@ It handles the messages of one SQS batch and tells Lambda which ones SQS has to 
 only when the ledger shows that everything it reports is finished. `handler` is Lambda's entry point.
 """
 
+from intake_ledger.consumer.batch import ProcessingTime
 from intake_ledger.consumer.composition import handler
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.deadline import Overrun
-from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
 
 __all__ = ["Consumer", "Overrun", "ProcessingTime", "Services", "handler"]

@@ -8,12 +8,11 @@ from functools import partial
 from botocore.exceptions import ClientError
 
 from intake_ledger.aws import s3_refusal
+from intake_ledger.consumer.batch import ProcessingTime
 from intake_ledger.consumer.claim_outputs import ClaimOutputs
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.failures import Failures
-from intake_ledger.consumer.outcome import Outcome
-from intake_ledger.consumer.processing_time import ProcessingTime
+from intake_ledger.consumer.failures import Failures, Outcome
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
@@ -31,6 +30,7 @@ from intake_ledger.protocol import (
     OwnError,
     Reason,
     ReasonCode,
+    Ruling,
     TransactionRefused,
     Unprocessable,
     WrongReturnError,
@@ -94,8 +94,20 @@ class Attempts:
             self._report(claim, outcome, now - started)
         else:
             outcome = replace(outcome, duration_ms=now - started)
-        self._downstream.ended(claim.change.key, outcome, now)
+        self._downstream.ended(claim.change.key, outcome.healthy, outcome.reason, now)
         return outcome
+
+    def release(self, answer: Claim | Ruling | None, retry_after: float) -> float:
+        """Release the claim, if there is one: its processor was not started. Returns the seconds until the retry."""
+        if not isinstance(answer, Claim):
+            return retry_after
+        try:
+            self._ledger.release(answer)
+        except Fenced as fenced:
+            reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
+            self._telemetry.ended(answer, OutcomeKind.FENCED, reason, duration_ms=0)
+            return self._failures.backoff(answer.row.attempts)
+        return retry_after
 
     def commit(self, claim: Claim, commit: Commit, message: Message, duration_ms: int) -> Outcome:
         """Write a commit that was held. `duration_ms` is the time of its attempt."""

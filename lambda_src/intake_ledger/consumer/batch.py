@@ -1,12 +1,11 @@
-"""The messages of one invocation, and the decision about each."""
+"""The messages of one invocation, the decision about each, and the messages that return to the queue."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 
-from intake_ledger.aws import LambdaContext
-from intake_ledger.consumer.returns import Returns
+from intake_ledger.aws import LambdaContext, Queues
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
 from intake_ledger.ledger import Claim
@@ -15,6 +14,107 @@ from intake_ledger.protocol import Ruling, lease_length
 
 RESERVE_SECONDS = 3.0
 """Time for a claim, a commit and the answer to Lambda, in addition to the processor's own time."""
+CLAIMED_RESERVE_SECONDS = RESERVE_SECONDS / 2
+"""The part of it that is left after the claim."""
+FULL = 10
+"""SQS takes ten messages in one request."""
+ANSWER_MS = 1_000
+"""Time that is kept for the response to Lambda. Messages that are not returned before come back after the queue's own
+visibility timeout."""
+LATE_REQUESTS = 2
+"""Requests that are sent even in that time. Most batches need one, and another one to delete messages."""
+_WEIGHT = 0.2
+"""The weight of the newest record in the moving average."""
+_CAUTION = 2
+"""A record may take this multiple of the average before another record's claim has to be released."""
+
+
+class ProcessingTime:
+    """A moving average of the processor's time in this execution environment, in milliseconds.
+
+    Threads may share it. A record that the average loses between two threads does no harm. Without an average nothing
+    is claimed ahead, because a claim that is released costs two writes.
+    """
+
+    def __init__(self, average_ms: float | None = None) -> None:
+        self._average_ms = average_ms
+
+    def add(self, milliseconds: float) -> None:
+        """Add the time of one record."""
+        if self._average_ms is None:
+            self._average_ms = milliseconds
+        else:
+            self._average_ms += _WEIGHT * (milliseconds - self._average_ms)
+
+    def fits(self, window_ms: float) -> int:
+        """The number of records that can surely be started within this time."""
+        if self._average_ms is None:
+            return 0
+        return max(int(window_ms / (_CAUTION * self._average_ms + 1)), 0)
+
+
+class Returns:
+    """The messages of one batch that are to be delivered again later. Several threads may add to it.
+
+    `clock` gives epoch milliseconds, and `time_left_ms` the rest of the function's time. `report` is called with the
+    ids of messages that could not be returned.
+    """
+
+    def __init__(
+        self,
+        queues: Queues,
+        *,
+        clock: Callable[[], int],
+        time_left_ms: Callable[[], int],
+        report: Callable[[str, Exception], None],
+    ) -> None:
+        self._queues = queues
+        self._clock = clock
+        self._time_left_ms = time_left_ms
+        self._report = report
+        self._lock = Lock()
+        self._waiting: list[tuple[Message, float]] = []
+        """Messages with the time at which each is delivered again, in epoch milliseconds."""
+        self._late_requests = 0
+
+    def take_request(self) -> bool:
+        """True if there is time for one more request to SQS. Counts the requests that are sent late."""
+        if self._time_left_ms() > ANSWER_MS:
+            return True
+        self._late_requests += 1
+        return self._late_requests <= LATE_REQUESTS
+
+    def add(self, message: Message, seconds: float) -> None:
+        """Return the message after this time, with the next nine or at the next `flush`."""
+        with self._lock:
+            self._waiting.append((message, self._clock() + seconds * 1000))
+            # Taken under the same lock. Otherwise an eleventh message of another thread would need another request.
+            waiting = self._take() if len(self._waiting) >= FULL else []
+        self._send(waiting)
+
+    def flush(self) -> None:
+        """Tell SQS about all messages that were added."""
+        if not self._waiting:
+            return
+        with self._lock:
+            waiting = self._take()
+        self._send(waiting)
+
+    def _take(self) -> list[tuple[Message, float]]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def _send(self, waiting: list[tuple[Message, float]]) -> None:
+        if not waiting:
+            return
+        now = self._clock()
+        try:
+            self._queues.deliver_later(
+                [(message.receipt, max(due - now, 0) / 1000) for message, due in waiting],
+                in_time=self.take_request,
+            )
+        except Exception as error:  # noqa: BLE001 - they come back after the queue's own visibility timeout
+            self._report(ids_of(message for message, _ in waiting), error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +174,13 @@ class Batch:
         """The length of a lease: the rest of the invocation, and the difference that two clocks may have."""
         return lease_length(self.time_left_ms(), self._settings.clock_skew_seconds * 1000)
 
-    def has_time(self, reserve_seconds: float) -> bool:
-        """True if a processor may start now and have its whole time."""
-        return not self.stopping.is_set() and self.spare_ms(reserve_seconds) >= 0
-
     def spare_ms(self, reserve_seconds: float) -> float:
-        """Milliseconds that are left if one more processor takes all of its time."""
+        """Milliseconds that are left if one more processor takes all of its time. Negative: none may start."""
+        if self.stopping.is_set():
+            return -1
         return self.time_left_ms() - (self._settings.processing_timeout_seconds + reserve_seconds) * 1000
+
+
+def ids_of(messages: Iterable[Message]) -> str:
+    """The ids of the messages, for one line of the log."""
+    return ", ".join(message.id for message in messages)

@@ -13,7 +13,7 @@ MAX_PAUSE_MS = 60_000
 """The longest pause. After an outage each held message is delivered again within one and a half pauses."""
 RECENT_MS = 10_000
 """A downstream is not out if it had a success within this time."""
-NEWS_MS = 5_000
+SHARE_MS = 5_000
 """The shortest time between two reads of the last success of all environments, and between two writes of it."""
 CLOSE_MS = 60_000
 """A failure between two successes within this time has another cause than an outage."""
@@ -52,7 +52,7 @@ class CircuitBreaker:
       others. The pause doubles with each failure, up to a minute.
 
     Each execution environment has a breaker. After failures they share the time at which any of them last had a success
-    (`wants_news`, `heard`, `owes_news`). Times are in milliseconds, `jitter` gives a number from 0 to 1.
+    (`take_read_turn`, `heard`, `take_share_turn`). Times are in milliseconds, `jitter` gives a number from 0 to 1.
     """
 
     def __init__(self, min_pause_ms: int, max_pause_ms: int, jitter: Callable[[], float]) -> None:
@@ -68,8 +68,8 @@ class CircuitBreaker:
         """The time of the last success, in this environment or another one."""
         self._failing: set[str] = set()
         """Keys that failed since the last success that was shared, with bad ones."""
-        self._asked_at = self._told_at = 0
-        self._owes_news = False
+        self._read_at = self._shared_at = 0
+        self._unshared = False
         self._pause_ms: int | None = None
         """The current pause. None: the breaker is closed."""
         self._until = 0
@@ -145,30 +145,30 @@ class CircuitBreaker:
         with self._lock:
             was_open = self._close(now)
             self._bad.discard(key)
-            self._owes_news = self._owes_news or was_open or len(self._failing) >= THRESHOLD
+            self._unshared = self._unshared or was_open or len(self._failing) >= THRESHOLD
             return was_open
 
-    def wants_news(self, now: int) -> bool:
-        """True if the last success of all environments should be read: once in `NEWS_MS`, and only while open."""
+    def take_read_turn(self, now: int) -> bool:
+        """True if the last success of all environments should be read now: once in `SHARE_MS`, and only while open."""
         with self._lock:
-            wants = self._pause_ms is not None and now - self._asked_at >= NEWS_MS
-            if wants:
-                self._asked_at = now
-            return wants
+            turn = self._pause_ms is not None and now - self._read_at >= SHARE_MS
+            if turn:
+                self._read_at = now
+            return turn
 
     def heard(self, at: int, now: int) -> bool:
         """Record that another environment had a success at this time. True: that closes the breaker."""
         with self._lock:
             return self._is_recent(at, now) and self._close(at)
 
-    def owes_news(self, now: int) -> bool:
-        """True if this environment's success should be shared with the others: at most once in `NEWS_MS`."""
+    def take_share_turn(self, now: int) -> bool:
+        """True if this environment's success should be shared now with the others: at most once in `SHARE_MS`."""
         with self._lock:
-            owes = self._owes_news and now - self._told_at >= NEWS_MS
-            if owes:
-                self._told_at, self._owes_news = now, False
+            turn = self._unshared and now - self._shared_at >= SHARE_MS
+            if turn:
+                self._shared_at, self._unshared = now, False
                 self._failing.clear()
-            return owes
+            return turn
 
     def undecided(self, key: str) -> None:
         """Record that a key passed and no attempt followed: a duplicate, a busy key, an error of S3.

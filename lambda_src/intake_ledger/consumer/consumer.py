@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import LambdaContext
 from intake_ledger.consumer.attempt import Attempts
-from intake_ledger.consumer.batch import Batch
+from intake_ledger.consumer.batch import Batch, ProcessingTime
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
-from intake_ledger.consumer.claims import Claims
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
-from intake_ledger.consumer.group_commit import GroupCommit
+from intake_ledger.consumer.groups import Groups
 from intake_ledger.consumer.message_handler import MessageHandler
-from intake_ledger.consumer.processing_time import ProcessingTime
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, read_batch
 from intake_ledger.processor import Processor
@@ -51,9 +49,8 @@ class Consumer:
             processing_time=processing_time,
         )
         self._services = services
-        self._claims = Claims(services, failures, breaker, processing_time)
-        self._group_commit = GroupCommit(services, attempts, failures)
-        self._messages = MessageHandler(services, self._claims, attempts, failures, downstream)
+        self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
+        self._messages = MessageHandler(services, attempts, failures, downstream)
         self._parallel: ParallelGroups | None = None
         if self._threads is not None:
             from intake_ledger.consumer import threads  # noqa: PLC0415 - as in `_threads`
@@ -62,7 +59,6 @@ class Consumer:
                 services,
                 self._threads,
                 attempts,
-                self._claims,
                 failures=failures,
                 end_process=end_process or threads.exit_now,
             )
@@ -70,7 +66,7 @@ class Consumer:
     def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Process one batch. The response names the messages that Lambda must not delete."""
         batch = Batch(read_batch(event), context, self._services)
-        self._claims.claim_together(batch)
+        self._groups.claim(batch)
         if self._parallel is None:
             self._in_turn(batch.messages, batch)
         else:
@@ -82,11 +78,11 @@ class Consumer:
     def _in_turn(self, messages: Sequence[Message], batch: Batch) -> None:
         """Handle these messages of the batch, one after the other."""
         for message in messages:
-            if batch.held and not self._group_commit.may_wait(message, batch):
-                self._group_commit.write(batch)
+            if batch.held and not self._groups.may_wait(message, batch):
+                self._groups.commit(batch)
             batch.finish(message, self._messages.handle(message, batch))
         if batch.held:
-            self._group_commit.write(batch)
+            self._groups.commit(batch)
 
 
 def _threads(services: Services) -> "ProcessorThreads":

@@ -2,11 +2,10 @@
 
 from contextlib import suppress
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
-from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.services import Services
+from intake_ledger.ledger import AWS_ERRORS
+from intake_ledger.protocol import Reason
 
 
 class Downstream:
@@ -21,8 +20,8 @@ class Downstream:
     def wait_ms(self, key: str, *, first: bool) -> int:
         """Milliseconds for which an attempt at the key has to wait; 0: it may start. `first`: it was never tried."""
         now = self._clock()
-        if self.breaker.wants_news(now):
-            with suppress(BotoCoreError, ClientError):  # it is only a hint
+        if self.breaker.take_read_turn(now):
+            with suppress(*AWS_ERRORS):  # it is only a hint
                 at = self._ledger.last_success()
                 if at is not None and self.breaker.heard(at, now):
                     self._telemetry.downstream_back()
@@ -31,13 +30,13 @@ class Downstream:
             self._telemetry.held_back()
         return wait_ms
 
-    def ended(self, key: str, outcome: Outcome, now: int) -> None:
-        """An attempt at the key has ended, at this time in epoch milliseconds."""
-        if outcome.healthy:
+    def ended(self, key: str, healthy: bool | None, reason: Reason | None, now: int) -> None:
+        """An attempt at the key has ended, at this time in epoch milliseconds. `healthy` is as in `Outcome`."""
+        if healthy:
             if self.breaker.succeeded(key, now):
                 self._telemetry.downstream_back()
-            if self.breaker.owes_news(now):
-                with suppress(BotoCoreError, ClientError):
+            if self.breaker.take_share_turn(now):
+                with suppress(*AWS_ERRORS):
                     self._ledger.tell_success(now)
-        elif outcome.healthy is False and self.breaker.failed(key, now):
-            self._telemetry.downstream_out(outcome.reason, pause_ms=self.breaker.pause_ms)
+        elif healthy is False and self.breaker.failed(key, now):
+            self._telemetry.downstream_out(reason, pause_ms=self.breaker.pause_ms)

@@ -1,15 +1,15 @@
 """Record that a claim failed, waits or is rejected, and choose when its message is delivered again."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
-from intake_ledger.consumer.outcome import Outcome
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import text_of
+from intake_ledger.processor import Commit
 from intake_ledger.protocol import MAX_RETRY_IN, Change, NotYet, OutcomeKind, Reason, ReasonCode, Row
 
 _GROWTH = 1 / 16
@@ -17,6 +17,28 @@ _GROWTH = 1 / 16
 ends such retries. In fourteen days, the longest that SQS keeps a message, there are fewer than 200 of them."""
 _RETRY_IN_SECONDS = 60
 """The wait after a `NotYet` that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of an attempt on a claim, and the time until its message is delivered again."""
+
+    kind: OutcomeKind
+    reason: Reason | None = None
+    retry_after: float | None = None
+    """Seconds until SQS delivers the message again. None: it is finished, or `judge_again` is true."""
+    judge_again: bool = False
+    """The claimed version vanished. Judge the change again, by the state that S3 shows now."""
+    healthy: bool | None = None
+    """True: the downstream works. False: it may be out. None: the attempt does not show it."""
+    waited_too_long: bool = False
+    """The change was rejected because something that it needs was missing for all of `max_wait`."""
+    commit: Commit | None = None
+    """A commit that is not written yet. It is written together with others."""
+    duration_ms: int = 0
+    """The time of the attempt, if its commit is not written yet."""
+    late_write: bool = False
+    """The row now records that this attempt may have written after its successor. Wake the key."""
 
 
 class Failures:

@@ -3,14 +3,23 @@
 from dataclasses import replace
 
 from intake_ledger.consumer.attempt import Attempts
-from intake_ledger.consumer.batch import RESERVE_SECONDS, Batch, HeldCommit
-from intake_ledger.consumer.claims import Claims
+from intake_ledger.consumer.batch import CLAIMED_RESERVE_SECONDS, RESERVE_SECONDS, Batch, HeldCommit
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Ignored, Message, Parsed, Unparseable, merge_unparseable
 from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Change, Row, Ruling, Verdict
+from intake_ledger.protocol import (
+    Change,
+    ConsumerSettings,
+    Ordering,
+    Reason,
+    ReasonCode,
+    Row,
+    Ruling,
+    Verdict,
+    made_at,
+)
 
 BUSY_JITTER_SECONDS = 5.0
 LATER_FORMAT_SECONDS = 900
@@ -21,6 +30,25 @@ _REJUDGE_GONE = 2
 """A change whose version vanished is judged at most this number of times within one delivery of its message."""
 
 
+def misdirected(change: Change, settings: ConsumerSettings, now: int) -> Reason | None:
+    """Why this pipeline cannot act on the change, or None if it can. `now` is in epoch milliseconds."""
+    if change.bucket != settings.bucket:
+        text = f"the event is about bucket {change.bucket!r}, this pipeline's is {settings.bucket!r}"
+        return Reason(ReasonCode.WRONG_BUCKET, text)
+    if change.state is None and not change.is_event and settings.ordering is Ordering.EVERY_VERSION:
+        text = "the message names no version, which EVERY_VERSION requires: send it with a version ID"
+        return Reason(ReasonCode.VERSION_MISSING, text)
+    if change.reprocess_id is not None:
+        ahead_ms = made_at(change.reprocess_id) - now
+        if ahead_ms > settings.clock_skew_seconds * 1000:
+            text = (
+                f"reprocess ID {change.reprocess_id} was made {ahead_ms // 1000} s in the future: each later "
+                "request for the key would count as served. Send the request again with a new ID"
+            )
+            return Reason(ReasonCode.REPROCESS_ID_AHEAD, text)
+    return None
+
+
 def later_format_seconds(receives: int) -> float:
     """For how long a message is returned whose row was written by a later release."""
     return min(LATER_FORMAT_SECONDS * receives, MAX_LATER_FORMAT_SECONDS)
@@ -29,19 +57,12 @@ def later_format_seconds(receives: int) -> float:
 class MessageHandler:
     """Handles the messages of a batch, one at a time in each thread."""
 
-    def __init__(
-        self,
-        services: Services,
-        claims: Claims,
-        attempts: Attempts,
-        failures: Failures,
-        downstream: Downstream,
-    ) -> None:
+    def __init__(self, services: Services, attempts: Attempts, failures: Failures, downstream: Downstream) -> None:
         self._settings = services.settings
+        self._ledger = services.ledger
         self._telemetry = services.telemetry
         self._clock = services.clock
         self._jitter = services.jitter
-        self._claims = claims
         self._attempts = attempts
         self._failures = failures
         self._downstream = downstream
@@ -65,7 +86,7 @@ class MessageHandler:
         if isinstance(parsed, Ignored):
             self._telemetry.ignored(parsed.why)
             return None
-        if isinstance(parsed, Change) and (reason := self._claims.misdirected(parsed)):
+        if isinstance(parsed, Change) and (reason := misdirected(parsed, self._settings, self._clock())):
             return Unparseable(reason.text, parsed.body, code=reason.code)
         if isinstance(parsed, Unparseable):
             return parsed
@@ -81,14 +102,16 @@ class MessageHandler:
         answer = batch.answers.get(message)
         for _ in range(_REJUDGE_GONE):
             if not isinstance(answer, Ruling):
-                wait = self._wait_before(change, message, batch, RESERVE_SECONDS / (1 if answer is None else 2))
+                reserve = RESERVE_SECONDS if answer is None else CLAIMED_RESERVE_SECONDS
+                wait = self._wait_before(change, message, batch, reserve)
                 if wait is not None:
-                    return self._claims.release(answer, wait)
+                    return self._attempts.release(answer, wait)
             if answer is None:
-                answer = self._claims.claim(change, batch)
-                if isinstance(answer, Claim) and not batch.has_time(RESERVE_SECONDS / 2):
+                answer = self._ledger.claim(change, lease_ms=batch.lease_ms)
+                self._telemetry.decided(change, answer, now=self._clock())
+                if isinstance(answer, Claim) and batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
                     # The claim itself took long. The processor must have its whole time.
-                    return self._claims.release(answer, 0)
+                    return self._attempts.release(answer, 0)
             if isinstance(answer, Ruling):
                 return self._without_claim(change, answer, message)
             # A processor may run for minutes. Messages that failed before must not wait for that.
@@ -105,7 +128,7 @@ class MessageHandler:
 
     def _wait_before(self, change: Change, message: Message, batch: Batch, reserve_seconds: float) -> float | None:
         """Seconds until an attempt may start; None: now."""
-        if not batch.has_time(reserve_seconds):
+        if batch.spare_ms(reserve_seconds) < 0:
             return 0
         if not self._downstream.breaker.is_open or self._failures.is_given_up(message):
             # SQS would drop a message soon that is given up, so this attempt decides.

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from intake_ledger.consumer.attempt import Attempts
-from intake_ledger.consumer.batch import Batch
-from intake_ledger.consumer.claims import Claims, ids_of
+from intake_ledger.consumer.batch import Batch, ids_of
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.consumer.threads.group_by_key import group_by_key
@@ -24,7 +23,6 @@ class ParallelGroups:
         services: Services,
         threads: ProcessorThreads,
         attempts: Attempts,
-        claims: Claims,
         *,
         failures: Failures,
         end_process: Callable[[], None],
@@ -33,7 +31,6 @@ class ParallelGroups:
         self._telemetry = services.telemetry
         self._threads = threads
         self._attempts = attempts
-        self._claims = claims
         self._failures = failures
         self._end_process = end_process
 
@@ -60,7 +57,7 @@ class ParallelGroups:
             retry_after: float | None
             try:
                 if claim is None:
-                    retry_after = self._claims.release(batch.answers.get(message), 0)
+                    retry_after = self._attempts.release(batch.answers.get(message), 0)
                 else:
                     retry_after = self._attempts.overran(claim, message).retry_after
             except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
@@ -79,7 +76,7 @@ class ParallelGroups:
         batch.returns.flush()
         done = [message.receipt for message in batch.messages if batch.retry_after[message] is None]
         try:
-            self._queues.delete(done, in_time=batch.returns.in_time)
+            self._queues.delete(done, in_time=batch.returns.take_request)
         except Exception as error:  # noqa: BLE001 - they come again, as duplicates
             self._telemetry.log_error("messages could not be deleted", ids_of(batch.messages), error)
         self._telemetry.process_ends([claim.change.key for claim in overrun])
