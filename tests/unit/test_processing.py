@@ -10,8 +10,19 @@ import pytest
 
 import intake_ledger
 from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable
-from intake_ledger.processor import ObjectStream, as_commit, load_processor, make_object_change
-from intake_ledger.protocol import ABSENT, Change, Fenced, Retention, Row, SettingsError, State, StateKind, row_changes
+from intake_ledger.processor import ObjectStream, OpenedObject, as_commit, load_processor, make_object_change
+from intake_ledger.protocol import (
+    ABSENT,
+    Change,
+    Fenced,
+    Ordering,
+    Retention,
+    Row,
+    SettingsError,
+    State,
+    StateKind,
+    row_changes,
+)
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, make_reason, redriven, reprocess
 
 ONE = State(StateKind.OBJECT, "1", "e1", 5, START)
@@ -29,9 +40,9 @@ def argument(row: Row, change: Change | None = None, state: State = ONE, *, pipe
         state,
         row,
         pipeline=pipeline,
+        ordering=Ordering.LATEST,
         remaining_seconds=lambda: 12.5,
-        open_object=lambda: ObjectStream(io.BytesIO(b"bytes"), 5),
-        download_object=lambda: io.BytesIO(b"bytes"),
+        opened=OpenedObject(lambda: ObjectStream(io.BytesIO(b"bytes"), 5)),
         output=lambda *_: pytest.fail("no output is written"),
     )
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange, ObjectReadError, Unprocessable
-from intake_ledger.processor import ObjectStream, make_object_change
+from intake_ledger.processor import ObjectStream, OpenedObject, make_object_change
 from intake_ledger.processor.text import MAX_LINE, csv_rows, json_lines, lines
-from intake_ledger.protocol import State, StateKind, row_changes
+from intake_ledger.protocol import Ordering, State, StateKind, row_changes
 from tests.unit.support import LEASE, PIPELINE, START, created
 
 
@@ -295,9 +295,9 @@ class TestOnTheChange:
             state,
             row,
             pipeline=PIPELINE,
+            ordering=Ordering.LATEST,
             remaining_seconds=lambda: 1.0,
-            open_object=lambda: ObjectStream(io.BytesIO(content), len(content)),
-            download_object=lambda: io.BytesIO(content),
+            opened=OpenedObject(lambda: ObjectStream(io.BytesIO(content), len(content))),
             output=lambda *_: pytest.fail("no output is written"),
         )
 

@@ -11,10 +11,11 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger import ObjectChange, Unprocessable
 from intake_ledger.consumer.composition import make_processor
-from intake_ledger.processor import make_object_change
+from intake_ledger.processor import OpenedObject, make_object_change
 from intake_ledger.processor.lambda_processor import remote_processor, request_of
 from intake_ledger.protocol import (
     NotYet,
+    Ordering,
     RemoteError,
     RemoteTimeoutError,
     State,
@@ -56,9 +57,9 @@ def change(**other: Any) -> ObjectChange:
         state,
         row,
         pipeline=PIPELINE,
+        ordering=Ordering.LATEST,
         remaining_seconds=lambda: 1.0,
-        open_object=lambda: pytest.fail("the object is the function's to read"),
-        download_object=lambda: pytest.fail("the object is the function's to read"),
+        opened=OpenedObject(lambda: pytest.fail("the object is the function's to read")),
         output=lambda *_: pytest.fail("the function writes its outputs"),
     )
     return replace(made, **other)

@@ -140,9 +140,9 @@ class Attempts:
                     claim.state,
                     claim.row,
                     pipeline=self._settings.pipeline,
+                    ordering=self._settings.ordering,
                     remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
-                    open_object=opened.open,
-                    download_object=opened.download,
+                    opened=opened,
                     output=ClaimOutputs(claim, self._settings.ordering, self._output_client).output,
                 )
                 progress.begun = True

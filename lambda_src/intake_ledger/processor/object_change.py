@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from intake_ledger.processor import text as reading
-from intake_ledger.processor.object_stream import ObjectStream, read_all
-from intake_ledger.protocol import Change, Row, SettingsError, State, StateKind, WrongReturnError
+from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, read_all
+from intake_ledger.protocol import Change, Ordering, Row, SettingsError, State, StateKind, WrongReturnError
 
 if TYPE_CHECKING:
     from intake_ledger.outputs import Output
@@ -56,6 +56,9 @@ class ObjectChange:
     fence: int
     """A number that grows with each claim on this key. A downstream write that is conditional on it cannot undo
     the write of a later worker. It starts near the time in epoch milliseconds: more than 32 bits, less than 53."""
+    fenced_version: str | None
+    """With EVERY_VERSION, the version whose attempts `fence` orders: its ID, or its ETag without versioning. None with
+    LATEST: `fence` orders all attempts on the key."""
     idempotency_key: str
     """The same for each attempt on this state of the key. It differs when the state returns, or is reprocessed."""
     _remaining_seconds: Callable[[], float]
@@ -201,9 +204,9 @@ def make_object_change(
     row: Row,
     *,
     pipeline: str,
+    ordering: Ordering,
     remaining_seconds: Callable[[], float],
-    open_object: Callable[[], ObjectStream],
-    download_object: Callable[[], BinaryIO],
+    opened: OpenedObject,
     output: "Callable[[str, str], Output]",
 ) -> ObjectChange:
     """Make the argument of the processor for a claim."""
@@ -220,10 +223,11 @@ def make_object_change(
         event_time=change.event_time,
         attempt=row.attempts,
         fence=row.fence,
+        fenced_version=state.version_id or state.etag if ordering is Ordering.EVERY_VERSION else None,
         idempotency_key=hashlib.sha256(name.encode()).hexdigest()[:32],
         _remaining_seconds=remaining_seconds,
-        _open=open_object,
-        _download=download_object,
+        _open=opened.open,
+        _download=opened.download,
         _output=output,
     )
 

@@ -10,7 +10,7 @@ Exception
 │   ├── ObjectReadError      raised while an object is read: its content is incomplete or altered
 │   ├── NoSpaceError         `ObjectChange.download()` raises it: the disk is full
 │   ├── TransactionRefused   a commit was refused because of the processor's own writes in it
-│   ├── Overtaken            `Output.put()` raises it: a worker with a later claim has written the output
+│   ├── Overtaken            `Output.put()` and `lock_object()` raise it: a worker with a later claim has written
 │   ├── OutputError          `Output.put()` raises it: the output cannot be written
 │   │   └── OutputConflict       the output belongs to another object
 │   ├── NotBegun             Lambda throttled the processor's function before it started
