@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aws_cdk import App, Environment, Stack
@@ -10,7 +10,11 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import IntakePipeline, Processor
+from cdk_intake_ledger import IntakePipeline, Processor, delivery
+from intake_ledger import Output, OutputError
+from intake_ledger.outputs import source_of
+from intake_ledger.outputs.output import TOMBSTONE_TAG
+from intake_ledger_testing.memory_outputs import MemoryOutputs
 from tests.synth.build import (
     Json,
     actions,
@@ -260,3 +264,54 @@ def test_a_bucket_of_another_account_needs_a_policy_there() -> None:
     assert "is in account 444455556666, and the pipeline is in account 111122223333" in text
     for part in (":iam::111122223333:root", ":s3:::theirs/grey/*", "s3:ListBucket", "s3:PutObjectTagging"):
         assert part in text
+
+
+class Asked(MemoryOutputs):
+    """Keeps the actions that S3 requires for each request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actions: set[str] = set()
+
+    def put_object(self, **request: Any) -> dict[str, Any]:
+        self.actions |= {"s3:PutObjectTagging"} if "Tagging" in request else set()
+        return super().put_object(**request)
+
+    def needed(self) -> set[str]:
+        return self.actions.union(*(NEEDED[operation] for operation in self.requests))
+
+
+NEEDED = {
+    "AbortMultipartUpload": {"s3:AbortMultipartUpload"},
+    "CompleteMultipartUpload": {"s3:PutObject"},
+    "CreateMultipartUpload": {"s3:PutObject"},
+    # Without ListBucket, S3 answers 403 for an object that does not exist.
+    "HeadObject": {"s3:GetObject", "s3:ListBucket"},
+    "PutObject": {"s3:PutObject"},
+    "UploadPart": {"s3:PutObject"},
+}
+"""Actions by operation, as the page "Required permissions for Amazon S3 API operations" lists them."""
+
+
+def test_the_grant_is_what_outputs_request(template: Json) -> None:
+    """Each action that an output needs is granted, and each granted action is needed."""
+    s3 = Asked()
+
+    def output(fence: int) -> Output:
+        return Output(
+            cast("Any", s3), "b", "grey/a", fence=fence, source=source_of("a", None), look_first=True, part_bytes=64
+        )
+
+    output(10**12).put(b"1000000000000")
+    output(10**12 + 1).put(b"1000000000001".ljust(200))
+    with pytest.raises(OutputError):
+        output(10**12 + 2).put(b"no fence".ljust(200))
+    output(10**12 + 3).remove()
+    assert set(s3.requests) == set(NEEDED)
+    granted = {action for one in written(template)[:1] for action in actions(one)}
+    assert s3.needed() == granted | {"s3:ListBucket"}
+
+
+def test_the_lifecycle_rule_is_for_the_tag_of_tombstones() -> None:
+    """The runtime writes the tag, and the construct selects it."""
+    assert "=".join(delivery.TOMBSTONE_TAG) == TOMBSTONE_TAG
