@@ -4,6 +4,7 @@ The search is breadth-first, so the first violation has the shortest trace. The 
 later: the objects in S3, the queue, the table's items, and for each worker its message and the answers of AWS so far.
 """
 
+import hashlib
 import time
 from array import array
 from collections.abc import Iterator, Mapping
@@ -101,6 +102,20 @@ class Worker(NamedTuple):
     """It started after the deployment."""
 
 
+class Output(NamedTuple):
+    """An object in the bucket of outputs."""
+
+    etag: str
+    metadata: tuple[tuple[str, str], ...]
+    state: str
+    """The state that it was made of: `absent` for a tombstone."""
+
+    @property
+    def fence(self) -> int:
+        """The fence of the claim that wrote it."""
+        return int(dict(self.metadata)["intake-fence"].partition(".")[0])
+
+
 class Backup(NamedTuple):
     """A copy of the table, and the facts that were true at that time."""
 
@@ -129,6 +144,8 @@ class World(NamedTuple):
     """A late worker died between its effect and its report. Nothing repairs that."""
     applied: tuple[tuple[str, str, bool], ...] = ()
     """The effects of a keyed downstream: idempotency key, state, and whether a late worker sent it."""
+    outputs: tuple[tuple[str, Output], ...] = ()
+    """The objects in the bucket of outputs, by key."""
     downstream: str = "absent"
     clean: bool = True
     """The last write to the downstream is committed."""
@@ -484,6 +501,9 @@ class Explorer:
         if outcome.service == "sqs":
             yield from (self._wake if outcome.arguments["QueueUrl"] == "queue" else self._copy)(w, slot, k, outcome)
             return
+        if outcome.service == "output":
+            yield from self._output(w, slot, k, outcome)
+            return
         items, answer = self._answer(w, outcome)
         after = self._check_write(w, slot, k, outcome, answer, items)
         label = f"{name}: {_said(outcome)} -> {_told(answer)}"
@@ -588,11 +608,11 @@ class Explorer:
                 yield f"{prepared} and fails", self._answered(given, slot, k, Frozen("fails"), crashes=w.crashes - 1)
         if self.config.effect is Effect.TRANSACT:
             return
-        given, k = (
-            self._written(given, identity, request, overtaken=overtaken),
-            k._replace(late=overtaken and not self.config.every_version),
-        )
-        yield label, self._answered(given, slot, k, Frozen("ok"))
+        # An output is written by requests that are steps.
+        if self.config.effect is not Effect.FENCED:
+            given = self._written(given, identity, request, overtaken=overtaken)
+            k = k._replace(late=overtaken and not self.config.every_version)
+        yield label, self._answered(given, slot, k, Frozen(_WRITES))
         if w.crashes:
             yield f"{label} and fails", self._answered(given, slot, k, Frozen("fails"), crashes=w.crashes - 1)
         if w.waits:
@@ -621,6 +641,44 @@ class Explorer:
             bad = f"the effect of {identity} is applied twice, under two idempotency keys" if twice else ""
             w = w._replace(applied=tuple(sorted((*w.applied, (key, identity, overtaken)))), bad=w.bad or bad)
         return w._replace(downstream=identity, clean=False)
+
+    def _output(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
+        """A request of `intake_ledger.outputs`, which the bucket answers as S3 does."""
+        after, answer = self._output_answer(w, request)
+        label = f"w{slot}: {request.operation} of the output -> {answer.value if answer.kind == 'status' else 'ok'}"
+        yield label, self._answered(after, slot, k, answer)
+        if after.outputs == w.outputs:
+            return
+        if w.crashes:
+            yield f"{label}, and dies", self._die(after, slot, k)
+        if w.answers:
+            again, second = self._output_answer(after, request)
+            yield (
+                f"{label}, whose answer is lost; repeated -> {second.value}",
+                self._answered(again, slot, k, second, answers=w.answers - 1),
+            )
+
+    def _output_answer(self, w: World, request: Request) -> tuple[World, Frozen]:
+        asked, outputs = request.arguments, dict(w.outputs)
+        present = outputs.get(asked["Key"])
+        if request.operation == "head_object":
+            if present is None:
+                return w, Frozen("status", 404)
+            return w, Frozen("ok", (present.etag, present.metadata))
+        if "IfMatch" in asked and present is None:
+            return w, Frozen("status", 404)
+        refused = "IfNoneMatch" in asked and present is not None
+        if refused or (present is not None and asked.get("IfMatch", present.etag) != present.etag):
+            return w, Frozen("status", 412)
+        if request.operation == "delete_object":
+            outputs.pop(asked["Key"], None)
+            return w._replace(outputs=tuple(sorted(outputs.items())), downstream="absent"), Frozen("ok")
+        written = outputs[asked["Key"]] = _stored(request)
+        before = 0 if present is None else present.fence
+        bad = w.bad or (f"fence {written.fence} overwrites the output of {before}" if written.fence < before else "")
+        shown = written.state if asked["Key"] == program.OUTPUT else w.downstream
+        following = w._replace(outputs=tuple(sorted(outputs.items())), downstream=shown, clean=False, bad=bad)
+        return following, Frozen("ok", written.etag)
 
     def _wake(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
         woken = w._replace(queue=_sent(w.queue, Message(request.arguments["MessageBody"], "a late worker's message")))
@@ -699,6 +757,10 @@ class Explorer:
                 w = w._replace(tries=tuple(one for one in w.tries if one[0] != claimed))
         values = _values(request)
         status = (values.get(":status") or values.get("status") or {}).get("S")
+        if status == "FAILED" and self.config.effect is Effect.FENCED and not k.overwritten:
+            outcomes = [answer.kind for _, answer in k.history]
+            if _WRITES in outcomes:
+                w = w._replace(bad=f"the write of {k.state} failed, and no later claim has written")
         if status == "FAILED" and k.overwritten:
             counts = {one: count - (one == k.state) for one, count in w.tries}
             w = w._replace(tries=tuple(sorted(counts.items())))
@@ -814,6 +876,8 @@ class Explorer:
                 expected += [f"d#{one[1:]}" for one in self.script.operations if one[0] == "d"]
             if self.config.effect is Effect.TRANSACT and sorted(w.booked) != sorted(w.versions):
                 return f"{w.versions} are committed, and the effects are {w.booked}"
+            if self.config.effect is Effect.FENCED and (bad := self._wrong_outputs(w)):
+                return bad
             missing = [one for one in expected if one not in w.versions and one not in rejected]
             return f"G4: {missing} were never processed" if missing and not w.tick else ""
         current = self.script.shown[w.done]
@@ -833,12 +897,10 @@ class Explorer:
         # A late worker's plain write over a transaction is not healed: the transaction cannot be repeated.
         sometimes = self.config.effect is Effect.SOMETIMES
         beyond = (w.excused and not self._exact) or (sometimes and any("transactional" in row for row in rows))
-        if (
-            w.downstream != current.identity
-            and not ignored
-            and not beyond
-            and not (self.scenario.forgetful and w.clean)
-        ):
+        shown = current.identity
+        if self.config.effect is Effect.FENCED and current.kind is not StateKind.OBJECT:
+            shown = "absent"  # a tombstone does not name the marker
+        if w.downstream != shown and not ignored and not beyond and not (self.scenario.forgetful and w.clean):
             return f"G4: at rest S3 shows {current.identity}, the downstream has {w.downstream}"
         if (
             not w.tick
@@ -848,6 +910,13 @@ class Explorer:
         ):
             return f"G4: at rest S3 shows {current.identity}, the ledger {self._committed_identity(rows)}"
         return ""
+
+    def _wrong_outputs(self, w: World) -> str:
+        """EVERY_VERSION: each committed version has its output."""
+        made = {f"output {version.removeprefix('v#')}": version for version in w.versions if version.startswith("v#")}
+        found = {key: output.state for key, output in w.outputs}
+        wrong = [version for key, version in made.items() if found.get(key) != version]
+        return f"G4: {wrong} are committed, the outputs are {found}" if wrong else ""
 
     def _committed_identity(self, rows: list[dict[str, str]]) -> str:
         settled = [
@@ -1019,7 +1088,9 @@ class Explorer:
         return self._applied[known]
 
 
-_EXACT = frozenset({Effect.TRANSACT})
+_WRITES = "writes"
+"""The outcome of a processor that writes its effect and does not fail by itself."""
+_EXACT = frozenset({Effect.FENCED, Effect.TRANSACT})
 """Effects that nothing can leave wrong."""
 _LONG_AGO = -9
 """The tick of what happened before the search begins."""
@@ -1084,6 +1155,15 @@ def _with(values: tuple[Any, ...], place: int, value: object) -> tuple[Any, ...]
 
 def _sent(queue: tuple[Message, ...], message: Message) -> tuple[Message, ...]:
     return tuple(sorted((*queue, message), key=lambda one: (one.label, one.rejected_fence or 0, one.body)))
+
+
+@lru_cache(_RECENT)
+def _stored(request: Request) -> Output:
+    """The object that a put makes. An ETag covers the bytes only, as on S3."""
+    body, metadata = request.arguments["Body"], request.arguments["Metadata"]
+    _, _, state = body.partition(program.CONTENT)
+    etag = hashlib.md5(body, usedforsecurity=False).hexdigest()[:12]
+    return Output(etag, tuple(sorted(metadata.items())), state.decode() or "absent")
 
 
 @lru_cache(_RECENT)

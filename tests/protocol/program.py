@@ -50,6 +50,11 @@ TICK_MS = 12 * DAY * 1000
 """The world's clock moves in steps that let everything expire: a row lives for the retention and a day."""
 EPOCH_MS = 1_800_000_000_000
 LEASE_MS = 60_000
+OUTPUT = "output"
+"""The key of the output, if there is one for all versions."""
+CONTENT = b"content:"
+"""In an output, before the state that it was made of."""
+_PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".ljust(33, b"\0")
 SEPARATOR = " "
 """Between the elements of a set."""
 
@@ -130,6 +135,7 @@ class Effect(Enum):
     """The kind of effect that the processor has downstream."""
 
     PLAIN = "a write: the last one wins, also a late worker's"
+    FENCED = "an output on S3, which refuses an earlier fence; a removal leaves a tombstone"
     KEYED = "a request that the downstream drops if it has seen its idempotency key"
     TRANSACT = "items that are written with the ledger's commit"
     SOMETIMES = "either a plain write or items that are written with the commit, in each attempt anew"
@@ -271,6 +277,34 @@ class _S3:
         return {"VersionId": version, "ETag": f'"{etag}"', "ContentLength": 1, "LastModified": moment(tick)}
 
 
+class _OutputS3:
+    """The bucket of outputs. Only the operations that `intake_ledger.outputs` needs for small objects."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+
+    def head_object(self, **arguments: Any) -> dict[str, Any]:
+        answer = self._call("head_object", arguments)
+        etag, metadata = cast("tuple[str, tuple[tuple[str, str], ...]]", answer.value)
+        return {"ETag": etag, "Metadata": dict(metadata)}
+
+    def put_object(self, **arguments: Any) -> dict[str, Any]:
+        return {"ETag": self._call("put_object", arguments).value}
+
+    def delete_object(self, **arguments: Any) -> dict[str, Any]:
+        """No output is deleted. A seeded defect does that."""
+        self._call("delete_object", arguments)
+        return {}
+
+    def _call(self, operation: str, arguments: Mapping[str, Any]) -> Frozen:
+        answer = self._port.call("output", operation, arguments)
+        if answer.kind == "status":
+            status = cast("int", answer.value)
+            metadata: Any = {"HTTPStatusCode": status, "HTTPHeaders": {}}
+            raise ClientError({"Error": {"Code": str(status)}, "ResponseMetadata": metadata}, operation)
+        return answer
+
+
 class _SQS:
     def __init__(self, port: Port) -> None:
         self._port = port
@@ -316,6 +350,9 @@ def run(
         told = {"kind": change.kind, "fence": change.fence, "attempt": change.attempt, "version": change.version_id}
         told |= {"etag": change.etag, "idempotency_key": change.idempotency_key}
         outcome = port.call("processor", "process", told).kind
+        if config.effect is Effect.FENCED:
+            # The outcome is chosen before the effect, so that the search has no step for it.
+            _write_output(change, every_version=config.every_version)
         if outcome == "unprocessable":
             raise Unprocessable("unprocessable")
         if outcome == "not yet":
@@ -353,6 +390,7 @@ def run(
             telemetry=_Silent(),
             clock=port.now,
             jitter=lambda: 0.0,
+            output_client=lambda: cast("Any", _OutputS3(port)),
         ),
         processor,
         processing_time=ProcessingTime(0.0) if config.group else None,
@@ -367,6 +405,16 @@ def run(
     except Exception as error:  # noqa: BLE001
         return _raised(error)
     return Finished(acknowledged=not answer["batchItemFailures"])
+
+
+def _write_output(change: ObjectChange, *, every_version: bool) -> None:
+    """The effect of a processor with an output. The content is a PNG as far as the seal reads it."""
+    output = change.output("outputs", f"output {change.version_id}" if every_version else OUTPUT)
+    if change.kind == "created":
+        state = f"v#{change.version_id}" if change.version_id else f"e#{change.etag}"
+        output.put(_PNG + CONTENT + state.encode())
+    else:
+        output.remove()
 
 
 def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request | Finished | Raised:

@@ -17,6 +17,7 @@ GROUP = Config(group=True)
 TRANSACT = Config(effect=Effect.TRANSACT)
 SOMETIMES = Config(effect=Effect.SOMETIMES)
 KEYED = Config(effect=Effect.KEYED)
+FENCED = Config(effect=Effect.FENCED)
 TOGETHER = Config(group=True, commit_together=True)
 
 SHORT: dict[str, Scenario] = {
@@ -25,6 +26,10 @@ SHORT: dict[str, Scenario] = {
     "late write, no audit": Scenario("p p", pauses=1, no_audit=True),
     "late write, a marker": Scenario("p m", pauses=1, no_audit=True),
     "late write, a keyed downstream": Scenario("p p", KEYED, pauses=1),
+    "outputs": Scenario("p p", FENCED, crashes=1),
+    "outputs, lost answers": Scenario("p p", FENCED, answers=1),
+    "outputs, a slow worker": Scenario("p p", FENCED, pauses=1),
+    "outputs, a marker": Scenario("p m", FENCED, pauses=1),
     "keyed effects, rollback": Scenario("p p d2", KEYED, crashes=1),
     "late write, a transaction or not": Scenario("p p", SOMETIMES, pauses=1),
     "late write, grouped commits": Scenario("p p", TOGETHER, pauses=1, no_audit=True),
@@ -108,6 +113,18 @@ FULL: dict[str, Scenario] = SHORT | {
     "keyed effects, a removal comes back": Scenario("p m d2", KEYED, crashes=2),
     "keyed effects, reprocess": Scenario("p p", KEYED, crashes=1, asks=(1, 2)),
     "late write, a keyed downstream, rollback": Scenario("p p d2", KEYED, pauses=1),
+    "outputs, a late worker dies": Scenario("p p", FENCED, pauses=1, crashes=1),
+    "outputs, a late worker dies after a removal": Scenario("p m", FENCED, pauses=1, crashes=1),
+    "outputs, rollback": Scenario("p p d2", FENCED, pauses=1),
+    "outputs, unversioned": Scenario("A B A", FENCED._replace(versioned=False), pauses=1),
+    "outputs, unversioned, deleted": Scenario("A D A", FENCED._replace(versioned=False), pauses=1),
+    "outputs, a removal comes back": Scenario("p m d2", FENCED, pauses=1),
+    "outputs, duplicates": Scenario("p p", FENCED, deliveries=2, crashes=2),
+    "outputs, late and lost answers": Scenario("p p", FENCED, pauses=1, answers=1),
+    "outputs, grouped commits": Scenario("p p", FENCED._replace(group=True, commit_together=True), pauses=1, crashes=1),
+    "outputs, reprocess": Scenario("p p", FENCED, pauses=1, asks=(1,)),
+    "outputs, a table put back": Scenario("p p", KEPT._replace(effect=Effect.FENCED), restores=1, crashes=1),
+    "outputs, every version": Scenario("p p", FENCED._replace(every_version=True), pauses=1, crashes=1),
     "late write, budget": Scenario("p p", BUDGET, pauses=1, crashes=1),
     "late write, expiry": Scenario("p m", pauses=1, ticks=2),
     "late write, a transaction or not, deaths": Scenario("p p", SOMETIMES, pauses=1, crashes=1),

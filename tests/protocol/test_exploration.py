@@ -22,7 +22,7 @@ from tests.protocol.scenarios import FULL, SHORT
 REDUCED = (
     "puts, no audit", "puts, a slow worker", "rollback, slow claims", "unversioned, deleted", "rejection, rollback",
     "expiry", "reprocess, budget", "grouped commits, lost answers", "grouped commits, a slow worker", "transactions",
-    "every version, losses",
+    "every version, losses", "outputs, a slow worker",
 )  # fmt: skip
 """Short worlds of each kind in which the reduced search is compared with the whole one."""
 
@@ -53,6 +53,13 @@ def test_an_effect_without_the_fence_is_wrong_if_a_late_worker_dies(effect: Effe
     assert result.violation == "G4: at rest S3 shows v#2, the downstream has v#1"
     assert any("the lease of" in step for step in result.trace)
     assert any("dies" in step for step in result.trace)
+
+
+def test_effects_with_the_fence_or_in_the_commit_are_right_if_a_late_worker_dies() -> None:
+    """The worlds of the test above hold with the other kinds, although nothing is excused there."""
+    for effect, name in ((Effect.FENCED, "outputs, a late worker dies"), (Effect.TRANSACT, "transactions, zombies")):
+        assert FULL[name] == Scenario("p p", Config(effect=effect), pauses=1, crashes=1)
+        assert Explorer(FULL[name])._exact
 
 
 @pytest.mark.parametrize(
