@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 UNIT_WORKERS := -n 2 --dist loadfile
 
-.PHONY: help setup demo fanout check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
+.PHONY: help setup demo fanout check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -99,6 +99,9 @@ prove: $(READY) $(OLD_URLLIB3)/.ready ## the whole proof of the protocol: every 
 
 late-workers: $(READY) ## 200 rounds of chaos with workers that write after their successor's commit (under a minute)
 	@python -m tests.protocol.late_workers
+
+outputs: $(READY) ## 500 rounds of late workers that write S3 outputs on a local AWS, and all orders of their requests (some minutes)
+	@python -m tests.protocol.output_rounds
 
 breaker: $(READY) ## bad files and outages in virtual time, all worlds (about half an hour)
 	@python -m tests.protocol.breaker_runs

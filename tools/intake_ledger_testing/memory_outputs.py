@@ -1,6 +1,7 @@
 """In-memory S3 buckets for outputs: the methods of boto3's client that write outputs, with S3's conditions."""
 
 import hashlib
+import io
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,17 @@ class MemoryOutputs:
             "ContentType": found.content_type,
             "Metadata": dict(found.metadata),
         }
+
+    def get_object(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client."""
+        found = self._find("GetObject", request)
+        return {"ETag": found.etag, "Metadata": dict(found.metadata), "Body": io.BytesIO(found.content)}
+
+    def delete_object(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client, without a condition."""
+        self.requests.append("DeleteObject")
+        self.objects.pop((request["Bucket"], request["Key"]), None)
+        return {}
 
     def put_object(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client. `Body` is bytes."""
