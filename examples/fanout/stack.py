@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS = 2
 """The settle time of the audits in seconds."""
+WORKERS = 2
+"""The largest number of workers of each consumer. It limits the connections to the database, too."""
 DESTROY = cdk.RemovalPolicy.DESTROY
 
 
@@ -94,7 +96,7 @@ def _short_times() -> dict[str, Any]:
     """Options for a demonstration. Production uses the defaults."""
     return {
         "processing_timeout": cdk.Duration.seconds(4),
-        "concurrency": ConcurrencyOptions(clock_skew=cdk.Duration.seconds(2)),
+        "concurrency": ConcurrencyOptions(clock_skew=cdk.Duration.seconds(2), max_concurrency=WORKERS),
         "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
         "audit": AuditOptions(settle_time=cdk.Duration.seconds(SETTLE_SECONDS)),
     }

@@ -20,7 +20,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
-from examples.fanout.stack import FanOut, processor, uploads_bucket
+from examples.fanout.stack import WORKERS, FanOut, processor, uploads_bucket
 from examples.fanout.world import BUS_SOURCE, STACK
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class StandStack(cdk.Stack):
             code=code,
             environment=self._environment | {"DATABASE": database},
         )
-        function.add_event_source(sources.SqsEventSource(queue))
+        function.add_event_source(sources.SqsEventSource(queue, max_concurrency=WORKERS))
         self._bucket.grant_read(function)
         # The pipelines do this too. Without them it is the only place.
         resource = self._bucket.node.default_child
