@@ -1,6 +1,7 @@
 """Checks all options of a pipeline before it makes a resource."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -9,10 +10,29 @@ from cdk_intake_ledger.delivery import KeyFilter, bucket_problems, delivery_mode
 from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import AuditOptions, Delivery
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
+from cdk_intake_ledger.validation import number_rules, time_rules
 from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import Plan
-from cdk_intake_ledger.validation.plan_validation import plan_problems
 from cdk_intake_ledger.validation.registry import Problem
+
+CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS)
+"""Every check of a plan, in the order of the messages."""
+
+
+def plan_problems(plan: Plan) -> Iterator[Problem]:
+    """Compare the numbers of a plan.
+
+    Args:
+        plan: the numbers.
+
+    Yields:
+        A problem for each broken rule, in the order of `CHECKS`.
+
+    """
+    for check in CHECKS:
+        known = not any(math.isnan(getattr(plan, name)) for name in check.needs)
+        if known and check.broken(plan):
+            yield check.problem(plan)
 
 
 def option_problems(

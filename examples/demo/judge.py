@@ -275,10 +275,10 @@ def _measures(
 
 
 def _examples(verdicts: Sequence[Entry]) -> dict[str, Entry]:
-    """Return a typical log line for each verdict: one with the most frequent reason."""
-    frequent = Counter((record["verdict"], record.get("reason")) for record in verdicts)
+    """Return a typical log line for each verdict: one with the most frequent explanation."""
+    frequent = Counter((record["verdict"], record.get("why")) for record in verdicts)
     chosen: dict[str, Entry] = {}
-    for record in sorted(verdicts, key=lambda record: -frequent[record["verdict"], record.get("reason")]):
+    for record in sorted(verdicts, key=lambda record: -frequent[record["verdict"], record.get("why")]):
         chosen.setdefault(record["verdict"], record)
     return chosen
 

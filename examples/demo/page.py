@@ -135,7 +135,7 @@ def _example(record: dict[str, Any]) -> str:
     told = "" if lag is None else f", {lag / 1000:.1f} s after it happened"
     return (
         f"<code>{escape(record['key'])}</code><br>{escape(str(record['event_name']))}{told}"
-        f'<br><span class="dim">{escape(str(record.get("reason") or ""))}</span>'
+        f'<br><span class="dim">{escape(str(record.get("why") or ""))}</span>'
     )
 
 

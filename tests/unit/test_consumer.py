@@ -197,7 +197,7 @@ class Bench:
     timeout: int = TIMEOUT
     full_time: int = FULL_TIME
     processor_function: str | None = None
-    concurrency: int = 1
+    threads: int = 1
     commit_together: bool = False
     reasons: Reasons = Reasons.TYPES
     max_hold_seconds: int = 3 * 86_400
@@ -222,7 +222,7 @@ class Bench:
             max_backoff_seconds=900,
             max_event_age_seconds=LATE_AFTER // SECOND,
             processor_function=self.processor_function,
-            concurrency=self.concurrency,
+            threads=self.threads,
             commit_together=self.commit_together,
             reasons=self.reasons,
             max_hold_seconds=self.max_hold_seconds,
@@ -1884,7 +1884,7 @@ class TestTelemetry:
         first = next(line for line in lines if line.get("message") == "verdict")
         assert (first["bucket"], first["key"], first["version_id"]) == (BUCKET, KEY, state.version_id)
         assert (first["verdict"], first["attempt"], first["event_age_ms"]) == ("ACCEPTED", 1, 0)
-        assert {"fence", "sequencer", "reason"} <= set(first)
+        assert {"fence", "sequencer", "why"} <= set(first)
         assert "secret content" not in out
 
 

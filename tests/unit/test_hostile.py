@@ -313,11 +313,11 @@ def hostile_records(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.failure_mode("F27", "F107")
 @settings(max_examples=examples(80))
 @given(st.lists(hostile_records(), min_size=1, max_size=3), st.permutations(range(6)), st.sampled_from((1, 1, 1, 3)))
-def test_a_hostile_batch_harms_nobody(hostile: list[dict[str, Any]], order: list[int], concurrency: int) -> None:
+def test_a_hostile_batch_harms_nobody(hostile: list[dict[str, Any]], order: list[int], threads: int) -> None:
     """All valid records are processed. Each acknowledged message is done, requests nothing, or is in the dead-letter
     queue with one copy.
     """
-    bench, sqs = Bench(new_world(), concurrency=concurrency), Sqs()
+    bench, sqs = Bench(new_world(), threads=threads), Sqs()
     states = {key: put(bench, key=key) for key in GOOD}
     records = [message(body, key) for key, (_, body) in states.items()] + hostile
     places = [place for place in order if place < len(records)]

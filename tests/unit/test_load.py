@@ -70,10 +70,10 @@ def wakes(number: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.failure_mode("F109")
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_ten_thousand_messages_are_given_back_in_tens(concurrency: int) -> None:
+@pytest.mark.parametrize("threads", [1, 4])
+def test_ten_thousand_messages_are_given_back_in_tens(threads: int) -> None:
     """F109: no time is left for any of them. SQS gets a thousand requests, and the answer names all of them."""
-    bench = Bench(new_world(), concurrency=concurrency)
+    bench = Bench(new_world(), threads=threads)
     clock = bench.world.clock
     sqs = SlowSqs(clock)
     records = wakes(BATCH)
@@ -122,7 +122,7 @@ def test_threads_give_back_while_the_last_one_works() -> None:
             returned.set()
             return super().change_message_visibility_batch(**request)
 
-    bench = Bench(new_world(), concurrency=2)
+    bench = Bench(new_world(), threads=2)
     clock = bench.world.clock
     began = Event()
 

@@ -72,8 +72,8 @@ def test_the_consumers_settings() -> None:
 
 def test_concurrency_is_one_unless_given() -> None:
     """A consumer that was deployed before the option goes on as it did."""
-    assert consumer_settings(CONSUMER).concurrency == 1
-    assert consumer_settings(CONSUMER | {"INTAKE_CONCURRENCY": "4"}).concurrency == 4
+    assert consumer_settings(CONSUMER).threads == 1
+    assert consumer_settings(CONSUMER | {"INTAKE_CONCURRENCY": "4"}).threads == 4
 
 
 def test_commits_are_single_unless_asked_for() -> None:

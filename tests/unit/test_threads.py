@@ -33,8 +33,8 @@ FOREVER = 3_600.0
 class Stage:
     """A consumer with threads. `acts` has the processor's behaviour for each key."""
 
-    def __init__(self, world: World, *, concurrency: int = 2, timeout: int = 60) -> None:
-        self.bench = Bench(world, concurrency=concurrency, timeout=timeout)
+    def __init__(self, world: World, *, threads: int = 2, timeout: int = 60) -> None:
+        self.bench = Bench(world, threads=threads, timeout=timeout)
         self.acts: dict[str, Callable[[ObjectChange], Any]] = {}
         self.ledger: Ledger = world.ledger
         self.processing_time = ProcessingTime()

@@ -38,7 +38,7 @@ SCAN_LIMIT = 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reports:
+class InventoryReports:
     """The place of S3 Inventory's reports."""
 
     bucket: s3.IBucket
@@ -90,7 +90,7 @@ class AuditScale:
         *,
         parts: float | None = None,
         concurrency: float = 1,
-        reports: Reports | None = None,
+        reports: InventoryReports | None = None,
         join_memory: float = MAX_MEMORY,
         architecture: lambda_.Architecture | None = None,
         engine: Engine = Engine.DUCKDB,
@@ -199,7 +199,7 @@ class AuditScale:
             the scale.
 
         """
-        reports = Reports(bucket=bucket, prefix=prefix, id=id)
+        reports = InventoryReports(bucket=bucket, prefix=prefix, id=id)
         return cls(
             parts=MAX_SHARDS,
             concurrency=concurrency,

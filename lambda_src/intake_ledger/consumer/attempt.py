@@ -20,6 +20,7 @@ from intake_ledger.observability import describe, text_of
 from intake_ledger.processor import Commit, OpenedObject, Processor, as_commit, make_object_change
 from intake_ledger.protocol import (
     Fenced,
+    LibraryError,
     NotBegun,
     NotYet,
     ObjectGone,
@@ -27,7 +28,6 @@ from intake_ledger.protocol import (
     Origin,
     OutcomeKind,
     Overwritten,
-    OwnError,
     Reason,
     ReasonCode,
     Ruling,
@@ -91,7 +91,7 @@ class Attempts:
         now = self._clock()
         self._processing_time.add(now - started)
         if outcome.commit is None:
-            self._report(claim, outcome, now - started)
+            self._report(claim, outcome, message, now - started)
         else:
             outcome = replace(outcome, duration_ms=now - started)
         self._downstream.ended(claim.change.key, outcome.healthy, outcome.reason, now)
@@ -115,7 +115,7 @@ class Attempts:
             outcome = self._commit(claim, commit, message)
         except Fenced as fenced:
             outcome = self._overtaken(claim, fenced, begun=True)
-        self._report(claim, outcome, duration_ms)
+        self._report(claim, outcome, message, duration_ms)
         return outcome
 
     def overran(self, claim: Claim, message: Message) -> Outcome:
@@ -124,7 +124,7 @@ class Attempts:
             outcome = self._overran(claim, message)
         except Fenced as fenced:
             outcome = self._overtaken(claim, fenced, begun=True)
-        self._report(claim, outcome, self._settings.processing_timeout_seconds * 1000)
+        self._report(claim, outcome, message, self._settings.processing_timeout_seconds * 1000)
         return outcome
 
     def _run(self, claim: Claim, message: Message, started: int, progress: _Progress, *, hold: bool) -> Outcome:
@@ -165,7 +165,7 @@ class Attempts:
         if not begun and s3_refusal(error) is None:
             # The object is not the cause, so this counts no attempt.
             self._ledger.release(claim)
-            raise OwnError("S3 could not open the object", detail=repr(error)) from error
+            raise LibraryError("S3 could not open the object", detail=repr(error)) from error
         if _is_overrun(error):
             return self._overran(claim, message)
         # The processor may send other requests to AWS than the read of the object.
@@ -235,7 +235,7 @@ class Attempts:
         text = describe(error, self._settings.reasons, processor_package=self._package)
         return Reason(code or code_of(error, ReasonCode.PROCESSOR_ERROR), text)
 
-    def _report(self, claim: Claim, outcome: Outcome, duration_ms: int) -> None:
+    def _report(self, claim: Claim, outcome: Outcome, message: Message, duration_ms: int) -> None:
         """Report how a claim ended, and wake the key after a late write.
 
         The late worker's own message was delivered again when its lease ended, and may be acknowledged by now. The
@@ -250,7 +250,7 @@ class Attempts:
         try:
             self._queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
         except Exception as error:  # noqa: BLE001 - the row records it, and the audit finds it
-            self._telemetry.log_error("a late write was recorded and its key not woken", claim.change.key, error)
+            self._telemetry.log_error("a late write was recorded and its key not woken", message.id, error)
 
 
 def _is_overrun(error: BaseException) -> bool:

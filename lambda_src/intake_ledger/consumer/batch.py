@@ -156,7 +156,7 @@ class Batch:
 
     def may_hold_commit(self, message: Message) -> bool:
         """True if the commit of this message may be written later, together with others. Threads write theirs alone."""
-        return self._settings.commit_together and self._settings.concurrency == 1 and self.is_claimed(message)
+        return self._settings.commit_together and self._settings.threads == 1 and self.is_claimed(message)
 
     def finish(self, message: Message, retry_after: float | None) -> None:
         """Acknowledge the message, or return it to the queue for these seconds."""

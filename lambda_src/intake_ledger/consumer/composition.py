@@ -27,7 +27,7 @@ def make_consumer() -> Consumer:
     """The consumer that the environment's variables describe, made once per execution environment."""
     settings = consumer_settings(os.environ)
     # Each thread has one request under way, and one or two streams.
-    pool = max(POOL, 3 * settings.concurrency)
+    pool = max(POOL, 3 * settings.threads)
     clock = _epoch_ms
     table = LedgerTable(ledger_client(pool), settings.table)
     # One client reads objects and writes outputs.
@@ -66,7 +66,7 @@ def make_processor(settings: ConsumerSettings) -> Processor:
     make = partial(
         make_client,
         "lambda",
-        max(POOL, settings.concurrency),
+        max(POOL, settings.threads),
         read_timeout=settings.processing_timeout_seconds + 5,
         tcp_keepalive=True,
         retries={"total_max_attempts": 1},
@@ -76,7 +76,7 @@ def make_processor(settings: ConsumerSettings) -> Processor:
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:
     """Make a client when it is first needed, or at once if there will be threads: they must not share a session."""
-    if settings.concurrency == 1:
+    if settings.threads == 1:
         return make
     client = make()
     return lambda: client

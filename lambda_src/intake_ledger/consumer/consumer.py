@@ -39,7 +39,7 @@ class Consumer:
         processing_time = processing_time or ProcessingTime()
         failures = Failures(services, breaker)
         downstream = Downstream(services, breaker)
-        self._threads = _threads(services) if settings.concurrency > 1 else None
+        self._threads = _threads(services) if settings.threads > 1 else None
         attempts = Attempts(
             services,
             processor,
@@ -88,4 +88,4 @@ class Consumer:
 def _threads(services: Services) -> "ProcessorThreads":
     from intake_ledger.consumer.threads import ProcessorThreads  # noqa: PLC0415 - most cold starts need no threads
 
-    return ProcessorThreads(services.settings.concurrency, services.settings.processing_timeout_seconds)
+    return ProcessorThreads(services.settings.threads, services.settings.processing_timeout_seconds)

@@ -45,7 +45,7 @@ class Groups:
         """
         if self._breaker.is_open:
             return
-        fitting = self._processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self._settings.concurrency
+        fitting = self._processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self._settings.threads
         if not fitting:
             return
         fresh = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import OwnError, Reasons
+from intake_ledger.protocol import LibraryError, Reasons
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,7 +39,7 @@ def describe(error: BaseException, reasons: Reasons, *, processor_package: str =
             installed. All other packages that are not installed libraries count as well.
 
     """
-    if isinstance(error, OwnError):
+    if isinstance(error, LibraryError):
         return text_of(error) if reasons is Reasons.FULL else error.why
     return ", from ".join(_describe_one(link, reasons, processor_package) for link in _chain(error))
 

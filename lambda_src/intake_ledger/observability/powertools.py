@@ -60,7 +60,7 @@ class PowertoolsTelemetry(Telemetry):
     def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self._count(VERDICT_METRICS[answer.verdict])
         event_age_ms = None if change.event_time is None else now - change.event_time
-        fields = {"verdict": answer.verdict, "reason": answer.why, "event_age_ms": event_age_ms}
+        fields = {"verdict": answer.verdict, "why": answer.why, "event_age_ms": event_age_ms}
         if (age_ms := _duplicate_age_ms(change, answer, now)) is not None:
             fields["duplicate_age_ms"] = age_ms
             with self._lock:
@@ -109,7 +109,7 @@ class PowertoolsTelemetry(Telemetry):
 
     @override
     def ignored(self, why: str) -> None:
-        self._logger.info("ignored", extra={"reason": why})
+        self._logger.info("ignored", extra={"why": why})
 
     @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:

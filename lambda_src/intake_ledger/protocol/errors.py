@@ -5,7 +5,7 @@ Exception
 ├── NotYet               a processor raises it: something that it needs is missing
 ├── ObjectGone           `ObjectChange.open()` raises it: S3 no longer holds the claimed version
 ├── Fenced               the ledger refused a write, because another attempt has the row
-├── OwnError             its text quotes no content and is always kept as a reason
+├── LibraryError         its text quotes no content and is always kept as a reason
 │   ├── Overwritten          the ledger refused a commit: another state may have been written after its effect
 │   ├── ObjectReadError      raised while an object is read: its content is incomplete or altered
 │   ├── NoSpaceError         `ObjectChange.download()` raises it: the disk is full
@@ -72,7 +72,7 @@ class Fenced(Exception):  # noqa: N818 - the protocol's own word
     """The row belongs to another claim: the lease ended, and another attempt or another state took over."""
 
 
-class OwnError(Exception):
+class LibraryError(Exception):
     """An error whose text this library writes.
 
     `why` quotes nothing and is kept as a reason. `detail` may quote an object or another program, and is kept with
@@ -92,7 +92,7 @@ class OwnError(Exception):
         """The reason, which quotes nothing."""
 
 
-class ObjectReadError(OwnError):
+class ObjectReadError(LibraryError):
     """The content is incomplete or altered: the connection to S3 was cut, or the checksum is wrong.
 
     Let it propagate: the change is retried. It is also retried if the processor catches the error and returns, unless
@@ -100,11 +100,11 @@ class ObjectReadError(OwnError):
     """
 
 
-class Overwritten(OwnError):  # noqa: N818 - named as the others
+class Overwritten(LibraryError):  # noqa: N818 - named as the others
     """The lease is still owned, but an overtaken worker may have written another state after this attempt's effect."""
 
 
-class NoSpaceError(OwnError, OSError):
+class NoSpaceError(LibraryError, OSError):
     """The temporary directory has not enough free space for the object."""
 
     def __init__(self, why: str) -> None:
@@ -112,7 +112,7 @@ class NoSpaceError(OwnError, OSError):
         self.errno = errno.ENOSPC
 
 
-class TransactionRefused(OwnError):  # noqa: N818 - named as the others
+class TransactionRefused(LibraryError):  # noqa: N818 - named as the others
     """Nothing of a commit was written, because of the processor's own writes in it.
 
     `passing`: the writes are valid. Other writes used the same items at that time, or there were too many.
@@ -123,14 +123,14 @@ class TransactionRefused(OwnError):  # noqa: N818 - named as the others
         self.passing = passing
 
 
-class Overtaken(OwnError):  # noqa: N818 - named as the others
+class Overtaken(LibraryError):  # noqa: N818 - named as the others
     """A worker with a later claim on the object has written the output. This attempt has changed nothing in it.
 
     Let it propagate out of the processor. The ledger refuses the outcome of this attempt, too.
     """
 
 
-class OutputError(OwnError):
+class OutputError(LibraryError):
     """The output cannot be written, and nothing of it has become visible. The text names the output and the fix.
 
     Let it propagate: the change is retried.
@@ -141,15 +141,15 @@ class OutputConflict(OutputError):  # noqa: N818 - named as the others
     """The output was written for another object. Derive the output's key from the key of one object."""
 
 
-class NotBegun(OwnError):  # noqa: N818 - named as the others
+class NotBegun(LibraryError):  # noqa: N818 - named as the others
     """The processor's function did not run, because Lambda throttles it. This counts no attempt."""
 
 
-class WrongReturnError(OwnError, TypeError):
+class WrongReturnError(LibraryError, TypeError):
     """The processor returned a value that is not a commit. Its effect has happened, so the change is rejected."""
 
 
-class RemoteError(OwnError):
+class RemoteError(LibraryError):
     """The processor's Lambda function failed. The change is tried again."""
 
 

@@ -70,7 +70,7 @@ class ConsumerSettings(Settings):
     max_event_age_seconds: int
     processor_function: str | None = None
     """The Lambda function that is the processor. None: `processor` is."""
-    concurrency: int = 1
+    threads: int = 1
     """The number of records of a batch that are processed at the same time."""
     max_receives: int = 1_000
     """The queue's maxReceiveCount."""
@@ -149,7 +149,7 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         max_receives=read.whole("INTAKE_MAX_RECEIVES", 2, "1000"),
         max_wait_seconds=read.whole("INTAKE_MAX_WAIT_SECONDS", 1, "259200"),
         max_hold_seconds=read.whole("INTAKE_MAX_HOLD_SECONDS", 1, "259200"),
-        concurrency=read.whole("INTAKE_CONCURRENCY", 1, "1"),
+        threads=read.whole("INTAKE_CONCURRENCY", 1, "1"),
         commit_together=read.choice("INTAKE_COMMIT_TOGETHER", ("true", "false"), "false") == "true",
         reasons=Reasons(read.choice("INTAKE_REASONS", tuple(Reasons), Reasons.TYPES)),
     )
