@@ -52,7 +52,7 @@ def ended(athena: Athena, id_: str) -> bool:
 
 @pytest.mark.failure_mode("F115")
 def test_the_statements_for_athena_find_what_duckdb_finds(aws: LocalAws, tmp_path: Path) -> None:
-    """F115: the same candidates and the same numbers in each line."""
+    """The same candidates and the same numbers in each line."""
     s3, glue, parts = aws.client("s3"), aws.client("glue"), []
     s3.create_bucket(Bucket=FILES, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
     glue.create_database(DatabaseInput={"Name": DATABASE})

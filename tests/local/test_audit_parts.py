@@ -59,7 +59,7 @@ class Parts(Pipeline):
 
 @pytest.mark.failure_mode("F39")
 def test_a_map_over_shards_finds_exactly_what_was_lost(aws: LocalAws, outputs: dict[str, dict[str, str]]) -> None:
-    """F39: uploads, an overwrite, removals of both kinds while the notification is cut; then it finds nothing."""
+    """Uploads, an overwrite, removals of both kinds while the notification is cut; then it finds nothing."""
     found = outputs["Parts"]
     names = ("Bucket", "Function", "EffectsTable", "Machine", "Files")
     parts = Parts(aws, *(found[name] for name in names))

@@ -58,7 +58,7 @@ def test_an_overwritten_object_ends_at_its_newest_version(catalogue: Catalogue) 
 
 @pytest.mark.failure_mode("F49")
 def test_a_deleted_object_goes_and_an_undeleted_one_comes_back(catalogue: Catalogue) -> None:
-    """F49: a delete marker removes the row; taking the marker away is a removal event, and yet brings the row back."""
+    """A delete marker removes the row; taking the marker away is a removal event, and yet brings the row back."""
     key = "models/deleted/service-2.json.gz"
     version = catalogue.put(key, model("1"))
     catalogue.settled(key, f"v#{version}")
@@ -75,7 +75,7 @@ def test_a_deleted_object_goes_and_an_undeleted_one_comes_back(catalogue: Catalo
 
 @pytest.mark.failure_mode("F51")
 def test_deleting_the_newest_version_for_good_brings_the_one_before_back(catalogue: Catalogue) -> None:
-    """F51: no event says that the older version is current again; the row shows it all the same."""
+    """No event says that the older version is current again; the row shows it all the same."""
     key = "models/rolled-back/service-2.json.gz"
     older = catalogue.put(key, model("old"))
     catalogue.settled(key, f"v#{older}")
@@ -92,7 +92,7 @@ def test_deleting_the_newest_version_for_good_brings_the_one_before_back(catalog
 
 @pytest.mark.failure_mode("F50")
 def test_deleting_an_old_version_for_good_changes_nothing(catalogue: Catalogue) -> None:
-    """F50: the newer version stays, and is not processed again."""
+    """The newer version stays, and is not processed again."""
     key = "models/trimmed/service-2.json.gz"
     older = catalogue.put(key, model("old"))
     catalogue.settled(key, f"v#{older}")
@@ -141,7 +141,7 @@ def test_garbage_goes_to_the_dead_letters_with_its_reason_and_harms_no_neighbour
 
 @pytest.mark.failure_mode("F29")
 def test_a_message_about_another_bucket_is_refused(catalogue: Catalogue) -> None:
-    """F29: it is set aside with both buckets' names."""
+    """It is set aside with both buckets' names."""
     body = json.loads(catalogue.event("models/foreign/service-2.json.gz", "v"))
     body["Records"][0]["s3"]["bucket"]["name"] = "somebody-elses"
     catalogue.send(json.dumps(body))
@@ -175,7 +175,7 @@ def test_a_poison_file_is_rejected_with_the_reason_of_the_processor(catalogue: C
 
 @pytest.mark.failure_mode("F46")
 def test_an_object_whose_message_was_never_sent_is_found_by_the_audit(catalogue: Catalogue) -> None:
-    """F46: nothing arrives while the notification is off; a dry run tells, a real run repairs, the next is content."""
+    """Nothing arrives while the notification is off; a dry run tells, a real run repairs, the next is content."""
     s3 = catalogue.aws.client("s3")
     configuration = s3.get_bucket_notification_configuration(Bucket=catalogue.bucket)
     configuration.pop("ResponseMetadata")

@@ -63,7 +63,7 @@ def test_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, type
 
 @pytest.mark.failure_mode("F78")
 def test_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types) -> None:
-    """F78: the same call with the same id changes nothing; a new one runs the processor again."""
+    """The same call with the same id changes nothing; a new one runs the processor again."""
     key = "models/cli-again/service-2.json.gz"
     version = catalogue.put(key, model("1"))
     catalogue.settled(key, f"v#{version}")

@@ -379,7 +379,7 @@ def ruled(aws: LocalAws, outputs: Outputs) -> Watched:
 
 @pytest.mark.failure_mode("F117")
 def test_a_deployed_path_has_no_problems(keyed: Watched, ruled: Watched) -> None:
-    """F117: the audit was told the settings that the stack has, and the environment has room for them."""
+    """The audit was told the settings that the stack has, and the environment has room for them."""
     assert (keyed.tick(), ruled.tick()) == ([], [])
     for path in (keyed, ruled):
         found = path.client("lambda").get_function_configuration(FunctionName=path["Audit"])
@@ -392,14 +392,14 @@ def test_a_deployed_path_has_no_problems(keyed: Watched, ruled: Watched) -> None
 @pytest.mark.failure_mode("F117", "F128")
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_is_reported_at_the_next_tick(keyed: Watched, name: str) -> None:
-    """F117, F128: by S3's notifications, with a key; with the command that repairs it."""
+    """By S3's notifications, with a key; with the command that repairs it."""
     _breaks(keyed, *BROKEN[name])
 
 
 @pytest.mark.failure_mode("F117")
 @pytest.mark.parametrize("name", RULED)
 def test_what_is_broken_about_the_rule_is_reported_at_the_next_tick(ruled: Watched, name: str) -> None:
-    """F117: by EventBridge; with the command that repairs it."""
+    """By EventBridge; with the command that repairs it."""
     _breaks(ruled, *RULED[name])
 
 
@@ -412,7 +412,7 @@ def _breaks(path: Watched, breaking: Break, said: str, repair: str) -> None:
 
 @pytest.mark.failure_mode("F117")
 def test_what_was_deleted_is_reported_and_nothing_crashes(keyed: Watched, ruled: Watched) -> None:
-    """F117: mapping, function, dead-letter queue, queue, table and bucket, one after the other."""
+    """Mapping, function, dead-letter queue, queue, table and bucket, one after the other."""
     assert (keyed.tick(), ruled.tick()) == ([], []), "everything is restored"
     lambda_, s3 = ruled.client("lambda"), ruled.client("s3")
     deletions: list[tuple[Callable[[], Any], str]] = [

@@ -90,7 +90,7 @@ def deploy(aws: LocalAws, what: str, template: Json) -> dict[str, str]:
 def test_a_renamed_pipeline_adopts_what_is_left(
     aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """F97: ten queued, one rejected: all eleven are processed once, the rejected one after its redrive."""
+    """Ten queued, one rejected: all eleven are processed once, the rejected one after its redrive."""
     clients = {name: aws.client(name) for name in ("s3", "sqs", "dynamodb", "lambda")}
     clients["s3"].create_bucket(Bucket=release.ASSETS)
     old = deploy(aws, "create", synthesise(aws, tmp_path / "old", renamed=False))

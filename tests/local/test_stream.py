@@ -15,7 +15,7 @@ from tests.local.support import Pipeline
 def test_the_local_pipeline_hands_out_what_a_deployed_function_gets(
     pipeline: Callable[[str, str], Pipeline],
 ) -> None:
-    """F125: the same class, which answers each way of reading alike; a seekable one locally would hide a mistake."""
+    """The same class, which answers each way of reading alike; a seekable one locally would hide a mistake."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.csv", "id,text\n1,a\n2,b\n")

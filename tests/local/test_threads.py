@@ -36,7 +36,7 @@ def versions(threads: Catalogue) -> dict[str, str]:
 
 @pytest.mark.failure_mode("F20")
 def test_the_process_ends_and_a_new_one_goes_on(threads: Catalogue, versions: dict[str, str]) -> None:
-    """F20: a thread that hangs cannot be stopped in another way. The next attempt has the effect, once."""
+    """A thread that hangs cannot be stopped in another way. The next attempt has the effect, once."""
     second = threads.effect(HUNG[0], versions[HUNG[0]])
     assert second["attempt"] == 2
     assert second["process"] not in {threads.effect(key, versions[key])["process"] for key in NEIGHBOURS}
@@ -53,7 +53,7 @@ def test_the_process_ends_and_a_new_one_goes_on(threads: Catalogue, versions: di
 def test_one_that_hangs_at_every_attempt_is_rejected_with_its_reason(
     threads: Catalogue, versions: dict[str, str]
 ) -> None:
-    """F44: its row does not say PROCESSING for ever, and its copy is in the dead-letter queue."""
+    """Its row does not say PROCESSING for ever, and its copy is in the dead-letter queue."""
     letter = threads.rejected(versions[HUNG[1]])
     assert "ran longer than its limit of 5 s" in letter["MessageAttributes"]["reason"]["StringValue"]
     row = threads.aws.wait_until(

@@ -35,7 +35,7 @@ from tests.synth.build import (
 
 @pytest.mark.failure_mode("F46")
 def test_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
-    """F46: the audit looks at the rule there, and may; elsewhere at the bucket's notifications."""
+    """The audit looks at the rule there, and may; elsewhere at the bucket's notifications."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     IntakePipeline(ours, "Orders", processor=processor(), bucket=s3.Bucket(theirs, "Bucket", versioned=True))
@@ -49,7 +49,7 @@ def test_a_bucket_of_another_stack_is_delivered_from_by_a_rule() -> None:
 
 @pytest.mark.failure_mode("F46")
 def test_the_audit_may_see_whether_the_queues_key_can_be_used() -> None:
-    """F46: its state, its policy, and S3's notifications."""
+    """Its state, its policy, and S3's notifications."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", encryption_key=kms.Key(stack, "Key"))
     IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
@@ -101,7 +101,7 @@ class TestReports:
         [("audit/", {"prefix": "in/"}), ("", {"suffix": ".csv"}), ("in/reports/", {"prefix": "in/", "suffix": ".csv"})],
     )
     def test_beside_the_intake_they_may_lie_in_its_bucket(self, prefix: str, wanted: dict[str, Any]) -> None:
-        """F71: by prefix, or by suffix."""
+        """By prefix, or by suffix."""
         stack = new_stack()
         pipeline = IntakePipeline(
             stack,
@@ -122,7 +122,7 @@ class TestReports:
         [("audit/", None), ("in/reports/", {"prefix": "in/"}), ("", {"suffix": ".json"}), ("", {"prefix": "in/"})],
     )
     def test_inside_it_they_are_refused(self, prefix: str, wanted: dict[str, Any] | None) -> None:
-        """F71: each report would be processed."""
+        """Each report would be processed."""
         with refused("reports-are-processed", r"the audit's reports.*another report_bucket"):
             IntakePipeline(
                 new_stack(),
@@ -134,7 +134,7 @@ class TestReports:
 
     @pytest.mark.failure_mode("F71")
     def test_nor_under_another_name_of_the_same_bucket(self) -> None:
-        """F71: the bucket itself, or the same one imported once more."""
+        """The bucket itself, or the same one imported once more."""
         stack = new_stack()
         theirs = s3.Bucket(stack, "Theirs", versioned=True)
         for number, (intake, reports) in enumerate(
@@ -155,7 +155,7 @@ class TestBackfill:
 
     @pytest.mark.failure_mode("F41")
     def test_the_audits_runs_are_the_backfill(self) -> None:
-        """F41: at the rate of the team."""
+        """At the rate of the team."""
         stack = new_stack()
         options = AuditOptions(existing=Existing.BACKFILL, backfill_rate=2)
         IntakePipeline(
@@ -166,7 +166,7 @@ class TestBackfill:
 
     @pytest.mark.failure_mode("F41")
     def test_the_baseline_is_the_default(self) -> None:
-        """F41: no flood that nobody has asked for."""
+        """No flood that nobody has asked for."""
         stack = new_stack()
         IntakePipeline(stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True))
         assert list(resources(template_of(stack), "AWS::Scheduler::Schedule")) != []
@@ -190,7 +190,7 @@ class TestDeployed:
 
     @pytest.mark.failure_mode("F117")
     def test_they_are_the_templates(self) -> None:
-        """F117: of the pipeline's own resources, with what the team changed afterwards."""
+        """Of the pipeline's own resources, with what the team changed afterwards."""
         stack = new_stack()
         pipeline = IntakePipeline(
             stack,
@@ -221,7 +221,7 @@ class TestDeployed:
 
     @pytest.mark.failure_mode("F117")
     def test_of_imported_resources_only_what_the_team_says(self) -> None:
-        """F117: and the repair names no stack for them."""
+        """And the repair names no stack for them."""
         stack = new_stack()
         queue = IntakeQueue(
             stack,
@@ -243,7 +243,7 @@ class TestDeployed:
 
     @pytest.mark.failure_mode("F117")
     def test_a_resource_of_another_stack_is_repaired_there(self) -> None:
-        """F117: the stack's path, also within a stage, and the outermost one of nested stacks."""
+        """The stack's path, also within a stage, and the outermost one of nested stacks."""
         app = new_app()
         stage = Stage(app, "Prod")
         theirs, ours = Stack(stage, "Theirs"), Stack(stage, "Ours")

@@ -94,7 +94,7 @@ def test_shards_and_segments_are_read_side_by_side_then_joined_then_looked_at(sh
 
 @pytest.mark.failure_mode("F41")
 def test_a_backfill_in_parts_is_a_run_of_the_machine() -> None:
-    """F41: at the rate of the team, with as many functions as it needs; the machine's own schedule begins it."""
+    """At the rate of the team, with as many functions as it needs; the machine's own schedule begins it."""
     scale = AuditScale.shards(100, concurrency=30)
     options = AuditOptions(scale=scale, existing=Existing.BACKFILL, backfill_rate=2_000)
     stack = new_stack()

@@ -104,7 +104,7 @@ def test_a_bucket_without_versions_is_pointed_out() -> None:
     ],
 )
 def test_a_processor_that_writes_where_it_reads(prefix: str, suffix: str, written: str, outcome: str) -> None:
-    """F71: an error if every write would call the processor again, a warning if some writes may."""
+    """An error if every write would call the processor again, a warning if some writes may."""
     stack = new_stack()
     filters = [s3.NotificationKeyFilter(prefix=prefix or None, suffix=suffix or None)]
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), filters=filters)
@@ -119,7 +119,7 @@ def test_a_processor_that_writes_where_it_reads(prefix: str, suffix: str, writte
 
 @pytest.mark.failure_mode("F71")
 def test_another_bucket_is_no_loop() -> None:
-    """F71: a processor may write into other buckets."""
+    """A processor may write into other buckets."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     s3.Bucket(stack, "Results").grant_put(pipeline)
@@ -129,7 +129,7 @@ def test_another_bucket_is_no_loop() -> None:
 
 @pytest.mark.failure_mode("F71")
 def test_a_bucket_known_by_name() -> None:
-    """F71: the ARN of an imported bucket is a text, which can be compared."""
+    """The ARN of an imported bucket is a text, which can be compared."""
     stack = new_stack()
     bucket = s3.Bucket.from_bucket_name(stack, "Theirs", "partner-inbox")
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
@@ -170,7 +170,7 @@ class TestReaders:
     @pytest.mark.failure_mode("F128")
     @pytest.mark.parametrize("first", [True, False])
     def test_a_second_mapping_on_the_queue_is_refused(self, first: bool) -> None:
-        """F128: in any stack of the app, before or after the pipeline."""
+        """In any stack of the app, before or after the pipeline."""
         app = new_app()
         theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
         queue = IntakeQueue(theirs, "Queue")
@@ -186,7 +186,7 @@ class TestReaders:
 
     @pytest.mark.failure_mode("F128")
     def test_an_imported_queue_is_known_by_its_arn(self) -> None:
-        """F128: another import of the queue has the same ARN."""
+        """Another import of the queue has the same ARN."""
         stack, arn = new_stack(), "arn:aws:sqs:eu-central-1:111122223333:messages"
         IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn))
         self.read(stack, arn)
@@ -196,7 +196,7 @@ class TestReaders:
     @pytest.mark.failure_mode("F128")
     @pytest.mark.parametrize(("read", "enabled"), [("others", True), ("messages", False)])
     def test_another_queue_or_a_disabled_mapping_is_no_problem(self, read: str, enabled: bool) -> None:
-        """F128: no message is lost."""
+        """No message is lost."""
         stack, arn = new_stack(), "arn:aws:sqs:eu-central-1:111122223333:{}"
         IntakePipeline(stack, "Orders", processor=processor(), queue=self.brought(stack, arn.format("messages")))
         self.read(stack, arn.format(read), enabled=enabled)
@@ -226,7 +226,7 @@ class TestOverlaps:
     @pytest.mark.parametrize("imported", [False, True])
     @pytest.mark.parametrize("event", [s3.EventType.OBJECT_CREATED, s3.EventType.OBJECT_CREATED_PUT])
     def test_the_same_keys_are_refused(self, imported: bool, event: s3.EventType) -> None:
-        """F127: for one event or for all events, with the fix."""
+        """For one event or for all events, with the fix."""
         stack = new_stack()
         bucket = self.bucket(stack, imported=imported)
         self.notify(stack, bucket, event, prefix="in/a")
@@ -243,7 +243,7 @@ class TestOverlaps:
     def test_other_keys_or_events_are_no_problem(
         self, imported: bool, event: s3.EventType, filters: dict[str, str]
     ) -> None:
-        """F127: S3 accepts both."""
+        """S3 accepts both."""
         stack = new_stack()
         bucket = self.bucket(stack, imported=imported)
         self.notify(stack, bucket, event, **filters)
@@ -253,7 +253,7 @@ class TestOverlaps:
 
     @pytest.mark.failure_mode("F127")
     def test_by_eventbridge_both_get_them(self) -> None:
-        """F127: the alternative in the message."""
+        """The alternative in the message."""
         stack = new_stack()
         bucket = self.bucket(stack, imported=False)
         self.notify(stack, bucket, s3.EventType.OBJECT_CREATED)
@@ -262,7 +262,7 @@ class TestOverlaps:
 
     @pytest.mark.failure_mode("F127")
     def test_a_function_in_the_buckets_own_property_is_seen_too(self) -> None:
-        """F127: a notification in the bucket's resource."""
+        """A notification in the bucket's resource."""
         stack = new_stack()
         bucket = s3.Bucket(stack, "Bucket", versioned=True)
         resource = bucket.node.default_child

@@ -38,7 +38,7 @@ def allowed(template: Json, path: str, type_: str) -> list[Json]:
 
 @pytest.mark.failure_mode("F68")
 def test_a_bucket_of_the_same_stack_is_notified_about_natively() -> None:
-    """F68: no custom resource and no cycle. The bucket depends on the queue's policy."""
+    """No custom resource and no cycle. The bucket depends on the queue's policy."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Ours", versioned=True)
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
@@ -111,7 +111,7 @@ def test_a_bucket_with_cdks_notifications_gets_ours_among_them() -> None:
 
 @pytest.mark.failure_mode("F68")
 def test_a_bucket_of_another_stack_tells_event_bridge() -> None:
-    """F68: an S3 notification would make a cycle. EventBridge is turned on without a custom resource."""
+    """An S3 notification would make a cycle. EventBridge is turned on without a custom resource."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app), new_stack("Ours", app)
     bucket = s3.Bucket(theirs, "Bucket", versioned=True)
@@ -178,7 +178,7 @@ def test_a_bucket_of_another_region_is_refused() -> None:
 
 @pytest.mark.failure_mode("F68")
 def test_an_imported_bucket_is_notified_about_by_cdk() -> None:
-    """F68: existing notifications stay. The queue accepts messages of that bucket only."""
+    """Existing notifications stay. The queue accepts messages of that bucket only."""
     stack = new_stack()
     bucket = s3.Bucket.from_bucket_name(stack, "Theirs", "partner-inbox")
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=IN)
@@ -208,7 +208,7 @@ def test_an_imported_bucket_is_notified_about_by_cdk() -> None:
 
 @pytest.mark.failure_mode("F29")
 def test_the_stated_account_of_an_imported_bucket_is_its_owner() -> None:
-    """F29: if the owner is known, every call to S3 names the expected owner."""
+    """If the owner is known, every call to S3 names the expected owner."""
     stack = new_stack()
     bucket = s3.Bucket.from_bucket_attributes(
         stack, "Theirs", bucket_name="partner-inbox", account="444455556666", region="eu-central-1"
@@ -224,7 +224,7 @@ def test_the_stated_account_of_an_imported_bucket_is_its_owner() -> None:
 @pytest.mark.parametrize("env", [None, Environment(account="111122223333", region="eu-central-1")])
 @pytest.mark.parametrize("whose", ["own", "same stack", "sibling", "imported", "sibling, by name"])
 def test_one_key_for_everything(whose: str, env: Environment | None) -> None:
-    """F68: bucket, queues and table share a key. No cycle, and every service and role may use it."""
+    """Bucket, queues and table share a key. No cycle, and every service and role may use it."""
     app = new_app()
     theirs, ours = new_stack("Theirs", app, env), new_stack("Ours", app, env)
     home = theirs if whose.startswith("sibling") else ours

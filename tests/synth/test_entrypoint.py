@@ -133,7 +133,7 @@ def test_reading_the_source_does_not_run_it(source: Path) -> None:
     ],
 )
 def test_an_annotation_that_may_be_a_commit_is_accepted(tmp_path: Path, returned: str) -> None:
-    """F101: an unknown name can be a commit."""
+    """An unknown name can be a commit."""
     (tmp_path / "typed.py").write_text(f"def process(change) -> {returned}: ...\n")
     assert list(entrypoint_problems(tmp_path, "typed:process")) == []
 
@@ -153,7 +153,7 @@ def test_an_annotation_that_may_be_a_commit_is_accepted(tmp_path: Path, returned
     ],
 )
 def test_an_annotation_that_is_no_commit_is_refused(tmp_path: Path, returned: str, named: str) -> None:
-    """F101: it would be rejected for each file, after its effect. The refusal names the type and the fix."""
+    """It would be rejected for each file, after its effect. The refusal names the type and the fix."""
     (tmp_path / "typed.py").write_text(f"def process(change) -> {returned}: ...\n")
     (problem,) = entrypoint_problems(tmp_path, "typed:process")
     assert f"because {named} is not a commit. Return a Commit, a text or None" in problem
@@ -162,7 +162,7 @@ def test_an_annotation_that_is_no_commit_is_refused(tmp_path: Path, returned: st
 
 @pytest.mark.failure_mode("F101")
 def test_a_generator_is_refused(tmp_path: Path) -> None:
-    """F101: to call it does nothing. A `yield` in an inner function is another function's."""
+    """To call it does nothing. A `yield` in an inner function is another function's."""
     (tmp_path / "lazy.py").write_text(
         "def process(change):\n    for line in change.lines():\n        yield line\n\n"
         "def fine(change):\n    def rows():\n        yield 1\n    list(rows())\n"

@@ -70,7 +70,7 @@ def test_an_asterisk_is_refused() -> None:
     ],
 )
 def test_s3_gets_filters_encoded_as_it_encodes_keys(prefix: str, spelt: str) -> None:
-    """F47: S3 compares with the encoded key, and the audit with the key itself."""
+    """S3 compares with the encoded key, and the audit with the key itself."""
     assert KeyFilter(prefix).encoded() == KeyFilter(spelt)
 
 
@@ -111,7 +111,7 @@ def _event_bridge_matches(patterns: list[object], key: str) -> bool:
     "ends", [("", ""), ("ab", ""), ("", "ba"), ("ab", "ba"), ("aba", "aba"), ("ab", "b"), ("a*", "b\\")]
 )
 def test_event_bridge_passes_the_same_keys_as_s3(ends: tuple[str, str]) -> None:
-    """F47: every short key matches both or neither, also if prefix and suffix overlap in it."""
+    """Every short key matches both or neither, also if prefix and suffix overlap in it."""
     item = KeyFilter(*ends)
     for length in range(6):
         for letters in product("ab*\\" if "*" in ends[0] else "abc", repeat=length):

@@ -104,7 +104,7 @@ def template(directory: Path) -> Json:
 
 @pytest.mark.failure_mode("F97")
 def test_a_construct_with_a_fixed_name_may_move(moved: Mapping[bool, Path]) -> None:
-    """F97: no resource differs: bucket, table, queues, functions, alarms and roles."""
+    """No resource differs: bucket, table, queues, functions, alarms and roles."""
     before, after = (template(moved[which]) for which in (True, False))
     assert sum(one["Type"] in STATEFUL for one in before["Resources"].values()) == 16
     assert after["Resources"] == before["Resources"]
@@ -113,7 +113,7 @@ def test_a_construct_with_a_fixed_name_may_move(moved: Mapping[bool, Path]) -> N
 
 @pytest.mark.failure_mode("F97")
 def test_cdk_diff_is_empty(moved: Mapping[bool, Path]) -> None:
-    """F97: `cdk diff` compares the metadata too."""
+    """`cdk diff` compares the metadata too."""
     cli = ROOT / "node_modules" / ".bin" / "cdk"
     if not cli.exists():
         pytest.skip("the CDK CLI is not installed: npm ci")
@@ -130,7 +130,7 @@ def test_cdk_diff_is_empty(moved: Mapping[bool, Path]) -> None:
 
 @pytest.mark.failure_mode("F97")
 def test_without_a_name_a_move_makes_new_resources() -> None:
-    """F97: `intake-ledger adopt` moves their content. The old resources are retained, with queues and policies."""
+    """`intake-ledger adopt` moves their content. The old resources are retained, with queues and policies."""
     found = []
     for id_ in ("Orders", "Invoices"):
         stack = new_stack()
@@ -219,7 +219,7 @@ def test_what_the_team_brings_is_not_tagged() -> None:
 
 @pytest.mark.failure_mode("F97")
 def test_audits_on_one_ledger_know_of_each_other() -> None:
-    """F97: the audit does not take the name of another pipeline on the same bucket for a former name."""
+    """The audit does not take the name of another pipeline on the same bucket for a former name."""
     stack = new_stack()
     ledger, bucket = IntakeLedger(stack, "Ledger"), s3.Bucket(stack, "Bucket", versioned=True)
     for name, its_bucket in {"A": bucket, "B": bucket, "C": bucket, "D": None}.items():

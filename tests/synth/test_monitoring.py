@@ -132,7 +132,7 @@ def test_queues_are_watched(template: Json) -> None:
     [(Duration.minutes(5), 300, 2), (Duration.days(1), 86_400, 2), (Duration.days(6), 86_400, 7)],
 )
 def test_an_audit_that_does_not_run_is_missed(interval: Duration, period: int, periods: int) -> None:
-    """F46: no other alarm would show that delivery is broken, so missing data causes this alarm."""
+    """No other alarm would show that delivery is broken, so missing data causes this alarm."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
     properties = alarm(template_of(stack), "AuditMissing")
@@ -143,7 +143,7 @@ def test_an_audit_that_does_not_run_is_missed(interval: Duration, period: int, p
 
 @pytest.mark.failure_mode("F46")
 def test_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(template: Json) -> None:
-    """F46: between two audits there is no data, and the problem remains."""
+    """Between two audits there is no data, and the problem remains."""
     properties = alarm(template, "AuditDeliveryProblems")
     assert (properties["MetricName"], properties["Threshold"], properties["Statistic"]) == (
         "AuditDeliveryProblems",
@@ -157,7 +157,7 @@ def test_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(template:
 @pytest.mark.failure_mode("F117")
 @pytest.mark.parametrize("interval", [Duration.minutes(5), Duration.minutes(15), Duration.days(1)])
 def test_the_alarm_goes_off_within_one_tick(interval: Duration) -> None:
-    """F117: one tick is enough. Ticks are at most 15 minutes apart, and no period has two of them."""
+    """One tick is enough. Ticks are at most 15 minutes apart, and no period has two of them."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
     template = template_of(stack)
@@ -213,7 +213,7 @@ def test_metrics_are_the_ones_that_the_functions_write() -> None:
 
 @pytest.mark.failure_mode("F23")
 def test_an_outage_of_hours_calls_somebody(template: Json) -> None:
-    """F23: the circuit breaker sends no dead letters, so it needs an alarm. A short outage causes no alarm."""
+    """The circuit breaker sends no dead letters, so it needs an alarm. A short outage causes no alarm."""
     properties = alarm(template, "DownstreamOut")
     assert (properties["MetricName"], properties["Period"], properties["TreatMissingData"]) == (
         "BreakerOpen",
@@ -237,7 +237,7 @@ def test_an_outage_of_hours_calls_somebody(template: Json) -> None:
 def test_what_repeats_within_an_hour_calls_somebody(
     template: Json, name: str, metric: str, needed: int | None, periods: int
 ) -> None:
-    """F111: the next invocation repairs a single failure."""
+    """The next invocation repairs a single failure."""
     properties = alarm(template, name)
     assert (properties["MetricName"], properties["Period"], properties["Statistic"]) == (metric, 300, "Sum")
     assert properties["Threshold"] == (10 if name == "Retries" else 1)
@@ -248,7 +248,7 @@ def test_what_repeats_within_an_hour_calls_somebody(
 
 @pytest.mark.failure_mode("F111")
 def test_functions_are_watched_by_their_own_names(template: Json) -> None:
-    """F111: the consumer's errors and throttles, and the audit's errors."""
+    """The consumer's errors and throttles, and the audit's errors."""
     for name, function in (
         ("ConsumerFunctionErrors", "OrdersConsumerFunction"),
         ("ConsumerFunctionThrottles", "OrdersConsumerFunction"),

@@ -96,7 +96,7 @@ def test_the_processor_may_write_its_prefixes_and_nothing_else(template: Json) -
 
 @pytest.mark.failure_mode("F45")
 def test_a_missing_output_is_not_a_forbidden_one(template: Json) -> None:
-    """F45: S3 answers 404 for a new output only to a caller that may list its bucket."""
+    """S3 answers 404 for a new output only to a caller that may list its bucket."""
     listed = [one["Resource"] for one in statements(template, "OrdersConsumer") if "s3:ListBucket" in actions(one)]
     for bucket in [{"Fn::GetAtt": [name, "Arn"]} for name in resources(template, "AWS::S3::Bucket")]:
         assert bucket in listed
@@ -146,7 +146,7 @@ def test_the_owner_of_an_imported_bucket_is_given_the_same_rules(stack: Stack) -
     ],
 )
 def test_outputs_where_the_pipeline_reads_are_refused(intake: str | None, output: str, loops: bool) -> None:
-    """F71: inside the prefix, equal to it, or around it. It is one problem, not two."""
+    """Inside the prefix, equal to it, or around it. It is one problem, not two."""
     app = new_app()
     pipeline = pipeline_of(new_stack(app=app), prefix=intake)
     pipeline.grant_output(pipeline.bucket, output)
@@ -155,7 +155,7 @@ def test_outputs_where_the_pipeline_reads_are_refused(intake: str | None, output
 
 @pytest.mark.failure_mode("F71")
 def test_a_loop_ends_the_synthesis() -> None:
-    """F71: with the bucket, both prefixes, and the fix."""
+    """With the bucket, both prefixes, and the fix."""
     stack = new_stack()
     pipeline = pipeline_of(stack)
     pipeline.grant_output(pipeline.bucket, "in/grey/")
@@ -167,7 +167,7 @@ def test_a_loop_ends_the_synthesis() -> None:
 @pytest.mark.failure_mode("F71")
 @pytest.mark.parametrize("output_first", [True, False])
 def test_outputs_where_another_pipeline_reads_are_refused(output_first: bool) -> None:
-    """F71: in any order of construction. The other pipeline could not tell a tombstone from an upload."""
+    """In any order of construction. The other pipeline could not tell a tombstone from an upload."""
     app = new_app()
     host, stack = new_stack("Host", app), new_stack("Stack", app)
     shared = s3.Bucket(host, "Shared", versioned=True)

@@ -75,7 +75,7 @@ def template(stack: Stack) -> Json:
 def test_rows_live_as_long_as_their_objects(
     deletes: bool, retention: dict[str, Duration | None], keeps_rows: bool, days: int
 ) -> None:
-    """F94: with `deletes=True`, and with `retention=None`. Rows of removals always expire."""
+    """With `deletes=True`, and with `retention=None`. Rows of removals always expire."""
     stack = new_stack()
     ledger = IntakeLedger(stack, "Rows", **retention)  # type: ignore[arg-type] # one option, or none
     IntakePipeline(stack, "Orders", processor=processor(), deletes=deletes, ledger=ledger)
@@ -89,7 +89,7 @@ def test_rows_live_as_long_as_their_objects(
 
 @pytest.mark.failure_mode("F94")
 def test_without_a_retention_removals_stay_as_long_as_the_queue_needs() -> None:
-    """F94: the pipeline calculates it."""
+    """The pipeline calculates it."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", retention=Duration.days(14))
     ledger = IntakeLedger(stack, "Rows", retention=None)
@@ -146,7 +146,7 @@ def test_the_bucket_is_private_and_keeps_versions(template: Json) -> None:
 
 @pytest.mark.failure_mode("F40")
 def test_s3_tells_about_everything_that_ends_a_state(template: Json) -> None:
-    """F40: `ObjectRemoved:*` does not include lifecycle deletions."""
+    """`ObjectRemoved:*` does not include lifecycle deletions."""
     entries = only(template, "AWS::S3::Bucket")["NotificationConfiguration"]["QueueConfigurations"]
     assert [one["Event"] for one in entries] == [
         "s3:ObjectCreated:*",
@@ -165,7 +165,7 @@ def test_s3_is_told_after_the_queue_lets_it_in(template: Json) -> None:
 
 @pytest.mark.failure_mode("F29")
 def test_the_queue_takes_messages_of_this_account_only(template: Json) -> None:
-    """F29: S3 of another account cannot write to the queue, and the functions know the bucket's owner."""
+    """S3 of another account cannot write to the queue, and the functions know the bucket's owner."""
     allowed = [
         one for one in statements(template, "OrdersQueueMessages", "AWS::SQS::QueuePolicy") if one["Effect"] == "Allow"
     ]
@@ -191,7 +191,7 @@ def test_visibility_follows_from_the_processing_timeout(template: Json) -> None:
 
 @pytest.mark.failure_mode("F20")
 def test_a_long_processing_timeout_takes_what_lambda_allows() -> None:
-    """F20: the function has 10 seconds more, up to 890 seconds. Lease and visibility timeout follow from it."""
+    """The function has 10 seconds more, up to 890 seconds. Lease and visibility timeout follow from it."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), processing_timeout=Duration.seconds(890))
     template = template_of(stack)
@@ -201,7 +201,7 @@ def test_a_long_processing_timeout_takes_what_lambda_allows() -> None:
 
 @pytest.mark.failure_mode("F67")
 def test_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> None:
-    """F67: the retention starts when a message is first sent. The maximum number of receives is a backstop."""
+    """The retention starts when a message is first sent. The maximum number of receives is a backstop."""
     queue = only(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     assert queue["MessageRetentionPeriod"] == 4 * 86_400
     assert only(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")["MessageRetentionPeriod"] == 14 * 86_400
@@ -221,7 +221,7 @@ def test_commits_together_are_allowed_where_they_are_asked_for(together: bool) -
 
 @pytest.mark.failure_mode("F21")
 def test_partial_batch_responses_are_on(template: Json) -> None:
-    """F21: without them, Lambda deletes failed messages."""
+    """Without them, Lambda deletes failed messages."""
     source = only(template, "AWS::Lambda::EventSourceMapping")
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert source["BatchSize"] == 10
@@ -229,7 +229,7 @@ def test_partial_batch_responses_are_on(template: Json) -> None:
 
 @pytest.mark.failure_mode("F08", "F09")
 def test_rows_expire_by_the_attribute_that_the_ledger_writes(template: Json) -> None:
-    """F08, F09: time to live uses the ledger's attribute."""
+    """Time to live uses the ledger's attribute."""
     table = only(template, "AWS::DynamoDB::Table")
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
 
@@ -255,7 +255,7 @@ def test_the_review_index_holds_the_attributes_that_the_command_reads(template: 
 
 @pytest.mark.failure_mode("F24")
 def test_no_function_has_reserved_concurrency(template: Json) -> None:
-    """F24: throttled receives would send good messages to the dead-letter queue. Only the event source has a limit."""
+    """Throttled receives would send good messages to the dead-letter queue. Only the event source has a limit."""
     for function in resources(template, "AWS::Lambda::Function").values():
         assert "ReservedConcurrentExecutions" not in function["Properties"]
 
@@ -279,7 +279,7 @@ def test_one_layer_for_any_python_and_machine(template: Json) -> None:
 
 @pytest.mark.failure_mode("F42")
 def test_a_run_is_continued_long_before_the_next_is_due(template: Json) -> None:
-    """F42: the schedule ticks more often than it asks for a run."""
+    """The schedule ticks more often than it asks for a run."""
     schedule = only(template, "AWS::Scheduler::Schedule")
     assert schedule["ScheduleExpression"] == "rate(15 minutes)"
     assert json.loads(schedule["Target"]["Input"]) == {"everySeconds": 86_400}
@@ -297,7 +297,7 @@ def test_a_run_every_few_minutes_has_no_shorter_ticks() -> None:
 @pytest.mark.failure_mode("F41")
 @pytest.mark.parametrize(("brought", "baseline"), [(True, True), (False, False)])
 def test_what_was_in_a_bucket_before_is_no_loss(brought: bool, baseline: bool) -> None:
-    """F41: an existing bucket causes no flood of messages. A new bucket was empty."""
+    """An existing bucket causes no flood of messages. A new bucket was empty."""
     stack = new_stack()
     bucket = s3.Bucket(stack, "Bucket", versioned=True) if brought else None
     IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)

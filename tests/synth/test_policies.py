@@ -67,7 +67,7 @@ def test_no_wildcards_but_the_objects_of_the_bucket(template: Json) -> None:
     ],
 )
 def test_the_functions_read_what_the_filters_let_through(filters: list[tuple[str, str]], readable: list[str]) -> None:
-    """F105: by prefix. If a filter has no prefix, or if they do not fit into a policy, the whole bucket."""
+    """By prefix. If a filter has no prefix, or if they do not fit into a policy, the whole bucket."""
     stack = new_stack()
     given = [s3.NotificationKeyFilter(prefix=one or None, suffix=other or None) for one, other in filters]
     IntakePipeline(stack, "Orders", processor=processor(), filters=given)
@@ -85,7 +85,7 @@ def test_no_managed_policies(template: Json) -> None:
 
 @pytest.mark.failure_mode("F25")
 def test_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json) -> None:
-    """F25: the audit sends to the queue, the consumer to both queues.
+    """The audit sends to the queue, the consumer to both queues.
 
     To its own queue it sends one message for each overtaken worker: Lambda's recursion detection stops a chain of 16.
     """
@@ -101,7 +101,7 @@ def test_only_the_consumer_may_write_to_the_dead_letter_queue(template: Json) ->
 
 @pytest.mark.failure_mode("F45")
 def test_a_missing_object_is_not_a_forbidden_one(template: Json) -> None:
-    """F45: S3 answers 404 only to a caller that may list the bucket."""
+    """S3 answers 404 only to a caller that may list the bucket."""
     (bucket,) = resources(template, "AWS::S3::Bucket")
     for path in ("OrdersConsumer", "OrdersAuditRole"):
         listing = [one for one in statements(template, path) if "s3:ListBucket" in actions(one)]

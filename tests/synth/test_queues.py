@@ -182,7 +182,7 @@ def test_an_own_queue_that_does_not_fit_is_refused(options: dict[str, Any], rule
 @pytest.mark.failure_mode("F19")
 @pytest.mark.parametrize(("receives", "fits"), [(23, False), (24, True)])
 def test_a_queue_that_gives_up_early_is_refused(receives: int, fits: bool) -> None:
-    """F19: five copies of a long job use receives, but the ledger counts attempts."""
+    """Five copies of a long job use receives, but the ledger counts attempts."""
     stack = new_stack()
     dead = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))
     own = sqs.Queue(
@@ -256,7 +256,7 @@ def imported(stack: Any) -> dict[str, Any]:
 
 @pytest.mark.failure_mode("F68")
 def test_the_policy_of_an_imported_queue_is_told_to_the_team() -> None:
-    """F68: CDK cannot extend the policy, and does not say so. The warning has the exact statement."""
+    """CDK cannot extend the policy, and does not say so. The warning has the exact statement."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), queue=IntakeQueue(stack, "Queue", **imported(stack)))
     template = template_of(stack)

@@ -99,7 +99,7 @@ def test_reading_an_object() -> None:
 @pytest.mark.failure_mode("F72")
 @pytest.mark.parametrize("fault", [Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN])
 def test_an_effect_that_happens_once(fault: Fault) -> None:
-    """F72: each of the three ways, with a worker that dies after its effect, or wakes up behind its successor."""
+    """Each of the three ways, with a worker that dies after its effect, or wakes up behind its successor."""
     names: dict[str, Any] = {}
     exec(recipe("An effect that happens once"), names)
 

@@ -105,7 +105,7 @@ def test_a_queue_that_hides_messages_too_shortly_is_refused() -> None:
 
 @pytest.mark.failure_mode("F67")
 def test_a_dead_letter_queue_that_forgets_first_is_refused() -> None:
-    """F67: SQS would delete a message before its review."""
+    """SQS would delete a message before its review."""
     stack = new_stack()
     queue = IntakeQueue(stack, "Buffer", retention=Duration.days(10), dead_letter_retention=Duration.days(9))
     assert "dead-letter queue's retention is 9 days and the queue's retention is 10 days" in str(
@@ -197,6 +197,6 @@ def test_refusals_are_written_alike() -> None:
 
 @pytest.mark.failure_mode("F102")
 def test_a_wait_that_the_queue_does_not_keep_is_refused() -> None:
-    """F102: SQS would delete the message during its wait."""
+    """SQS would delete the message during its wait."""
     (problem,) = refusal(retry=RetryOptions(max_wait=Duration.days(4))).problems
     assert "Set max_wait to at most 3 days, or give the queue a longer retention" in problem

@@ -97,7 +97,7 @@ def ringing(template: Json, pipeline: Repeating) -> set[str]:
 def test_workers_that_die_after_their_effect_raise_alarms(
     template: Json, capsys: pytest.CaptureFixture[str], batch_size: int
 ) -> None:
-    """F111: the next worker tells of each before its own attempt, in which it may die too."""
+    """The next worker tells of each before its own attempt, in which it may die too."""
     pipeline = repeated(template, Fault.KILLED_AFTER_EFFECT, capsys, batch_size=batch_size)
     assert pipeline.count("Retries") == pipeline.count("LapsedLeases") == FILES * REPEATS
     assert ringing(template, pipeline) >= {"LapsedLeases", "ConsumerFunctionErrors"}
@@ -107,7 +107,7 @@ def test_workers_that_die_after_their_effect_raise_alarms(
 def test_processors_that_time_out_after_their_effect_raise_an_alarm(
     template: Json, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """F111: no worker dies, so that the function has no errors and no lease lapses."""
+    """No worker dies, so that the function has no errors and no lease lapses."""
     pipeline = repeated(template, Fault.TIMED_OUT, capsys, batch_size=10)
     # A failure while the breaker is open spends no attempt.
     assert pipeline.count("Retries") > FILES
@@ -119,7 +119,7 @@ def test_processors_that_time_out_after_their_effect_raise_an_alarm(
 def test_without_the_metrics_every_alarm_on_the_consumers_own_stays_silent(
     template: Json, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """F111: as in the published incident. Only Lambda's own count of errors is left."""
+    """As in the published incident. Only Lambda's own count of errors is left."""
     pipeline = repeated(template, Fault.KILLED_AFTER_EFFECT, capsys, batch_size=10)
     pipeline.points = [point for point in pipeline.points if point.name not in ("Retries", "LapsedLeases")]
     assert ringing(template, pipeline) == {"ConsumerFunctionErrors"}

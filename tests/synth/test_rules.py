@@ -219,7 +219,7 @@ def test_the_plan_has_the_defaults_of_retries() -> None:
 
 @pytest.mark.failure_mode("F23")
 def test_the_default_attempts_outlast_an_hour_of_the_downstreams_absence() -> None:
-    """F23: even if jitter halves each delay, an outage of an hour does not use all attempts."""
+    """Even if jitter halves each delay, an outage of an hour does not use all attempts."""
     waits = [min(PLAN.min_backoff * 2**n, PLAN.max_backoff) for n in range(int(PLAN.max_attempts) - 1)]
     assert sum(waits) / 2 > HOUR
 
@@ -229,7 +229,7 @@ def test_the_default_attempts_outlast_an_hour_of_the_downstreams_absence() -> No
     ("processing", "function"), [(1, 12), (60, 130), (300, 610), (444, 898), (445, 900), (446, 900), (890, 900)]
 )
 def test_a_batch_has_time_for_two_records_that_take_their_whole_time(processing: float, function: float) -> None:
-    """F20: up to Lambda's limit. With less, the rest of a slow batch would return to the queue each time."""
+    """Up to Lambda's limit. With less, the rest of a slow batch would return to the queue each time."""
     assert function_timeout(processing) == replace(PLAN, processing_timeout=processing).function_timeout == function
     assert function_timeout(processing) >= processing + 10
 
@@ -250,7 +250,7 @@ def test_every_rule_has_a_boundary_here() -> None:
 
 @pytest.mark.failure_mode("F12")
 def test_the_lease_never_outlasts_the_visibility() -> None:
-    """F12: for every timeout and skew, SQS delivers a message again after the lease of a dead worker."""
+    """For every timeout and skew, SQS delivers a message again after the lease of a dead worker."""
     for timeout in (1, 60, 890):
         for skew in (1, 120, HOUR):
             plan = replace(PLAN, processing_timeout=timeout, clock_skew=skew)
@@ -259,7 +259,7 @@ def test_the_lease_never_outlasts_the_visibility() -> None:
 
 @pytest.mark.failure_mode("F126")
 def test_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lease() -> None:
-    """F126: for every timeout, the queue hides the message no longer. A long batching window adds to it."""
+    """For every timeout, the queue hides the message no longer. A long batching window adds to it."""
     for timeout, before in ((60, 780), (300, 3_660), (890, 5_400)):
         plan = replace(PLAN, processing_timeout=timeout)
         assert plan.lease <= plan.visibility <= plan.lease + MINUTE
@@ -269,7 +269,7 @@ def test_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lease() 
 
 @pytest.mark.failure_mode("F67")
 def test_a_message_can_reach_the_dead_letter_queue_and_stay() -> None:
-    """F67: SQS counts from the time of the first sending, so the dead-letter queue needs a longer retention."""
+    """SQS counts from the time of the first sending, so the dead-letter queue needs a longer retention."""
     assert any("dead-letter" in problem for problem in plan_problems(replace(PLAN, dead_letter_retention=3 * DAY)))
 
 

@@ -68,7 +68,7 @@ def _listed(value: Any) -> list[Any]:
     ],
 )
 def test_a_table_that_is_no_ledger_is_refused(options: dict[str, Any], rule: str) -> None:
-    """F09: with another time to live, rows would never expire, or always. With other keys, rows would not be found."""
+    """With another time to live, rows would never expire, or always. With other keys, rows would not be found."""
     stack = new_stack()
     ledger = IntakeLedger(stack, "Ledger", table=own_table(stack, **options))
     with refused(rule):

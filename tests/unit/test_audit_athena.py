@@ -69,7 +69,7 @@ def in_folders(gate: Gate | None = None) -> Callable[[Any], dict[str, Any]]:
 
 @pytest.mark.failure_mode("F115")
 def test_athena_finds_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F115: in the random worlds of the join by DuckDB."""
+    """In the random worlds of the join by DuckDB."""
     joined.without_others(monkeypatch)
     for seed in range(0, WORLDS, 40):
         world = random_world(Random(seed), START)
@@ -91,7 +91,7 @@ def test_athena_finds_what_the_page_promises(tmp_path: Path, monkeypatch: pytest
 def test_a_join_by_athena_that_is_killed_anywhere_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    """F42: at any of its requests. A statement that was started is not started again."""
+    """At any of its requests. A statement that was started is not started again."""
     joined.without_others(monkeypatch)
     world = next(world_ for seed in range(1_000) if is_telling(world_ := random_world(Random(seed), START)))
     made = build(world, page_size=10)
@@ -149,7 +149,7 @@ def world(dynamodb: "DynamoDBClient", tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.failure_mode("F60")
 def test_keys_of_any_characters_come_through_a_result(world: AthenaWorld) -> None:
-    """F60: a result is CSV; line breaks, quotes and commas in a key would cut it."""
+    """A result is CSV; line breaks, quotes and commas in a key would cut it."""
     for key in ODD:
         world.put(key)
     report = world.audit()
@@ -192,7 +192,7 @@ def test_no_function_waits_for_a_query(world: AthenaWorld) -> None:
 
 @pytest.mark.failure_mode("F42")
 def test_a_repeated_call_starts_no_second_query(world: AthenaWorld) -> None:
-    """F42: the answer of the first one was lost. Another run has other tokens."""
+    """The answer of the first one was lost. Another run has other tokens."""
     world.put("lost")
     world.listed()
     first = world.join().step({"run": "run"})
@@ -206,7 +206,7 @@ def test_a_repeated_call_starts_no_second_query(world: AthenaWorld) -> None:
 @pytest.mark.failure_mode("F42")
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED"])
 def test_a_query_without_a_result_is_named(world: AthenaWorld, state: str) -> None:
-    """F42: nothing is taken for compared. The report says what Athena says."""
+    """Nothing is taken for compared. The report says what Athena says."""
     world.processed(*names())
     world.put("lost")
     planned = world.listed()
@@ -248,7 +248,7 @@ def test_a_throttled_start_is_the_state_machines_to_repeat(world: AthenaWorld, m
 
 @pytest.mark.failure_mode("F42")
 def test_a_query_reads_the_files_of_complete_parts_alone(world: AthenaWorld) -> None:
-    """F42: neither slices beyond the end of a repeated part, nor those of a part with a gap."""
+    """Neither slices beyond the end of a repeated part, nor those of a part with a gap."""
     world.s3.page_size = 2
     world.processed(*names(7))
     world.put("in/zzz-lost.csv")
@@ -283,7 +283,7 @@ def test_a_deployment_that_changes_the_engine_leaves_a_run_that_ends(world: Athe
 
 @pytest.mark.failure_mode("F42")
 def test_without_all_rows_nothing_is_asked(world: AthenaWorld) -> None:
-    """F42: most listed objects would seem lost."""
+    """Most listed objects would seem lost."""
     world.processed(*names())
     planned = world.plan()
     world.work("write", planned, without="held-00001")
@@ -294,7 +294,7 @@ def test_without_all_rows_nothing_is_asked(world: AthenaWorld) -> None:
 
 @pytest.mark.failure_mode("F42")
 def test_a_file_that_is_written_while_athena_reads_it_counts_for_nothing(world: AthenaWorld) -> None:
-    """F42: a call that had timed out was still running. Its file may end at another place than the checked file."""
+    """A call that had timed out was still running. Its file may end at another place than the checked file."""
     world.processed(*names())
     world.put("lost")
     world.listed()

@@ -63,7 +63,7 @@ class Filled:
 @pytest.mark.failure_mode("F41")
 @pytest.mark.parametrize("ordering", Ordering)
 def test_everything_of_before_is_processed_once(ordering: Ordering) -> None:
-    """F41: objects of any age, in pages, although a dead function and SQS repeat messages."""
+    """Objects of any age, in pages, although a dead function and SQS repeat messages."""
     filled = Filled(ordering)
     ages = [YEAR, 60 * DAY, 36 * DAY, 20 * DAY, 3 * DAY, 2 * HOUR]
     states = {f"in/{number}": filled.s3.put(f"in/{number}", age=age) for number, age in enumerate(ages)}
@@ -77,7 +77,7 @@ def test_everything_of_before_is_processed_once(ordering: Ordering) -> None:
 
 @pytest.mark.failure_mode("F41")
 def test_old_objects_come_as_one_reprocess_request_and_young_ones_as_the_audits() -> None:
-    """F41: without it the consumer would take what is older than the retention for settled; with it for what is young,
+    """Without it the consumer would take what is older than the retention for settled; with it for what is young,
     an event that is on its way would be processed as well.
     """
     filled = Filled()

@@ -87,7 +87,7 @@ def audited(backlog: Backlog, world: AuditWorld) -> dict[str, int]:
 
 @pytest.mark.failure_mode("F31")
 def test_a_queue_hours_behind() -> None:
-    """F31: a state that is younger than the oldest message waits. An older one is lost."""
+    """A state that is younger than the oldest message waits. An older one is lost."""
     world = AuditWorld()
     world.s3.put("waiting", age=4 * HOUR)
     world.s3.put("lost", age=6 * HOUR)
@@ -97,7 +97,7 @@ def test_a_queue_hours_behind() -> None:
 
 @pytest.mark.failure_mode("F31")
 def test_a_key_that_is_gone_has_no_date() -> None:
-    """F31: its removal may wait in the queue."""
+    """Its removal may wait in the queue."""
     world = AuditWorld()
     world.commit("gone", world.s3.put("gone", age=DAY), age=DAY)
     del world.s3.keys["gone"]
@@ -107,7 +107,7 @@ def test_a_key_that_is_gone_has_no_date() -> None:
 
 @pytest.mark.failure_mode("F31")
 def test_nothing_is_resubmitted_into_a_queue_of_unknown_age() -> None:
-    """F31: found, told, and left to the next run."""
+    """Found, told, and left to the next run."""
     world = AuditWorld()
     world.s3.put("key", age=DAY)
     assert audited(Backlog(1, None), world) == {"missing": 1}

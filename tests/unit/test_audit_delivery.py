@@ -223,7 +223,7 @@ def bridged(**more: Any) -> Aws:
 
 @pytest.mark.failure_mode("F46")
 def test_what_is_as_it_should_be() -> None:
-    """F46: no false alarm in either delivery mode, with other notifications of the bucket."""
+    """No false alarm in either delivery mode, with other notifications of the bucket."""
     assert Aws().problems() == []
     assert bridged().problems() == []
     aws = Aws(filters=(KeyFilter("in put/", ".csv"), KeyFilter("ä/")))
@@ -239,7 +239,7 @@ def test_what_is_as_it_should_be() -> None:
 
 @pytest.mark.failure_mode("F46")
 def test_another_stack_wiped_the_notifications() -> None:
-    """F46: all three kinds of event are named."""
+    """All three kinds of event are named."""
     aws = Aws(notifications={})
     assert aws.problems() == [
         f"S3 does not notify the queue of {', '.join(EVENTS)} for every key: {AGAIN}",
@@ -277,7 +277,7 @@ def test_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
     ],
 )
 def test_the_queues_policy_was_edited(policy: str | None) -> None:
-    """F46: the stack itself denies all requests without TLS."""
+    """The stack itself denies all requests without TLS."""
     aws = Aws()
     aws.queue = {name: text for name, text in (aws.queue | {"Policy": policy}).items() if text is not None}
     (said,) = aws.problems()
@@ -296,7 +296,7 @@ def test_a_policy_of_the_teams_own_may_say_it_otherwise(principal: Any) -> None:
 
 @pytest.mark.failure_mode("F46")
 def test_the_key_is_disabled() -> None:
-    """F46: S3 cannot encrypt its messages."""
+    """S3 cannot encrypt its messages."""
     aws = Aws(key_state="Disabled")
     assert aws.problems() == [
         f"the queue's key key is Disabled, so that nothing can be sent: run `aws kms enable-key --key-id {KEY}`"
@@ -307,7 +307,7 @@ def test_the_key_is_disabled() -> None:
 
 @pytest.mark.failure_mode("F46")
 def test_awss_own_key_is_not_for_s3() -> None:
-    """F46: the key always exists, and no policy can let S3 use it."""
+    """The key always exists, and no policy can let S3 use it."""
     aws = Aws()
     aws.queue["KmsMasterKeyId"] = "alias/aws/sqs"
     (said,) = aws.problems()
@@ -331,7 +331,7 @@ def test_awss_own_key_is_not_for_s3() -> None:
     ],
 )
 def test_the_keys_policy_was_edited(policy: str, lacking: str) -> None:
-    """F46: what an account may do with its key, S3 may not."""
+    """What an account may do with its key, S3 may not."""
     for said, action in zip(Aws(key_policy=policy).problems(), lacking.split(" and "), strict=True):
         assert said.startswith(f"the policy of the queue's key key does not let s3.amazonaws.com use {action}, ")
         assert said.endswith(f": {AGAIN}")
@@ -366,7 +366,7 @@ class TestEventBridge:
 
     @pytest.mark.failure_mode("F46")
     def test_the_rule_is_gone(self) -> None:
-        """F46: nothing sends."""
+        """Nothing sends."""
         aws = bridged()
         aws.rules = {}
         assert aws.problems() == [
@@ -377,7 +377,7 @@ class TestEventBridge:
 
     @pytest.mark.failure_mode("F46")
     def test_the_rule_is_disabled(self) -> None:
-        """F46: by name."""
+        """By name."""
         aws = bridged()
         aws.rules = {"Delivery": rule("Object Created", "Object Deleted", "Object Restore Completed", state="DISABLED")}
         assert aws.problems() == [
@@ -399,7 +399,7 @@ class TestEventBridge:
 
     @pytest.mark.failure_mode("F46")
     def test_the_bucket_does_not_tell_eventbridge(self) -> None:
-        """F46: switched off in the bucket."""
+        """Switched off in the bucket."""
         aws = bridged()
         aws.notifications = {}
         assert aws.problems() == [f"the bucket does not tell EventBridge of its changes: {AGAIN}"]
@@ -453,14 +453,14 @@ class TestSettings:
         ],
     )
     def test_the_queues_attributes(self, attributes: dict[str, str], said: str) -> None:
-        """F117: retention of a minute, no redrive policy, too few receives."""
+        """Retention of a minute, no redrive policy, too few receives."""
         aws = Aws()
         aws.queue |= attributes
         assert aws.look() == Looked([said])
 
     @pytest.mark.failure_mode("F117")
     def test_an_imported_queue_is_repaired_by_hand(self) -> None:
-        """F117: no stack of the app makes it. A setting that the app does not know is not compared."""
+        """No stack of the app makes it. A setting that the app does not know is not compared."""
         aws = Aws(deployed=DEPLOYED | {"stacks": {"queue": ""}, "retention": None, "receives": None})
         aws.queue |= {"VisibilityTimeout": "30", "MessageRetentionPeriod": "60", "RedrivePolicy": ""}
         (said,) = aws.problems()
@@ -468,14 +468,14 @@ class TestSettings:
 
     @pytest.mark.failure_mode("F117")
     def test_the_dead_letter_queue(self) -> None:
-        """F117: its retention."""
+        """Its retention."""
         said = f"the dead-letter queue's retention is 60 s, deployed as 1,209,600 s: {AGAIN}"
         assert Aws(dead={"MessageRetentionPeriod": "60"}).problems() == [said]
 
     @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize("state", ["Disabled", "Disabling", "Deleting"])
     def test_the_event_source_mapping_is_disabled(self, state: str) -> None:
-        """F117: a deployment would not enable it, since the template does not declare it."""
+        """A deployment would not enable it, since the template does not declare it."""
         (said,) = Aws(mappings=[mapping(State=state)]).problems()
         expected = f"the queue's event source mapping is {state}, so that no message is processed: {UPDATE} --enabled`"
         assert said == expected
@@ -509,18 +509,18 @@ class TestSettings:
         ],
     )
     def test_the_mappings_settings(self, change: dict[str, Any], said: str) -> None:
-        """F117: batch settings, and settings that would delete messages."""
+        """Batch settings, and settings that would delete messages."""
         assert Aws(mappings=[mapping(**change)]).problems() == [said]
 
     @pytest.mark.failure_mode("F117")
     def test_the_mapping_is_gone(self) -> None:
-        """F117: nothing takes the messages."""
+        """Nothing takes the messages."""
         said = f"the queue's event source mapping to Consumer is gone: {AGAIN}"
         assert Aws(mappings=[]).problems() == [said]
 
     @pytest.mark.failure_mode("F128")
     def test_another_function_takes_messages(self) -> None:
-        """F128: the problem names the mapping and its command. A disabled mapping takes no messages."""
+        """The problem names the mapping and its command. A disabled mapping takes no messages."""
         arn = "arn:aws:lambda:eu-central-1:111122223333:function:Thief"
         aws = Aws(mappings=[mapping(), mapping(UUID="2", FunctionArn=arn)])
         (said,) = aws.problems()
@@ -542,7 +542,7 @@ class TestSettings:
         ],
     )
     def test_the_functions_concurrency(self, deployed: int | None, actual: int | None, said: str) -> None:
-        """F117: 0 stops everything; a team may have reserved some by its own choice."""
+        """0 stops everything; a team may have reserved some by its own choice."""
         aws = Aws(deployed=DEPLOYED | {"reserved": deployed}, reserved=actual)
         assert aws.problems() == [f"the reserved concurrency of Consumer {said}"]
 
@@ -562,7 +562,7 @@ class TestSettings:
         ],
     )
     def test_the_functions_state(self, change: dict[str, Any], said: str) -> None:
-        """F117: with Lambda's reason."""
+        """With Lambda's reason."""
         aws = Aws()
         aws.function |= change
         assert aws.problems() == [said]
@@ -576,13 +576,13 @@ class TestSettings:
 
     @pytest.mark.failure_mode("F117")
     def test_the_tables_backups(self) -> None:
-        """F117: point-in-time recovery; a table of the team's without it is its choice."""
+        """Point-in-time recovery; a table of the team's without it is its choice."""
         assert Aws(pitr="DISABLED").problems() == [f"table has no point-in-time recovery, deployed with it: {AGAIN}"]
         assert Aws(pitr="DISABLED", deployed=DEPLOYED | {"pitr": False}).problems() == []
 
     @pytest.mark.failure_mode("F117")
     def test_a_key_that_will_be_deleted(self) -> None:
-        """F117: both commands, in order."""
+        """Both commands, in order."""
         (said,) = Aws(key_state="PendingDeletion").problems()
         cancel, enable = f"`aws kms cancel-key-deletion --key-id {KEY}`", f"`aws kms enable-key --key-id {KEY}`"
         assert said.endswith(f"run {cancel} and {enable}")
@@ -590,7 +590,7 @@ class TestSettings:
     @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize("name", ["Input", "InputPath", "InputTransformer"])
     def test_a_rule_rewrites_the_event(self, name: str) -> None:
-        """F117: the consumer could not read it."""
+        """The consumer could not read it."""
         aws = bridged()
         aws.target = {name: "$.detail"}
         assert aws.problems() == [
@@ -599,7 +599,7 @@ class TestSettings:
 
     @pytest.mark.failure_mode("F117")
     def test_the_policy_is_for_another_source(self) -> None:
-        """F117: another bucket's, or another account's; for a rule, another rule's."""
+        """Another bucket's, or another account's; for a rule, another rule's."""
         aws = Aws()
         aws.queue["Policy"] = allowed(
             "s3.amazonaws.com", Condition={"ArnLike": {"aws:SourceArn": "arn:aws:s3:::another"}}
@@ -615,7 +615,7 @@ class TestSettings:
 
     @pytest.mark.failure_mode("F117")
     def test_a_condition_that_cannot_be_evaluated_is_unknown(self) -> None:
-        """F117: neither fine nor broken, with the condition in words."""
+        """Neither fine nor broken, with the condition in words."""
         aws = Aws()
         condition = {"StringEquals": {"aws:SourceOrgID": "o-1"}}
         aws.queue["Policy"] = allowed("s3.amazonaws.com", Condition=condition)
@@ -649,7 +649,7 @@ LOOKS = [*GONE, "ListEventSourceMappings", "GetFunctionConcurrency", "GetKeyPoli
 @pytest.mark.failure_mode("F117")
 @pytest.mark.parametrize("operation", GONE)
 def test_a_deleted_resource_is_a_finding(operation: str) -> None:
-    """F117: and no crash; everything else is still checked."""
+    """And no crash; everything else is still checked."""
     code, said = GONE[operation]
     looked = Aws(fails={operation: refusal(code, operation)}).look()
     assert looked.problems == [f"{said}: {AGAIN}"]
@@ -661,7 +661,7 @@ def test_a_deleted_resource_is_a_finding(operation: str) -> None:
 @pytest.mark.parametrize("operation", LOOKS)
 @pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException"])
 def test_a_permission_that_is_missing_is_a_finding(operation: str, code: str) -> None:
-    """F117: and no crash. The alarm goes off, since this part is not checked any more."""
+    """And no crash. The alarm goes off, since this part is not checked any more."""
     looked = Aws(fails={operation: refusal(code, operation.split(maxsplit=1)[0])}).look()
     (said,) = looked.problems
     assert said.startswith("unknown: ")
@@ -677,7 +677,7 @@ def test_a_permission_that_is_missing_is_a_finding(operation: str, code: str) ->
     ids=["throttled", "no way there"],
 )
 def test_a_service_that_does_not_answer_is_unknown(operation: str, error: Exception) -> None:
-    """F117: the alarm would go off in a VPC without a way there."""
+    """The alarm would go off in a VPC without a way there."""
     looked = Aws(fails={operation: error}).look()
     (said,) = looked.unknown
     assert said.startswith("unknown: ")

@@ -76,7 +76,7 @@ class TestSettleTime:
     @pytest.mark.failure_mode("F31")
     @pytest.mark.parametrize("state", [V1, MARKER])
     def test_a_fresh_state_is_left_alone(self, state: State) -> None:
-        """F31: the settle time exceeds the queue's backlog."""
+        """The settle time exceeds the queue's backlog."""
         fresh = replace(state, created_at=NOW - HOUR + SECOND)
         assert finding(None, fresh) is None
         assert finding(row(Status.PROCESSED, V2), fresh) is None
@@ -85,7 +85,7 @@ class TestSettleTime:
     @pytest.mark.failure_mode("F31", "F33")
     @pytest.mark.parametrize("status", [Status.FAILED, Status.PROCESSED, Status.PROCESSING])
     def test_a_row_that_was_touched_a_moment_ago_is_left_alone(self, status: Status) -> None:
-        """F31, F33: a retry is on its way, or the current state's own event follows."""
+        """A retry is on its way, or the current state's own event follows."""
         stored = row(status, V2, updated_at=NOW - HOUR + 1)
         assert finding(stored, V1) is None
         assert finding(replace(stored, updated_at=NOW - HOUR), V1) is Finding.OVERTAKEN
@@ -101,30 +101,30 @@ class TestLookBack:
 
     @pytest.mark.failure_mode("F38")
     def test_an_old_object_without_a_row_is_not_resubmitted(self) -> None:
-        """F38: its row was settled and has expired."""
+        """Its row was settled and has expired."""
         assert finding(None, replace(V1, created_at=WINDOW.known_since - 1)) is None
         assert finding(None, replace(V1, created_at=WINDOW.known_since)) is Finding.MISSING
 
     @pytest.mark.failure_mode("F34")
     def test_a_multipart_upload_begun_ten_days_ago(self) -> None:
-        """F34: its date is the beginning; the look-back covers it."""
+        """Its date is the beginning; the look-back covers it."""
         assert finding(None, replace(V1, created_at=NOW - 10 * DAY)) is Finding.MISSING
 
     @pytest.mark.failure_mode("F51")
     def test_a_rolled_back_version_is_old_and_still_found(self) -> None:
-        """F51: a row vouches where dates do not."""
+        """A row vouches where dates do not."""
         ancient = replace(V1, created_at=NOW - 400 * DAY)
         assert finding(row(Status.PROCESSED, V2), ancient) is Finding.OVERTAKEN
 
     @pytest.mark.failure_mode("F86")
     def test_half_done_work_is_found_however_old(self) -> None:
-        """F86: such rows never expire."""
+        """Such rows never expire."""
         ancient = replace(V1, created_at=NOW - 400 * DAY)
         assert finding(row(Status.FAILED, updated_at=NOW - 300 * DAY), ancient) is Finding.UNSETTLED
 
     @pytest.mark.failure_mode("F35")
     def test_two_objects_of_one_second_are_judged_alike(self) -> None:
-        """F35: no checkpoint by time: each key is compared with its own row."""
+        """No checkpoint by time: each key is compared with its own row."""
         same = [replace(V1, created_at=WINDOW.settled_before // 1000 * 1000) for _ in range(2)]
         assert [finding(None, state) for state in same] == [Finding.MISSING] * 2
 
@@ -135,19 +135,19 @@ class TestIdentity:
     @pytest.mark.failure_mode("F36")
     @pytest.mark.parametrize("spelling", [None, "", "null"])
     def test_no_version_is_one_thing(self, spelling: str | None) -> None:
-        """F36: no resubmission every run."""
+        """No resubmission every run."""
         stored = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
         assert finding(stored, replace(V1, version_id=real_version(spelling))) is None
 
     @pytest.mark.failure_mode("F37")
     def test_new_bytes_without_a_version_are_a_new_state(self) -> None:
-        """F37: a null version overwritten."""
+        """A null version overwritten."""
         stored = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
         assert finding(stored, State(StateKind.OBJECT, None, "e2", created_at=NOW - DAY)) is Finding.OVERTAKEN
 
     @pytest.mark.failure_mode("F48")
     def test_the_same_bytes_as_a_new_version_are_a_new_state(self) -> None:
-        """F48: in a versioned bucket."""
+        """In a versioned bucket."""
         assert finding(row(Status.PROCESSED), replace(V1, version_id="2")) is Finding.OVERTAKEN
 
 
@@ -169,12 +169,12 @@ class TestMarks:
 
     @pytest.mark.failure_mode("F31")
     def test_a_fresh_mark_of_this_state_holds(self) -> None:
-        """F31: its message may still be on its way."""
+        """Its message may still be on its way."""
         assert is_marked(Mark(V1.identity, NOW - HOUR + 1), V1, WINDOW)
 
     @pytest.mark.failure_mode("F91")
     def test_a_mark_lapses(self) -> None:
-        """F91: the run that wrote it may have died before its send."""
+        """The run that wrote it may have died before its send."""
         assert not is_marked(Mark(V1.identity, NOW - HOUR), V1, WINDOW)
 
     def test_a_mark_of_another_state_says_nothing(self) -> None:

@@ -358,7 +358,7 @@ def test_a_billion_objects_meet_the_goal() -> None:
 
 @pytest.mark.failure_mode("F41")
 def test_a_hundred_million_objects_are_sent_within_a_day() -> None:
-    """F41: at 2,000 messages in a second, by calculation; docs/audit.md says the hours and the price."""
+    """At 2,000 messages in a second, by calculation; docs/audit.md says the hours and the price."""
     rates = audit_scale.rates_of(PAGE)
     bill = backfill(10**8, 2_000, rates, shards=1_000, concurrency=100)
     hours = round(bill.seconds / 3_600)

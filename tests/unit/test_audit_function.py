@@ -143,7 +143,7 @@ def test_a_dry_run_leaves_no_trace(deployed: LiveAudit, capsys: pytest.CaptureFi
 def test_broken_delivery_is_told_in_every_run(
     deployed: LiveAudit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F46: in the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
+    """In the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
     monkeypatch.setattr(DELIVERY, lambda _: Looked(["the key is Disabled"]))
     report = deployed.audit()
     assert report["summary"] == "0 objects agree with the ledger; the key is Disabled"
@@ -164,7 +164,7 @@ class TestTick:
     def test_a_tick_without_a_run_tells(
         self, deployed: LiveAudit, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """F117: in the answer, in the log, and as metrics for the alarm."""
+        """In the answer, in the log, and as metrics for the alarm."""
         assert deployed.audit(everySeconds=86_400)["complete"]
         capsys.readouterr()
         told.problems, told.unknown = ["the rule is disabled"], ["unknown: a condition"]
@@ -183,7 +183,7 @@ class TestTick:
     def test_a_tick_of_an_audit_in_parts_tells(
         self, deployed: LiveAudit, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """F117: its state machine begins at each tick too, and ends where no run is due."""
+        """Its state machine begins at each tick too, and ends where no run is due."""
         assert deployed.audit(everySeconds=86_400)["complete"]
         capsys.readouterr()
         told.problems = ["the rule is disabled"]
@@ -196,7 +196,7 @@ class TestTick:
     def test_a_deleted_resource_is_told_and_no_run_begins(
         self, deployed: LiveAudit, told: Looked, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """F117: a run would crash at it, at each tick."""
+        """A run would crash at it, at each tick."""
         client("dynamodb").delete_table(TableName=deployed.table)
         told.problems, told.gone = ["the table is gone: deploy"], ["the table"]
         said = deployed.audit(everySeconds=86_400)
@@ -245,7 +245,7 @@ def test_a_tick_runs_when_a_run_is_due(deployed: LiveAudit) -> None:
 
 @pytest.mark.failure_mode("F42")
 def test_out_of_time_the_next_tick_begins_anew(deployed: LiveAudit, capsys: pytest.CaptureFixture[str]) -> None:
-    """F42: before the interval ends. A run that has not read everything does not count."""
+    """Before the interval ends. A run that has not read everything does not count."""
     deployed.upload("in/a")
     report = deployed.audit(remaining=10_000, everySeconds=86_400)
     assert (report["complete"], report["stopped"].partition(",")[0]) == (False, "out of time before all was read")
@@ -268,7 +268,7 @@ def test_the_rest_of_a_budget_waits_for_the_next_run(deployed: LiveAudit) -> Non
 
 @pytest.mark.failure_mode("F31")
 def test_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: LiveAudit) -> None:
-    """F31: moto's CloudWatch knows nothing of the queue, so its message may be minutes old."""
+    """Moto's CloudWatch knows nothing of the queue, so its message may be minutes old."""
     deployed.upload("in/a")
     client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "other"}}')
     report = deployed.audit(everySeconds=86_400)
@@ -282,7 +282,7 @@ def test_a_run_that_was_held_back_is_repeated_at_the_next_tick(deployed: LiveAud
 def test_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
     deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F31: its messages may be of any age; found and told all the same."""
+    """Its messages may be of any age; found and told all the same."""
     deployed.upload("in/a")
     backlog = Backlog(1, None)
     monkeypatch.setattr("intake_ledger.audit.backlog.look", lambda *_, **__: backlog)
@@ -333,7 +333,7 @@ class TestBaseline:
 
     @pytest.mark.failure_mode("F41")
     def test_what_was_there_before_is_left_alone(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
-        """F41: for good. A lost object that is younger than the first run is found."""
+        """For good. A lost object that is younger than the first run is found."""
         deployed.upload("in/old")
         real = audit._now
         monkeypatch.setattr(audit, "_now", lambda: real() + 60_000)
@@ -346,7 +346,7 @@ class TestBaseline:
 
     @pytest.mark.failure_mode("F41", "F39", "F74")
     def test_a_row_tells_more_than_a_date(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
-        """F39, F74: a key of which the ledger knows is compared, however old its state."""
+        """A key of which the ledger knows is compared, however old its state."""
         deployed.upload("in/rolled-back")
         row = {
             "pk": {"S": f"{deployed.bucket}/in/rolled-back"},
@@ -432,7 +432,7 @@ class TestBackfill:
 
     @pytest.mark.failure_mode("F41")
     def test_a_backfill_goes_on_at_each_tick(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
-        """F41: with the messages of a quarter of an hour, until nothing is left; then the interval counts."""
+        """With the messages of a quarter of an hour, until nothing is left; then the interval counts."""
         monkeypatch.setattr(audit, "BURST_SECONDS", 2)
         deployed.upload("in/a", "in/b", "in/c")
         first = deployed.audit(everySeconds=86_400)
@@ -448,7 +448,7 @@ class TestBackfill:
 
     @pytest.mark.failure_mode("F41")
     def test_while_messages_wait_none_are_sent(self, deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:
-        """F41: the next tick looks again."""
+        """The next tick looks again."""
         monkeypatch.setattr(audit, "BURST_SECONDS", 1)
         client("sqs").send_message(QueueUrl=deployed.queue, MessageBody='{"intakeLedger": {"key": "waits"}}')
         deployed.upload("in/a")

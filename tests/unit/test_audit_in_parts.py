@@ -188,7 +188,7 @@ def test_few_shards_are_found_behind_a_long_common_beginning(world: PartsWorld) 
 
 @pytest.mark.failure_mode("F39")
 def test_what_was_lost_is_found_exactly_wherever_it_is(world: PartsWorld) -> None:
-    """F39: an upload, an overwrite, a marker and a row of a key that is gone, in different shards; once each."""
+    """An upload, an overwrite, a marker and a row of a key that is gone, in different shards; once each."""
     keys = names()
     world.processed(*keys)
     world.put("in/003-lost.csv")
@@ -207,7 +207,7 @@ def test_what_was_lost_is_found_exactly_wherever_it_is(world: PartsWorld) -> Non
 
 @pytest.mark.failure_mode("F31")
 def test_a_second_run_resubmits_nothing(world: PartsWorld) -> None:
-    """F31: the marks are on the rows, whichever part comes to them."""
+    """The marks are on the rows, whichever part comes to them."""
     world.put("lost")
     world.audit("first")
     assert world.sent() == ["lost"]
@@ -225,7 +225,7 @@ def test_no_head_for_what_another_shard_has_shown(world: PartsWorld) -> None:
 
 @pytest.mark.failure_mode("F42")
 def test_runs_do_not_overlap(world: PartsWorld) -> None:
-    """F42: nor does a planner that is called again see its own run as another's."""
+    """Nor does a planner that is called again see its own run as another's."""
     world.put("lost")
     first = world.plan("first")
     with pytest.raises(RunNotDue):
@@ -248,7 +248,7 @@ def test_the_next_run_is_due_after_the_interval(world: PartsWorld) -> None:
 
 @pytest.mark.failure_mode("F42", "F35")
 def test_a_part_that_is_out_of_time_is_continued(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42, F35: from its last page on, in another file. The keys have equal dates."""
+    """From its last page on, in another file. The keys have equal dates."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     world.put("in/lost.csv")
@@ -266,7 +266,7 @@ def test_a_part_that_is_out_of_time_is_continued(world: PartsWorld, monkeypatch:
 def test_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
     world: PartsWorld, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    """F118: however much time is left, a file has no more than can be written within the margin, and on the disk."""
+    """However much time is left, a file has no more than can be written within the margin, and on the disk."""
     monkeypatch.setattr(in_parts, limit, value)
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
@@ -279,7 +279,7 @@ def test_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
 
 @pytest.mark.failure_mode("F42")
 def test_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: PartsWorld) -> None:
-    """F42: the call's answer was lost. The second call writes a shorter file, and the next slice begins there."""
+    """The call's answer was lost. The second call writes a shorter file, and the next slice begins there."""
     world.processed(*names())
     world.put("in/zzz-lost.csv")
     planned = world.plan()
@@ -295,7 +295,7 @@ def test_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: PartsWor
 
 @pytest.mark.failure_mode("F42")
 def test_a_gap_between_slices_is_named(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: nothing is taken for complete because its last file is there."""
+    """Nothing is taken for complete because its last file is there."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     planned = world.plan()
@@ -307,7 +307,7 @@ def test_a_gap_between_slices_is_named(world: PartsWorld, monkeypatch: pytest.Mo
 
 @pytest.mark.failure_mode("F42")
 def test_slices_that_do_not_meet_are_a_gap(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: a call that had timed out wrote the first file again, and it ends before the second one begins."""
+    """A call that had timed out wrote the first file again, and it ends before the second one begins."""
     monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     planned = world.plan()
@@ -320,7 +320,7 @@ def test_slices_that_do_not_meet_are_a_gap(world: PartsWorld, monkeypatch: pytes
 
 @pytest.mark.failure_mode("F42")
 def test_a_look_that_died_goes_on_where_it_was_stored(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F42: the state machine calls again. Messages from before the death are not sent twice."""
+    """The state machine calls again. Messages from before the death are not sent twice."""
     monkeypatch.setattr(in_parts, "BATCH", 3)
     for key in names(8):
         world.put(key)
@@ -344,7 +344,7 @@ def test_a_look_that_died_goes_on_where_it_was_stored(world: PartsWorld, monkeyp
 
 @pytest.mark.failure_mode("F119")
 def test_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F119: it costs neither the budget nor an interval, and the report says why."""
+    """It costs neither the budget nor an interval, and the report says why."""
     monkeypatch.setattr("intake_ledger.audit.look.PAUSES", ())
     world.settings = replace(world.settings, budget=3)
     for key in names(3):
@@ -444,7 +444,7 @@ class TestRate:
 
     @pytest.mark.failure_mode("F41")
     def test_a_backfill_sends_each_object_of_before_once(self, world: PartsWorld) -> None:
-        """F41: as a person's request where it is too old for an event, and as the audit's where it may have one."""
+        """As a person's request where it is too old for an event, and as the audit's where it may have one."""
         world.settings = replace(world.settings, backfills=True, skips_existing=True, backfill_rate=10)
         for key in ("old", "known"):
             world.s3.put(key, age=400 * DAY)
@@ -463,7 +463,7 @@ class TestRate:
     def test_a_backfill_that_was_cut_short_goes_on_at_the_next_tick(
         self, world: PartsWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """F41: there are more candidates than one run takes. Sent messages are marked."""
+        """There are more candidates than one run takes. Sent messages are marked."""
         monkeypatch.setattr(in_parts, "MOST_CANDIDATES", 3)
         monkeypatch.setattr("intake_ledger.audit.join.duckdb.MOST_CANDIDATES", 3)
         world.settings = replace(world.settings, backfills=True, budget=1)
@@ -482,7 +482,7 @@ class TestRate:
     def test_a_slow_backfill_ends_before_its_state_machine_does(
         self, world: PartsWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """F41: an execution that is ended has no report, and keeps others away."""
+        """An execution that is ended has no report, and keeps others away."""
         monkeypatch.setattr(in_parts, "SENDING_SECONDS", 2)
         world.settings = replace(world.settings, backfills=True, backfill_rate=2)
         for key in names(6):
@@ -553,7 +553,7 @@ def test_all_that_a_run_writes_down_expires_and_is_no_row(world: PartsWorld) -> 
 
 @pytest.mark.failure_mode("F47")
 def test_only_what_passes_the_filters_is_divided(world: PartsWorld) -> None:
-    """F47: each prefix separately. Rows outside of them are ignored."""
+    """Each prefix separately. Rows outside of them are ignored."""
     world.settings = replace(world.settings, filters=(KeyFilter("in/", ".csv"), KeyFilter("more/")))
     for key in [*names(8), "out/a.csv", "in/x.txt", "more/a"]:
         world.put(key)
@@ -605,7 +605,7 @@ def test_a_part_that_was_held_back_once_says_so(world: PartsWorld) -> None:
 
 @pytest.mark.failure_mode("F46")
 def test_a_summing_up_that_is_called_again_tells_the_same(world: PartsWorld) -> None:
-    """F46: a call that died between the end of the run and its metrics has reported no losses."""
+    """A call that died between the end of the run and its metrics has reported no losses."""
     world.put("lost")
     first = world.audit()
     assert world.run("run").finish() == first
@@ -696,7 +696,7 @@ class TestInventory:
 
     @pytest.mark.failure_mode("F42")
     def test_the_number_of_files_is_not_bounded_by_an_item(self, world: PartsWorld, reports: str) -> None:
-        """F42: DynamoDB takes 400 KB, which the names of all files of a large bucket's report exceed."""
+        """DynamoDB takes 400 KB, which the names of all files of a large bucket's report exceed."""
         files = [{"key": f"inv/data/{number:0980}.csv.gz"} for number in range(450)]
         content = manifest(sourceBucket=BUCKET, creationTimestamp=str(world.clock()), files=files)
         put_manifest(cast("Any", world.s3), reports, "inv/2026-11-20T01-00Z/", content)
@@ -706,7 +706,7 @@ class TestInventory:
 
     @pytest.mark.failure_mode("F121")
     def test_a_data_file_with_another_checksum_is_refused(self, world: PartsWorld, reports: str) -> None:
-        """F121: the report says why, and nothing is taken for gone because that file was not read."""
+        """The report says why, and nothing is taken for gone because that file was not read."""
         world.processed("a", "b")
         files = [[self.reported(world, key, world.s3.keys[key][-1])] for key in ("a", "b")]
         self.deliver(world, reports, files)
@@ -718,7 +718,7 @@ class TestInventory:
 
     @pytest.mark.failure_mode("F46")
     def test_reports_that_come_no_more_are_told(self, world: PartsWorld, reports: str) -> None:
-        """F46: by the last one there ever was, nothing that came since would be found, and all would be green."""
+        """By the last one there ever was, nothing that came since would be found, and all would be green."""
         self.deliver(world, reports, [])
         assert self.audit(world, reports).delivery == ["the rule is disabled"]
         world.clock.advance(10 * DAY)

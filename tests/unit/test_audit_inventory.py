@@ -162,7 +162,7 @@ FORMATS = pytest.mark.parametrize(
 def test_a_report_shows_what_a_listing_would(
     s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any, every: bool
 ) -> None:
-    """F60: keys of any characters, current versions alone or all of them, delete markers, no version id."""
+    """Keys of any characters, current versions alone or all of them, delete markers, no version id."""
     file = "inv/uploads/all/data/1"
     data = put_data(s3, bucket, file, write(states()))
     inventory = report(s3, bucket, manifest(**changes, files=[data]))
@@ -204,7 +204,7 @@ def test_an_empty_file(s3: "S3Client", bucket: str, tmp_path: Path) -> None:
 def test_a_data_file_that_is_not_the_manifests_is_refused(
     s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any
 ) -> None:
-    """F121: the error names both checksums and the fix. No row of the file is read."""
+    """The error names both checksums and the fix. No row of the file is read."""
     data = put_data(s3, bucket, "data", write(states()))
     inventory = report(s3, bucket, manifest(**changes, files=[data]))
     newest = inventory.newest(versioned=True)
@@ -217,7 +217,7 @@ def test_a_data_file_that_is_not_the_manifests_is_refused(
 
 @pytest.mark.failure_mode("F121")
 def test_a_manifest_with_another_checksum_is_refused(s3: "S3Client", bucket: str) -> None:
-    """F121: its list of files may not be S3's."""
+    """Its list of files may not be S3's."""
     inventory = report(s3, bucket, manifest())
     key = "inv/uploads/all/2026-11-20T01-00Z/manifest.json"
     s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(manifest(files=[])).encode())
@@ -229,7 +229,7 @@ def test_a_manifest_with_another_checksum_is_refused(s3: "S3Client", bucket: str
 @pytest.mark.parametrize("name", ["fileSchema", "fileFormat", "sourceBucket", "creationTimestamp"])
 @pytest.mark.parametrize("change", ["missing", "empty"])
 def test_a_manifest_without_a_schema_is_refused(name: str, change: str) -> None:
-    """F121: which column is which would be a guess."""
+    """Which column is which would be a guess."""
     content = manifest(**{name: ""})
     if change == "missing":
         del content[name]

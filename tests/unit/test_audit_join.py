@@ -227,7 +227,7 @@ def test_a_run_by_an_inventory_finds_what_the_page_promises(shared_duckdb: Conne
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.usefixtures("alone")
 def test_a_run_through_the_join_that_is_killed_anywhere_loses_nothing(shared_duckdb: Connect, after: bool) -> None:
-    """F42: at each request, before or after S3, DynamoDB or SQS carries it out. The short form kills at each fourth."""
+    """At each request, before or after S3, DynamoDB or SQS carries it out. The short form kills at each fourth."""
     worlds = (random_world(Random(seed), START) for seed in count())
     for world in islice(filter(is_telling, worlds), KILLED_WORLDS):
         expected, kill_at, killed = world.expected(), 0, True
@@ -252,7 +252,7 @@ def is_telling(world: OracleWorld) -> bool:
 @pytest.mark.failure_mode("F115")
 @pytest.mark.usefixtures("alone")
 def test_a_run_through_the_join_finds_what_the_page_promises(shared_duckdb: Connect) -> None:
-    """F115: exactly these, with a message for each finding, and the same lines as in one function."""
+    """Exactly these, with a message for each finding, and the same lines as in one function."""
     for seed in range(JOINED_WORLDS):
         world = random_world(Random(seed), START)
         made, alone = (build(world, page_size=Random(seed).choice([3, 1000])) for _ in range(2))
@@ -337,7 +337,7 @@ def any_row(random: Random, state: State, other: State) -> Row:
 def test_the_query_nominates_every_finding_of_the_rule(
     tmp_path: Path, ordering: Ordering, undated: bool, join: Joined
 ) -> None:
-    """F115: keys and versions of every kind, rows of every status and of a later format, with every date."""
+    """Keys and versions of every kind, rows of every status and of a later format, with every date."""
     random, every = Random(f"{ordering} {undated}"), ordering is Ordering.EVERY_VERSION
     world = AuditWorld(ordering=ordering, deletes=undated)
     judged = Window(START - HOUR, START - 14 * DAY, undated, START - 10 * DAY, START - 13 * DAY)

@@ -45,7 +45,7 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 def test_a_run_killed_at_any_request_has_sent_everything_in_the_next_invocation(
     patch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    """F119: with a budget that suffices exactly, and without a flood of repeated messages."""
+    """With a budget that suffices exactly, and without a flood of repeated messages."""
     kills, at = 0, 0
     while True:
         at += 1
@@ -75,7 +75,7 @@ def test_a_run_killed_at_any_request_has_sent_everything_in_the_next_invocation(
 
 @pytest.mark.failure_mode("F119", "F42")
 def test_an_invocation_that_outlives_its_lease_loses_and_hides_nothing(patch: pytest.MonkeyPatch) -> None:
-    """F119, F42: a second one audits the same bucket meanwhile. A few messages are sent twice; the first one ends."""
+    """A second one audits the same bucket meanwhile. A few messages are sent twice; the first one ends."""
     audit = Invocations(world(), patch)
     others: list[Report] = []
 
@@ -99,7 +99,7 @@ class TestRefusals:
 
     @pytest.mark.failure_mode("F119")
     def test_a_refused_message_is_sent_again_by_the_same_invocation(self, patch: pytest.MonkeyPatch) -> None:
-        """F119: a moment later; nothing is sent twice."""
+        """A moment later; nothing is sent twice."""
         audit = Invocations(world(), patch)
         refused = list[str]()
 
@@ -116,7 +116,7 @@ class TestRefusals:
 
     @pytest.mark.failure_mode("F119")
     def test_what_is_refused_all_the_time_is_sent_by_the_next_invocation(self, patch: pytest.MonkeyPatch) -> None:
-        """F119: at the next tick and not an interval later. The budget counts messages that SQS took."""
+        """At the next tick and not an interval later. The budget counts messages that SQS took."""
         audit = Invocations(world(), patch)
         audit.sqs.refuses = lambda body: '"c"' in body
         report = audit.tick()
@@ -132,7 +132,7 @@ class TestRefusals:
 
     @pytest.mark.failure_mode("F119")
     def test_a_message_that_sqs_never_takes_does_not_stop_the_audit(self, patch: pytest.MonkeyPatch) -> None:
-        """F119: all others are sent, wherever it comes; after some ticks the interval counts again."""
+        """All others are sent, wherever it comes; after some ticks the interval counts again."""
         patch.setattr(one_function, "BATCH", 1)
         for later in range(7):
             # Each run begins at another candidate.
@@ -154,7 +154,7 @@ class TestRefusals:
 
     @pytest.mark.failure_mode("F119")
     def test_a_queue_that_takes_nothing_stops_the_run(self, patch: pytest.MonkeyPatch) -> None:
-        """F119: each refused batch takes seconds. The next tick begins with all of them, and with all of the budget."""
+        """Each refused batch takes seconds. The next tick begins with all of them, and with all of the budget."""
         patch.setattr(one_function, "BATCH", 1)
         audit = Invocations(world(), patch)
         audit.sqs.refuses = lambda _: True
@@ -169,7 +169,7 @@ class TestRefusals:
 
     @pytest.mark.failure_mode("F119")
     def test_a_refusal_leaves_no_mark(self, patch: pytest.MonkeyPatch) -> None:
-        """F119: a mark would keep every run from sending it until it lapses."""
+        """A mark would keep every run from sending it until it lapses."""
         audit = Invocations(world(), patch)
         audit.sqs.refuses = lambda _: True
         audit.tick()
@@ -199,7 +199,7 @@ class TestSize:
     def test_a_report_of_the_longest_keys_fits_into_its_item(
         self, audit: Invocations, patch: pytest.MonkeyPatch
     ) -> None:
-        """F120: a control character takes six bytes of JSON. All findings are counted, and some are named."""
+        """A control character takes six bytes of JSON. All findings are counted, and some are named."""
         problem = "the queue's policy\x03".ljust(2_000, "\x03")
         patch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked([problem] * 100))
         report = audit.tick()
@@ -212,5 +212,5 @@ class TestSize:
 
     @pytest.mark.failure_mode("F120")
     def test_the_answer_fits_into_a_state_machine(self, audit: Invocations) -> None:
-        """F120: Step Functions passes 256 KiB from one state to the next (Developer Guide, "Service quotas")."""
+        """Step Functions passes 256 KiB from one state to the next (Developer Guide, "Service quotas")."""
         assert len(json.dumps(audit.tick().as_json(0))) < 256 * 1024

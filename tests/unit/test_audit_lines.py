@@ -170,7 +170,7 @@ def by_name(lines: Counter[str]) -> Counter[str]:
 @pytest.mark.failure_mode("F116")
 @given(plans(), st.sampled_from([Line.RESUBMITTED, Line.DRY_RUN, Line.HELD_BACK]))
 def test_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent: Line) -> None:
-    """F116: in the line of its situation. A state that was not judged is never in `agrees`."""
+    """In the line of its situation. A state that was not judged is never in `agrees`."""
     world, listed, unlisted = plan.build()
     report = world.run(
         dry_run=sent is Line.DRY_RUN, resubmit=sent is Line.RESUBMITTED, window=window(world), readers=plan.readers
@@ -188,7 +188,7 @@ def test_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent: Line
 @pytest.mark.failure_mode("F116", "F42")
 @given(plans(), st.integers(0, 40))
 def test_the_lines_of_a_run_out_of_time_add_up_too(plan: Plan, requests: int) -> None:
-    """F116, F42: a run compares nothing before it has read everything. Each candidate that is left has a line."""
+    """A run compares nothing before it has read everything. Each candidate that is left has a line."""
     world, listed, unlisted = plan.build()
     left = iter([900_000] * requests)
     report = world.run(window=window(world), remaining_ms=lambda: next(left, 0))
@@ -204,7 +204,7 @@ def test_the_lines_of_a_run_out_of_time_add_up_too(plan: Plan, requests: int) ->
 @pytest.mark.failure_mode("F116")
 @given(plans(), st.integers(0, 5))
 def test_what_the_budget_leaves_over_has_a_line(plan: Plan, budget: int) -> None:
-    """F116: a run that stops there counts as many states as it has listed."""
+    """A run that stops there counts as many states as it has listed."""
     world, _, _ = plan.build(budget=budget)
     report = world.run(window=window(world))
     assert report.lines.total() == report.listed == in_bucket(world)
@@ -216,7 +216,7 @@ def test_what_the_budget_leaves_over_has_a_line(plan: Plan, budget: int) -> None
 @pytest.mark.failure_mode("F116")
 @pytest.mark.parametrize("deletes", [True, False])
 def test_delete_markers(deletes: bool) -> None:
-    """F116: one of an unknown key is nothing to process in a pipeline that is not told of removals."""
+    """One of an unknown key is nothing to process in a pipeline that is not told of removals."""
     world = AuditWorld(deletes=deletes)
     world.s3.mark("unknown")
     world.commit("committed", world.s3.mark("committed"))
@@ -229,7 +229,7 @@ def test_delete_markers(deletes: bool) -> None:
 
 @pytest.mark.failure_mode("F116")
 def test_the_summary_says_what_was_not_judged() -> None:
-    """F116: the report does not say that such a bucket was compared."""
+    """The report does not say that such a bucket was compared."""
     world, _, _ = Plan(
         Ordering.LATEST, True, 10, [["committed"], ["old"], ["old"], ["fresh"], ["rejected"]], 1, []
     ).build()
@@ -241,7 +241,7 @@ def test_the_summary_says_what_was_not_judged() -> None:
 
 @pytest.mark.failure_mode("F42")
 def test_of_many_parts_the_first_ones_are_united() -> None:
-    """F42: of more than a report names; no state is lost or counted twice."""
+    """Of more than a report names; no state is lost or counted twice."""
     passes = few_passes([Pass(number * HOUR, number * HOUR + MINUTE, 2) for number in range(NAMED_PASSES + 10)])
     assert len(passes) == NAMED_PASSES
     assert passes[0] == Pass(0, 10 * HOUR + MINUTE, 22)

@@ -17,7 +17,7 @@ def world() -> AuditWorld:
 
 @pytest.mark.failure_mode("F39")
 def test_a_lost_removal_is_found_by_its_row(world: AuditWorld) -> None:
-    """F39: the ledger against the listing."""
+    """The ledger against the listing."""
     world.commit("gone", world.s3.put("gone"))
     world.commit("kept", world.s3.put("kept"))
     del world.s3.keys["gone"]
@@ -29,7 +29,7 @@ def test_a_lost_removal_is_found_by_its_row(world: AuditWorld) -> None:
 
 @pytest.mark.failure_mode("F39")
 def test_a_lost_delete_marker_is_found_in_the_listing(world: AuditWorld) -> None:
-    """F39: and its row is not asked about again."""
+    """And its row is not asked about again."""
     world.commit("gone", world.s3.put("gone"))
     world.s3.mark("gone")
     assert world.run().counts == {"removed": 1}
@@ -56,7 +56,7 @@ def test_a_removal_that_was_committed_is_not_asked_about(world: AuditWorld) -> N
 
 @pytest.mark.failure_mode("F74")
 def test_version_1_processed_and_version_2s_event_lost(world: AuditWorld) -> None:
-    """F74: the row is neither missing nor failed nor stuck: states are compared."""
+    """The row is neither missing nor failed nor stuck: states are compared."""
     world.commit("key", world.s3.put("key"))
     second = world.s3.put("key")
     assert world.run().findings == [{"key": "key", "why": "overtaken", "state": second.identity}]
@@ -64,7 +64,7 @@ def test_version_1_processed_and_version_2s_event_lost(world: AuditWorld) -> Non
 
 @pytest.mark.failure_mode("F75")
 def test_a_noncurrent_version_deleted_after_the_row_expired(world: AuditWorld) -> None:
-    """F75: the current version, older than the look-back, is not run again."""
+    """The current version, older than the look-back, is not run again."""
     world.s3.put("key", age=60 * DAY)
     world.s3.put("key", age=50 * DAY)
     world.s3.keys["key"].pop(0)
@@ -73,7 +73,7 @@ def test_a_noncurrent_version_deleted_after_the_row_expired(world: AuditWorld) -
 
 @pytest.mark.failure_mode("F70")
 def test_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> None:
-    """F70: states that were committed since then are sent again. The downstream sees their commit identity."""
+    """States that were committed since then are sent again. The downstream sees their commit identity."""
     world.commit("before", world.s3.put("before", age=DAY), age=DAY)
     world.s3.put("since")
     assert world.run().counts == {"missing": 1}
@@ -82,7 +82,7 @@ def test_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> None:
 
 @pytest.mark.failure_mode("F40")
 def test_lifecycle_deletions_are_found_like_any_other(world: AuditWorld) -> None:
-    """F40: the listing shows a delete marker, or no key."""
+    """The listing shows a delete marker, or no key."""
     world.commit("expired", world.s3.put("expired", age=30 * DAY), age=30 * DAY)
     world.s3.mark("expired")
     assert world.run().counts == {"removed": 1}
@@ -90,7 +90,7 @@ def test_lifecycle_deletions_are_found_like_any_other(world: AuditWorld) -> None
 
 @pytest.mark.failure_mode("F46")
 def test_nothing_was_ever_delivered(world: AuditWorld) -> None:
-    """F46: queue empty, everything green, and every object is found."""
+    """Queue empty, everything green, and every object is found."""
     for key in ("a", "b"):
         world.s3.put(key)
     assert world.run().counts == {"missing": 2}
@@ -139,7 +139,7 @@ class TestMarks:
 
     @pytest.mark.failure_mode("F31")
     def test_the_next_run_reports_but_does_not_resubmit(self, world: AuditWorld) -> None:
-        """F31: the first run's message may still be in the queue."""
+        """The first run's message may still be in the queue."""
         world.s3.put("key")
         world.run()
         again = world.run()
@@ -147,7 +147,7 @@ class TestMarks:
 
     @pytest.mark.failure_mode("F91")
     def test_a_message_that_is_lost_is_sent_again(self, world: AuditWorld) -> None:
-        """F91: the mark lapses after the settle time."""
+        """The mark lapses after the settle time."""
         world.s3.put("key")
         world.run()
         world.clock.advance(HOUR + 1)
@@ -171,7 +171,7 @@ class TestMarks:
 
     @pytest.mark.failure_mode("F43")
     def test_what_was_rejected_is_left_alone(self, world: AuditWorld) -> None:
-        """F43: a message each day would be a flood of known failures."""
+        """A message each day would be a flood of known failures."""
         world.insert("key", world.s3.put("key"), Status.REJECTED)
         assert not world.run().counts
 
@@ -192,14 +192,14 @@ class TestEveryVersion:
     @pytest.mark.failure_mode("F44")
     @pytest.mark.parametrize("status", [Status.PROCESSING, Status.FAILED])
     def test_a_version_that_vanished_half_done_gets_its_reason(self, world: AuditWorld, status: Status) -> None:
-        """F44: its message died, no listing shows it: the consumer is asked to settle it, or it would stay for ever."""
+        """Its message died, no listing shows it: the consumer is asked to settle it, or it would stay for ever."""
         world.insert("key", State(StateKind.OBJECT, "1", "e", 5), status)
         assert world.run().findings == [{"key": "key", "why": "unsettled", "state": "v#1"}]
         assert [body["versionId"] for body in world.sqs.bodies] == ["1"]
 
     @pytest.mark.failure_mode("F44")
     def test_a_version_half_done_that_is_still_there_is_found_once(self, world: AuditWorld) -> None:
-        """F44: by the listing, and not by its row too."""
+        """By the listing, and not by its row too."""
         world.insert("key", world.s3.put("key"), Status.FAILED)
         assert world.run().counts == {"unsettled": 1}
 
@@ -215,7 +215,7 @@ class TestUnversioned:
 
     @pytest.mark.failure_mode("F37")
     def test_new_bytes_are_found_by_their_etag(self) -> None:
-        """F37: the listing shows one state of each key."""
+        """The listing shows one state of each key."""
         world = AuditWorld(versioned=False)
         world.commit("key", world.s3.put("key", version="one"))
         world.commit("same", world.s3.put("same", version="two"))
@@ -229,7 +229,7 @@ class TestStopping:
     @pytest.mark.failure_mode("F42")
     @pytest.mark.parametrize("pages", range(4))
     def test_a_run_without_time_to_read_all_compares_nothing(self, pages: int) -> None:
-        """F42: without some rows most objects would seem lost, and without some of the listing most rows gone."""
+        """Without some rows most objects would seem lost, and without some of the listing most rows gone."""
         world = AuditWorld(page_size=2)
         for number in range(7):
             world.s3.put(f"in/{number}")
@@ -240,7 +240,7 @@ class TestStopping:
 
     @pytest.mark.failure_mode("F42")
     def test_a_run_without_time_to_look_at_all_counts_the_rest(self, world: AuditWorld) -> None:
-        """F42: listed and unlisted ones, each in its line."""
+        """Listed and unlisted ones, each in its line."""
         for number in range(30):
             world.commit(f"gone-{number}", State(StateKind.OBJECT, "1", "1", 1))
             world.s3.put(f"lost-{number}")
@@ -294,20 +294,20 @@ class TestStopping:
 
 @pytest.mark.failure_mode("F34")
 def test_a_multipart_upload_begun_ten_days_ago(world: AuditWorld) -> None:
-    """F34: its date is its beginning."""
+    """Its date is its beginning."""
     world.s3.put("large", age=10 * DAY)
     assert world.run().counts == {"missing": 1}
 
 
 @pytest.mark.failure_mode("F38")
 def test_an_old_object_whose_row_has_expired(world: AuditWorld) -> None:
-    """F38: it was settled."""
+    """It was settled."""
     world.s3.put("old", age=40 * DAY)
     assert not world.run().counts
 
 
 @pytest.mark.failure_mode("F31")
 def test_a_fresh_object_is_left_to_its_message(world: AuditWorld) -> None:
-    """F31: the settle time."""
+    """The settle time."""
     world.s3.put("fresh", age=HOUR - MINUTE)
     assert not world.run().counts

@@ -84,7 +84,7 @@ def test_the_audit_finds_what_the_page_promises(
 
 @pytest.mark.failure_mode("F116")
 def test_each_state_that_s3_shows_is_in_one_line() -> None:
-    """F116: also in suspended buckets, whose keys may have a version without an ID. Findings are those of the page."""
+    """Also in suspended buckets, whose keys may have a version without an ID. Findings are those of the page."""
     found_lines = {Line.RESUBMITTED, *NOT_SENT}
     for seed in range(WORLDS):
         world = random_world(Random(seed), START)

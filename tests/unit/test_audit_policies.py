@@ -41,7 +41,7 @@ def allowed(*statements: dict[str, Any], caller: Caller = S3) -> bool | None:
     ],
 )
 def test_a_statement_applies(element: dict[str, Any]) -> None:
-    """F117: in every form, and the same form denies."""
+    """In every form, and the same form denies."""
     assert allowed(statement(**element)) is True
     assert allowed(statement(), statement("Deny", **element)) is False
 
@@ -61,7 +61,7 @@ def test_a_statement_applies(element: dict[str, Any]) -> None:
     ],
 )
 def test_a_statement_is_about_something_else(element: dict[str, Any]) -> None:
-    """F117: it neither allows nor denies."""
+    """It neither allows nor denies."""
     assert allowed(statement(**element)) is False
     assert allowed(statement(), statement("Deny", **element)) is True
 
@@ -113,7 +113,7 @@ UNKNOWN = [
     [*((one, True) for one in MET), *((one, False) for one in UNMET), *((one, None) for one in UNKNOWN)],
 )
 def test_a_condition_is_met_or_not_or_unknown(conditions: dict[str, Any], met: bool | None) -> None:
-    """F117: an Allow under an unknown condition is unknown, and so is a Deny."""
+    """An Allow under an unknown condition is unknown, and so is a Deny."""
     assert allowed(statement(Condition=conditions)) is met
     denied = allowed(statement(), statement("Deny", Condition=conditions))
     assert denied is (None if met is None else not met)
@@ -121,14 +121,14 @@ def test_a_condition_is_met_or_not_or_unknown(conditions: dict[str, Any], met: b
 
 @pytest.mark.failure_mode("F117")
 def test_a_caller_of_whom_less_is_known() -> None:
-    """F117: conditions on the source of an unknown bucket are unknown."""
+    """Conditions on the source of an unknown bucket are unknown."""
     condition = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
     assert allowed(statement(Condition=condition), caller=Caller("s3.amazonaws.com")) is None
 
 
 @pytest.mark.failure_mode("F117")
 def test_a_deny_wins_and_one_allow_is_enough() -> None:
-    """F117: a Deny that is unknown outweighs an Allow, and a certain Allow outweighs an unknown one."""
+    """A Deny that is unknown outweighs an Allow, and a certain Allow outweighs an unknown one."""
     unknown = statement(Condition=UNKNOWN[0])
     assert allowed(unknown, statement()) is True
     assert allowed(statement("Deny", Condition=UNKNOWN[0]), statement("Deny", Sid="no"), statement()) is False
@@ -154,7 +154,7 @@ def test_a_deny_wins_and_one_allow_is_enough() -> None:
     ],
 )
 def test_the_reason_names_the_statement(statements: list[dict[str, Any]], reason: str) -> None:
-    """F117: the problem names the statement."""
+    """The problem names the statement."""
     assert decide(json.dumps({"Statement": statements}), S3, "sqs:SendMessage", QUEUE).reason == reason
 
 

@@ -28,14 +28,14 @@ class TestRequests:
 
     @pytest.mark.failure_mode("F38")
     def test_nor_of_an_old_object_without_a_row(self, world: AuditWorld) -> None:
-        """F38: most of a large bucket is older than the retention."""
+        """Most of a large bucket is older than the retention."""
         world.s3.put("old", age=60 * DAY)
         world.run()
         assert set(world.store.requests) == {"Scan"}
 
     @pytest.mark.failure_mode("F31")
     def test_nor_of_a_fresh_one(self, world: AuditWorld) -> None:
-        """F31: it is not judged anyway, whether it has a row or not."""
+        """It is not judged anyway, whether it has a row or not."""
         world.s3.put("new", age=0)
         world.insert("begun", world.s3.put("begun", age=0), Status.FAILED)
         world.store.requests.clear()
@@ -79,7 +79,7 @@ class TestTruth:
 
     @pytest.mark.failure_mode("F74")
     def test_another_state_than_the_one_that_was_read_is_found(self, world: AuditWorld) -> None:
-        """F74: the key is known, and its state is not."""
+        """The key is known, and its state is not."""
         world.commit("key", world.s3.put("key"))
         done: list[str] = []
         world.s3.meanwhile = lambda: done.append(world.s3.put("key").identity)

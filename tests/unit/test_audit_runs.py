@@ -67,14 +67,14 @@ class TestLock:
     @pytest.mark.failure_mode("F42")
     @pytest.mark.parametrize("only_if_due", [True, False])
     def test_while_one_works_others_do_not(self, make: Make, only_if_due: bool) -> None:
-        """F42: neither the schedule's tick nor a person's call."""
+        """Neither the schedule's tick nor a person's call."""
         take(make("a"))
         with pytest.raises(RunNotDue):
             take(make("b"), only_if_due=only_if_due)
 
     @pytest.mark.failure_mode("F42")
     def test_the_lease_of_a_dead_invocation_runs_out(self, make: Make, clock: Clock) -> None:
-        """F42: and no sooner."""
+        """And no sooner."""
         take(make("a"))
         clock.advance(LEASE - 1)
         with pytest.raises(RunNotDue):
@@ -129,7 +129,7 @@ class TestDue:
     @pytest.mark.failure_mode("F119")
     @pytest.mark.parametrize("stopped", sorted(SOON))
     def test_a_run_that_was_stopped_is_repeated_a_few_times(self, make: Make, clock: Clock, stopped: Stopped) -> None:
-        """F119: at the next ticks, and then after the interval: a message that SQS never takes costs four runs."""
+        """At the next ticks, and then after the interval: a message that SQS never takes costs four runs."""
         for number in range(MOST_REPEATS + 1):
             runs = make(f"{number}")
             take(runs, only_if_due=True)
@@ -153,7 +153,7 @@ class TestDue:
 
     @pytest.mark.failure_mode("F31")
     def test_a_run_that_was_held_back_is_repeated_until_it_is_not(self, make: Make, clock: Clock) -> None:
-        """F31: states that were left to a backlog are judged again at the next tick."""
+        """States that were left to a backlog are judged again at the next tick."""
         for number in range(2 * MOST_REPEATS):
             runs = make(f"{number}")
             take(runs, only_if_due=True)
@@ -161,7 +161,7 @@ class TestDue:
 
     @pytest.mark.failure_mode("F41")
     def test_the_first_run_is_remembered(self, make: Make, clock: Clock) -> None:
-        """F41: the baseline is the time of the first run for good; a dry run does not set it."""
+        """The baseline is the time of the first run for good; a dry run does not set it."""
         assert make("look").since() == START
         clock.advance(HOUR)
         first = make("a")
@@ -174,7 +174,7 @@ class TestDue:
     @pytest.mark.failure_mode("F41")
     @pytest.mark.parametrize("keeps_rows", [True, False])
     def test_a_backfill_never_outlasts_its_first_rows(self, make: Make, clock: Clock, keeps_rows: bool) -> None:
-        """F41: objects whose rows have expired would be processed again. A complete ledger keeps its rows."""
+        """Objects whose rows have expired would be processed again. A complete ledger keeps its rows."""
         told = replace(AUDIT, backfills=True, keeps_rows=keeps_rows, retention_seconds=10 * DAY // 1000)
         for days, due in ((0, True), (9 * DAY - 1, True), (9 * DAY, keeps_rows)):
             clock.now = START + days

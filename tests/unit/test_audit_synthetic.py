@@ -14,7 +14,7 @@ from tests.settings import examples
 def test_what_happened_to_thousands_of_objects_is_found_and_nothing_else(
     audit: Callable[[World], Report],
 ) -> None:
-    """F115: each finding with its kind, one message for each, and all other objects in their lines."""
+    """Each finding with its kind, one message for each, and all other objects in their lines."""
     world = World(examples(20_000) if audit is audit_in_parts else 4_000)
     with findings() as found:
         report = audit(world)

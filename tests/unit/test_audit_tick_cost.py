@@ -48,7 +48,7 @@ def _operation(request: Any) -> str:
 
 @pytest.mark.failure_mode("F117")
 def test_a_tick_costs_what_the_page_says(deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811 - the fixture
-    """F117: requests and dollars of a month, with S3's notifications and a key."""
+    """Requests and dollars of a month, with S3's notifications and a key."""
     rest = around(deployed, monkeypatch)
     monkeypatch.setattr(DeliveryCheck, "look", LOOK)
     aws = Aws()
@@ -82,7 +82,7 @@ def test_a_tick_costs_what_the_page_says(deployed: LiveAudit, monkeypatch: pytes
 
 @pytest.mark.failure_mode("F117")
 def test_a_rule_costs_no_more_than_a_pattern_for_each_filter() -> None:
-    """F117: one request for each kind of event, and all of EventBridge's are free."""
+    """One request for each kind of event, and all of EventBridge's are free."""
     aws = bridged()
     assert aws.problems() == []
     assert Counter(aws.called)["TestEventPattern"] == 3

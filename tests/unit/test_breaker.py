@@ -62,7 +62,7 @@ class TestAlone:
 
     @pytest.mark.failure_mode("F99")
     def test_keys_that_failed_between_two_successes_no_longer_open_it(self) -> None:
-        """F99: the downstream was there, so they are bad. A thousand of them fail in a row, and it stays closed."""
+        """The downstream was there, so they are bad. A thousand of them fail in a row, and it stays closed."""
         one, bad = breaker(), [f"bad {n}" for n in range(1_000)]
         one.succeeded("good", 0)
         for n, key in enumerate(bad):
@@ -91,7 +91,7 @@ class TestAlone:
 
     @pytest.mark.failure_mode("F99")
     def test_a_downstream_with_a_success_seconds_ago_is_not_out(self) -> None:
-        """F99: a burst of new bad files between two good ones opens nothing."""
+        """A burst of new bad files between two good ones opens nothing."""
         one = breaker()
         one.succeeded("good", 0)
         assert not any(one.failed(f"bad {n}", RECENT_MS - 1) for n in range(1_000))
@@ -99,7 +99,7 @@ class TestAlone:
 
     @pytest.mark.failure_mode("F99")
     def test_another_environments_success_closes_it(self) -> None:
-        """F99: asked for at most once in five seconds, and only while it is open; an old success says nothing."""
+        """Asked for at most once in five seconds, and only while it is open; an old success says nothing."""
         one = breaker()
         assert not one.take_read_turn(HOUR)
         one = opened(HOUR)
@@ -143,7 +143,7 @@ class TestAlone:
 
     @pytest.mark.failure_mode("F99")
     def test_first_attempts_pass_while_it_is_open(self) -> None:
-        """F99: a good file does not wait for bad ones."""
+        """A good file does not wait for bad ones."""
         one = opened()
         assert one.wait_ms("new", 1, first=True) == 0
         assert one.wait_ms("newer", 1, first=True) == 0
@@ -165,7 +165,7 @@ class TestAlone:
 
     @pytest.mark.failure_mode("F99")
     def test_a_key_that_failed_is_not_probed_again_before_the_others(self) -> None:
-        """F99: it waits for a second pause. Then it is better than nothing."""
+        """It waits for a second pause. Then it is better than nothing."""
         one = opened()
         assert one.wait_ms("0", MIN, first=False) > 0
         assert one.wait_ms("other", MIN, first=False) == 0
@@ -211,7 +211,7 @@ class TestAlone:
     def test_no_outage_that_a_message_survives_uses_its_receives_up(
         self, jitter: float, days: int, max_receives: int
     ) -> None:
-        """F23: the queue's own limit would dead-letter it without a reason. Worst case: each receive meets a breaker
+        """The queue's own limit would dead-letter it without a reason. Worst case: each receive meets a breaker
         whose pause is short.
         """
         now, receives, hold = 0, 0, days * DAY * 3 // 4
@@ -222,7 +222,7 @@ class TestAlone:
 
     @pytest.mark.failure_mode("F99")
     def test_waits_stay_short_for_eight_hours(self) -> None:
-        """F99: with the queue that the pipeline makes, a held message comes back about once a minute for that long."""
+        """With the queue that the pipeline makes, a held message comes back about once a minute for that long."""
         now, receives = 0, 0
         while now < 8 * HOUR:
             receives += 1
@@ -265,7 +265,7 @@ def downstream(world: World) -> Downstream:
 class TestInFront:
     @pytest.mark.failure_mode("F23")
     def test_an_outage_costs_five_attempts_and_returns_the_rest_unclaimed(self, downstream: Downstream) -> None:
-        """F23: their rows are not there, so their budget is whole; they wait for the pause."""
+        """Their rows are not there, so their budget is whole; they wait for the pause."""
         bodies = downstream.uploads(THRESHOLD + 3)
         given_back = [*downstream.handle(*bodies[:THRESHOLD]), *downstream.handle(*bodies[THRESHOLD:], receives=2)]
         bench = downstream.bench
@@ -278,7 +278,7 @@ class TestInFront:
 
     @pytest.mark.failure_mode("F23")
     def test_the_wait_grows_with_the_pause_and_with_the_receives(self, downstream: Downstream) -> None:
-        """F23: the longer of the two."""
+        """The longer of the two."""
         downstream.handle(*downstream.uploads(THRESHOLD))
         settings = downstream.bench.settings()
         longest = least_wait_ms(990, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000)
@@ -288,7 +288,7 @@ class TestInFront:
 
     @pytest.mark.failure_mode("F23")
     def test_one_probe_after_the_pause_and_everything_after_its_success(self, downstream: Downstream) -> None:
-        """F23: the downstream is back. A probe that failed has spent no attempt, and the others were never tried."""
+        """The downstream is back. A probe that failed has spent no attempt, and the others were never tried."""
         bench = downstream.bench
         bodies = downstream.uploads(THRESHOLD + 4)
         downstream.handle(*bodies[:THRESHOLD])
@@ -317,7 +317,7 @@ class TestInFront:
 
     @pytest.mark.failure_mode("F99")
     def test_failures_while_it_is_open_count_no_attempt_and_come_back_soon(self, downstream: Downstream) -> None:
-        """F99: new keys are tried once. They wait for a minute and a half at most, however long the outage has been."""
+        """New keys are tried once. They wait for a minute and a half at most, however long the outage has been."""
         bench = downstream.bench
         downstream.handle(*downstream.uploads(THRESHOLD))
         for n in range(20):
@@ -332,7 +332,7 @@ class TestInFront:
 
     @pytest.mark.failure_mode("F99")
     def test_a_message_that_waited_for_too_long_is_rejected_with_its_last_reason(self, downstream: Downstream) -> None:
-        """F99: SQS would drop it without one. It is not held back any more, and its failure decides."""
+        """SQS would drop it without one. It is not held back any more, and its failure decides."""
         bench = downstream.bench
         bodies = downstream.uploads(THRESHOLD + 2, "held")
         downstream.handle(*bodies[:THRESHOLD])
@@ -344,7 +344,7 @@ class TestInFront:
 
     @pytest.mark.failure_mode("F99")
     def test_another_environments_success_closes_it(self, downstream: Downstream) -> None:
-        """F99: it is in the ledger's table; where that does not answer, nothing changes."""
+        """It is in the ledger's table; where that does not answer, nothing changes."""
         bench = downstream.bench
         downstream.handle(*downstream.uploads(THRESHOLD))
         bench.world.ledger.tell_success(bench.world.clock())
@@ -355,7 +355,7 @@ class TestInFront:
     @pytest.mark.failure_mode("F100")
     @pytest.mark.parametrize("kind", ["unprocessable", "no bytes", "refused by S3"])
     def test_failures_that_are_not_the_downstreams_do_not_open_it(self, downstream: Downstream, kind: str) -> None:
-        """F100: a verdict on the object, S3's own trouble, and an object that S3 does not hand out."""
+        """A verdict on the object, S3's own trouble, and an object that S3 does not hand out."""
         bench = downstream.bench
         if kind == "unprocessable":
             bench.acts = [raising(Unprocessable("sick"))] * 10

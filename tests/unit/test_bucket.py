@@ -72,7 +72,7 @@ class TestLook:
     @pytest.mark.failure_mode("F36")
     @pytest.mark.parametrize(("given", "version_id"), [("v1", "v1"), ("null", None), (None, None)])
     def test_an_object(self, given: str | None, version_id: str | None) -> None:
-        """F36: its version, if there are any, its bare ETag, and its date in milliseconds."""
+        """Its version, if there are any, its bare ETag, and its date in milliseconds."""
         answer = {"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED}
         client = FakeClient(answer | ({"VersionId": given} if given else {}))
         assert bucket(client).look(KEY) == State(StateKind.OBJECT, version_id, "e1", 5, MODIFIED_MS)
@@ -95,14 +95,14 @@ class TestLook:
     @pytest.mark.failure_mode("F45")
     @pytest.mark.parametrize(("status", "code"), [(403, "403"), (503, "SlowDown"), (400, "400"), (301, "301")])
     def test_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
-        """F45: without s3:ListBucket a missing object is 403: that must never be taken for a removal."""
+        """Without s3:ListBucket a missing object is 403: that must never be taken for a removal."""
         with pytest.raises(ClientError):
             bucket(FakeClient(refusal(status, code))).look(KEY)
 
     @pytest.mark.failure_mode("F45")
     @pytest.mark.parametrize(("status", "asks"), [(400, True), (403, True), (301, False), (500, False), (503, False)])
     def test_only_a_refusal_is_a_reason_to_list(self, status: int, asks: bool) -> None:
-        """F45: and if S3 refuses that too, its word is the error."""
+        """And if S3 refuses that too, its word is the error."""
         client = FakeClient(refusal(status, str(status)))
         with pytest.raises(ClientError):
             bucket(client).look(KEY)
@@ -166,7 +166,7 @@ class TestCreatedAt:
 
     @pytest.mark.failure_mode("F94")
     def test_a_marker_that_went_meanwhile_has_no_age(self) -> None:
-        """F94: taken for young, its removal would be told a second time; the key has to be looked at again."""
+        """Taken for young, its removal would be told a second time; the key has to be looked at again."""
         with pytest.raises(ObjectGone):
             bucket(FakeClient(refusal(404, "404"))).created_at(KEY, State(StateKind.MARKER, "m1"))
 
@@ -179,7 +179,7 @@ class TestCreatedAt:
     @pytest.mark.failure_mode("F45")
     @pytest.mark.parametrize(("status", "code"), [(403, "403"), (503, "SlowDown"), (400, "400")])
     def test_an_answer_that_says_nothing_is_an_error(self, status: int, code: str) -> None:
-        """F45: taken for an unknown age, it would have a forgotten marker reported as a removal again."""
+        """Taken for an unknown age, it would have a forgotten marker reported as a removal again."""
         with pytest.raises(ClientError):
             bucket(FakeClient(refusal(status, code))).created_at(KEY, State(StateKind.MARKER, "m1"))
 
@@ -189,14 +189,14 @@ class TestOpen:
 
     @pytest.mark.failure_mode("F52")
     def test_by_version(self) -> None:
-        """F52: never the key alone."""
+        """Never the key alone."""
         client = FakeClient(stream())
         assert bucket(client).open(KEY, State(StateKind.OBJECT, "v1", "e1")).read() == b"bytes"
         assert client.asked == {"Bucket": BUCKET, "Key": KEY, "VersionId": "v1", "ChecksumMode": "ENABLED"}
 
     @pytest.mark.failure_mode("F52")
     def test_by_etag_without_versions(self) -> None:
-        """F52: overwritten bytes are refused by S3."""
+        """Overwritten bytes are refused by S3."""
         client = FakeClient(stream())
         bucket(client).open(KEY, State(StateKind.OBJECT, None, "e1"))
         assert client.asked == {"Bucket": BUCKET, "Key": KEY, "IfMatch": '"e1"', "ChecksumMode": "ENABLED"}
@@ -207,7 +207,7 @@ class TestOpen:
         [(404, "NoSuchKey"), (404, "NoSuchVersion"), (405, "MethodNotAllowed"), (412, "PreconditionFailed")],
     )
     def test_what_is_gone(self, status: int, code: str) -> None:
-        """F53: deleted for good, or overwritten."""
+        """Deleted for good, or overwritten."""
         with pytest.raises(ObjectGone, match="no longer holds v#v1"):
             bucket(FakeClient(refusal(status, code))).open(KEY, State(StateKind.OBJECT, "v1", "e1"))
 
@@ -258,14 +258,14 @@ class TestShowsRemoval:
     def test_only_what_s3_shows_is_true(
         self, answer: Mapping[str, Any] | ClientError, found: StateKind, said: StateKind
     ) -> None:
-        """F104: the very version is asked for."""
+        """The very version is asked for."""
         client = FakeClient(answer)
         assert bucket(client, OWNER).shows_removal(KEY, State(said, "v1")) is (found is said)
         assert client.asked == {"Bucket": BUCKET, "ExpectedBucketOwner": OWNER, "Key": KEY, "VersionId": "v1"}
 
     @pytest.mark.failure_mode("F104")
     def test_the_marker_of_a_bucket_without_versions(self) -> None:
-        """F104: its id is `null`."""
+        """Its id is `null`."""
         client = FakeClient(refusal(405, "405"))
         assert bucket(client).shows_removal(KEY, State(StateKind.MARKER))
         assert client.asked["VersionId"] == "null"
@@ -283,14 +283,14 @@ class TestShowsRemoval:
     def test_where_s3_refuses_the_head_the_listing_says_it(
         self, status: int, page: Mapping[str, Any], found: StateKind
     ) -> None:
-        """F104: a policy may withhold the object."""
+        """A policy may withhold the object."""
         client = FakeClient(refusal(status, str(status)), listing=page)
         for said in (StateKind.MARKER, StateKind.DELETED):
             assert bucket(client).shows_removal(KEY, State(said, "v1")) is (found is said)
 
     @pytest.mark.failure_mode("F104")
     def test_the_listing_may_have_several_pages(self) -> None:
-        """F104: S3 lists a thousand versions at a time."""
+        """S3 lists a thousand versions at a time."""
         client = FakeClient(refusal(403, "403"), listing={"NextKeyMarker": KEY})
         assert not bucket(client).shows_removal(KEY, State(StateKind.DELETED, "second page"))
 

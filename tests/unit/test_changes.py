@@ -162,13 +162,13 @@ class TestS3:
         ],
     )
     def test_what_changes_no_content_is_ignored(self, name: str) -> None:
-        """F57: events without a sequencer that have nothing to bring about."""
+        """Events without a sequencer that have nothing to bring about."""
         assert name in ignored(notification(record(KEY, OBJECT, name, sequencer=None)))
 
     @pytest.mark.failure_mode("F57")
     @pytest.mark.parametrize("sequencer", [None, "", "xyz", "0x1F", "\uff11", "A" * 129, 7, ["A"], {"a": 1}])
     def test_a_sequencer_that_is_none(self, sequencer: object) -> None:
-        """F57: missing or odd: the change counts all the same."""
+        """Missing or odd: the change counts all the same."""
         one = record(KEY, OBJECT, sequencer=None)
         one["s3"]["object"]["sequencer"] = sequencer
         change = one_change(notification(one))
@@ -177,13 +177,13 @@ class TestS3:
     @pytest.mark.failure_mode("F61")
     @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.9", "2.10", "2"])
     def test_every_minor_version_is_understood(self, version: str) -> None:
-        """F61: equal major, any minor."""
+        """Equal major, any minor."""
         assert one_change(notification(record(KEY, OBJECT, version=version))).state == OBJECT
 
     @pytest.mark.failure_mode("F61")
     @pytest.mark.parametrize("version", ["3.0", "1.0", "", "x", "20.1", "22"])
     def test_another_major_version_is_refused_with_a_reason(self, version: str) -> None:
-        """F61: it may mean something else."""
+        """It may mean something else."""
         assert repr(version) in unparseable(notification(record(KEY, OBJECT, version=version)))
 
     @pytest.mark.failure_mode("F62")
@@ -197,13 +197,13 @@ class TestS3:
         ],
     )
     def test_times_with_and_without_milliseconds(self, written: str, milliseconds: int) -> None:
-        """F62: both are understood; they are used for a message's age alone."""
+        """Both are understood; they are used for a message's age alone."""
         one = record(KEY, OBJECT) | {"eventTime": written}
         assert one_change(notification(one)).event_time == 1_795_280_400_000 + milliseconds
 
     @pytest.mark.failure_mode("F60")
     def test_keys_over_the_form_encoding(self) -> None:
-        """F60: as S3 writes them, byte for byte."""
+        """As S3 writes them, byte for byte."""
         for written, key in (
             ("a%2Bb.csv", "a+b.csv"),
             ("a%252Bb.csv", "a%2Bb.csv"),
@@ -224,7 +224,7 @@ class TestS3:
 
     @pytest.mark.failure_mode("F14")
     def test_a_key_has_1_to_1024_bytes(self) -> None:
-        """F14: bytes, not characters."""
+        """Bytes, not characters."""
         assert created(OBJECT, key="€" * 341 + "k").key == "€" * 341 + "k"
         assert "1,024" in unparseable(notification(record("€" * 341 + "kk", OBJECT)))
         assert "0 bytes" in unparseable(notification(record("", OBJECT)))
@@ -235,14 +235,14 @@ class TestS3:
 
     @pytest.mark.failure_mode("F28")
     def test_the_test_event(self) -> None:
-        """F28: sent on every change of the configuration."""
+        """Sent on every change of the configuration."""
         body = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": "2026-11-21T17:00:00Z", "Bucket": BUCKET}
         assert "test event" in ignored(json.dumps(body))
         assert "test event" in ignored(sns(json.dumps(body)))
 
     @pytest.mark.failure_mode("F30")
     def test_request_ids_are_no_part_of_the_change(self) -> None:
-        """F30: one DeleteObjects call shares them over 1,000 keys, and a retry has others."""
+        """One DeleteObjects call shares them over 1,000 keys, and a retry has others."""
         one, other = record(KEY, OBJECT), record(KEY, OBJECT)
         other["responseElements"] = {"x-amz-request-id": "OTHER", "x-amz-id-2": "OTHER"}
         assert replace(one_change(notification(one)), body="") == replace(one_change(notification(other)), body="")
@@ -263,7 +263,7 @@ class TestSeveralRecords:
     @settings(max_examples=examples(25))
     @given(st.lists(KEYS, min_size=1, max_size=5))
     def test_each_record_can_be_sent_again_alone(self, keys: list[str]) -> None:
-        """F26: a part's body says the same as the whole said of it."""
+        """A part's body says the same as the whole said of it."""
         parts = parse_message(notification(*(record(key, OBJECT) for key in keys)))
         assert [part.key for part in parts if isinstance(part, Change)] == keys
         for part in parts:
@@ -307,14 +307,14 @@ class TestEventBridge:
 
     @pytest.mark.failure_mode("F60")
     def test_keys_are_raw(self) -> None:
-        """F60: a plus is a plus."""
+        """A plus is a plus."""
         for key in TRICKY:
             assert one_change(eventbridge(key, OBJECT)).key == key
 
     @pytest.mark.failure_mode("F59", "F60")
     @given(KEYS)
     def test_both_channels_name_the_same_change(self, key: str) -> None:
-        """F59: one change in two shapes is one change."""
+        """One change in two shapes is one change."""
         one, other = created(OBJECT, key=key), one_change(eventbridge(key, OBJECT))
         assert (one.bucket, one.key, one.identity, one.sequencer) == (
             other.bucket,
@@ -339,7 +339,7 @@ class TestEventBridge:
         ],
     )
     def test_deletions(self, deletion_type: str, reason: str, name: str, kind: StateKind) -> None:
-        """F40: by the names that S3's notifications give them."""
+        """By the names that S3's notifications give them."""
         body = json.loads(eventbridge(KEY, MARKER))
         body["detail-type"] = "Object Deleted"
         body["detail"] |= {"reason": reason, "deletion-type": deletion_type}
@@ -361,7 +361,7 @@ class TestEventBridge:
 
     @pytest.mark.failure_mode("F30")
     def test_the_event_id_is_no_part_of_the_change(self) -> None:
-        """F30: EventBridge may deliver one event under the same id twice, and a replay under another."""
+        """EventBridge may deliver one event under the same id twice, and a replay under another."""
         body = json.loads(eventbridge(KEY, OBJECT))
         other = json.dumps(body | {"id": "another"})
         assert replace(one_change(other), body="") == replace(one_change(json.dumps(body)), body="")
@@ -411,7 +411,7 @@ class TestOwnMessages:
 
     @pytest.mark.failure_mode("F63")
     def test_the_mark_of_a_copy_from_the_dead_letter_queue(self) -> None:
-        """F63: it goes with every shape of change."""
+        """It goes with every shape of change."""
         for body in (notification(record(KEY, OBJECT)), eventbridge(KEY, OBJECT), audited(OBJECT).body):
             change = one_change(body, rejected_fence=7)
             assert (change.rejected_fence, change.asked_for, change.reported_as_new) == (7, True, False)
@@ -474,7 +474,7 @@ class TestGarbage:
         ],
     )
     def test_the_reason_says_what_was_found(self, body: str, why: str) -> None:
-        """F27: an operator reads it in the dead-letter queue."""
+        """An operator reads it in the dead-letter queue."""
         assert why in unparseable(body)
 
     @pytest.mark.failure_mode("F27")
@@ -507,7 +507,7 @@ class TestGarbage:
         ],
     )
     def test_fields_that_are_missing_or_of_the_wrong_type(self, path: tuple[str, ...], value: Any, why: str) -> None:
-        """F27: each by its name."""
+        """Each by its name."""
         one: Any = record(KEY, OBJECT)
         part = one
         for name in path[:-1]:
@@ -520,14 +520,14 @@ class TestGarbage:
 
     @pytest.mark.failure_mode("F14")
     def test_the_longest_key_that_s3_allows_is_within_the_bounds(self) -> None:
-        """F14: 1,024 bytes, each of them form-encoded as three; and the longest version id."""
+        """1,024 bytes, each of them form-encoded as three; and the longest version id."""
         state = State(StateKind.OBJECT, "v" * 1_024, "e" * 32, 1)
         change = created(state, key="€" * 341 + "k")
         assert (len(change.key.encode()), change.state and change.state.version_id) == (1_024, "v" * 1_024)
 
     @pytest.mark.failure_mode("F27")
     def test_eventbridge_fields_of_the_wrong_type(self) -> None:
-        """F27: the other shape."""
+        """The other shape."""
         for change, why in (
             ({"time": "soon"}, "ISO 8601"),
             ({"detail": []}, "detail is list"),
@@ -563,14 +563,14 @@ def _says(found: list[Parsed], body: str) -> None:
 @pytest.mark.failure_mode("F27")
 @given(st.text())
 def test_any_text_is_answered(body: str) -> None:
-    """F27: never an exception."""
+    """Never an exception."""
     _says(parse_message(body), body)
 
 
 @pytest.mark.failure_mode("F27")
 @given(JSON | SHAPED)
 def test_any_json_is_answered(content: object) -> None:
-    """F27: nor for JSON, in an envelope or without."""
+    """Nor for JSON, in an envelope or without."""
     body = json.dumps(content)
     _says(parse_message(body), body)
     _says(parse_message(sns(body)), body)
@@ -579,7 +579,7 @@ def test_any_json_is_answered(content: object) -> None:
 @pytest.mark.failure_mode("F27")
 @given(st.sampled_from(["top", "s3", "bucket", "object"]), st.data())
 def test_any_damage_to_a_record_is_answered(where: str, data: st.DataObject) -> None:
-    """F27: one field of a real record replaced by anything, or left out."""
+    """One field of a real record replaced by anything, or left out."""
     one = record(KEY, OBJECT)
     part = {"top": one, "s3": one["s3"], "bucket": one["s3"]["bucket"], "object": one["s3"]["object"]}[where]
     name = data.draw(st.sampled_from(sorted(part)))

@@ -68,7 +68,7 @@ def opened(content: bytes, **answer: str) -> ObjectStream:
 @pytest.mark.usefixtures("awscrt")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_each_algorithm_finds_an_altered_byte(name: str) -> None:
-    """F93: over several reads, and for an empty object."""
+    """Over several reads, and for an empty object."""
     answer = {f"Checksum{name}": ANSWERS[name], "ChecksumType": "FULL_OBJECT"}
     stream = opened(CONTENT, **answer)
     assert stream.read(4) + stream.read() == CONTENT

@@ -224,7 +224,7 @@ TEN = [f"in/{number}.csv" for number in range(10)]
 def test_ten_queued_and_one_rejected_end_as_they_would_have(
     rename: Callable[..., Renamed], shared_table: bool, shared_queues: bool
 ) -> None:
-    """F97: the ten are processed once, the rejected one can be redriven, the committed one is a duplicate."""
+    """The ten are processed once, the rejected one can be redriven, the committed one is a duplicate."""
     renamed = rename(shared_table=shared_table, shared_queues=shared_queues)
     old, new = renamed.old, renamed.new
     renamed.upload(old, "in/done.csv", "in/bad.csv")
@@ -289,7 +289,7 @@ class Mortal:
 
 @pytest.mark.failure_mode("F97")
 def test_a_call_that_is_killed_anywhere_is_repeated(rename: Callable[..., Renamed]) -> None:
-    """F97: after each of its requests (in the short form each fourth one); the next call completes the work."""
+    """After each of its requests (in the short form each fourth one); the next call completes the work."""
     for dies_at in count(step=1 if THOROUGH else 4):
         renamed = rename()
         old, new = renamed.old, renamed.new
@@ -409,7 +409,7 @@ class TestRows:
 
     @pytest.mark.failure_mode("F113")
     def test_what_a_later_release_wrote_stays(self, rename: Callable[..., Renamed]) -> None:
-        """F113: this release does not understand the row."""
+        """This release does not understand the row."""
         renamed = rename()
         renamed.write(renamed.old, "in/a", Row(Status.FAILED, 9, version_id="v", format=99))
         result = renamed.adopt(ends=1)

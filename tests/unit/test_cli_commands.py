@@ -257,7 +257,7 @@ class TestLooking:
 
     @pytest.mark.failure_mode("F102")
     def test_waiting_rows_have_a_list_of_their_own(self, person: Person) -> None:
-        """F102: each row has its reason and the time for which it has waited."""
+        """Each row has its reason and the time for which it has waited."""
         person.site.row("in/failed", Row(Status.FAILED, 1, updated_at=START))
         waiting = Row(
             Status.FAILED, 1, attempts=0, reason="no customer file", waiting_since=START, updated_at=START + 9
@@ -392,7 +392,7 @@ class TestActing:
 
     @pytest.mark.failure_mode("F106")
     def test_reprocess_prints_its_id_and_takes_it_again(self, person: Person) -> None:
-        """F106: the same ID gives the same message. IDs that the consumer would refuse are refused, and nothing is
+        """The same ID gives the same message. IDs that the consumer would refuse are refused, and nothing is
         sent.
         """
         person.site.put("in/a")

@@ -60,7 +60,7 @@ def shown(number: Count) -> str:
 
 @pytest.mark.failure_mode("F112")
 def test_all_partitions_are_counted_by_status() -> None:
-    """F112: the count also has rows of a later release and waiting rows."""
+    """The count also has rows of a later release and waiting rows."""
     content = {name: [("FAILED", 2), ("REJECTED", 1)] for name in PARTITIONS}
     content[PARTITIONS[3]].append(("TOMORROW", 5))
     content[f"{DEPLOYED.name}#waiting"] = [("FAILED", 4)]
@@ -72,7 +72,7 @@ def test_all_partitions_are_counted_by_status() -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> None:
-    """F112: no rows are read. The text says that zero is eventually consistent."""
+    """No rows are read. The text says that zero is eventually consistent."""
     index = Index({})
     assert count(index) == Counts(*[Count(0)] * 4)
     assert index.pages == len(PARTITIONS) + 1
@@ -83,7 +83,7 @@ def test_a_pipeline_without_trouble_is_asked_once_for_each_partition() -> None:
 @pytest.mark.failure_mode("F112")
 @pytest.mark.parametrize(("number", "said"), [(MOST, "10,000  wait"), (MOST + 1, "more than 10,000  wait")])
 def test_more_than_ten_thousand_is_said(number: int, said: str) -> None:
-    """F112: the count is exact up to the limit, and stops there."""
+    """The count is exact up to the limit, and stops there."""
     index = Index({PARTITIONS[0]: [("REJECTED", number)], PARTITIONS[1]: [("REJECTED", 0)]})
     found = count(index)
     assert shown(found.rejected) == said
@@ -94,7 +94,7 @@ def test_more_than_ten_thousand_is_said(number: int, said: str) -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_a_million_rows_are_not_read() -> None:
-    """F112: the number of a status whose rows come last is unknown, not zero."""
+    """The number of a status whose rows come last is unknown, not zero."""
     index = Index({name: [("FAILED", 125_000)] for name in PARTITIONS}, page_size=5_000)
     index.content[PARTITIONS[-1]].append(("REJECTED", 3))
     found = count(index)
@@ -106,7 +106,7 @@ def test_a_million_rows_are_not_read() -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_pages_without_a_match_are_not_the_end() -> None:
-    """F112: DynamoDB filters a page after it has read it, so that an empty page may come before others."""
+    """DynamoDB filters a page after it has read it, so that an empty page may come before others."""
     found = count(Index({PARTITIONS[0]: [("FAILED", 4_000), ("REJECTED", 2)]}))
     assert found.rejected == Count(2)
 
@@ -114,7 +114,7 @@ def test_pages_without_a_match_are_not_the_end() -> None:
 @pytest.mark.failure_mode("F112")
 @pytest.mark.parametrize("page", [1, 2, 9])
 def test_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
-    """F112: any of the requests may be throttled."""
+    """Any of the requests may be throttled."""
     index = Index({name: [("FAILED", 1), ("REJECTED", 1)] for name in PARTITIONS}, errors={page + 1: THROTTLED})
     found = count(index)
     assert found.rejected.number > 0 or found.rejected.unknown
@@ -128,7 +128,7 @@ def test_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_what_was_counted_before_a_throttle_is_a_least_number() -> None:
-    """F112: the other partitions were not read."""
+    """The other partitions were not read."""
     found = counting._count(cast("Any", Index({"a": [("FAILED", 3)]}, errors={2: THROTTLED})), DEPLOYED, ["a", "b"])
     assert shown(found) == "at least 3  wait; DynamoDB answered ProvisionedThroughputExceededException"
     assert json_output._count(found) == {"atLeast": 3, "why": found.why}
@@ -136,7 +136,7 @@ def test_what_was_counted_before_a_throttle_is_a_least_number() -> None:
 
 @pytest.mark.failure_mode("F112")
 def test_a_refusal_is_left_to_the_caller() -> None:
-    """F112: `status` names the missing permission."""
+    """`status` names the missing permission."""
     with pytest.raises(ClientError, match="AccessDenied"):
         count(Index({}, errors={1: DENIED}))
 

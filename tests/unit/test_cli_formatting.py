@@ -154,7 +154,7 @@ def test_inspect_and_the_audit_agree_about_what_agrees(
 
 @pytest.mark.failure_mode("F96")
 def test_a_late_write_is_told() -> None:
-    """F96: the late write is in the text and in the JSON output, which has no sets."""
+    """The late write is in the text and in the JSON output, which has no sets."""
     row = replace(ROW, late_writes=frozenset({"v#v0"}))
     assert dict(formatting.describe_row(row, START))["late writes"] == "v#v0"
     [found] = compare([ObjectRow("k", row)], [ListedVersion(V1, current=True)], DEPLOYED, START, None)
@@ -250,7 +250,7 @@ def test_a_rate_is_kept_over_time(per_second: float, together: int) -> None:
 
 @pytest.mark.failure_mode("F116")
 def test_a_report_is_shown_with_all_its_lines() -> None:
-    """F116: each line with a count is in its group with its number, and each part of a resumed run is listed."""
+    """Each line with a count is in its group with its number, and each part of a resumed run is listed."""
     report = Report("1", START)
     report.passes = [Pass(START - HOUR, START - MINUTE, 100), Pass(START - SECOND, START, 20)]
     numbers = {line: number for number, line in enumerate(Line, 1)}

@@ -64,7 +64,7 @@ def rejected(site: Site, key: str, reason: str = "no invoice in it", fence: int 
 
 @pytest.mark.failure_mode("F63")
 def test_a_message_comes_back_with_its_mark(site: Site) -> None:
-    """F63: the body and the attributes do not change, so that the ledger accepts the state again."""
+    """The body and the attributes do not change, so that the ledger accepts the state again."""
     rejected(site, KEY)
     assert redrive(site).moved == 1
     [message] = site.messages()

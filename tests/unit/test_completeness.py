@@ -94,7 +94,7 @@ class TestRecord:
 
     @pytest.mark.failure_mode("F94")
     def test_rows_that_ever_expired_are_never_forgotten(self, deployments: Deployments) -> None:
-        """F94: nor by a ledger that kept them at first, and does so again later."""
+        """Nor by a ledger that kept them at first, and does so again later."""
         assert deployments.start(EXPIRING) is None
         assert deployments.start() is None
         other = Deployments()
@@ -102,7 +102,7 @@ class TestRecord:
 
     @pytest.mark.failure_mode("F94")
     def test_two_environments_may_be_first(self, deployments: Deployments) -> None:
-        """F94: whichever order their writes come in."""
+        """Whichever order their writes come in."""
         both = [deployments.record(one) for one in (KEEPING, EXPIRING, EXPIRING)]
         for one in both:
             one.begin()
@@ -117,7 +117,7 @@ class TestRecord:
 
     @pytest.mark.failure_mode("F94")
     def test_another_ordering_has_rows_of_its_own(self, deployments: Deployments) -> None:
-        """F94: the rows of one are none of the other's."""
+        """The rows of one are none of the other's."""
         every = replace(KEEPING, ordering=Ordering.EVERY_VERSION)
         assert [deployments.start(one) for one in (KEEPING, every, KEEPING)] == [0, None, None]
 
@@ -165,7 +165,7 @@ class TestExpiry:
 
     @pytest.mark.failure_mode("F94")
     def test_a_row_has_an_expiry_only_while_its_object_is_gone(self, world: World) -> None:
-        """F94: uploaded, deleted, uploaded again."""
+        """Uploaded, deleted, uploaded again."""
         world.keeps_rows = True
         one = created(world.s3.put(KEY, "1"))
         world.process(one)
@@ -177,7 +177,7 @@ class TestExpiry:
 
     @pytest.mark.failure_mode("F94")
     def test_every_version_keeps_the_row_until_the_version_is_deleted(self, make_world: MakeWorld) -> None:
-        """F94: nothing else would ever let it expire."""
+        """Nothing else would ever let it expire."""
         every = make_world(Ordering.EVERY_VERSION)
         every.keeps_rows = True
         one, two = every.s3.put(KEY, "1"), every.s3.put(KEY, "2")
@@ -231,7 +231,7 @@ class TestForged:
 
     @pytest.mark.failure_mode("F104")
     def test_a_removal_that_was_seen_once_is_carried_to_its_end(self, make_world: MakeWorld) -> None:
-        """F104: its marker may be gone when the second attempt comes, and the processor was told of it."""
+        """Its marker may be gone when the second attempt comes, and the processor was told of it."""
         every = make_world(Ordering.EVERY_VERSION)
         marker = every.s3.mark_deleted(KEY)
         every.fail(marked(marker))
@@ -244,7 +244,7 @@ class TestForgotten:
 
     @pytest.mark.failure_mode("F94")
     def test_a_removal_of_a_forgotten_object_is_told_once(self, make_world: MakeWorld) -> None:
-        """F94: uploaded, processed, its row expired; then it is deleted, and the event comes twice and much later."""
+        """Uploaded, processed, its row expired; then it is deleted, and the event comes twice and much later."""
         world = make_world(versioned=False)
         one = created(world.s3.put(KEY, "1"))
         world.process(one)
@@ -260,7 +260,7 @@ class TestForgotten:
 
     @pytest.mark.failure_mode("F95")
     def test_a_late_event_of_a_replica(self, world: World) -> None:
-        """F95: its date is a year old, its event half a day; the event, not the date, says that it is new."""
+        """Its date is a year old, its event half a day; the event, not the date, says that it is new."""
         world.clock.now -= 365 * DAY
         one = world.s3.put(KEY, "1")
         world.clock.now += 365 * DAY
@@ -274,7 +274,7 @@ class TestForgotten:
 
     @pytest.mark.failure_mode("F98")
     def test_the_fence_of_a_row_from_a_backup(self, world: World) -> None:
-        """F98: it was given out before, and more since."""
+        """It was given out before, and more since."""
         one = created(world.s3.put(KEY, "1"))
         world.process(one)
         backup = world.item(one)
@@ -287,6 +287,6 @@ class TestForgotten:
 
     @pytest.mark.failure_mode("F98")
     def test_exhausted_rows_count_too(self) -> None:
-        """F98: the mark on their copy in the dead-letter queue is a fence."""
+        """The mark on their copy in the dead-letter queue is a fence."""
         seen = Row(Status.PROCESSING, 7, lease_until=1)
         assert exhausted(seen, review_partition="p#0", now=START).rejected_fence == START

@@ -324,14 +324,14 @@ class TestAnswer:
 
     @pytest.mark.failure_mode("F21")
     def test_success_is_an_empty_list(self, bench: Bench) -> None:
-        """F21: exactly `batchItemFailures`, never None and never a misspelling."""
+        """Exactly `batchItemFailures`, never None and never a misspelling."""
         _, body = put(bench)
         assert bench.handle(message(body)) == []
         assert bench.telemetry.flushed == 1
 
     @pytest.mark.failure_mode("F21")
     def test_failures_are_named_by_message_id(self, bench: Bench) -> None:
-        """F21: the response names failed messages only."""
+        """The response names failed messages only."""
         bench.acts = [raising(ValueError("no"))]
         _, one = put(bench, key="a")
         _, two = put(bench, key="b")
@@ -355,7 +355,7 @@ class TestAnswer:
 
     @pytest.mark.failure_mode("F20")
     def test_a_message_after_many_receives_is_handled_before_new_ones(self, bench: Bench) -> None:
-        """F20: it may be healthy, and only ever have found no time left; then it keeps its place in the batch."""
+        """It may be healthy, and only ever have found no time left; then it keeps its place in the batch."""
         bodies = {key: put(bench, key=key)[1] for key in "abc"}
         bench.handle(
             message(bodies["a"], "a", receives=PATIENCE),
@@ -366,7 +366,7 @@ class TestAnswer:
 
     @pytest.mark.failure_mode("F20")
     def test_a_message_after_many_receives_is_handled_before_a_slow_new_one(self, bench: Bench) -> None:
-        """F20: wherever it stands in the batch."""
+        """Wherever it stands in the batch."""
         _, old = put(bench, key="old")
         _, fresh = put(bench, key="fresh")
         bench.handle(message(fresh, "fresh"), message(old, "old", receives=PATIENCE + 1))
@@ -374,7 +374,7 @@ class TestAnswer:
 
     @pytest.mark.failure_mode("F20")
     def test_messages_returned_unclaimed_do_not_starve(self, bench: Bench) -> None:
-        """F20: one slow record fills each batch, and a fresh one arrives with every delivery: an innocent that always
+        """One slow record fills each batch, and a fresh one arrives with every delivery: an innocent that always
         waited behind them would be dead-lettered by SQS at its hundredth receive.
         """
         _, old = put(bench, key="old")
@@ -413,7 +413,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F52")
     def test_the_processor_reads_the_claimed_version_after_a_newer_upload(self, bench: Bench) -> None:
-        """F52: a read without a version id would be version 2 under version 1's name."""
+        """A read without a version id would be version 2 under version 1's name."""
         content: list[bytes] = []
 
         def act(change: ObjectChange) -> None:
@@ -427,7 +427,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F60")
     def test_s3_and_eventbridge_give_the_same_key(self, bench: Bench) -> None:
-        """F60: form-encoded in S3's notification, raw in EventBridge's event."""
+        """Form-encoded in S3's notification, raw in EventBridge's event."""
         keys = ["a+b.csv", "a%2Bb.csv", "a b.csv", "ä.csv"]
         for n, key in enumerate(keys):
             state, body = put(bench, key=key)
@@ -448,7 +448,7 @@ class TestProcessor:
         [(42, "42 (int)"), ({"statusCode": 200}, "dict"), (Commit(7), "a Commit whose identity is 7 (int)")],  # type: ignore[arg-type]
     )
     def test_a_wrong_return_value_is_rejected_at_once(self, bench: Bench, returned: object, named: str) -> None:
-        """F101: the effect has happened, so it happens once. The reason has the returned and the expected type."""
+        """The effect has happened, so it happens once. The reason has the returned and the expected type."""
         bench.acts = [lambda _: returned] * 12
         state, body = put(bench)
         assert bench.handle(message(body)) == []
@@ -477,7 +477,7 @@ class TestProcessor:
     def test_an_error_whose_text_fails_is_described_by_its_type(
         self, bench: Bench, kind: type[Exception], trouble: BaseException
     ) -> None:
-        """F20: the row has a reason, and need not wait for the end of its lease."""
+        """The row has a reason, and need not wait for the end of its lease."""
 
         def tell(_: object) -> str:
             raise trouble
@@ -492,7 +492,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F114")
     def test_messages_of_exceptions_are_kept_with_full_reasons_only(self, bench: Bench) -> None:
-        """F114: the type and the position are always there, and `redrive --reason` looks for them."""
+        """The type and the position are always there, and `redrive --reason` looks for them."""
         for reasons in Reasons:
             bench.reasons, bench.acts = reasons, [raising(ValueError("card 4111111111111111"))]
             state, body = put(bench, reasons.value)
@@ -505,7 +505,7 @@ class TestProcessor:
     @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("exits", EXITS)
     def test_a_base_exception_fails_its_own_attempt_only(self, bench: Bench, exits: BaseException) -> None:
-        """F20: the neighbours are done, and the sick one is rejected when its budget is used up."""
+        """The neighbours are done, and the sick one is rejected when its budget is used up."""
         bodies = {key: put(bench, key=key)[1] for key in ("sick", "b", "c")}
         bench.acts = [raising(exits)]
         assert bench.handle(*(message(body, key) for key, body in bodies.items())) == ["sick"]
@@ -521,7 +521,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F20")
     def test_a_cancelled_task_of_asyncio_is_a_failed_attempt(self, bench: Bench) -> None:
-        """F20: a library that cancels an awaited task must not end the function."""
+        """A library that cancels an awaited task must not end the function."""
 
         async def work() -> None:
             task = asyncio.ensure_future(asyncio.Event().wait())
@@ -535,7 +535,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F20")
     def test_an_overrun_inside_a_task_group_is_a_timeout(self, bench: Bench) -> None:
-        """F20: asyncio wraps an exception that a task raises."""
+        """Asyncio wraps an exception that a task raises."""
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
@@ -566,7 +566,7 @@ class TestProcessor:
     def test_a_death_between_effect_and_commit_repeats_the_idempotency_key_with_a_higher_fence(
         self, bench: Bench
     ) -> None:
-        """F72: documented, and all that a downstream needs to notice."""
+        """Documented, and all that a downstream needs to notice."""
         bench.acts = [raising(KeyboardInterrupt())]
         _, body = put(bench)
         with pytest.raises(KeyboardInterrupt):  # the process ends here
@@ -589,7 +589,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F81")
     def test_a_permanent_deletion_has_the_kind_deleted_in_every_version(self, make_world: MakeWorld) -> None:
-        """F81: `deleted` is about one version, `removed` about the key."""
+        """`deleted` is about one version, `removed` about the key."""
         bench = Bench(make_world(Ordering.EVERY_VERSION))
         state, body = put(bench)
         bench.handle(message(body))
@@ -622,7 +622,7 @@ class TestBusy:
 
     @pytest.mark.failure_mode("F18")
     def test_busy_is_never_acknowledged(self, bench: Bench) -> None:
-        """F18: the second copy goes back for the rest of the lease and some jitter; it may be the only one left."""
+        """The second copy goes back for the rest of the lease and some jitter; it may be the only one left."""
         state, body = put(bench)
         bench.world.accept(created(state), lease=MINUTE)
         bench.world.clock.advance(20 * SECOND)
@@ -633,7 +633,7 @@ class TestBusy:
 
     @pytest.mark.failure_mode("F19")
     def test_copies_of_a_busy_message_use_up_no_attempts(self, bench: Bench) -> None:
-        """F19: fifty redeliveries of a long job, and it still succeeds at its first attempt."""
+        """Fifty redeliveries of a long job, and it still succeeds at its first attempt."""
         state, body = put(bench)
         claim = bench.world.accept(created(state))
         for receives in range(1, 51):
@@ -646,7 +646,7 @@ class TestBusy:
 
     @pytest.mark.failure_mode("F22")
     def test_the_same_message_twice_in_one_batch_is_processed_once(self, bench: Bench) -> None:
-        """F22: no deadlock, one effect."""
+        """No deadlock, one effect."""
         _, body = put(bench)
         assert bench.handle(message(body, "m1"), message(body, "m2")) == []
         assert len(bench.seen) == 1
@@ -654,7 +654,7 @@ class TestBusy:
 
     @pytest.mark.failure_mode("F22")
     def test_two_changes_of_one_key_in_one_batch_end_with_the_newest(self, bench: Bench) -> None:
-        """F22: in any order of the batch, the downstream gets the newest state last."""
+        """In any order of the batch, the downstream gets the newest state last."""
         _, one = put(bench, "1")
         two, body = put(bench, "2")
         assert bench.handle(message(one, "m1"), message(body, "m2")) == []
@@ -667,7 +667,7 @@ class TestBusy:
 
     @pytest.mark.failure_mode("F16")
     def test_a_key_that_is_overwritten_while_it_is_processed_ends_with_the_newest(self, bench: Bench) -> None:
-        """F16: one write for each notification that finds the key busy, and they come back after the lease, not before;
+        """One write for each notification that finds the key busy, and they come back after the lease, not before;
         afterwards the newest state is processed, once, and the rest is put to rest.
         """
         first, body = put(bench, "0")
@@ -691,7 +691,7 @@ class TestTime:
 
     @pytest.mark.failure_mode("F20")
     def test_messages_without_time_are_returned_unclaimed(self, bench: Bench) -> None:
-        """F20: at once, with no attempt spent, and nothing was written for them."""
+        """At once, with no attempt spent, and nothing was written for them."""
         bench.acts = [lambda _: bench.world.clock.advance(30 * SECOND)]
         bodies = [put(bench, key=f"k{n}") for n in range(3)]
         names = bench.handle(*(message(body, f"m{n}") for n, (_, body) in enumerate(bodies)))
@@ -703,7 +703,7 @@ class TestTime:
 
     @pytest.mark.failure_mode("F20")
     def test_records_committed_before_a_crash_are_duplicates_afterwards(self, bench: Bench) -> None:
-        """F20: record 3 kills the function; records 1 and 2 come back, and no innocent is dead-lettered."""
+        """Record 3 kills the function; records 1 and 2 come back, and no innocent is dead-lettered."""
         bodies = [put(bench, key=f"k{n}")[1] for n in range(3)]
         batch = [message(body, f"m{n}") for n, body in enumerate(bodies)]
         bench.acts = [lambda _: None, lambda _: None, raising(KeyboardInterrupt())]
@@ -716,7 +716,7 @@ class TestTime:
 
     @pytest.mark.failure_mode("F92")
     def test_a_crash_spends_the_attempt_of_its_own_record_alone(self, bench: Bench) -> None:
-        """F92: each record is claimed just before it is processed, none in a group: those behind it are untouched."""
+        """Each record is claimed just before it is processed, none in a group: those behind it are untouched."""
         bodies = [put(bench, key=f"k{n}") for n in range(3)]
         bench.acts = [raising(KeyboardInterrupt())]
         with pytest.raises(KeyboardInterrupt):
@@ -727,7 +727,7 @@ class TestTime:
     @pytest.mark.failure_mode("F11")
     @pytest.mark.parametrize("remaining", [0, 1, TIMEOUT * SECOND])
     def test_without_time_left_the_lease_is_short(self, bench: Bench, remaining: int) -> None:
-        """F11: nothing is claimed at all."""
+        """Nothing is claimed at all."""
         state, body = put(bench)
         assert bench.handle(message(body), remaining=remaining) == ["m1"]
         assert bench.world.row(created(state)) is None
@@ -735,7 +735,7 @@ class TestTime:
 
     @pytest.mark.failure_mode("F12", "F13")
     def test_the_lease_is_the_remaining_time_and_the_margin_for_clocks(self, bench: Bench) -> None:
-        """F13: a worker that is killed at its timeout, and a clock that is ahead, stay within it."""
+        """A worker that is killed at its timeout, and a clock that is ahead, stay within it."""
         leases: list[int | None] = []
         state, body = put(bench)
         bench.acts = [lambda _: leases.append(bench.row(state).lease_until)]
@@ -745,7 +745,7 @@ class TestTime:
 
     @pytest.mark.failure_mode("F20")
     def test_a_claim_that_took_too_long_is_released_unstarted(self, bench: Bench) -> None:
-        """F20: retries of a slow table have eaten the time: the attempt does not count."""
+        """Retries of a slow table have eaten the time: the attempt does not count."""
         state, _ = put(bench, "1")
         bench.world.process(created(state))
         two, body = put(bench, "2")
@@ -809,7 +809,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F85")
     def test_the_copy_is_sent_before_the_row_says_rejected(self, bench: Bench) -> None:
-        """F85: a death in between leaves a copy, and the message comes again: two copies, never none."""
+        """A death in between leaves a copy, and the message comes again: two copies, never none."""
         statuses: list[Status] = []
         state, body = put(bench)
         bench.queues.on_copy = lambda: statuses.append(bench.row(state).status)
@@ -819,7 +819,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F85")
     def test_when_the_copy_cannot_be_sent_nothing_is_rejected(self, bench: Bench) -> None:
-        """F85: and nothing is acknowledged."""
+        """And nothing is acknowledged."""
         bench.queues.broken = OUTAGE
         bench.acts = [raising(Unprocessable("no"))]
         state, body = put(bench)
@@ -828,7 +828,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F85")
     def test_when_the_row_cannot_be_written_the_message_comes_again(self, bench: Bench) -> None:
-        """F85: the copy is there, the row still says PROCESSING, and a second copy follows."""
+        """The copy is there, the row still says PROCESSING, and a second copy follows."""
         state, body = put(bench)
 
         def cut_the_line() -> None:
@@ -859,7 +859,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F44")
     def test_attempts_without_an_outcome_are_rejected_as_exhausted(self, bench: Bench) -> None:
-        """F44: the verdict is EXHAUSTED. The copy is sent before the row is written, and names the row's fence."""
+        """The verdict is EXHAUSTED. The copy is sent before the row is written, and names the row's fence."""
         state, body = put(bench)
         for _ in range(MAX_ATTEMPTS):
             bench.world.die(created(state))
@@ -922,7 +922,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F89")
     def test_deletes_off_settles_a_removal_whose_attempts_are_exhausted(self, make_world: MakeWorld) -> None:
-        """F89: the processor failed while removals were sent to it. Now they are not sent any more."""
+        """The processor failed while removals were sent to it. Now they are not sent any more."""
         bench = Bench(make_world())
         _, body = put(bench)
         bench.handle(message(body))
@@ -945,7 +945,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F17")
     def test_a_long_reason_is_truncated(self, bench: Bench) -> None:
-        """F17: in the row and in the attributes of the copy."""
+        """In the row and in the attributes of the copy."""
         bench.acts = [raising(Unprocessable("x" * 300_000))]
         state, body = put(bench)
         bench.handle(message(body))
@@ -954,7 +954,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F64")
     def test_a_bad_file_and_a_file_of_an_outage_are_redriven_together(self, bench: Bench) -> None:
-        """F64: the poison is rejected again with its round counted, the other succeeds."""
+        """The poison is rejected again with its round counted, the other succeeds."""
         bench.acts = [raising(Unprocessable("poison")), *[raising(OSError("out"))] * MAX_ATTEMPTS]
         poison, bad = put(bench, key="poison")
         fine, good = put(bench, key="fine")
@@ -1016,7 +1016,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F90")
     def test_a_committed_state_does_not_run_again_when_its_successor_vanished(self, bench: Bench) -> None:
-        """F90: version 2 was looked at, claimed, and was gone: version 1 stays committed and is not run again."""
+        """Version 2 was looked at, claimed, and was gone: version 1 stays committed and is not run again."""
         one, first = put(bench, "1")
         bench.handle(message(first))
         before = bench.row(one)
@@ -1030,7 +1030,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F90")
     def test_a_key_that_was_never_processed_is_not_reported_as_removed(self, bench: Bench) -> None:
-        """F90: uploaded and deleted for good before its event was read: the processor hears nothing, no row stays."""
+        """Uploaded and deleted for good before its event was read: the processor hears nothing, no row stays."""
         state, body = put(bench)
         bench.world.s3.delete_version(KEY, state)
         assert bench.handle(message(body)) == []
@@ -1041,7 +1041,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F53")
     def test_the_message_of_a_vanished_version_only_wakes_the_key_afterwards(self, bench: Bench) -> None:
-        """F53: the version is not claimed again without a HEAD. The state that S3 shows is processed at once."""
+        """The version is not claimed again without a HEAD. The state that S3 shows is processed at once."""
         one, body = put(bench, "1")
         two, _ = put(bench, "2")
         bench.world.s3.delete_version(KEY, one)
@@ -1052,7 +1052,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F53")
     def test_an_overwrite_in_a_bucket_without_versioning_is_processed(self, make_world: MakeWorld) -> None:
-        """F53: the bytes are gone, the new ones are processed, and only they."""
+        """The bytes are gone, the new ones are processed, and only they."""
         bench = Bench(make_world(versioned=False))
         content: list[bytes] = []
         _, body = put(bench, "A")
@@ -1078,7 +1078,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F44")
     def test_what_s3_does_not_even_show_ends_with_its_reason(self, bench: Bench) -> None:
-        """F44: a policy withholds the object (a scanner has tagged it, say): its GET is refused, and so is the HEAD
+        """A policy withholds the object (a scanner has tagged it, say): its GET is refused, and so is the HEAD
         before each further attempt.
         """
         state, body = put(bench)
@@ -1129,7 +1129,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F77")
     def test_a_rejection_stays_when_its_successor_vanished(self, bench: Bench) -> None:
-        """F77: no request asks for another attempt on version 1, and its reason is still stored."""
+        """No request asks for another attempt on version 1, and its reason is still stored."""
         bench.acts = [raising(Unprocessable("not a CSV"))]
         one, body = put(bench, "1")
         bench.handle(message(body))
@@ -1143,7 +1143,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F53")
     def test_a_key_that_keeps_vanishing_returns_to_the_queue(self, make_world: MakeWorld) -> None:
-        """F53: no endless loop within one delivery, and no attempt spent."""
+        """No endless loop within one delivery, and no attempt spent."""
         bench = Bench(make_world(versioned=False))
         bench.world.s3.before_open.extend([partial(bench.world.s3.put, KEY, str(n)) for n in range(9)])
         state, body = put(bench, "start")
@@ -1184,7 +1184,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F23")
     def test_an_outage_of_s3_leaves_no_row_for_a_new_key(self, bench: Bench) -> None:
-        """F23: nothing was begun, so the next delivery is the first attempt."""
+        """Nothing was begun, so the next delivery is the first attempt."""
         state, body = put(bench)
         bench.world.s3.before_open.append(partial(throw, OUTAGE))
         assert bench.handle(message(body)) == ["m1"]
@@ -1194,7 +1194,7 @@ class TestVanishedBefore:
 
     @pytest.mark.failure_mode("F04")
     def test_a_release_past_the_lease_is_fenced(self, bench: Bench) -> None:
-        """F04: S3 took so long that another attempt claimed the row. That claim stays."""
+        """S3 took so long that another attempt claimed the row. That claim stays."""
         state, body = put(bench)
         successors: list[Claim] = []
 
@@ -1214,7 +1214,7 @@ class TestVanishedInside:
 
     @pytest.mark.failure_mode("F53")
     def test_the_current_state_is_processed_in_the_same_delivery(self, bench: Bench) -> None:
-        """F53: no poison, no wait; the row is unsettled, so that the committed version 0 is brought about."""
+        """No poison, no wait; the row is unsettled, so that the committed version 0 is brought about."""
         zero, first = put(bench, "0")
         bench.handle(message(first))
         one, body = put(bench, "1")
@@ -1226,7 +1226,7 @@ class TestVanishedInside:
 
     @pytest.mark.failure_mode("F53")
     def test_a_processor_that_raises_object_gone_is_judged_again(self, bench: Bench) -> None:
-        """F53: a processor that reads with another client may do this."""
+        """A processor that reads with another client may do this."""
         one, body = put(bench, "1")
 
         def act(_change: ObjectChange) -> None:
@@ -1247,7 +1247,7 @@ class TestVanishedInside:
 
     @pytest.mark.failure_mode("F53")
     def test_a_vanishing_version_uses_up_its_attempts(self, bench: Bench) -> None:
-        """F53: a processor that says so of a version that is there is not called for ever."""
+        """A processor that says so of a version that is there is not called for ever."""
         state, body = put(bench)
         bench.acts = [raising(ObjectGone("it is not"))] * 9
         assert bench.handle(message(body)) == ["m1"]
@@ -1267,7 +1267,7 @@ class TestVanishedEveryVersion:
 
     @pytest.mark.failure_mode("F53")
     def test_a_new_version_that_is_gone_leaves_nothing_behind(self, every: Bench) -> None:
-        """F53: acknowledged, and the processor never heard of it."""
+        """Acknowledged, and the processor never heard of it."""
         state, body = put(every)
         every.world.s3.delete_version(KEY, state)
         assert every.handle(message(body)) == []
@@ -1277,7 +1277,7 @@ class TestVanishedEveryVersion:
 
     @pytest.mark.failure_mode("F78")
     def test_a_reprocess_of_a_version_that_is_gone_keeps_what_was_committed(self, every: Bench) -> None:
-        """F78: the row is put back: settled, with the downstream's name for the effect."""
+        """The row is put back: settled, with the downstream's name for the effect."""
         state, body = put(every)
         every.acts = [lambda _: "invoice-17"]
         every.handle(message(body))
@@ -1290,7 +1290,7 @@ class TestVanishedEveryVersion:
 
     @pytest.mark.failure_mode("F77")
     def test_a_rejected_version_that_is_gone_keeps_its_reason(self, every: Bench) -> None:
-        """F77: also when its copy is moved back."""
+        """Also when its copy is moved back."""
         every.acts = [raising(Unprocessable("not a CSV"))]
         state, body = put(every)
         every.handle(message(body))
@@ -1303,7 +1303,7 @@ class TestVanishedEveryVersion:
 
     @pytest.mark.failure_mode("F53")
     def test_a_version_that_vanishes_inside_the_processor_is_settled(self, every: Bench) -> None:
-        """F53: it never comes back: acknowledged, settled, nothing committed, and the row says why."""
+        """It never comes back: acknowledged, settled, nothing committed, and the row says why."""
         state, body = put(every)
         every.acts = [reading_twice(every, lambda: every.world.s3.delete_version(KEY, state))]
         assert every.handle(message(body)) == []
@@ -1317,7 +1317,7 @@ class TestVanishedEveryVersion:
     @pytest.mark.failure_mode("F53")
     @pytest.mark.parametrize("earlier", ["fail", "die"])
     def test_an_unsettled_version_that_is_gone_is_settled(self, every: Bench, earlier: str) -> None:
-        """F53: an unsettled row would cause retries of a version that cannot be read."""
+        """An unsettled row would cause retries of a version that cannot be read."""
         state, body = put(every)
         getattr(every.world, earlier)(created(state))
         every.world.s3.delete_version(KEY, state)
@@ -1329,7 +1329,7 @@ class TestVanishedEveryVersion:
 
     @pytest.mark.failure_mode("F81")
     def test_the_same_bytes_are_accepted_again_without_versioning(self, make_world: MakeWorld) -> None:
-        """F81: A was overwritten by B before it was read; when A is uploaded again, it is processed."""
+        """A was overwritten by B before it was read; when A is uploaded again, it is processed."""
         bench = Bench(make_world(Ordering.EVERY_VERSION, versioned=False))
         content: list[bytes] = []
         first, a = put(bench, "A")
@@ -1364,7 +1364,7 @@ class TestRetryAt:
 
     @pytest.mark.failure_mode("F23")
     def test_the_delay_is_whole_seconds_and_the_rows_time(self, bench: Bench) -> None:
-        """F23: so that the message itself never comes before its time."""
+        """So that the message itself never comes before its time."""
         bench.jitter, bench.acts = 0.3, [raising(ValueError("no"))]
         state, body = put(bench)
         bench.handle(message(body))
@@ -1392,7 +1392,7 @@ class TestRetryAt:
 
     @pytest.mark.failure_mode("F78")
     def test_a_reprocess_request_does_not_wait(self, bench: Bench) -> None:
-        """F78: a request is served at once."""
+        """A request is served at once."""
         bench.acts = [raising(ValueError("no"))]
         state, body = put(bench)
         bench.handle(message(body))
@@ -1403,7 +1403,7 @@ class TestRetryAt:
 
     @pytest.mark.failure_mode("F05")
     def test_a_newer_state_does_not_wait(self, bench: Bench) -> None:
-        """F05: the time belongs to the state that failed."""
+        """The time belongs to the state that failed."""
         bench.acts = [raising(ValueError("no"))]
         _, body = put(bench, "1")
         bench.handle(message(body))
@@ -1413,7 +1413,7 @@ class TestRetryAt:
 
     @pytest.mark.failure_mode("F23")
     def test_messages_survive_an_outage_of_the_downstream(self, bench: Bench) -> None:
-        """F23: messages that fail come back when they are due, and are processed; nothing is dead-lettered."""
+        """Messages that fail come back when they are due, and are processed; nothing is dead-lettered."""
         bench.acts = [raising(OSError("out"))] * 10
         batch = [message(put(bench, key=f"k{n}")[1], f"m{n}") for n in range(5)]
         for n in range(2):
@@ -1432,7 +1432,7 @@ class TestFenced:
     @pytest.mark.failure_mode("F03", "F04")
     @pytest.mark.parametrize("act", [lambda _: None, raising(ValueError("no")), raising(Unprocessable("no"))])
     def test_a_worker_past_its_lease_acknowledges_nothing(self, bench: Bench, act: Act) -> None:
-        """F03, F04: its commit, failure or rejection is refused; the message is given back."""
+        """Its commit, failure or rejection is refused; the message is given back."""
         state, body = put(bench)
         successors: list[Claim] = []
 
@@ -1471,7 +1471,7 @@ class TestBadMessages:
     @pytest.mark.failure_mode("F27")
     @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
     def test_an_unparseable_message_does_not_affect_a_good_one(self, bench: Bench, garbage: str) -> None:
-        """F27: to the dead-letter queue with a reason, at once; the good ones before and behind it are processed."""
+        """To the dead-letter queue with a reason, at once; the good ones before and behind it are processed."""
         bodies = [put(bench, key=key)[1] for key in "ab"]
         assert bench.handle(message(bodies[0], "a"), message(garbage, "g"), message(bodies[1], "b")) == []
         assert [change.key for change in bench.seen] == ["a", "b"]
@@ -1483,13 +1483,13 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F27")
     def test_when_the_dead_letter_queue_is_down_garbage_is_not_acknowledged(self, bench: Bench) -> None:
-        """F27: never a silent drop."""
+        """Never a silent drop."""
         bench.queues.broken = OUTAGE
         assert bench.handle(message("garbage")) == ["m1"]
 
     @pytest.mark.failure_mode("F28")
     def test_the_test_event_is_acknowledged(self, bench: Bench) -> None:
-        """F28: no copy, no alarm, no processor."""
+        """No copy, no alarm, no processor."""
         body = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BUCKET, "RequestId": "x"})
         assert bench.handle(message(body)) == []
         assert bench.queues.copies == []
@@ -1499,7 +1499,7 @@ class TestBadMessages:
     @pytest.mark.failure_mode("F29")
     @pytest.mark.parametrize("shape", ["s3", "eventbridge", "own", "sns"])
     def test_another_bucket_is_refused(self, bench: Bench, shape: str) -> None:
-        """F29: in every shape, with both names; the ledger is not asked."""
+        """In every shape, with both names; the ledger is not asked."""
         state = bench.world.s3.put(KEY, "1")
         theirs = notification(record(KEY, state, bucket="theirs"))
         body = {
@@ -1516,7 +1516,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F26")
     def test_two_records_in_one_body_the_second_fails(self, bench: Bench) -> None:
-        """F26: the message comes back; the first is not processed twice, the second not lost."""
+        """The message comes back; the first is not processed twice, the second not lost."""
         states = {key: bench.world.s3.put(key, key) for key in "ab"}
         body = notification(*(record(key, state) for key, state in states.items()))
         bench.acts = [lambda _: None, raising(ValueError("no"))]
@@ -1527,7 +1527,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F26")
     def test_the_first_fails_and_the_second_is_processed(self, bench: Bench) -> None:
-        """F26: one record does not hold up the next; the message waits no longer than the sooner of the two."""
+        """One record does not hold up the next; the message waits no longer than the sooner of the two."""
         states = {key: bench.world.s3.put(key, key) for key in "abc"}
         bench.world.accept(created(states["c"], key="c"))
         body = notification(*(record(key, state) for key, state in states.items()))
@@ -1538,7 +1538,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F26")
     def test_a_rejected_record_is_copied_alone(self, bench: Bench) -> None:
-        """F26: so that moving the copy back does not repeat the others."""
+        """So that moving the copy back does not repeat the others."""
         states = {key: bench.world.s3.put(key, key) for key in "ab"}
         body = notification(*(record(key, state) for key, state in states.items()))
         bench.acts = [lambda _: None, raising(Unprocessable("no"))]
@@ -1548,7 +1548,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F27")
     def test_a_bad_record_beside_a_good_one_in_one_body(self, bench: Bench) -> None:
-        """F27: the bad one alone is copied."""
+        """The bad one alone is copied."""
         state = bench.world.s3.put(KEY, "1")
         bad = record(KEY, state, version="3.0")
         assert bench.handle(message(notification(bad, record(KEY, state)))) == []
@@ -1563,7 +1563,7 @@ class TestBadMessages:
     def test_a_bad_record_is_copied_once_however_often_its_neighbour_comes_back(
         self, bench: Bench, bad: str, place: int
     ) -> None:
-        """F26, F27: when all else that the message says is done, wherever in it the bad one stands."""
+        """When all else that the message says is done, wherever in it the bad one stands."""
         good = record(KEY, bench.world.s3.put(KEY, "1"))
         wrong = (
             good | {"eventVersion": "3.0"}
@@ -1584,7 +1584,7 @@ class TestBadMessages:
     @pytest.mark.failure_mode("F26", "F85")
     @pytest.mark.parametrize("death", ["processor", "before the copy", "after the copy"])
     def test_a_death_costs_a_second_copy_of_a_bad_record_and_never_the_only_one(self, bench: Bench, death: str) -> None:
-        """F26, F85: wherever the worker dies, the message comes back whole."""
+        """Wherever the worker dies, the message comes back whole."""
         state = bench.world.s3.put(KEY, "1")
         body = notification(record(KEY, state, version="3.0"), record(KEY, state))
         if death == "processor":
@@ -1603,7 +1603,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F26")
     def test_a_bad_record_whose_copy_fails_brings_back_the_message_alone(self, bench: Bench) -> None:
-        """F26: the good one is not processed twice, and the bad one not lost."""
+        """The good one is not processed twice, and the bad one not lost."""
         state = bench.world.s3.put(KEY, "1")
         body = notification(record(KEY, state, version="3.0"), record(KEY, state))
         bench.queues.broken = OUTAGE
@@ -1625,7 +1625,7 @@ class TestBadMessages:
     def test_values_that_dynamodb_would_refuse_are_unparseable(
         self, bench: Bench, field: str, value: object, why: str
     ) -> None:
-        """F27: they go to the dead-letter queue with a reason. Otherwise the message would return without end."""
+        """They go to the dead-letter queue with a reason. Otherwise the message would return without end."""
         bad = record(KEY, bench.world.s3.put(KEY, "1"))
         bad["s3"]["object"][field] = value
         assert bench.handle(message(notification(bad))) == []
@@ -1636,7 +1636,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F81")
     def test_in_every_version_a_request_that_names_no_version_is_refused(self, make_world: MakeWorld) -> None:
-        """F81: acknowledged as STALE, the request would be lost. The reason explains the fix."""
+        """Acknowledged as STALE, the request would be lost. The reason explains the fix."""
         bench = Bench(make_world(Ordering.EVERY_VERSION))
         state, body = put(bench)
         bench.handle(message(body))
@@ -1652,7 +1652,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F78")
     def test_in_latest_a_request_need_not_name_a_version(self, bench: Bench) -> None:
-        """F78: S3 says which one is current."""
+        """S3 says which one is current."""
         _, body = put(bench)
         bench.handle(message(body))
         assert bench.handle(message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ULID))) == []
@@ -1664,7 +1664,7 @@ class TestBadMessages:
     def test_a_key_outside_of_the_filters_is_dropped_for_each_sender(
         self, make_world: MakeWorld, ordering: Ordering
     ) -> None:
-        """F105: acknowledged and counted, with no row, no copy and no call of the processor."""
+        """Acknowledged and counted, with no row, no copy and no call of the processor."""
         bench = Bench(make_world(ordering), filters=(KeyFilter("in/", ".csv"), KeyFilter("docs/")))
         for key in ("secret.csv", "in/a.txt"):
             state, body = put(bench, key=key)
@@ -1689,7 +1689,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F105")
     def test_other_records_of_the_message_are_processed(self, bench: Bench) -> None:
-        """F105: a message may report several keys."""
+        """A message may report several keys."""
         bench.filters = (KeyFilter("in/"),)
         records = [record(key, bench.world.s3.put(key, "1")) for key in ("in/a", "out/b", "in/c")]
         assert bench.handle(message(notification(*records))) == []
@@ -1699,7 +1699,7 @@ class TestBadMessages:
     @pytest.mark.failure_mode("F106")
     @pytest.mark.parametrize("bad", ["~~~", "9" * 26, "01ka" + "0" * 22, "01KA" + "0" * 21 + "L", "01KA"])
     def test_a_reprocess_id_that_is_not_a_ulid_is_refused(self, bench: Bench, bad: str) -> None:
-        """F106: as text it would be greater than every later request's, which would all count as served."""
+        """As text it would be greater than every later request's, which would all count as served."""
         state, body = put(bench)
         bench.handle(message(body))
         for named in (None, state):
@@ -1712,7 +1712,7 @@ class TestBadMessages:
 
     @pytest.mark.failure_mode("F106")
     def test_a_reprocess_id_from_the_future_is_refused(self, bench: Bench) -> None:
-        """F106: clocks may differ by `clock_skew` and no more. Later requests are served."""
+        """Clocks may differ by `clock_skew` and no more. Later requests are served."""
         state, body = put(bench)
         bench.handle(message(body))
         last, ahead = (ulid(START + SKEW * SECOND + more, 0) for more in (0, 1))
@@ -1748,7 +1748,7 @@ class TestOutage:
 
     @pytest.mark.failure_mode("F72")
     def test_dynamodb_down_at_the_commit_acknowledges_nothing(self, bench: Bench) -> None:
-        """F72: the effect is done and cannot be recorded: the message comes back and waits for the lease."""
+        """The effect is done and cannot be recorded: the message comes back and waits for the lease."""
 
         def cut_the_line(_change: ObjectChange) -> None:
             bench.world.wire.down = OUTAGE
@@ -1778,7 +1778,7 @@ class TestOutage:
 
     @pytest.mark.failure_mode("F23")
     def test_after_an_outage_everything_is_processed_and_nothing_dead_lettered(self, bench: Bench) -> None:
-        """F23: the ledger's outage costs no attempt; the downstream's costs attempts that are spread by backoff."""
+        """The ledger's outage costs no attempt; the downstream's costs attempts that are spread by backoff."""
         bodies = [put(bench, key=f"k{n}")[1] for n in range(5)]
         bench.world.wire.down = OUTAGE
         for receives in range(1, 20):
@@ -1808,7 +1808,7 @@ class TestReplay:
 
     @pytest.mark.failure_mode("F30")
     def test_identity_is_not_in_message_or_request_ids(self, bench: Bench) -> None:
-        """F30: one request id over many keys, other message ids for one change."""
+        """One request id over many keys, other message ids for one change."""
         bodies = [put(bench, key=key)[1] for key in "abc"]  # all with the same x-amz-request-id
         assert bench.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
         assert len(bench.seen) == 3
@@ -1817,7 +1817,7 @@ class TestReplay:
 
     @pytest.mark.failure_mode("F10", "F65")
     def test_a_message_13_days_late_is_not_applied_over_newer_ones(self, bench: Bench) -> None:
-        """F65: and it is acknowledged."""
+        """And it is acknowledged."""
         _, one = put(bench, "1")
         _, two = put(bench, "2")
         bench.handle(message(two))
@@ -1948,7 +1948,7 @@ class TestQueues:
     @pytest.mark.parametrize("name", ["visibility", "delete"])
     @pytest.mark.parametrize("number", [1, 10, 11, 25])
     def test_messages_are_sent_in_requests_of_ten(self, name: str, number: int) -> None:
-        """F109, F124: SQS refuses a request with more than ten."""
+        """SQS refuses a request with more than ten."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(number)]
         self._ask(sqs, name, handles)
         assert sqs.handles() == [handles[n : n + 10] for n in range(0, number, 10)]
@@ -1957,7 +1957,7 @@ class TestQueues:
     @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
     def test_entries_that_sqs_itself_fails_are_sent_again_once(self, name: str) -> None:
-        """F109: a batch request may fail in part. Entries that may pass are sent again, without the others."""
+        """A batch request may fail in part. Entries that may pass are sent again, without the others."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(12)]
         sqs.failing = {"handle 3": ["InternalError", ""], "handle 5": ["InternalError", ""]}
         self._ask(sqs, name, handles)
@@ -1966,7 +1966,7 @@ class TestQueues:
     @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
     def test_failed_entries_are_counted_and_do_not_affect_the_others(self, name: str) -> None:
-        """F109: an unknown handle, a handle that fails twice, a missing handle, and ten handles without an answer."""
+        """An unknown handle, a handle that fails twice, a missing handle, and ten handles without an answer."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(25)]
         sqs.failing = {"handle 3": ["ReceiptHandleIsInvalid"], "handle 15": ["InternalError", "InternalError"]}
         with pytest.raises(NotDone, match="failed for 3 of 26 messages, first: no receipt handle"):
@@ -1982,7 +1982,7 @@ class TestQueues:
     @pytest.mark.failure_mode("F109")
     @pytest.mark.parametrize("name", ["visibility", "delete"])
     def test_sqs_gets_requests_while_there_is_time(self, name: str) -> None:
-        """F109: the answer to Lambda must not wait for that."""
+        """The answer to Lambda must not wait for that."""
         sqs, handles = self._Sqs(), [f"handle {n}" for n in range(10_000)]
         with pytest.raises(NotDone, match="failed for 9930 of 10000 messages, first: no time was left"):
             self._ask(sqs, name, handles, in_time=lambda: len(sqs.calls) < 7)
@@ -2010,7 +2010,7 @@ class TestQueues:
 
     @pytest.mark.failure_mode("F27")
     def test_a_body_without_room_for_attributes_is_sent_without_them(self) -> None:
-        """F27: 256 KB of garbage are kept as they are; the log has the reason."""
+        """256 KB of garbage are kept as they are; the log has the reason."""
         sqs = self._Sqs()
         sqs.refuse = ["InvalidParameterValue"]
         Queues(lambda: cast("Any", sqs), "q", "d").dead_letter("x" * 262_144, {"reason": "garbage"})

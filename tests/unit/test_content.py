@@ -185,7 +185,7 @@ def test_content_stays_where_it_is(name: str, bench: Bench, capsys: pytest.Captu
 
 @pytest.mark.failure_mode("F114")
 def test_a_damaged_archive_is_not_quoted(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """F114: Python quotes the first bytes after a gzip member."""
+    """Python quotes the first bytes after a gzip member."""
     content = gzip.compress(b"1\n") + b"41 not a member"
     left = kept(bench, _csv, content, lambda: "".join(capsys.readouterr()))
     assert "b'41'" not in left
@@ -194,7 +194,7 @@ def test_a_damaged_archive_is_not_quoted(bench: Bench, capsys: pytest.CaptureFix
 
 @pytest.mark.failure_mode("F114")
 def test_messages_are_kept_where_the_team_wants_them(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """F114: with `Reasons.FULL` the row, the dead-letter message and the log have them."""
+    """With `Reasons.FULL` the row, the dead-letter message and the log have them."""
     bench.reasons = Reasons.FULL
     left = kept(bench, _chained, CONTENT.encode(), lambda: "".join(capsys.readouterr()))
     assert left.count(CARD) >= 3
@@ -202,7 +202,7 @@ def test_messages_are_kept_where_the_team_wants_them(bench: Bench, capsys: pytes
 
 @pytest.mark.failure_mode("F114")
 def test_the_teams_own_verdict_is_kept(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """F114: `Unprocessable` is the reason that the team wrote. Its cause is not kept."""
+    """`Unprocessable` is the reason that the team wrote. Its cause is not kept."""
 
     def process(change: ObjectChange) -> None:
         try:
@@ -217,7 +217,7 @@ def test_the_teams_own_verdict_is_kept(bench: Bench, capsys: pytest.CaptureFixtu
 
 @pytest.mark.failure_mode("F114")
 def test_trouble_of_the_consumers_own_is_logged_by_position(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """F114: S3, SQS or DynamoDB may quote a value that they refuse."""
+    """S3, SQS or DynamoDB may quote a value that they refuse."""
     refusal = ClientError({"Error": {"Code": "ValidationException", "Message": f"bad value {CARD}"}}, "PutItem")
     bench.telemetry = cast("FakeTelemetry", PowertoolsTelemetry())
     state = bench.world.s3.put(KEY, "1")

@@ -176,7 +176,7 @@ WAYS: dict[str, Callable[[ObjectStream], Any]] = {
 @pytest.mark.parametrize("abrupt", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_cut_connection_is_no_end_of_file(answer: Answer, bucket: Bucket, way: str, abrupt: bool) -> None:
-    """F93: each way of reading raises, and so does each later read."""
+    """Each way of reading raises, and so does each later read."""
     answer.sent, answer.abrupt = SENT, abrupt
     with bucket.open("key", State(StateKind.OBJECT, "v1", "e", ANNOUNCED, 0)) as stream:
         with pytest.raises(ObjectReadError):
@@ -200,7 +200,7 @@ def test_what_came_whole_is_read_to_its_end(stream: ObjectStream, way: str) -> N
 @pytest.mark.parametrize("abrupt", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("read", [lines, csv_rows, json_lines], ids=lambda read: read.__name__)
 def test_half_a_gzip_is_no_damaged_gzip(answer: Answer, bucket: Bucket, read: Any, abrupt: bool) -> None:
-    """F93: the change is retried; a damaged gzip would be rejected."""
+    """The change is retried; a damaged gzip would be rejected."""
     # Stored without compression, so that it has the size that it needs.
     packed = gzip.compress(b'{"a": 1}\n' * 30_000, compresslevel=0)[:ANNOUNCED]
     answer.content, answer.sent, answer.abrupt = packed, SENT, abrupt
@@ -214,7 +214,7 @@ def test_half_a_gzip_is_no_damaged_gzip(answer: Answer, bucket: Bucket, read: An
 @pytest.mark.failure_mode("F93")
 @pytest.mark.parametrize("way", WAYS)
 def test_altered_bytes_are_an_error(answer: Answer, bucket: Bucket, way: str) -> None:
-    """F93: the length is right and one bit is wrong: S3's checksum shows it before the last byte is returned."""
+    """The length is right and one bit is wrong: S3's checksum shows it before the last byte is returned."""
     answer.checksum = crc32(CONTENT)
     answer.content = CONTENT[:150_000] + bytes([CONTENT[150_000] ^ 1]) + CONTENT[150_001:]
     with bucket.open("key", State(StateKind.OBJECT, "v1", "e", ANNOUNCED, 0)) as stream:
@@ -231,7 +231,7 @@ def test_s3_is_asked_for_its_checksum(answer: Answer, stream: ObjectStream) -> N
 
 @pytest.mark.failure_mode("F93")
 def test_a_length_that_s3_does_not_announce_cannot_be_checked(answer: Answer, bucket: Bucket) -> None:
-    """F93: S3 always announces it. An answer without a length, for example from a proxy, is refused."""
+    """S3 always announces it. An answer without a length, for example from a proxy, is refused."""
     answer.chunked = True
     with pytest.raises(ObjectReadError, match="no Content-Length"):
         bucket.open("key", State(StateKind.OBJECT, "v1", "e", ANNOUNCED, 0))
@@ -240,7 +240,7 @@ def test_a_length_that_s3_does_not_announce_cannot_be_checked(answer: Answer, bu
 @pytest.mark.failure_mode("F93")
 @pytest.mark.skipif(not OLD, reason="urllib3 2 checks the length by itself, unless botocore tells it not to")
 def test_botocores_own_body_shows_a_clean_end(answer: Answer, bucket: Bucket) -> None:
-    """F93: the reason for all this. `with` returns urllib3's response, which ends as if the object were complete."""
+    """The reason for all this. `with` returns urllib3's response, which ends as if the object were complete."""
     answer.sent = SENT
     with bucket._client.get_object(Bucket="bucket", Key="key")["Body"] as raw:
         assert b"".join(iter(lambda: raw.read(1_000), b"")) == CONTENT[:SENT]

@@ -93,7 +93,7 @@ def by_arrow(change: ObjectChange) -> str:
     "process", [plainly, swallowing, judging, replacing, reading_on, by_rows, by_bytes, by_download, by_arrow]
 )
 def test_half_an_object_is_never_committed(process: Processor, together: bool) -> None:
-    """F93: the attempt fails. The next attempt reads the complete object and commits."""
+    """The attempt fails. The next attempt reads the complete object and commits."""
     pipeline = LocalPipeline(process, commit_together=together)
     pipeline.put("a", ROWS)
     pipeline.next(Fault.CONNECTION_CUT)
@@ -108,7 +108,7 @@ def test_half_an_object_is_never_committed(process: Processor, together: bool) -
 
 @pytest.mark.failure_mode("F93")
 def test_half_a_gzip_is_not_rejected() -> None:
-    """F93: it looks like a damaged gzip, which would be rejected."""
+    """It looks like a damaged gzip, which would be rejected."""
     pipeline = LocalPipeline(by_rows)
     pipeline.put("a", gzip.compress(ROWS))
     pipeline.next(Fault.CONNECTION_CUT)
@@ -134,7 +134,7 @@ def test_a_processor_may_try_again_by_itself() -> None:
 
 @pytest.mark.failure_mode("F93")
 def test_a_second_stream_that_is_not_read_to_its_end_makes_up_for_nothing() -> None:
-    """F93: its last bytes were not checked."""
+    """Its last bytes were not checked."""
 
     def process(change: ObjectChange) -> str:
         try:
@@ -189,7 +189,7 @@ class TestRead:
 
     @pytest.mark.failure_mode("F103")
     def test_what_does_not_is_refused_with_the_way_out(self) -> None:
-        """F103: the object is rejected without being read, and the neighbour is processed."""
+        """The object is rejected without being read, and the neighbour is processed."""
         pipeline = LocalPipeline(lambda change: str(len(change.read(max_bytes=1_000))))
         pipeline.put("large", ROWS)
         pipeline.put("small", b"x")
@@ -282,7 +282,7 @@ class TestDownload:
     def test_the_space_is_checked_first(
         self, monkeypatch: pytest.MonkeyPatch, total: int, free: int, outcomes: dict[str, int], reason: str
     ) -> None:
-        """F103: free space may come back, so that is retried. The neighbour is processed."""
+        """Free space may come back, so that is retried. The neighbour is processed."""
         monkeypatch.setattr("tempfile.gettempdir", lambda: "/tmp")
         monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"total": total, "free": free}))
         pipeline = LocalPipeline(by_download, max_attempts=2)

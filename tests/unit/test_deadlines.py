@@ -95,7 +95,7 @@ def test_the_next_block_has_its_whole_time() -> None:
 
 @pytest.mark.failure_mode("F110")
 def test_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """F110: `except:` around each piece of work catches it once for each piece; the last one ends the loop."""
+    """`except:` around each piece of work catches it once for each piece; the last one ends the loop."""
     monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.02)
     swallowed = []
 
@@ -129,7 +129,7 @@ def test_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeyp
 def test_a_block_that_swallowed_the_interruption_has_overrun(
     instead: BaseException | None, expected: type[BaseException]
 ) -> None:
-    """F110: the work may be half done, so it must not be committed or rejected. Only the end of the process passes."""
+    """The work may be half done, so it must not be committed or rejected. Only the end of the process passes."""
 
     def stubborn() -> None:
         with deadline(0.02):
@@ -160,7 +160,7 @@ def block(log: list[str], error: Exception | None) -> None:
 @pytest.mark.failure_mode("F110")
 @pytest.mark.parametrize("error", [None, ValueError("no")], ids=repr)
 def test_a_signal_at_any_moment_interrupts_the_block_or_nothing(error: Exception | None) -> None:
-    """F110: at each bytecode instruction that enters or leaves the block, and at each line in it and around it.
+    """At each bytecode instruction that enters or leaves the block, and at each line in it and around it.
 
     The line of `with` itself is left out: Python looks for signals when it calls and when it jumps, not there.
     """
@@ -208,7 +208,7 @@ def test_a_signal_at_any_moment_interrupts_the_block_or_nothing(error: Exception
 @pytest.mark.failure_mode("F110")
 @pytest.mark.parametrize("seed", range(3))
 def test_interruptions_never_hit_the_code_after_the_block(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F110: thousands of blocks that end about when their time is up, with a signal five times in a millisecond."""
+    """Thousands of blocks that end about when their time is up, with a signal five times in a millisecond."""
     monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.0002)
     chance = random.Random(seed)
     overran = 0

@@ -177,7 +177,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F105")
     def test_a_key_outside_of_the_filters_is_not_claimed_with_the_others(self, world: World) -> None:
-        """F105: it would be acknowledged, and its row stay claimed."""
+        """It would be acknowledged, and its row stay claimed."""
         bench = Bench(world, filters=(KeyFilter("in/"),))
         bodies = uploads(world, "in/a", "out/b", "in/c")
         assert handle(bench, ProcessingTime(10), *(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
@@ -222,7 +222,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F22")
     def test_a_message_that_came_twice_in_one_batch_is_processed_once(self, world: World) -> None:
-        """F22: both copies have the same message ID. The group claims for the first copy."""
+        """Both copies have the same message ID. The group claims for the first copy."""
         bench = Bench(world)
         twice, other = uploads(world, "twice", "other")
         messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
@@ -231,7 +231,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F22")
     def test_a_message_with_one_open_copy_is_named_once(self, world: World) -> None:
-        """F22: the copies end differently; Lambda is told of an id that goes back, and only once."""
+        """The copies end differently; Lambda is told of an id that goes back, and only once."""
         bench = Bench(world)
         bench.acts = [raising(ConnectionError("out"))]
         twice, other = uploads(world, "twice", "other")
@@ -241,7 +241,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F123")
     def test_a_message_of_another_bucket_makes_no_row_in_a_group(self, world: World) -> None:
-        """F123: it goes to the dead-letter queue, and its neighbours are claimed together and processed."""
+        """It goes to the dead-letter queue, and its neighbours are claimed together and processed."""
         bench = Bench(world)
         a, b = uploads(world, "a", "b")
         foreign = notification(record("a", world.s3.look("a"), bucket="another-bucket"))
@@ -270,7 +270,7 @@ class TestConsumer:
 class TestBreaker:
     @pytest.mark.failure_mode("F23")
     def test_a_group_claim_that_was_not_begun_is_released_uncounted(self, world: World) -> None:
-        """F23: all were claimed together, then the downstream went out."""
+        """All were claimed together, then the downstream went out."""
         bench = Bench(world)
         bodies = uploads(world, *"abcdefgh")
         bench.acts = [raising(ConnectionError("out"))] * 8
@@ -282,7 +282,7 @@ class TestBreaker:
 
     @pytest.mark.failure_mode("F23")
     def test_nothing_is_claimed_ahead_while_the_breaker_is_open(self, world: World) -> None:
-        """F23: each of those claims would have to be given back."""
+        """Each of those claims would have to be given back."""
         bench, breaker = Bench(world), CircuitBreaker(MINUTE, MINUTE, lambda: 0.0)
         for n in range(THRESHOLD):
             breaker.failed(f"before {n}", world.clock())
@@ -337,7 +337,7 @@ class TestCommitTogether:
 
     @pytest.mark.failure_mode("F92")
     def test_no_commit_is_held_while_a_message_received_before_is_tried(self, bench: Bench) -> None:
-        """F92: this message may have ended its worker before. Held commits are written before it starts."""
+        """This message may have ended its worker before. Held commits are written before it starts."""
         innocent, twin, suspect = uploads(bench.world, "innocent", "twin", "suspect")
 
         def die(_: object) -> None:
@@ -352,7 +352,7 @@ class TestCommitTogether:
 
     @pytest.mark.failure_mode("F92")
     def test_a_death_costs_each_one_attempt_and_then_it_is_alone(self, bench: Bench) -> None:
-        """F92: held changes run again with the same idempotency key. The next death affects one message only."""
+        """Held changes run again with the same idempotency key. The next death affects one message only."""
 
         def die(_: object) -> None:
             raise KeyboardInterrupt
@@ -372,7 +372,7 @@ class TestCommitTogether:
 
     @pytest.mark.failure_mode("F03")
     def test_a_commit_that_was_overtaken_is_fenced_and_the_others_are_not(self, bench: Bench) -> None:
-        """F03: the second took so long that another attempt has claimed the first row."""
+        """The second took so long that another attempt has claimed the first row."""
         slow, other = uploads(bench.world, "overtaken", "other")
         state = created(bench.world.s3.look("overtaken"), key="overtaken")
         successors = []
@@ -391,7 +391,7 @@ class TestCommitTogether:
 
     @pytest.mark.failure_mode("F82")
     def test_grouped_commits_whose_answer_was_lost_are_no_failures(self, bench: Bench) -> None:
-        """F82: the SDK sends them again, each is refused by its own commit, and the row shows that."""
+        """The SDK sends them again, each is refused by its own commit, and the row shows that."""
         real = bench.world.wire.client.batch_execute_statement
 
         def twice(**request: Any) -> Any:
@@ -420,7 +420,7 @@ class TestCommitTogether:
 
     @pytest.mark.failure_mode("F22")
     def test_a_message_that_came_twice_in_one_batch_is_processed_once(self, bench: Bench) -> None:
-        """F22: both copies have the same message ID. The group claims for the first copy."""
+        """Both copies have the same message ID. The group claims for the first copy."""
         twice, other = uploads(bench.world, "twice", "other")
         messages = [message(twice, "m0"), message(twice, "m0"), message(other, "m1")]
         assert handle(bench, ProcessingTime(10), *messages) == []
@@ -442,7 +442,7 @@ class TestCommitTogether:
 
     @pytest.mark.failure_mode("F72")
     def test_a_commit_that_cannot_be_written_is_not_acknowledged(self, bench: Bench) -> None:
-        """F72: DynamoDB is out from the commits on: both come again."""
+        """DynamoDB is out from the commits on: both come again."""
 
         def break_down(_: object) -> None:
             bench.world.wire.down = OUTAGE
@@ -472,7 +472,7 @@ class TestCommitTogether:
 class TestFenced:
     @pytest.mark.failure_mode("F04")
     def test_an_unstarted_claim_that_was_overtaken_is_fenced(self, world: World) -> None:
-        """F04: the first of a group outlived the lease of the second, whose release is refused."""
+        """The first of a group outlived the lease of the second, whose release is refused."""
         bench = Bench(world)
         bodies = uploads(world, "slow", "next")
         following = created(world.s3.look("next"), key="next")

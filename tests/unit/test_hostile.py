@@ -102,7 +102,7 @@ class TestOneDeadLetter:
 
     @pytest.mark.failure_mode("F107")
     def test_a_thousand_unreadable_records_are_one(self) -> None:
-        """F107: as they came, with their number and the first reason."""
+        """As they came, with their number and the first reason."""
         bench, sqs = Bench(new_world()), Sqs()
         body = notification(*unreadable(1_000))
         assert handle(bench, sqs, message(body)) == []
@@ -139,7 +139,7 @@ class TestOneDeadLetter:
 
     @pytest.mark.failure_mode("F107")
     def test_nothing_is_copied_while_a_neighbour_is_open(self) -> None:
-        """F107: the message comes back with all of it."""
+        """The message comes back with all of it."""
         bench, sqs = Bench(new_world()), Sqs()
         bench.acts = [raising(ValueError("no"))]
         state = bench.world.s3.put("good", "1")
@@ -164,7 +164,7 @@ class TestOneDeadLetter:
         ids=["text", "brackets", "nested", "empty records", "one number", "not ASCII"],
     )
     def test_a_megabyte_of_garbage_is_one_copy_in_bounded_memory(self, body: str) -> None:
-        """F107: as it came; the reason has no room, and the log has it. Its neighbour is processed."""
+        """As it came; the reason has no room, and the log has it. Its neighbour is processed."""
         bench, sqs = Bench(new_world()), Sqs()
         state, good = put(bench, key="good")
         tracemalloc.start()
@@ -179,7 +179,7 @@ class TestOneDeadLetter:
 
     @pytest.mark.failure_mode("F107")
     def test_each_record_is_written_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """F107: the work grows as the message, in counted characters: 300,000 records of garbage take a second."""
+        """The work grows as the message, in counted characters: 300,000 records of garbage take a second."""
         state = new_world().s3.put("good", "1")
         body = notification(*unreadable(500), *[record("good", state)] * 500)
         written = []
@@ -199,7 +199,7 @@ class TestOneDeadLetter:
 
     @pytest.mark.failure_mode("F107")
     def test_a_dead_letter_queue_with_a_lower_limit_gets_a_part_and_the_reason(self) -> None:
-        """F107: a queue of the team may take 256 KiB, as all of them did until 2025."""
+        """A queue of the team may take 256 KiB, as all of them did until 2025."""
         bench, sqs = Bench(new_world()), Sqs(limit=256 * 1024)
         body = "ä" * (MIB // 2)
         assert handle(bench, sqs, message(body)) == []
@@ -210,7 +210,7 @@ class TestOneDeadLetter:
 
     @pytest.mark.failure_mode("F107")
     def test_a_part_is_never_longer_than_the_message(self) -> None:
-        """F107: in ASCII a record may take three times its bytes; then the whole message is the copy."""
+        """In ASCII a record may take three times its bytes; then the whole message is the copy."""
         state = new_world().s3.put("good", "1")
         bad = unreadable(1)[0] | {"more": "ä" * 1_000}
         body = json.dumps({"Records": [record("good", state), bad]}, ensure_ascii=False)
@@ -220,7 +220,7 @@ class TestOneDeadLetter:
 
     @pytest.mark.failure_mode("F107")
     def test_what_sqs_does_not_take_stays_in_its_envelope(self) -> None:
-        """F107: the text inside an SNS envelope may have any character."""
+        """The text inside an SNS envelope may have any character."""
         bench, sqs = Bench(new_world()), Sqs()
         body = sns(json.dumps({"Records": [unreadable(1)[0] | {"more": "\uffff\x01"}]}, ensure_ascii=False))
         assert handle(bench, sqs, message(body), message(sns('\x00"\uffff'), "m2")) == []
@@ -346,7 +346,7 @@ def _is_refused(parsed: object) -> bool:
 @settings(max_examples=examples(120))
 @given(bodies)
 def test_parsing_never_raises_and_leaves_nothing_out(body: str) -> None:
-    """F27: each record of a message is in exactly one of its parts."""
+    """Each record of a message is in exactly one of its parts."""
     parsed = parse_message(body)
     assert parsed
     assert sum(isinstance(one, Unparseable) for one in parsed) <= 1
@@ -377,7 +377,7 @@ def test_a_message_without_an_id_fails_as_a_whole_batch_or_not_at_all() -> None:
 @pytest.mark.failure_mode("F107")
 @pytest.mark.parametrize("digits", [19, 39, 4_000])
 def test_a_number_that_dynamodb_cannot_store_is_unreadable(digits: int) -> None:
-    """F107: its claim would fail at every delivery, and with it the claims of its group."""
+    """Its claim would fail at every delivery, and with it the claims of its group."""
     bench, sqs = Bench(new_world()), Sqs()
     body = notification(record("a", bench.world.s3.put("a", "1"))).replace('"size": 1,', f'"size": {"9" * digits},')
     assert handle(bench, sqs, message(body)) == []
@@ -387,7 +387,7 @@ def test_a_number_that_dynamodb_cannot_store_is_unreadable(digits: int) -> None:
 
 @pytest.mark.failure_mode("F107")
 def test_a_record_that_cannot_be_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """F107: Python may read more levels of nesting than it writes; then the whole message is the copy."""
+    """Python may read more levels of nesting than it writes; then the whole message is the copy."""
     bench, sqs = Bench(new_world()), Sqs()
     bodies = [
         notification(record(key, bench.world.s3.put(key, "1")), record(key, STATE, bucket="x"), *more)

@@ -82,7 +82,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_the_current_state_is_processed_once_more_under_a_new_key(self, world: World) -> None:
-        """F96: the whole way: a late write, a claim that repairs it, and rest."""
+        """The whole way: a late write, a claim that repairs it, and rest."""
         first = late(world)
         current = created(world.s3.put(KEY, "2"))
         before = world.process(current)
@@ -104,7 +104,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_the_same_state_written_late_changes_nothing(self, world: World) -> None:
-        """F96: a successor on the same state commits, whether the report comes before or after."""
+        """A successor on the same state commits, whether the report comes before or after."""
         first = late(world)
         change = created(first.state)
         second = world.accept(change)
@@ -116,7 +116,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_a_commit_is_refused_after_a_late_write_of_another_state(self, world: World) -> None:
-        """F96: the successor's own effect may be older: its claim holds, and nothing is committed."""
+        """The successor's own effect may be older: its claim holds, and nothing is committed."""
         first = late(world)
         second = world.accept(created(world.s3.put(KEY, "2")))
         assert report(world, first)
@@ -133,7 +133,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_a_claim_keeps_what_it_has_not_read(self, world: World) -> None:
-        """F96: a report between the judgement and the claim: the claim keeps it, and its commit is refused."""
+        """A report between the judgement and the claim: the claim keeps it, and its commit is refused."""
         first = late(world)
         second = world.fail(created(world.s3.put(KEY, "2")))
         world.s3.after_look.append(lambda: report(world, first))
@@ -145,7 +145,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_a_b_a_b(self, make_world: MakeWorld) -> None:
-        """F96: the late worker's state is in flight and is given back: the row says B, the downstream has A."""
+        """The late worker's state is in flight and is given back: the row says B, the downstream has A."""
         world = make_world(versioned=False)
         first = late(world, "A")
         world.process(created(world.s3.put(KEY, "B")))
@@ -159,7 +159,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_a_release_puts_back_what_its_claim_read_and_keeps_what_came(self, world: World) -> None:
-        """F96: two late workers: one reported before the claim, one during it."""
+        """Two late workers: one reported before the claim, one during it."""
         one = late(world)
         two = world.die(created(world.s3.put(KEY, "2")))
         world.process(created(world.s3.put(KEY, "3")))
@@ -173,7 +173,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_a_row_that_is_put_back_does_not_expire_after_a_report(self, world: World) -> None:
-        """F96: the claim read a row that would have expired; the report came during it."""
+        """The claim read a row that would have expired; the report came during it."""
         first = late(world)
         world.process(marked(world.s3.mark_deleted(KEY)))
         settled = row_of(world)
@@ -203,7 +203,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F96")
     def test_a_transaction_is_carried_out_once(self, world: World) -> None:
-        """F96: late writes before it are removed with it, those after it are not recorded: it cannot be repeated."""
+        """Late writes before it are removed with it, those after it are not recorded: it cannot be repeated."""
         world.wire.client.create_table(
             TableName="effects",
             KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
@@ -289,7 +289,7 @@ class TestConsumer:
     @pytest.mark.failure_mode("F96")
     @pytest.mark.parametrize("act", [lambda _: Commit("1"), raising(ValueError("no")), raising(ObjectGone("gone"))])
     def test_a_late_worker_wakes_its_key(self, bench: Bench, act: Any) -> None:
-        """F96: commit, failure, vanished version: each is refused, and each may have written."""
+        """Commit, failure, vanished version: each is refused, and each may have written."""
         change = self.overtaken(bench, act)
         assert bench.telemetry.outcomes == [OutcomeKind.FENCED]
         assert bench.telemetry.late_writes == [f"v#{change.version_id}"]
@@ -317,7 +317,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F96")
     def test_a_key_that_cannot_be_woken_is_the_audits(self, bench: Bench) -> None:
-        """F96: SQS refuses the message: the row says it all the same, and the batch goes on."""
+        """SQS refuses the message: the row says it all the same, and the batch goes on."""
         bench.queues.broken = ConnectionError("SQS")
         self.overtaken(bench)
         assert bench.telemetry.late_writes
@@ -342,7 +342,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F96")
     def test_a_commit_after_a_late_write_is_repeated_at_once(self, bench: Bench) -> None:
-        """F96: the successor's message comes back without delay, and no attempt is spent."""
+        """The successor's message comes back without delay, and no attempt is spent."""
         first = late(bench.world)
         _, body = put(bench, "2")
         bench.acts = [lambda _: report(bench.world, first) and None]
@@ -355,7 +355,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F96")
     def test_a_commit_of_a_group_is_written_alone_after_a_late_write(self) -> None:
-        """F96: the group's statement is refused; alone it tells why."""
+        """The group's statement is refused; alone it tells why."""
         bench = Bench(new_world(), commit_together=True)
         first = late(bench.world)
         other = bench.world.s3.put("other", "x")
@@ -369,7 +369,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F96")
     def test_an_overrun_in_a_thread_is_reported_too(self, bench: Bench) -> None:
-        """F96: the process ends after that, so a message is all that is left."""
+        """The process ends after that, so a message is all that is left."""
         first = late(bench.world)
         bench.world.process(created(put(bench, "2")[0]))
         services, breaker = bench.services(), CircuitBreaker(MINUTE, MINUTE, lambda: 0.0)

@@ -138,7 +138,7 @@ ROWS = st.builds(
 @settings(max_examples=examples(50))
 @given(row=ROWS, changes=later(), redriven=st.booleans())
 def test_the_consumer_leaves_it_alone(ordering: Ordering, row: Row, changes: Item, redriven: bool) -> None:
-    """F113: every message goes back for long; nothing is written, processed or dead-lettered."""
+    """Every message goes back for long; nothing is written, processed or dead-lettered."""
     made, store = world(ordering)
     bench = Bench(made)
     state = made.s3.put(KEY, "1")
@@ -156,7 +156,7 @@ def test_the_consumer_leaves_it_alone(ordering: Ordering, row: Row, changes: Ite
 
 @pytest.mark.failure_mode("F113")
 def test_a_group_of_new_keys_leaves_it_alone() -> None:
-    """F113: its neighbours are processed."""
+    """Its neighbours are processed."""
     made, store = world(Ordering.LATEST)
     bench = Bench(made)
     states = {name: made.s3.put(name, "1") for name in "abc"}
@@ -171,7 +171,7 @@ def test_a_group_of_new_keys_leaves_it_alone() -> None:
 
 @pytest.mark.failure_mode("F113")
 def test_a_row_without_a_status_is_not_replaced() -> None:
-    """F113: a later release may keep its status elsewhere. The format stays where it is."""
+    """A later release may keep its status elsewhere. The format stays where it is."""
     made, store = world(Ordering.LATEST)
     state = made.s3.put(KEY, "1")
     key = made.key(created(state))
@@ -183,7 +183,7 @@ def test_a_row_without_a_status_is_not_replaced() -> None:
 
 @pytest.mark.failure_mode("F113")
 def test_a_worker_whose_row_a_later_release_took_over_is_refused() -> None:
-    """F113: after the deployment, an old worker's commit meets the new release's claim."""
+    """After the deployment, an old worker's commit meets the new release's claim."""
     made, store = world(Ordering.LATEST)
     bench = Bench(made)
     state = made.s3.put(KEY, "1")
@@ -216,7 +216,7 @@ def test_attributes_that_nobody_knows_are_kept(more: Item) -> None:
 
 @pytest.mark.failure_mode("F113")
 def test_it_is_counted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """F113: each message that waits for the later release is a metric, and its log line says why."""
+    """Each message that waits for the later release is a metric, and its log line says why."""
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"{PIPELINE}-later")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
     made, store = world(Ordering.LATEST)
@@ -233,7 +233,7 @@ def test_it_is_counted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 @pytest.mark.failure_mode("F113")
 def test_no_wait_uses_a_messages_receives_up() -> None:
-    """F113: the queue gives a message up after 300 receives; fourteen days are the longest that it keeps one."""
+    """The queue gives a message up after 300 receives; fourteen days are the longest that it keeps one."""
     waited, receives = 0.0, 0
     while waited < 14 * DAY / 1000:
         receives += 1
@@ -252,7 +252,7 @@ def test_the_audit_leaves_it_alone_and_counts_it(
     changes: Item,
     listed: bool,
 ) -> None:
-    """F113: whether S3 still shows the object or not."""
+    """Whether S3 still shows the object or not."""
     audited = AuditWorld(ordering)
     state = audited.s3.put("k", version="v1")
     key = audited.row_key("k", state)

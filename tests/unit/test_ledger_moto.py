@@ -146,7 +146,7 @@ class TestLostAnswers:
 
     @pytest.mark.failure_mode("F02")
     def test_an_insert_whose_answer_was_lost_is_accepted(self, world: World) -> None:
-        """F02: the owner in the old item shows whose claim it is."""
+        """The owner in the old item shows whose claim it is."""
         world.wire.lose = 1
         change = created(world.s3.put(KEY, "1"))
         claim = world.accept(change)
@@ -158,7 +158,7 @@ class TestLostAnswers:
 
     @pytest.mark.failure_mode("F02")
     def test_a_swap_whose_answer_was_lost_is_accepted(self, world: World) -> None:
-        """F02: also for a swap, and the row that was judged before is still known, to be put back."""
+        """Also for a swap, and the row that was judged before is still known, to be put back."""
         world.process(created(world.s3.put(KEY, "1")))
         before = world.known(created(world.s3.put(KEY, "2")))
         change = created(world.s3.look(KEY))
@@ -172,7 +172,7 @@ class TestLostAnswers:
 
     @pytest.mark.failure_mode("F82")
     def test_a_commit_whose_answer_was_lost_is_success(self, world: World) -> None:
-        """F82: not fenced, and not written twice."""
+        """Not fenced, and not written twice."""
         change = created(world.s3.put(KEY, "1"))
         claim = world.accept(change)
         world.wire.lose = 1
@@ -181,7 +181,7 @@ class TestLostAnswers:
 
     @pytest.mark.failure_mode("F82")
     def test_a_lost_commit_is_recognised_although_a_successor_has_claimed(self, world: World) -> None:
-        """F82: `committed_fence` stays through the next claim."""
+        """`committed_fence` stays through the next claim."""
         claim = world.process(created(world.s3.put(KEY, "1")))
         world.accept(created(world.s3.put(KEY, "2")))
         world.ledger.commit(claim)
@@ -229,7 +229,7 @@ class TestFence:
     @pytest.mark.failure_mode("F03")
     @pytest.mark.parametrize("ending", ["works", "fails", "rejects"])
     def test_a_commit_past_the_lease_is_refused(self, world: World, ending: str) -> None:
-        """F03: even when the successor has failed since."""
+        """Even when the successor has failed since."""
         zombie, row = self._zombie(world, ending)
         with pytest.raises(Fenced, match="no longer current"):
             world.ledger.commit(zombie, "late")
@@ -273,7 +273,7 @@ class TestFence:
 
     @pytest.mark.failure_mode("F07")
     def test_every_claim_has_a_higher_fence(self, world: World) -> None:
-        """F07: retries, overwrites, removals, reprocesses: a write downstream that is conditional on it stays safe."""
+        """Retries, overwrites, removals, reprocesses: a write downstream that is conditional on it stays safe."""
         change = created(world.s3.put(KEY, "1"))
         fences = [world.fail(change).row.fence, world.die(change).row.fence, world.process(change).row.fence]
         fences.append(world.process(created(world.s3.put(KEY, "2"))).row.fence)
@@ -284,7 +284,7 @@ class TestFence:
 
     @pytest.mark.failure_mode("F72")
     def test_a_death_between_effect_and_commit_keeps_the_change_and_raises_the_fence(self, world: World) -> None:
-        """F72: the next attempt is the same change (`first_claimed_at`) with a higher fence."""
+        """The next attempt is the same change (`first_claimed_at`) with a higher fence."""
         first = world.die(created(world.s3.put(KEY, "1")))
         second = world.accept(first.change)
         assert second.row.first_claimed_at == first.row.first_claimed_at
@@ -293,7 +293,7 @@ class TestFence:
 
     @pytest.mark.failure_mode("F13")
     def test_a_clock_ahead_by_less_than_the_margin_steals_no_live_lease(self, world: World) -> None:
-        """F13: the lease is compared with the clock at the moment of the claim, not one millisecond earlier."""
+        """The lease is compared with the clock at the moment of the claim, not one millisecond earlier."""
         change = created(world.s3.put(KEY, "1"))
         world.accept(change, lease=MINUTE + 2 * MINUTE)  # a minute's work, two of margin
         world.clock.advance(MINUTE + 90 * SECOND)
@@ -313,7 +313,7 @@ class TestFence:
 
     @pytest.mark.failure_mode("F79")
     def test_the_fence_does_not_start_again_when_a_row_has_expired(self, world: World) -> None:
-        """F79: it starts from the clock."""
+        """It starts from the clock."""
         old = world.process(created(world.s3.put(KEY, "1")))
         world.clock.advance(RETENTION + 2 * DAY)
         world.expire(old.change)
@@ -326,7 +326,7 @@ class TestRaces:
 
     @pytest.mark.failure_mode("F83")
     def test_of_two_that_judged_the_same_row_one_swaps(self, world: World) -> None:
-        """F83: the other's swap is refused, and it judges again."""
+        """The other's swap is refused, and it judges again."""
         world.process(created(world.s3.put(KEY, "1")))
         change = created(world.s3.put(KEY, "2"))
         won: list[Claim] = []
@@ -336,7 +336,7 @@ class TestRaces:
 
     @pytest.mark.failure_mode("F83")
     def test_the_one_that_lost_brings_about_what_s3_shows_by_then(self, world: World) -> None:
-        """F83: S3 changes between its look and its swap."""
+        """S3 changes between its look and its swap."""
         world.process(created(world.s3.put(KEY, "1")))
         two = world.s3.put(KEY, "2")
 
@@ -349,7 +349,7 @@ class TestRaces:
 
     @pytest.mark.failure_mode("F01")
     def test_a_write_checks_more_than_that_nobody_is_processing(self, world: World) -> None:
-        """F01: B claims, works and frees a newer change between A's read and A's write."""
+        """B claims, works and frees a newer change between A's read and A's write."""
         world.process(created(world.s3.put(KEY, "1")))
         change = created(world.s3.put(KEY, "2"))
         world.s3.after_look.append(lambda: world.process(change))
@@ -358,7 +358,7 @@ class TestRaces:
 
     @pytest.mark.failure_mode("F01")
     def test_a_release_in_between_is_noticed(self, world: World) -> None:
-        """F01: the row looks as before and still is another: a release keeps its own fence."""
+        """The row looks as before and still is another: a release keeps its own fence."""
         world.process(created(world.s3.put(KEY, "1")))
         change = created(world.s3.put(KEY, "2"))
         world.s3.after_look.append(lambda: world.ledger.release(world.accept(change)))
@@ -450,13 +450,13 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F48")
     def test_the_same_bytes_again_are_a_new_version(self, world: World) -> None:
-        """F48: in a versioned bucket the version id is the identity."""
+        """In a versioned bucket the version id is the identity."""
         world.process(created(world.s3.put(KEY, "same")))
         assert world.verdict(created(world.s3.put(KEY, "same"))) is Verdict.ACCEPTED
 
     @pytest.mark.failure_mode("F49")
     def test_a_removed_delete_marker_brings_the_object_back(self, world: World) -> None:
-        """F49: reported as `ObjectRemoved:Delete` with the newest sequencer; the current version is processed."""
+        """Reported as `ObjectRemoved:Delete` with the newest sequencer; the current version is processed."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
         marker = world.s3.mark_deleted(KEY)
@@ -468,7 +468,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F51")
     def test_a_rollback_by_permanent_deletion_is_processed(self, world: World) -> None:
-        """F51: version 1 is current again, and no event says created."""
+        """Version 1 is current again, and no event says created."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
         two = world.s3.put(KEY, "2")
@@ -481,7 +481,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F51")
     def test_the_last_version_deleted_for_good_is_a_removal(self, world: World) -> None:
-        """F51: nothing is left; the processor hears of it once."""
+        """Nothing is left; the processor hears of it once."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
         world.s3.delete_version(KEY, one)
@@ -490,7 +490,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F52")
     def test_the_claimed_state_is_the_one_that_s3_shows(self, world: World) -> None:
-        """F52: version, ETag and size are bound together, and the row holds the same."""
+        """Version, ETag and size are bound together, and the row holds the same."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
         two = world.s3.put(KEY, "22")
@@ -512,7 +512,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F55")
     def test_a_create_after_its_delete_finds_the_tombstone(self, world: World) -> None:
-        """F55: the marker's row outlives the latest possible create."""
+        """The marker's row outlives the latest possible create."""
         one = world.s3.put(KEY, "1")
         marker = marked(world.s3.mark_deleted(KEY))
         world.process(marker)
@@ -524,7 +524,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F58")
     def test_an_equal_sequencer_does_not_make_two_changes_one(self, world: World) -> None:
-        """F58: different versions both count, and so does another operation."""
+        """Different versions both count, and so does another operation."""
         world.process(created(world.s3.put(KEY, "1"), sequencer="AA"))
         two = world.s3.put(KEY, "2")
         assert world.verdict(created(two, sequencer="AA")) is Verdict.ACCEPTED
@@ -534,7 +534,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F73")
     def test_a_state_that_comes_back_over_an_unsettled_row_runs_again(self, world: World) -> None:
-        """F73: version 1 committed, version 2's worker died after its effect, version 2 is deleted for good."""
+        """Version 1 committed, version 2's worker died after its effect, version 2 is deleted for good."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
         two = world.s3.put(KEY, "2")
@@ -547,7 +547,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F80")
     def test_unversioned_a_b_a(self, make_world: MakeWorld) -> None:
-        """F80: B's worker died before its commit, so that A's bytes have to be processed again."""
+        """B's worker died before its commit, so that A's bytes have to be processed again."""
         world = make_world(versioned=False)
         a = created(world.s3.put(KEY, "A"))
         world.process(a)
@@ -557,7 +557,7 @@ class TestOrder:
 
     @pytest.mark.failure_mode("F37")
     def test_unversioned_new_bytes_are_a_new_change(self, make_world: MakeWorld) -> None:
-        """F37: also where versioning is suspended and the id is `null`."""
+        """Also where versioning is suspended and the id is `null`."""
         world = make_world(versioned=False)
         world.process(created(replace(world.s3.put(KEY, "A"), version_id="null")))
         change = created(replace(world.s3.put(KEY, "B"), version_id="null"))
@@ -592,7 +592,7 @@ class TestRelease:
 
     @pytest.mark.failure_mode("F10")
     def test_with_an_earlier_row_only_the_fence_moves(self, world: World) -> None:
-        """F10: attempts, rounds, reason and time of the failed attempts before are still there."""
+        """Attempts, rounds, reason and time of the failed attempts before are still there."""
         change = created(world.s3.put(KEY, "1"))
         world.fail(change, "one", retry_in=8_000)
         world.clock.advance(8_000)
@@ -603,7 +603,7 @@ class TestRelease:
 
     @pytest.mark.failure_mode("F90")
     def test_a_committed_row_is_put_back_settled(self, world: World) -> None:
-        """F90: version 2 vanished before the processor was called; version 1 does not run again for nothing."""
+        """Version 2 vanished before the processor was called; version 1 does not run again for nothing."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
         two = world.s3.put(KEY, "2")
@@ -615,7 +615,7 @@ class TestRelease:
 
     @pytest.mark.failure_mode("F90")
     def test_a_key_that_was_never_processed_is_not_reported_as_removed(self, world: World) -> None:
-        """F90: its row went with the release."""
+        """Its row went with the release."""
         world.completeness = Complete()
         one = world.s3.put(KEY, "1")
         claim = world.accept(created(one))
@@ -633,7 +633,7 @@ class TestRelease:
 
     @pytest.mark.failure_mode("F77")
     def test_a_rejection_is_put_back(self, world: World) -> None:
-        """F77: with its reason and its place in the index."""
+        """With its reason and its place in the index."""
         rejected = world.reject(created(world.s3.put(KEY, "1")), "not a CSV")
         before = world.known(rejected.change)
         two = world.s3.put(KEY, "2")
@@ -649,7 +649,7 @@ class TestAbandon:
 
     @pytest.mark.failure_mode("F53")
     def test_what_was_committed_stays_what_it_was(self, make_world: MakeWorld) -> None:
-        """F53: the row is settled and may expire, its reason says what happened."""
+        """The row is settled and may expire, its reason says what happened."""
         every = make_world(Ordering.EVERY_VERSION)
         state = every.s3.put(KEY, "1")
         done = every.process(created(state), "invoice-17")
@@ -671,7 +671,7 @@ class TestAbandon:
 
     @pytest.mark.failure_mode("F03")
     def test_an_abandonment_past_the_lease_is_refused(self, make_world: MakeWorld) -> None:
-        """F03: the successor's claim stays."""
+        """The successor's claim stays."""
         every = make_world(Ordering.EVERY_VERSION)
         zombie = every.die(created(every.s3.put(KEY, "1")))
         successor = every.accept(zombie.change)
@@ -681,7 +681,7 @@ class TestAbandon:
 
     @pytest.mark.failure_mode("F82")
     def test_an_abandonment_whose_answer_was_lost_is_success(self, make_world: MakeWorld) -> None:
-        """F82: neither fenced nor repeated."""
+        """Neither fenced nor repeated."""
         every = make_world(Ordering.EVERY_VERSION)
         claim = every.accept(created(every.s3.put(KEY, "1")))
         every.wire.lose = 1
@@ -694,7 +694,7 @@ class TestRetryAt:
 
     @pytest.mark.failure_mode("F23")
     def test_every_message_for_the_state_waits(self, world: World) -> None:
-        """F23: S3's duplicate, the other channel's, the audit's, another version's: none of them claims."""
+        """S3's duplicate, the other channel's, the audit's, another version's: none of them claims."""
         old, state = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         failed = world.fail(created(state), retry_in=8_000)
         assert world.known(failed.change).retry_at == world.clock() + 8_000
@@ -722,7 +722,7 @@ class TestRetryAt:
 
     @pytest.mark.failure_mode("F73")
     def test_a_newer_state_does_not_wait(self, world: World) -> None:
-        """F73: and the older one, when it comes back over it, has not to either: its time was another claim's."""
+        """And the older one, when it comes back over it, has not to either: its time was another claim's."""
         one = world.s3.put(KEY, "1")
         world.process(created(one))
         two = world.s3.put(KEY, "2")
@@ -752,7 +752,7 @@ class TestBudget:
 
     @pytest.mark.failure_mode("F44")
     def test_deaths_exhaust_it_and_the_row_gets_a_terminal_reason(self, world: World) -> None:
-        """F44: not PROCESSING for ever; the last known error is the reason."""
+        """Not PROCESSING for ever; the last known error is the reason."""
         first = world.fail(created(world.s3.put(KEY, "1")), "ValueError: 7")
         after = exhaust(world, first)
         row = world.known(first.change)
@@ -764,7 +764,7 @@ class TestBudget:
 
     @pytest.mark.failure_mode("F44")
     def test_without_any_known_error_the_reason_says_that_the_worker_died(self, world: World) -> None:
-        """F44: crashes leave no error behind."""
+        """Crashes leave no error behind."""
         after = exhaust(world, world.die(created(world.s3.put(KEY, "1"))))
         assert after.reason == "the worker died or timed out at every attempt"
 
@@ -781,7 +781,7 @@ class TestBudget:
 
     @pytest.mark.failure_mode("F84")
     def test_a_reprocess_of_a_state_committed_at_its_last_attempt_runs(self, world: World) -> None:
-        """F84: it is not exhausted."""
+        """It is not exhausted."""
         change = created(world.s3.put(KEY, "1"))
         for _ in range(MAX_ATTEMPTS - 1):
             world.fail(change)
@@ -794,7 +794,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F76")
     def test_a_late_duplicate_or_an_audit_opens_no_round(self, world: World) -> None:
-        """F76: only the copy of this very rejection does."""
+        """Only the copy of this very rejection does."""
         state = world.s3.put(KEY, "1")
         claim = world.reject(created(state))
         assert world.verdict(created(state)) is Verdict.REJECTED
@@ -804,7 +804,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F63")
     def test_the_copy_from_the_dead_letter_queue_is_processed(self, world: World) -> None:
-        """F63: not acknowledged as already failed; the round counts, the attempts start again, the reason stays."""
+        """Not acknowledged as already failed; the round counts, the attempts start again, the reason stays."""
         claim = world.reject(created(world.s3.put(KEY, "1")), "not a CSV")
         again = world.accept(redriven(claim.change, claim.row.fence))
         assert (again.row.redrive_count, again.row.attempts, again.row.reason) == (1, 1, "not a CSV")
@@ -816,7 +816,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F64")
     def test_rounds_and_reasons_are_kept_and_each_copy_works_once(self, world: World) -> None:
-        """F64: permanent failures come back bounded: the first copy opens nothing after the second rejection."""
+        """Permanent failures come back bounded: the first copy opens nothing after the second rejection."""
         first = world.reject(created(world.s3.put(KEY, "1")), "one")
         copy = redriven(first.change, first.row.fence)
         second = world.reject(copy, "two")
@@ -831,7 +831,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F64")
     def test_a_redriven_copy_still_has_a_budget(self, world: World) -> None:
-        """F64: transient failures come back too; the round has as many attempts as the first."""
+        """Transient failures come back too; the round has as many attempts as the first."""
         claim = world.reject(created(world.s3.put(KEY, "1")))
         copy = redriven(claim.change, claim.row.fence)
         for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -840,7 +840,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F10")
     def test_a_copy_that_comes_back_after_13_days_finds_its_row(self, world: World) -> None:
-        """F10: rows that need review do not expire."""
+        """Rows that need review do not expire."""
         claim = world.reject(created(world.s3.put(KEY, "1")), "not a CSV")
         world.clock.advance(13 * DAY)
         row = world.known(claim.change)
@@ -849,7 +849,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F77")
     def test_a_dead_versions_message_does_not_erase_the_rejection(self, world: World) -> None:
-        """F77: S3 shows the rejected version, so its row and its reason stay."""
+        """S3 shows the rejected version, so its row and its reason stay."""
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         claim = world.reject(created(two), "not a CSV")
         before = world.known(claim.change)
@@ -866,7 +866,7 @@ class TestRejection:
 
     @pytest.mark.failure_mode("F86")
     def test_unsettled_rows_never_expire(self, world: World) -> None:
-        """F86: half done, failed or rejected: no TTL is set, and a claim removes a settled row's."""
+        """Half done, failed or rejected: no TTL is set, and a claim removes a settled row's."""
         claim = world.accept(created(world.s3.put(KEY, "1")))
         assert "expires_at" not in world.item(claim.change)
         world.ledger.fail(claim, make_reason("no"))
@@ -898,7 +898,7 @@ class TestReprocess:
 
     @pytest.mark.failure_mode("F78")
     def test_a_b_a_each_request_runs_once(self, world: World) -> None:
-        """F78: in order, repeated, and out of order."""
+        """In order, repeated, and out of order."""
         world.process(created(world.s3.put(KEY, "1")))
         world.process(reprocess(ULID_1))
         world.process(reprocess(ULID_2))
@@ -919,7 +919,7 @@ class TestReprocess:
 
     @pytest.mark.failure_mode("F88")
     def test_a_request_that_failed_comes_back_first(self, world: World) -> None:
-        """F88: the other way round: the request runs, the audit's message finds it done."""
+        """The other way round: the request runs, the audit's message finds it done."""
         state = world.s3.put(KEY, "1")
         world.process(created(state))
         world.fail(reprocess(ULID_1))
@@ -928,7 +928,7 @@ class TestReprocess:
 
     @pytest.mark.failure_mode("F87")
     def test_a_reprocess_of_an_object_whose_row_has_expired_runs(self, world: World) -> None:
-        """F87: however old the object is."""
+        """However old the object is."""
         change = created(world.s3.put(KEY, "1"))
         world.process(change)
         world.clock.advance(RETENTION + 2 * DAY)
@@ -938,7 +938,7 @@ class TestReprocess:
 
     @pytest.mark.failure_mode("F76")
     def test_a_request_opens_one_round_however_often_it_is_delivered(self, world: World) -> None:
-        """F76: its copy from the dead-letter queue opens another, and so does a newer request."""
+        """Its copy from the dead-letter queue opens another, and so does a newer request."""
         state = world.s3.put(KEY, "1")
         world.process(created(state))
         claim = world.reject(reprocess(ULID_1))
@@ -975,7 +975,7 @@ class TestLateAndForgotten:
 
     @pytest.mark.failure_mode("F65")
     def test_an_old_event_after_the_row_has_expired(self, world: World) -> None:
-        """F65: the current state is older than the retention, so its row was settled; nothing is applied."""
+        """The current state is older than the retention, so its row was settled; nothing is applied."""
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         world.process(created(two))
         world.clock.advance(RETENTION + 2 * DAY)
@@ -988,7 +988,7 @@ class TestLateAndForgotten:
 
     @pytest.mark.failure_mode("F75")
     def test_a_noncurrent_version_deleted_after_the_row_expired(self, world: World) -> None:
-        """F75: the current version does not run again."""
+        """The current version does not run again."""
         one, two = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
         world.process(created(two))
         world.clock.advance(RETENTION + 2 * DAY)
@@ -998,7 +998,7 @@ class TestLateAndForgotten:
 
     @pytest.mark.failure_mode("F75")
     def test_a_forgotten_delete_marker_is_not_reported_again(self, world: World) -> None:
-        """F75: a marker's age is asked for, since HEAD does not tell it."""
+        """A marker's age is asked for, since HEAD does not tell it."""
         one = world.s3.put(KEY, "1")
         world.process(marked(world.s3.mark_deleted(KEY)))
         world.clock.advance(RETENTION + 2 * DAY)
@@ -1008,7 +1008,7 @@ class TestLateAndForgotten:
 
     @pytest.mark.failure_mode("F08")
     def test_a_row_past_its_expiry_still_counts(self, world: World) -> None:
-        """F08: sweeps come days late; expiry decides nothing."""
+        """Sweeps come days late; expiry decides nothing."""
         change = created(world.s3.put(KEY, "1"))
         world.process(change)
         world.clock.advance(RETENTION + 10 * DAY)
@@ -1028,7 +1028,7 @@ class TestLateAndForgotten:
 
     @pytest.mark.failure_mode("F09")
     def test_the_expiry_is_a_number_of_seconds_after_the_retention(self, world: World) -> None:
-        """F09: by the stored type and magnitude, not by our own reading of it."""
+        """By the stored type and magnitude, not by our own reading of it."""
         change = created(world.s3.put(KEY, "1"))
         world.process(change)
         stored = world.item(change)["expires_at"]
@@ -1064,7 +1064,7 @@ class TestDeletesOff:
 
     @pytest.mark.failure_mode("F89")
     def test_marker_undelete_marker_with_a_stale_swap_in_between(self, deaf: World) -> None:
-        """F89: who judged before the un-delete must not settle after it: the fence has moved on."""
+        """Who judged before the un-delete must not settle after it: the fence has moved on."""
         one = deaf.s3.put(KEY, "1")
         deaf.process(created(one))
         marker = deaf.s3.mark_deleted(KEY)
@@ -1082,7 +1082,7 @@ class TestDeletesOff:
 
     @pytest.mark.failure_mode("F89")
     def test_an_undelete_is_processed_although_its_version_was_committed_before(self, deaf: World) -> None:
-        """F89: the removal in between was committed, so that the state has come back."""
+        """The removal in between was committed, so that the state has come back."""
         one = deaf.s3.put(KEY, "1")
         deaf.process(created(one))
         marker = deaf.s3.mark_deleted(KEY)
@@ -1092,7 +1092,7 @@ class TestDeletesOff:
 
     @pytest.mark.failure_mode("F89")
     def test_a_removal_at_the_end_of_its_budget_is_settled(self, world: World) -> None:
-        """F89: three workers died over it while removals were told; switched off, there is nothing to reject."""
+        """Three workers died over it while removals were told; switched off, there is nothing to reject."""
         world.process(created(world.s3.put(KEY, "1")))
         marker = world.s3.mark_deleted(KEY)
         for _ in range(MAX_ATTEMPTS):
@@ -1128,7 +1128,7 @@ class TestEveryVersion:
 
     @pytest.mark.failure_mode("F54")
     def test_two_versions_of_one_key_may_run_at_once(self, every: World) -> None:
-        """F54: documented: a processor that writes one name for both has the fence to order them."""
+        """Documented: a processor that writes one name for both has the fence to order them."""
         one = every.accept(created(every.s3.put(KEY, "1")))
         every.clock.advance(1)
         two = every.accept(created(every.s3.put(KEY, "2")))
@@ -1137,7 +1137,7 @@ class TestEveryVersion:
 
     @pytest.mark.failure_mode("F81")
     def test_a_permanent_deletion_is_a_change_of_its_own(self, every: World) -> None:
-        """F81: not the duplicate of its version's creation."""
+        """Not the duplicate of its version's creation."""
         one = every.s3.put(KEY, "1")
         every.process(created(one))
         every.s3.delete_version(KEY, one)
@@ -1149,7 +1149,7 @@ class TestEveryVersion:
 
     @pytest.mark.failure_mode("F81")
     def test_overwritten_null_versions_are_separate_changes(self, make_world: MakeWorld) -> None:
-        """F81: by their ETags."""
+        """By their ETags."""
         every = make_world(Ordering.EVERY_VERSION, versioned=False)
         a, b = every.s3.put(KEY, "A"), every.s3.put(KEY, "B")
         assert every.process(created(b)).key.sk == f"{PIPELINE}@e#{b.etag}"
@@ -1188,7 +1188,7 @@ class TestEveryVersion:
 
     @pytest.mark.failure_mode("F65")
     def test_an_event_older_than_the_retention_is_forgotten(self, every: World) -> None:
-        """F65: its row was settled and has expired."""
+        """Its row was settled and has expired."""
         change = created(every.s3.put(KEY, "1"))
         every.process(change)
         every.clock.advance(RETENTION + 2 * DAY)
@@ -1202,7 +1202,7 @@ class TestEveryVersion:
 
     @pytest.mark.failure_mode("F14")
     def test_a_version_id_of_1024_bytes(self, every: World) -> None:
-        """F14: with the longest key that there is: no ValidationException, and duplicates are still found."""
+        """With the longest key that there is: no ValidationException, and duplicates are still found."""
         key = "€" * 341 + "k"
         assert len(key.encode()) == 1024
         change = created(State(StateKind.OBJECT, "v" * 1024, "e" * 32, 1), key=key)

@@ -72,7 +72,7 @@ def wakes(number: int) -> list[dict[str, Any]]:
 @pytest.mark.failure_mode("F109")
 @pytest.mark.parametrize("threads", [1, 4])
 def test_ten_thousand_messages_are_given_back_in_tens(threads: int) -> None:
-    """F109: no time is left for any of them. SQS gets a thousand requests, and the answer names all of them."""
+    """No time is left for any of them. SQS gets a thousand requests, and the answer names all of them."""
     bench = Bench(new_world(), threads=threads)
     clock = bench.world.clock
     sqs = SlowSqs(clock)

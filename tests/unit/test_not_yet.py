@@ -40,7 +40,7 @@ class TestWhatComesLate:
     @pytest.mark.failure_mode("F102")
     @pytest.mark.parametrize("retry_in", [None, 1, 600, MAX_RETRY_IN])
     def test_thirty_hours_late_loses_nothing(self, retry_in: float | None) -> None:
-        """F102: no attempt is spent, the budget is whole, and few receives are used."""
+        """No attempt is spent, the budget is whole, and few receives are used."""
         waiting = Waiting(30, retry_in=retry_in, max_attempts=2)
         waiting.pipeline.put("order.csv", "1")
         waiting.pipeline.duplicate()
@@ -55,7 +55,7 @@ class TestWhatComesLate:
 
     @pytest.mark.failure_mode("F102")
     def test_it_never_comes(self) -> None:
-        """F102: after `max_wait` the change is rejected with its reason; the last try is when the time is over."""
+        """After `max_wait` the change is rejected with its reason; the last try is when the time is over."""
         waiting = Waiting(None, max_wait=30 * 3600)
         waiting.pipeline.put("order.csv", "1")
         waiting.pipeline.run()
@@ -68,7 +68,7 @@ class TestWhatComesLate:
 
     @pytest.mark.failure_mode("F102")
     def test_a_redrive_waits_again(self) -> None:
-        """F102: for the whole of `max_wait`."""
+        """For the whole of `max_wait`."""
         waiting = Waiting(50, max_wait=30 * 3600)
         waiting.pipeline.put("order.csv", "1")
         waiting.pipeline.run()
@@ -78,7 +78,7 @@ class TestWhatComesLate:
 
     @pytest.mark.failure_mode("F102")
     def test_a_newer_version_does_not_wait(self) -> None:
-        """F102: the wait is the state's, not the key's."""
+        """The wait is the state's, not the key's."""
         seen: list[str | None] = []
 
         def process(change: ObjectChange) -> None:
@@ -99,7 +99,7 @@ class TestWhatComesLate:
 
     @pytest.mark.failure_mode("F102")
     def test_failures_while_it_waits_are_counted(self) -> None:
-        """F102: only the waits are free."""
+        """Only the waits are free."""
         tries: list[int] = []
 
         def process(change: ObjectChange) -> None:
@@ -128,7 +128,7 @@ class TestWhatComesLate:
 class TestRow:
     @pytest.mark.failure_mode("F102")
     def test_the_row_waits_in_a_partition_of_its_own(self, bench: Bench) -> None:  # noqa: F811
-        """F102: with its reason, since when, and until when; the failures' partitions do not have it."""
+        """With its reason, since when, and until when; the failures' partitions do not have it."""
         bench.acts = [raising(NotYet(WHY, retry_in=600))]
         state, body = put(bench)
         now = bench.world.clock()
@@ -142,7 +142,7 @@ class TestRow:
 
     @pytest.mark.failure_mode("F102")
     def test_a_duplicate_does_not_try_early(self, bench: Bench) -> None:  # noqa: F811
-        """F102: it is BUSY until the wait is over."""
+        """It is BUSY until the wait is over."""
         bench.acts = [raising(NotYet(WHY, retry_in=600))]
         _, body = put(bench)
         bench.handle(message(body))
@@ -152,7 +152,7 @@ class TestRow:
 
     @pytest.mark.failure_mode("F102")
     def test_a_reprocess_passes(self, bench: Bench) -> None:  # noqa: F811
-        """F102: a person need not wait."""
+        """A person need not wait."""
         bench.acts = [raising(NotYet(WHY, retry_in=600))]
         state, body = put(bench)
         bench.handle(message(body))
@@ -162,7 +162,7 @@ class TestRow:
 
     @pytest.mark.failure_mode("F102")
     def test_the_wait_keeps_its_beginning(self, bench: Bench) -> None:  # noqa: F811
-        """F102: over a failure too; a commit and another state end it."""
+        """Over a failure too; a commit and another state end it."""
         bench.acts = [raising(NotYet(WHY)), raising(ValueError("no")), raising(NotYet(WHY))]
         state, body = put(bench)
         began = bench.world.clock()
@@ -176,7 +176,7 @@ class TestRow:
 
     @pytest.mark.failure_mode("F102")
     def test_many_waiting_keys_are_no_outage(self, bench: Bench) -> None:  # noqa: F811
-        """F102: nothing was wrong downstream."""
+        """Nothing was wrong downstream."""
         bench.acts = [raising(NotYet(WHY)) for _ in range(20)]
         bodies = [put(bench, key=f"k{n}")[1] for n in range(20)]
         bench.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies)))
@@ -185,7 +185,7 @@ class TestRow:
 
     @pytest.mark.failure_mode("F102")
     def test_the_audit_leaves_alone_what_is_due_later(self, world: World) -> None:
-        """F102: its message waits in the queue. When nothing came of it for long, the audit sends another one."""
+        """Its message waits in the queue. When nothing came of it for long, the audit sends another one."""
         state = world.s3.put(KEY, "a")
         claim = world.accept(created(state), lease=MINUTE)
         now = world.clock()

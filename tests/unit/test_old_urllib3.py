@@ -16,7 +16,7 @@ OLD_URLLIB3 = ROOT / "build" / "urllib3"
 
 @pytest.mark.failure_mode("F93")
 def test_nothing_depends_on_the_http_client() -> None:
-    """F93: every way of reading, with a client that leaves the length to others."""
+    """Every way of reading, with a client that leaves the length to others."""
     assert (OLD_URLLIB3 / "urllib3").is_dir(), "urllib3 1.26 has a folder of its own: make build/urllib3/.ready"
     # What stands on the path already comes after it: a seeded defect's copy of the runtime, for example.
     path = os.pathsep.join(filter(None, (str(OLD_URLLIB3), os.environ.get("PYTHONPATH"))))

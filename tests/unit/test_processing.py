@@ -80,7 +80,7 @@ class TestIdempotencyKey:
 
     @pytest.mark.failure_mode("F72")
     def test_retries_keep_the_key_and_raise_the_fence(self) -> None:
-        """F72: after a death, a failure, or a redrive, and for each kind of message."""
+        """After a death, a failure, or a redrive, and for each kind of message."""
         first = claimed(None, created(ONE))
         later = START + 1_000
         keys = {argument(first).idempotency_key}

@@ -133,7 +133,7 @@ class TestGzip:
 
     @pytest.mark.failure_mode("F93")
     def test_a_broken_connection_is_not_the_objects_fault(self) -> None:
-        """F93: half of a gzip looks like a truncated one: the stream's own error comes first, and is retried."""
+        """Half of a gzip looks like a truncated one: the stream's own error comes first, and is retried."""
         packed = gzip.compress(bytes(range(256)) * 100)
         for sent in (0, 2, len(packed) // 2, len(packed) - 1):
             with pytest.raises(ObjectReadError):
@@ -183,7 +183,7 @@ class TestCsv:
 
     @pytest.mark.failure_mode("F103")
     def test_a_row_without_end_is_unprocessable(self) -> None:
-        """F103: a field for each line, none of them long: the row as a whole is bounded, and its first line named."""
+        """A field for each line, none of them long: the row as a whole is bounded, and its first line named."""
         endless = Generated([b'a,b\n1,2\n1,"', *(b'text\n","' for _ in range(10**6))])
         read = csv_rows(cast("BinaryIO", endless), max_line=5_000)
         assert why(read) == "the row at line 3 is longer than 5000 characters"
@@ -191,7 +191,7 @@ class TestCsv:
 
     @pytest.mark.failure_mode("F103")
     def test_the_limit_is_for_each_row(self) -> None:
-        """F103: the limit counts the characters of all lines of a row, without the line end after the row."""
+        """The limit counts the characters of all lines of a row, without the line end after the row."""
         fits, longer = b'1,"x\ny"\r\n', b'1,"x\nyz"\n'
         assert len(list(csv_rows(stream(fits * 9), max_line=7, fieldnames="ab"))) == 9
         read = csv_rows(stream(fits + longer), max_line=7, fieldnames="ab")
@@ -199,7 +199,7 @@ class TestCsv:
 
     @pytest.mark.failure_mode("F103")
     def test_a_row_without_end_rejects_its_object_only(self) -> None:
-        """F103: at once, with the line in the dead letter's reason."""
+        """At once, with the line in the dead letter's reason."""
         pipeline = LocalPipeline(lambda change: str(len(list(change.csv_rows(max_line=5_000)))))
         pipeline.put("bad.csv", b"a\n1\n" + b'"' + b"x\n" * 10_000)
         pipeline.put("good.csv", b"a\n1\n")
@@ -267,7 +267,7 @@ class TestMemory:
         ids=["a line", "fields", "lines of a row", "values"],
     )
     def test_a_gzip_bomb_is_unprocessable(self, read: Any, start: bytes, piece: bytes) -> None:
-        """F103: 64 MB in a single line, row or value, from some hundred kB."""
+        """64 MB in a single line, row or value, from some hundred kB."""
         packed = gzip.compress(start + piece * (64_000_000 // len(piece)), compresslevel=1)
         assert len(packed) < 400_000
         tracemalloc.start()
@@ -279,7 +279,7 @@ class TestMemory:
 
     @pytest.mark.failure_mode("F103")
     def test_a_line_of_small_values_stays_below_the_documented_memory(self) -> None:
-        """F103: the values with the most memory for their length, at the limit."""
+        """The values with the most memory for their length, at the limit."""
         worst = b"[" + b"{}," * ((MAX_LINE - 3) // 3) + b"0]\n"
         assert self.peak(json_lines(stream(worst)), 1) < 32 * 1024 * 1024
 

@@ -118,7 +118,7 @@ class TestAnswer:
     @pytest.mark.failure_mode("F102")
     @pytest.mark.parametrize(("answer", "seconds"), [({}, None), ({"retryInSeconds": 600}, 600)])
     def test_not_yet_is_raised(self, answer: dict[str, Any], seconds: float | None) -> None:
-        """F102: with the time of the next try, or without."""
+        """With the time of the next try, or without."""
         with pytest.raises(NotYet, match=r"^the customer file is missing$") as missing:
             call({"notYet": "the customer file is missing"} | answer)
         assert missing.value.retry_in == seconds
@@ -147,7 +147,7 @@ class TestAnswer:
         ],
     )
     def test_anything_else_is_a_wrong_answer(self, payload: Any, said: str) -> None:
-        """F101: rejected at once, since it may have done its work. A function that forgot to wait answers null."""
+        """Rejected at once, since it may have done its work. A function that forgot to wait answers null."""
         with pytest.raises(WrongReturnError) as failed:
             call(payload)
         assert said in str(failed.value)
@@ -200,7 +200,7 @@ class TestFailure:
         ],
     )
     def test_the_reason_is_its_type_and_position(self, said: dict[str, Any], why: str) -> None:
-        """F114: the message of an error may quote the object, and so may the names in an answer."""
+        """The message of an error may quote the object, and so may the names in an answer."""
         with pytest.raises(RemoteError) as failed:
             call({"errorMessage": "card 4111111111111111", **said}, error=True)
         assert failed.value.why.endswith(why)
@@ -280,7 +280,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F24")
     def test_a_throttled_function_counts_no_attempts(self, bench: Bench) -> None:
-        """F24: however often: it was not run, and nothing is wrong with the object."""
+        """However often: it was not run, and nothing is wrong with the object."""
         throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
         state, body = put(self.bench(bench, FakeLambda([throttled] * 2 * MAX_ATTEMPTS + [b'{"commit": "id"}'])))
         for _ in range(2 * MAX_ATTEMPTS):
@@ -293,7 +293,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F24")
     def test_throttling_does_not_use_the_messages_receives_up(self, bench: Bench) -> None:
-        """F24: SQS keeps a message for at most fourteen days. An existing queue may allow 300 receives."""
+        """SQS keeps a message for at most fourteen days. An existing queue may allow 300 receives."""
         bench.max_hold_seconds = 14 * DAY // 1000
         throttled = ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
         _, body = put(self.bench(bench, FakeLambda([throttled] * 300)))

@@ -126,7 +126,7 @@ def test_a_rejection_for_another_reason_stays(world: World) -> None:
 
 @pytest.mark.failure_mode("F108")
 def test_the_restore_of_an_older_version_says_nothing_about_the_current_one(world: World) -> None:
-    """F108: only the very state that was refused is taken up again."""
+    """Only the very state that was refused is taken up again."""
     old, state = world.s3.put(KEY, "1"), world.s3.put(KEY, "2")
     claim = world.accept(created(state))
     world.ledger.reject(claim, make_reason("archived"), s3_error="InvalidObjectState")
@@ -162,7 +162,7 @@ def test_without_a_row_the_age_decides(make_world: MakeWorld) -> None:
 @pytest.mark.failure_mode("F108")
 @TELLS
 def test_the_event_only_wakes(tell: Callable[..., str]) -> None:
-    """F108: it names a state, of an age that it does not know, and vouches for nothing."""
+    """It names a state, of an age that it does not know, and vouches for nothing."""
     change = one_change(restored(SHOWN, tell))
     assert change.restored
     assert not change.reported_as_new

@@ -31,7 +31,7 @@ FAILURES_PER_SECOND = 10_000
 
 @pytest.mark.failure_mode("F122")
 def test_ten_thousand_failures_a_second_heat_no_partition() -> None:
-    """F122: each is one write into the index and one out of it with the next claim, of keys with a common prefix."""
+    """Each is one write into the index and one out of it with the next claim, of keys with a common prefix."""
     keys = [row_key(PIPELINE, Ordering.LATEST, BUCKET, f"in/2026/11/{n:08}.csv", None) for n in range(10_000)]
     used = Counter(review_partition(PIPELINE, key) for key in keys)
     assert set(used) == set(review_partitions(PIPELINE))
@@ -49,7 +49,7 @@ def test_the_versions_of_one_key_are_spread_too() -> None:
 
 @pytest.mark.failure_mode("F122")
 def test_a_row_goes_into_its_partition_and_out_again() -> None:
-    """F122: as FAILED, as REJECTED, and not as anything else."""
+    """As FAILED, as REJECTED, and not as anything else."""
     world = new_world()
     state = world.s3.put("a", "1")
     change = created(state, key="a")
@@ -104,7 +104,7 @@ def _item(key: str, updated_at: int) -> dict[str, Any]:
     st.integers(1, 7),
 )
 def test_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int], limit: int) -> None:
-    """F122: `list` and `redrive` see each row once, the oldest first, over all partitions and over all their pages."""
+    """`list` and `redrive` see each row once, the oldest first, over all partitions and over all their pages."""
     index = cast("Any", Index([_item(key, at) for key, at in times.items()]))
     found: list[tuple[int, str]] = []
     after = None

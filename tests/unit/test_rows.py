@@ -94,7 +94,7 @@ class TestKeys:
 
     @pytest.mark.failure_mode("F14")
     def test_what_passes_1024_bytes_is_hashed(self) -> None:
-        """F14: a version id may have 1,024 bytes itself; the longest that fits is kept readable."""
+        """A version id may have 1,024 bytes itself; the longest that fits is kept readable."""
         room = 1024 - len(f"{PIPELINE}@v#")
         fits = row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "v#" + "x" * room)
         hashed = row_key(PIPELINE, Ordering.EVERY_VERSION, BUCKET, KEY, "v#" + "x" * (room + 1))
@@ -106,7 +106,7 @@ class TestKeys:
 
     @pytest.mark.failure_mode("F14")
     def test_bytes_count_and_not_characters(self) -> None:
-        """F14: multi-byte characters."""
+        """Multi-byte characters."""
         key = row_key("P" * 64, Ordering.EVERY_VERSION, "b" * 63, "€" * 341, "v#" + "€" * 341)
         assert len(key.sk.encode()) <= 1024
         assert len(key.pk.encode()) <= 1088
@@ -122,14 +122,14 @@ class TestKeys:
     def test_no_two_changes_share_a_row(
         self, pipeline: str, other_pipeline: str, key: str, other_key: str, ordering: Ordering
     ) -> None:
-        """F15: separators, `@latest` and `v#1` in keys are just characters."""
+        """Separators, `@latest` and `v#1` in keys are just characters."""
         one = row_key(pipeline, ordering, "b", key, "v#1")
         other = row_key(other_pipeline, ordering, "b", other_key, "v#1")
         assert (one == other) is ((pipeline, key) == (other_pipeline, other_key))
 
     @pytest.mark.failure_mode("F15")
     def test_a_bucket_and_its_keys_are_told_apart(self) -> None:
-        """F15: a bucket's name has no slash, so the first one separates."""
+        """A bucket's name has no slash, so the first one separates."""
         assert row_key("P", Ordering.LATEST, "a", "b/c", None) != row_key("P", Ordering.LATEST, "ab", "/c", None)
         assert row_key("P", Ordering.LATEST, "a", "/b", None).pk == "a//b"
 
@@ -166,7 +166,7 @@ class TestTransitions:
     @pytest.mark.failure_mode("F86")
     @pytest.mark.parametrize("end", [failed, rejected])
     def test_only_settled_rows_expire(self, end: "Callable[[Row], Row]") -> None:
-        """F86: every other step removes the expiry."""
+        """Every other step removes the expiry."""
         settled = committed(claimed(None, created(ONE)))
         assert settled.expires_at is not None
         claim = claimed(settled, created(TWO), TWO)
@@ -196,7 +196,7 @@ class TestTransitions:
 
     @pytest.mark.failure_mode("F53")
     def test_an_abandoned_row_is_settled_with_what_was_committed_before(self) -> None:
-        """F53: the version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
+        """The version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
         done = committed(claimed(None, created(ONE)), "invoice-17")
         claim = claimed(done, reprocess(ULID_1), now=START + 1)
         row = row_changes.abandoned(claim, make_reason("gone"), now=START + 2, retention=Retention(RETENTION_SECONDS))
@@ -209,7 +209,7 @@ class TestTransitions:
 
     @pytest.mark.failure_mode("F53")
     def test_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
-        """F53: so that the same bytes may come again in a bucket without versions."""
+        """So that the same bytes may come again in a bucket without versions."""
         row = row_changes.abandoned(claimed(None, created(ONE)), make_reason("gone"), now=START, retention=Retention(1))
         assert row.settled
         assert not row.has_committed(ONE.identity)
@@ -234,7 +234,7 @@ class TestTransitions:
 
     @pytest.mark.failure_mode("F64")
     def test_the_round_and_the_reason_stay_through_retries(self) -> None:
-        """F64: bounded, and the reasons are kept."""
+        """Bounded, and the reasons are kept."""
         row = rejected(claimed(None, created(ONE)), "one")
         for reason in ("two", "three"):
             row = claimed(row, created(ONE))
@@ -245,7 +245,7 @@ class TestTransitions:
 
     @pytest.mark.failure_mode("F72")
     def test_first_claimed_at_is_kept_by_retries_alone(self) -> None:
-        """F72: it is what makes an idempotency key stable, and different for a state that comes back."""
+        """It is what makes an idempotency key stable, and different for a state that comes back."""
         later = START + DAY
         first = claimed(None, created(ONE))
         for row in (first, failed(first), rejected(first)):
@@ -255,7 +255,7 @@ class TestTransitions:
 
     @pytest.mark.failure_mode("F06")
     def test_what_was_committed_stays_through_claims_and_failures(self) -> None:
-        """F06: marks never move back."""
+        """Marks never move back."""
         done = committed(claimed(None, created(ONE)), "first")
         for row in (
             claimed(done, created(TWO), TWO),
@@ -369,7 +369,7 @@ class TestLease:
 
     @pytest.mark.failure_mode("F13")
     def test_a_lease_holds_up_to_its_last_millisecond(self) -> None:
-        """F13: margin and lease are one number; the comparison adds nothing."""
+        """Margin and lease are one number; the comparison adds nothing."""
         row = claimed(None, created(ONE))
         assert row.is_live(START + LEASE - 1)
         assert not row.is_live(START + LEASE)
@@ -408,14 +408,14 @@ class TestFormat:
 
     @pytest.mark.failure_mode("F69")
     def test_a_row_of_an_older_release(self) -> None:
-        """F69: it lacks attributes; the rest has defaults."""
+        """It lacks attributes; the rest has defaults."""
         row = row_from_attributes({"status": "PROCESSED", "fence": 7, "committed_state": "v#1"})
         assert row == Row(Status.PROCESSED, 7, committed_state="v#1")
         assert row_from_attributes({"status": "FAILED"}) == Row(Status.FAILED, 0)
 
     @pytest.mark.failure_mode("F69")
     def test_a_failed_row_of_a_release_without_times_is_due(self) -> None:
-        """F69: releases before `retry_at` did not write it; a message need not wait."""
+        """Releases before `retry_at` did not write it; a message need not wait."""
         stored = row_attributes(failed(claimed(None, created(ONE))))
         assert "retry_at" not in stored
         row = row_from_attributes(stored)
@@ -425,7 +425,7 @@ class TestFormat:
 
     @pytest.mark.failure_mode("F69")
     def test_a_row_of_a_newer_release(self) -> None:
-        """F69: it has attributes that this one does not know."""
+        """It has attributes that this one does not know."""
         found = {"pk": "b/k", "sk": "P@latest", "status": "PROCESSED", "fence": 7, "kind": "marker", "tomorrow": "x"}
         assert row_from_attributes(found) == Row(Status.PROCESSED, 7, kind=StateKind.MARKER)
 
@@ -438,7 +438,7 @@ class TestFormat:
 
     @pytest.mark.failure_mode("F09")
     def test_times_by_their_magnitude(self) -> None:
-        """F09: everything in milliseconds but the TTL, which DynamoDB wants in seconds."""
+        """Everything in milliseconds but the TTL, which DynamoDB wants in seconds."""
         stored = row_attributes(committed(claimed(None, created(ONE))))
         assert isinstance(stored["expires_at"], int)
         assert 10**9 < stored["expires_at"] < 10**10
@@ -461,7 +461,7 @@ class TestSize:
     @pytest.mark.failure_mode("F17")
     @pytest.mark.parametrize("character", ["x", "é", "€", "🙂"])
     def test_reason_and_commit_identity_are_cut(self, character: str) -> None:
-        """F17: a 300 KB stack trace would make every duplicate cost 300 units; bytes count, not characters."""
+        """A 300 KB stack trace would make every duplicate cost 300 units; bytes count, not characters."""
         claim, long = claimed(None, created(ONE)), character * 300_000
         for text in (
             failed(claim, long).reason,
@@ -489,7 +489,7 @@ class TestSize:
         ],
     )
     def test_what_fits_is_not_cut(self, text: str | None, short: str | None) -> None:
-        """F17: to the last byte, and never through a character."""
+        """To the last byte, and never through a character."""
         assert truncate(text, 5) == short
 
     @pytest.mark.failure_mode("F17")
@@ -504,7 +504,7 @@ class TestSize:
 
     @pytest.mark.failure_mode("F17")
     def test_an_accepted_change_costs_one_write_unit(self) -> None:
-        """F17: claims and commits of a key of 256 bytes, with the longest names of pipeline and bucket, all at once:
+        """Claims and commits of a key of 256 bytes, with the longest names of pipeline and bucket, all at once:
         overwritten, retried, reprocessed, with a commit identity of the length of a UUID.
         """
         key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
@@ -527,7 +527,7 @@ class TestSize:
     @pytest.mark.failure_mode("F17")
     @pytest.mark.parametrize("text", ["x", "é", "€"])
     def test_a_failed_or_rejected_row_costs_at_most_two(self, text: str) -> None:
-        """F17: with everything at its longest, in any script."""
+        """With everything at its longest, in any script."""
         key = row_key("P" * 64, Ordering.LATEST, "b" * 63, "k" * 256, None)
         claim = claimed(committed(claimed(None, created(ONE)), text * 300), reprocess(ULID_1), TWO)
         reason = Reason(max(ReasonCode, key=len), text * 400)
@@ -543,6 +543,6 @@ class TestSize:
 
 @pytest.mark.failure_mode("F63")
 def test_a_redriven_copy_claims_like_its_original() -> None:
-    """F63: the mark opens the round in the judgement; the row itself is the same."""
+    """The mark opens the round in the judgement; the row itself is the same."""
     no = rejected(claimed(None, created(ONE)))
     assert claimed(no, redriven(created(ONE), no.fence)) == claimed(no, created(ONE))

@@ -129,7 +129,7 @@ def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
 @pytest.mark.failure_mode("F29")
 @pytest.mark.parametrize("owner", [{}, {"INTAKE_BUCKET_OWNER": ""}])
 def test_the_buckets_owner_may_be_unknown(owner: dict[str, str]) -> None:
-    """F29: an imported bucket's may be."""
+    """An imported bucket's may be."""
     environment = {key: text for key, text in CONSUMER.items() if key != "INTAKE_BUCKET_OWNER"} | owner
     assert consumer_settings(environment).bucket_owner is None
 
@@ -159,7 +159,7 @@ def test_a_malformed_variable_is_named_with_its_value(name: str, value: str, all
 
 @pytest.mark.failure_mode("F09")
 def test_the_smallest_values_are_taken() -> None:
-    """F09: a retention is never nothing; waits may be."""
+    """A retention is never nothing; waits may be."""
     settings = consumer_settings(
         CONSUMER
         | {
@@ -217,5 +217,5 @@ def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> No
     ],
 )
 def test_filters_are_of_raw_keys(key: str, wanted: bool) -> None:
-    """F47: prefix and suffix both, any of several filters, and no encoding."""
+    """Prefix and suffix both, any of several filters, and no encoding."""
     assert audit_settings(AUDIT).wants(key) is wanted

@@ -10,14 +10,14 @@ from intake_ledger.protocol import ABSENT, State, StateKind, bare_etag, identity
 @pytest.mark.failure_mode("F36")
 @pytest.mark.parametrize("spelling", [None, "", "null"])
 def test_three_spellings_of_no_version_are_one(spelling: str | None) -> None:
-    """F36: absent, empty and `null`."""
+    """Absent, empty and `null`."""
     assert real_version(spelling) is None
 
 
 @pytest.mark.failure_mode("F36")
 @pytest.mark.parametrize("spelling", [None, "", "null"])
 def test_a_state_has_one_spelling_of_no_version_and_of_an_etag(spelling: str | None) -> None:
-    """F36: events, HEAD and listings give the same state."""
+    """Events, HEAD and listings give the same state."""
     assert State(StateKind.OBJECT, spelling, '"abc"') == State(StateKind.OBJECT, None, "abc")
     assert State(StateKind.OBJECT, spelling, '"abc"').identity == "e#abc"
     assert State(StateKind.OBJECT, spelling, '""').etag is None
@@ -25,7 +25,7 @@ def test_a_state_has_one_spelling_of_no_version_and_of_an_etag(spelling: str | N
 
 @pytest.mark.failure_mode("F36")
 def test_any_other_version_is_itself() -> None:
-    """F36: `NULL` is not `null`."""
+    """`NULL` is not `null`."""
     assert [real_version(one) for one in ("NULL", "0", "v1")] == ["NULL", "0", "v1"]
 
 

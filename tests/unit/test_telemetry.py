@@ -82,7 +82,7 @@ class TestRepeats:
         attempts: int,
         told: set[str],
     ) -> None:
-        """F111: everything that was counted so far goes with it; a first attempt waits for the end."""
+        """Everything that was counted so far goes with it; a first attempt waits for the end."""
         telemetry.decided(CHANGE, self._answer(verdict, seen, attempts=attempts), now=0)
         assert set(values(capsys)) == told
         telemetry.flush()

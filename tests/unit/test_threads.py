@@ -105,7 +105,7 @@ class TestOverlap:
 
     @pytest.mark.failure_mode("F22")
     def test_two_changes_of_one_key_are_processed_in_turn(self, stage: Stage) -> None:
-        """F22: the second waits for the first, in the batch's order, although a thread is free: nothing is BUSY."""
+        """The second waits for the first, in the batch's order, although a thread is free: nothing is BUSY."""
         other = Event()
         stage.acts = {"same": lambda _: other.wait(PATIENT), "other": lambda _: other.set()}
         bodies = [put(stage.bench, str(n), key="same")[1] for n in range(2)] + [put(stage.bench, key="other")[1]]
@@ -131,7 +131,7 @@ class TestOverlap:
     @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("exits", EXITS)
     def test_an_exit_affects_its_own_message_only(self, stage: Stage, exits: BaseException) -> None:
-        """F20: an exit in a thread is a failed attempt. It does not affect other messages or the process."""
+        """An exit in a thread is a failed attempt. It does not affect other messages or the process."""
 
         def end(_: ObjectChange) -> None:
             raise exits
@@ -158,7 +158,7 @@ class TestOverlap:
 class TestOverrun:
     @pytest.mark.failure_mode("F20")
     def test_all_other_messages_are_finished_before_the_process_ends(self, hung: tuple[Stage, Event]) -> None:
-        """F20: finished messages are deleted, and others return unclaimed. Only the overrun counts an attempt."""
+        """Finished messages are deleted, and others return unclaimed. Only the overrun counts an attempt."""
         stage, _ = hung
         hanging, healthy = put(stage.bench, key="hangs")[1], put(stage.bench, key="healthy")[1]
         behind = put(stage.bench, "2", key="hangs")[1]
@@ -175,7 +175,7 @@ class TestOverrun:
 
     @pytest.mark.failure_mode("F20")
     def test_an_exit_and_a_hang_in_one_batch_are_both_failures(self, hung: tuple[Stage, Event]) -> None:
-        """F20: each counts an attempt with its reason. Only the hang ends the process."""
+        """Each counts an attempt with its reason. Only the hang ends the process."""
         stage, _ = hung
 
         def end(_: ObjectChange) -> None:
@@ -191,7 +191,7 @@ class TestOverrun:
 
     @pytest.mark.failure_mode("F92")
     def test_group_claims_that_were_not_started_are_released(self, hung: tuple[Stage, Event]) -> None:
-        """F92: all threads hang; the third of the group is as if it had never been claimed."""
+        """All threads hang; the third of the group is as if it had never been claimed."""
         stage, release = hung
         stage.acts["hangs too"] = lambda _: release.wait(FOREVER)
         stage.processing_time.add(1)
@@ -203,7 +203,7 @@ class TestOverrun:
 
     @pytest.mark.failure_mode("F07")
     def test_the_commit_of_an_overrun_processor_is_refused(self, hung: tuple[Stage, Event]) -> None:
-        """F07: if it wakes before the process is gone, the fence has the last word."""
+        """If it wakes before the process is gone, the fence has the last word."""
         stage, release = hung
         stage.handle(message(put(stage.bench, key="hangs")[1]))
         release.set()
@@ -251,7 +251,7 @@ class TestOverrun:
 
     @pytest.mark.failure_mode("F85")
     def test_the_last_attempt_is_rejected_with_its_reason(self, hung: tuple[Stage, Event]) -> None:
-        """F85: its copy is in the dead-letter queue, so the message is deleted."""
+        """Its copy is in the dead-letter queue, so the message is deleted."""
         stage, _ = hung
         state, body = put(stage.bench, key="hangs")
         for _ in range(2):
@@ -264,7 +264,7 @@ class TestOverrun:
 
     @pytest.mark.failure_mode("F26")
     def test_a_message_with_an_unhandled_record_is_not_deleted(self, hung: tuple[Stage, Event]) -> None:
-        """F26: the other one was never begun."""
+        """The other one was never begun."""
         stage, _ = hung
         state, _ = put(stage.bench, key="hangs")
         for _ in range(2):
@@ -374,7 +374,7 @@ print("the process lives on")
 
 @pytest.mark.failure_mode("F20")
 def test_the_process_ends_and_its_log_lines_are_written() -> None:
-    """F20: a frozen thread would go on in a later invocation. The output is a pipe and therefore buffered."""
+    """A frozen thread would go on in a later invocation. The output is a pipe and therefore buffered."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=ROOT,

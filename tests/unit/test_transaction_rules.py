@@ -73,7 +73,7 @@ def test_what_dynamodb_takes(element: dict[str, Any]) -> None:
 @pytest.mark.failure_mode("F125")
 @pytest.mark.parametrize(("element", "why"), WRONG, ids=[why for _, why in WRONG])
 def test_what_dynamodb_refuses(element: dict[str, Any], why: str) -> None:
-    """F125: the error names the element and the problem."""
+    """The error names the element and the problem."""
     with pytest.raises(ClientError, match="ValidationException") as refused:
         check_transaction([RIGHT[0], element])
     assert f"element 2 ({next(iter(element))}): " in str(refused.value)
@@ -91,7 +91,7 @@ def test_what_dynamodb_refuses(element: dict[str, Any], why: str) -> None:
     ],
 )
 def test_what_boto3_does_not_even_send(element: dict[str, Any]) -> None:
-    """F125: values that are not typed, and parameters that there are not."""
+    """Values that are not typed, and parameters that there are not."""
     with pytest.raises(ParamValidationError):
         check_transaction([element])
 
@@ -105,7 +105,7 @@ def test_what_boto3_does_not_even_send(element: dict[str, Any]) -> None:
     ],
 )
 def test_a_processor_learns_of_it_from_its_local_pipeline(element: dict[str, Any], why: str) -> None:
-    """F125: the change ends in the dead-letter queue, as it would on AWS; nothing is written."""
+    """The change ends in the dead-letter queue, as it would on AWS; nothing is written."""
     pipeline = LocalPipeline(lambda _: Commit(transact=[element]), max_attempts=2, reasons=Reasons.FULL)
     pipeline.put("a", "1")
     pipeline.run()

@@ -211,7 +211,7 @@ class TestLedger:
 
     @pytest.mark.failure_mode("F82")
     def test_a_commit_whose_answer_was_lost(self, world: World, orders: str, claim: Claim) -> None:
-        """F82: sent again it is a success, and has happened once; even when DynamoDB has forgotten the token."""
+        """Sent again it is a success, and has happened once; even when DynamoDB has forgotten the token."""
         world.ledger.commit(claim, "x", [book(orders)])
         world.ledger.commit(claim, "x", [book(orders)])
         assert booked(world, orders) == 1
@@ -439,7 +439,7 @@ class TestExactlyOnce:
     @pytest.mark.failure_mode("F72")
     @pytest.mark.parametrize("after", [False, True])
     def test_a_kill_at_every_step(self, world: World, orders: str, after: bool) -> None:
-        """F72: before a call, or between its effect and its answer; then the message comes back."""
+        """Before a call, or between its effect and its answer; then the message comes back."""
         for pipeline, body, number in self.new(world, orders):
             with pytest.raises(Death):
                 pipeline.deliver(body, Steps(number, after, happens=_die))
@@ -448,7 +448,7 @@ class TestExactlyOnce:
     @pytest.mark.failure_mode("F07")
     @pytest.mark.parametrize("after", [False, True])
     def test_a_successor_at_every_step(self, world: World, orders: str, after: bool) -> None:
-        """F07: the worker sleeps through its lease, its successor does everything, and then it wakes."""
+        """The worker sleeps through its lease, its successor does everything, and then it wakes."""
         for pipeline, body, number in self.new(world, orders):
             pipeline.deliver(body, Steps(number, after, happens=lambda p=pipeline, b=body: p.finish(b)))  # type: ignore[misc]
 
@@ -510,7 +510,7 @@ class TestConsumer:
 
     @pytest.mark.failure_mode("F72")
     def test_throttled_behind_a_commit_whose_answer_was_lost(self, world: World, orders: str) -> None:
-        """F72: it was carried out before: the fence shows that, and it is neither repeated nor a failure."""
+        """It was carried out before: the fence shows that, and it is neither repeated nor a failure."""
         pipeline, body = self.refuse(world, orders, lambda: book(orders))
         real = world.wire.client.transact_write_items
 

@@ -314,7 +314,7 @@ ROWS, CHANGES, POLICIES = rows_(), changes(), st.sampled_from([POLICY, DEAF])
 @pytest.mark.failure_mode("F18")
 @given(ROWS, CHANGES, STATES, POLICIES)
 def test_busy_whenever_somebody_else_holds_the_row(found: Row, change: Change, state: State, policy: Policy) -> None:
-    """F18: and otherwise only while the state that failed is not due."""
+    """And otherwise only while the state that failed is not due."""
     held = found.status is Status.PROCESSING and (found.lease_until or 0) > NOW
     verdict = judge(found, change, state, policy)
     if held:
@@ -329,7 +329,7 @@ def test_busy_whenever_somebody_else_holds_the_row(found: Row, change: Change, s
 def test_nobody_but_a_person_tries_a_failed_state_before_its_time(
     found: Row, change: Change, state: State, policy: Policy, retry_at: int | None
 ) -> None:
-    """F23: a duplicate would use the budget up twice as fast; and the time belongs to that state and status alone."""
+    """A duplicate would use the budget up twice as fast; and the time belongs to that state and status alone."""
     failed = replace(
         found,
         status=Status.FAILED,
@@ -393,7 +393,7 @@ def test_no_decision_depends_on_sequencers(
 def test_no_decision_on_a_row_depends_on_event_times(
     found: Row, change: Change, state: State, policy: Policy, time: int
 ) -> None:
-    """F62: seconds or milliseconds: order is S3's to say."""
+    """Seconds or milliseconds: order is S3's to say."""
     assert judge(found, replace(change, event_time=time), state, policy) is judge(found, change, state, policy)
 
 
@@ -402,7 +402,7 @@ def test_no_decision_on_a_row_depends_on_event_times(
 def test_no_decision_depends_on_expiry(
     found: Row, change: Change, state: State, policy: Policy, expires_at: int | None
 ) -> None:
-    """F08: the sweep comes days late."""
+    """The sweep comes days late."""
     assert judge(replace(found, expires_at=expires_at), change, state, policy) is judge(found, change, state, policy)
 
 
@@ -426,7 +426,7 @@ def test_a_round_is_opened_by_a_person_only(found: Row, change: Change, state: S
 @pytest.mark.failure_mode("F89")
 @given(ROWS | st.none(), CHANGES, STATES)
 def test_deletes_off_changes_nothing_but_who_hears_of_it(found: Row | None, change: Change, state: State) -> None:
-    """F89: ACCEPTED, EXHAUSTED and BUSY before the next attempt become SETTLED for removals, and every other verdict
+    """ACCEPTED, EXHAUSTED and BUSY before the next attempt become SETTLED for removals, and every other verdict
     stays. Of an object that may have been forgotten there is nothing to record.
     """
     assume(found is not None or state.kind is not StateKind.ABSENT)

@@ -16,7 +16,7 @@ CLOCK_SKEW, MINUTE = 120, 60
 def test_a_dead_workers_message_is_handled_again_within_a_minute_of_its_lease(
     processing_timeout: int, function_timeout: int, fault: Fault
 ) -> None:
-    """F126: before, six function timeouts hid it: 13, 61 and 90 minutes."""
+    """Before, six function timeouts hid it: 13, 61 and 90 minutes."""
     times: list[int] = []
 
     def process(change: ObjectChange) -> None:
