@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 UNIT_WORKERS := -n 2 --dist loadfile
 
-.PHONY: help setup demo fanout check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
+.PHONY: help setup demo fanout check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -102,6 +102,9 @@ late-workers: $(READY) ## 200 rounds of chaos with workers that write after thei
 
 outputs: $(READY) ## 500 rounds of late workers that write S3 outputs on a local AWS, and all orders of their requests (some minutes)
 	@python -m tests.protocol.output_rounds
+
+sql-rounds: $(READY) ## 150 rounds of workers that are killed or late at each statement of a SQL transaction (a minute or two)
+	@python -c "from tests.unit.sql_rounds import main; raise SystemExit(main())"
 
 breaker: $(READY) ## bad files and outages in virtual time, all worlds (about half an hour)
 	@python -m tests.protocol.breaker_runs
