@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 UNIT_WORKERS := -n 2 --dist loadfile
 
-.PHONY: help setup demo fanout check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
+.PHONY: help setup demo fanout load check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 
 fanout: $(READY) ## two pipelines on one bucket, and a replay of its events (about two minutes)
 	@python -m examples.fanout
+
+load: $(READY) ## CSV files into PostgreSQL, with copies, losses and late workers (some minutes)
+	@python -m examples.load
 
 # Print the output of each target when it ends. A failed target does not stop the others.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going

@@ -17,8 +17,9 @@ from examples.demo.judge import Result, judge
 from examples.demo.page import write_page
 from examples.demo.screen import Screen
 from examples.demo.stack import ROOT, STACK
+from examples.demo.waiting import audit, wait_until_drained, wait_until_settled
 from examples.demo.wire import Wire
-from examples.demo.world import SETTLE_SECONDS, SIDES, World
+from examples.demo.world import SIDES, World
 from rich.table import Table
 
 from cdk_intake_ledger.testing import LocalAws
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
     from examples.demo.material import Source
     from examples.demo.script import Script
-
-AUDIT_RUNS = 4
-DRAIN_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,9 @@ def run(options: Options) -> bool:
         wire = Wire(world, options.seed)
         native = _stage_1(screen, world, wire, script)
         _stage_2(screen, world, wire, script)
-        audits = _audit(screen, world)
+        audits = audit(screen, world)
         with screen.bar("naive consumer: waiting for its retries to end", None) as show:
-            _wait_until_drained(world, ("naive",), show)
+            wait_until_drained(world, ("naive",), show)
         screen.say("no work is left: comparing both sides with S3")
         with screen.bar("reading every object, row, log line and dead letter", None):
             result = judge(world, script, wire, audits)
@@ -131,88 +129,17 @@ def _stage_2(screen: Screen, world: World, wire: Wire, script: Script) -> None:
         f"{counts['copy']} twice at once, {counts['lost']} lost"
     )
     with screen.bar("waiting until the sent messages are handled", None) as show:
-        _wait_until_settled(world, show)
+        wait_until_settled(world, show)
     late = wire.deliver_late_copies()
     screen.say(f"{late} of the messages delivered again, after newer versions were processed")
     what = "waiting until both queues are empty (a killed worker's messages stay hidden for a minute)"
     with screen.bar(what, None) as show:
-        _wait_until_drained(world, ("ledger",), show)
-
-
-def _audit(screen: Screen, world: World) -> list[dict[str, Any]]:
-    """Run the audit until it finds no difference."""
-    reports: list[dict[str, Any]] = []
-    for _ in range(AUDIT_RUNS):
-        with screen.bar("waiting for the audit's settle time", None):
-            _wait_until_settle_time_is_over(world)
-        report = world.aws.wait_until(lambda: _audit_report(world), "the scheduled audit, if one runs, has ended")
-        assert report is not None
-        reports.append(report)
-        found = sum(report["counts"].values())
-        kinds = ", ".join(f"{count} {kind}" for kind, count in report["counts"].items() if count)
-        screen.say(
-            f"audit {len(reports)}: {report['checked']} keys compared, {found} differ"
-            + (f" ({kinds}), {report['resubmitted']} sent again" if found else "")
-        )
-        if not found:
-            break
-        with screen.bar("waiting until they are processed", None) as show:
-            _wait_until_drained(world, ("ledger",), show)
-    return reports
-
-
-def _audit_report(world: World) -> dict[str, Any] | None:
-    """Run the audit and return its report, or None while a scheduled run holds the lease."""
-    answer = world.aws.client("lambda").invoke(FunctionName=world.outputs["AuditFunction"], Payload=b"{}")
-    report: dict[str, Any] = json.load(answer["Payload"])
-    if "skipped" in report:
-        return None
-    if "counts" not in report:
-        raise RuntimeError(f"the audit failed: {report}")
-    return report
-
-
-# -- waiting ---------------------------------------------------------------------------------------------------------
+        wait_until_drained(world, ("ledger",), show)
 
 
 def _status(world: World, wire: Wire) -> str:
     depths = ", ".join(f"{side} {sum(world.depth(world.queue(side)))}" for side in SIDES)
     return f"{wire.forwarded} messages forwarded; in the queues: {depths}"
-
-
-def _wait_until_settled(world: World, show: Callable[[int, str], None]) -> None:
-    """Wait until no message is visible, and the number of hidden messages has not changed for a while."""
-    quiet: list[tuple[float, tuple[int, ...]]] = []
-
-    def settled() -> bool:
-        depths = tuple(n for side in SIDES for n in world.depth(world.queue(side)))
-        show(0, f"waiting or hidden: ledger {sum(depths[:2])}, naive {sum(depths[2:])}")
-        if not quiet or quiet[-1][1] != depths:
-            quiet[:] = [(time.monotonic(), depths)]
-        return depths[0] == depths[2] == 0 and time.monotonic() - quiet[0][0] > 1.5
-
-    world.aws.wait_until(settled, "the queues have settled", timeout=DRAIN_SECONDS, interval=0.2)
-
-
-def _wait_until_drained(world: World, sides: Sequence[str], show: Callable[[int, str], None]) -> None:
-    def drained() -> bool:
-        depths = {side: world.depth(world.queue(side)) for side in SIDES}
-        show(0, "; ".join(f"{side}: {ready} waiting, {hidden} hidden" for side, (ready, hidden) in depths.items()))
-        return all(depths[side] == (0, 0) for side in sides)
-
-    world.aws.wait_until(drained, f"the queues of {' and '.join(sides)} are empty", timeout=DRAIN_SECONDS, interval=0.2)
-
-
-def _wait_until_settle_time_is_over(world: World) -> None:
-    """Wait until the audit judges all states, since it leaves new states alone."""
-
-    def over() -> bool:
-        # The audit keeps other items in the ledger's table. They have no status.
-        rows = (item for item in world.items(world.outputs["LedgerTable"]) if "status" in item)
-        newest = max((row["updated_at"] for row in rows), default=0)
-        return time.time() - newest / 1000 > SETTLE_SECONDS + 0.2
-
-    world.aws.wait_until(over, "the settle time is over", interval=0.3)
 
 
 def _every(seconds: float, action: Callable[[], None]) -> Callable[[], None]:

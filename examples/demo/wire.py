@@ -56,12 +56,16 @@ class Wire:
 
     world: World
     seed: int
+    prefix: str = "models/"
+    """S3 sends the messages about keys with this prefix."""
+    sides: Sequence[str] = SIDES
+    """Each message goes to the queues of these sides."""
     done: list[Done] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     tapped: int = 0
     """Messages that S3 sent."""
     forwarded: int = 0
-    """Messages put into each of the two queues."""
+    """Messages put into the queue of each side."""
 
     def __post_init__(self) -> None:
         self._known: dict[tuple[str, str, str], Done] = {}
@@ -78,7 +82,7 @@ class Wire:
         sqs, outputs = self.world.aws.client("sqs"), self.world.outputs
         arn = sqs.get_queue_attributes(QueueUrl=outputs["TapQueueUrl"], AttributeNames=["QueueArn"])
         configuration = {"QueueArn": arn["Attributes"]["QueueArn"], "Events": list(EVENTS)}
-        configuration["Filter"] = {"Key": {"FilterRules": [{"Name": "prefix", "Value": "models/"}]}}
+        configuration["Filter"] = {"Key": {"FilterRules": [{"Name": "prefix", "Value": self.prefix}]}}
         self.world.aws.client("s3").put_bucket_notification_configuration(
             Bucket=self.world.bucket, NotificationConfiguration={"QueueConfigurations": [configuration]}
         )
@@ -116,7 +120,7 @@ class Wire:
         :raises TimeoutError: if S3 sends fewer messages than there were operations.
         """
         failed: list[BaseException] = []
-        started = time.monotonic()
+        started, expected = time.monotonic(), self.tapped + len(operations)
 
         def operate_all() -> None:
             try:
@@ -138,10 +142,10 @@ class Wire:
             if received or uploading.is_alive():
                 last_news = time.monotonic()
                 continue
-            if not self._waiting and self.tapped == len(operations):
+            if not self._waiting and self.tapped == expected:
                 return
             if time.monotonic() - last_news > give_up_after:
-                raise TimeoutError(f"S3 sent {self.tapped} messages about {len(operations)} operations")
+                raise TimeoutError(f"S3 sent {self.tapped} messages about {expected} operations")
             time.sleep(0.02)
 
     def deliver_late_copies(self) -> int:
@@ -199,7 +203,7 @@ class Wire:
     def _forward(self, due: Iterable[tuple[Done, str, str]]) -> None:
         due = list(due)
         entries: list[dict[str, Any]] = [{"Id": str(n), "MessageBody": body} for n, (_, _, body) in enumerate(due)]
-        for side in SIDES:
+        for side in self.sides:
             self.world.aws.client("sqs").send_message_batch(QueueUrl=self.world.queue(side), Entries=entries)
         self.deliveries += [Delivery(done, _now(), what) for done, what, _ in due]
         self.forwarded += len(due)
