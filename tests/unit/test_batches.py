@@ -163,7 +163,7 @@ class Intake:
 
 @pytest.mark.failure_mode("F22", "F26")
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("options", [{}, {"commit_together": True}, {"concurrency": 3}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"commit_together": True}, {"threads": 3}], ids=str)
 def test_whatever_a_batch_is_made_of_everything_is_done_and_nothing_twice(seed: int, options: dict[str, Any]) -> None:
     """F22, F26, F27, G1, G3 and G4, for many keys at once."""
     chance = random.Random(seed)
