@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 UNIT_WORKERS := -n 2 --dist loadfile
 
-.PHONY: help setup demo fanout load check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,9 @@ $(MERMAID)/.ready: Makefile | $(READY)
 
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
+
+pictures: $(READY) ## 200 pictures under faults, three consumers, and a montage of their outputs (some minutes)
+	@python -m examples.pictures
 
 fanout: $(READY) ## two pipelines on one bucket, and a replay of its events (about two minutes)
 	@python -m examples.fanout

@@ -1,0 +1,32 @@
+"""The processor: it keeps a grey copy of each picture in the output bucket."""
+
+import os
+from io import BytesIO
+
+from PIL import Image, UnidentifiedImageError
+
+from intake_ledger import ObjectChange, Unprocessable
+
+PREFIX = "grey/"
+
+
+def process(change: ObjectChange) -> None:
+    """Write the grey copy of a picture, or remove the copy of a deleted picture."""
+    output = change.output(os.environ["OUTPUT_BUCKET"], PREFIX + change.key)
+    if change.kind == "removed":
+        output.remove()
+        return
+    with change.open() as stream:
+        content = stream.read()
+    try:
+        picture = greyscale(content)
+    except UnidentifiedImageError:
+        raise Unprocessable("not a picture") from None
+    output.put(picture, content_type="image/png")
+
+
+def greyscale(content: bytes) -> bytes:
+    """Return the picture without its colours, as a PNG."""
+    output = BytesIO()
+    Image.open(BytesIO(content)).convert("L").save(output, "PNG")
+    return output.getvalue()
