@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks import counted, cpu, prices, units
+from benchmarks import counted, cpu, outputs, prices, units
 from benchmarks.measure import table
 from benchmarks.metered import Bill, MeteredPipeline
 from botocore.client import BaseClient
@@ -171,6 +171,7 @@ def page() -> dict[str, str]:
         "new objects": markdown(compared()),
         "events": markdown(events()),
         "counted": markdown({name: {one: row[one] for one in units_} for name, row in per_change.items()}, digits=2),
+        "outputs": markdown(outputs.measure()),
         "in addition": markdown(
             {
                 "a run of the audit": audit(),

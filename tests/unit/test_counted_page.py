@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarks import cost, prices
+from benchmarks import cost, outputs, prices
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cost.md").read_text()
 
@@ -30,3 +30,14 @@ def test_the_ledger_costs_no_more_than_powertools_idempotency() -> None:
     rows = cost.compared()
     assert rows["the ledger, batches of 10 claimed together"]["all"] <= rows["Powertools idempotency"]["all"]
     assert rows["naive consumer"]["all"] < rows["Powertools idempotency"]["all"]
+
+
+def test_the_first_output_is_one_request_and_a_later_one_two() -> None:
+    assert outputs.first() == {"PutObject": 1}
+    assert outputs.later() == outputs.removal() == outputs.retry() == {"HeadObject": 1, "PutObject": 1}
+
+
+def test_an_upload_sends_each_part_once() -> None:
+    upload = {"CreateMultipartUpload": 1, "UploadPart": outputs.PARTS, "CompleteMultipartUpload": 1}
+    assert outputs.first(outputs.PARTS) == upload
+    assert outputs.later(outputs.PARTS) == upload | {"HeadObject": 1}

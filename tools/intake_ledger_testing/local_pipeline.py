@@ -20,7 +20,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, override
 
 from intake_ledger.processor import ObjectChange, Processor
 from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons, Row, row_key
@@ -159,6 +159,7 @@ class LocalPipeline(LocalRuntime):
         shown = self._s3.current(key)
         self._notify(key, "ObjectRestore:Completed", shown.version_id if shown else None, shown)
 
+    @override
     def send(self, body: str) -> None:
         """Send a message to the queue.
 
@@ -166,7 +167,7 @@ class LocalPipeline(LocalRuntime):
             body: a body of `intake_ledger_testing.events`, or any other text.
 
         """
-        self._sqs.send(body)
+        super().send(body)
 
     def duplicate(self) -> None:
         """Send each waiting message a second time."""

@@ -62,10 +62,14 @@ class LocalRuntime:
     def _clock(self) -> int:
         return self._now
 
+    def send(self, body: str) -> None:
+        """Send a message to the queue."""
+        self._sqs.send(body)
+
     def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
         """Send the event of a change. Each event is a second later than the one before."""
         self._events += 1
-        self._sqs.send(
+        self.send(
             events.s3_notification(
                 self._settings.bucket,
                 key,

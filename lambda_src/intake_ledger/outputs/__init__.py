@@ -5,5 +5,6 @@ Other packages import the names below, and only when a processor asks for an out
 
 from intake_ledger.outputs.conditional_put import WriteMark, source_of
 from intake_ledger.outputs.output import AttemptOutputs, Output
+from intake_ledger.outputs.upload import PART_BYTES
 
-__all__ = ["AttemptOutputs", "Output", "WriteMark", "source_of"]
+__all__ = ["PART_BYTES", "AttemptOutputs", "Output", "WriteMark", "source_of"]
