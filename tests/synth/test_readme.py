@@ -1,5 +1,6 @@
 """Run the snippets of the README and of the page about processors."""
 
+import io
 import re
 from pathlib import Path
 from typing import IO, Any
@@ -7,6 +8,7 @@ from typing import IO, Any
 import pytest
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from PIL import Image
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange
@@ -118,6 +120,22 @@ def test_the_test() -> None:
         names["test_every_invoice_counts_once"]()
 
 
+def test_the_output() -> None:
+    """The picture is in the other bucket."""
+    file = io.BytesIO()
+    Image.new("L", (1, 1)).save(file, "PNG")
+
+    def grey(change: ObjectChange) -> None:
+        exec(snippet("change.output("), {"change": change, "png_bytes": file.getvalue()})
+
+    pipeline = LocalPipeline(grey)
+    pipeline.put("a.png", file.getvalue())
+    pipeline.run()
+    written = pipeline.output("grey-pictures", "grey/a.png")
+    assert written is not None
+    assert Image.open(io.BytesIO(written)).size == (1, 1)
+
+
 def test_every_snippet_is_run() -> None:
     """A new snippet needs a test here."""
-    assert len(SNIPPETS) == 5
+    assert len(SNIPPETS) == 6
