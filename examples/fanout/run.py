@@ -24,11 +24,13 @@ from examples.postgres import postgres
 from rich.table import Table
 
 from cdk_intake_ledger.testing import LocalAws
+from intake_ledger.outputs.sql import schema
 
 if TYPE_CHECKING:
     from examples.fanout.script import Script
 
 ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = Path(__file__).parent / "schema.sql"
 LEDGER, HANDWRITTEN = "ledger", "hand-written"
 DIRECT_KEYS = 3
 """Objects of the first check, whose events take S3's own way."""
@@ -196,7 +198,8 @@ def run(options: Options) -> bool:
         databases = {side: server.new_database() for side in (LEDGER, HANDWRITTEN)}
         for database in databases.values():
             with psycopg.connect(database) as connection:
-                connection.execute((Path(__file__).parent / "schema.sql").read_bytes())
+                connection.execute(SCHEMA.read_bytes())
+                connection.execute(schema())
         screen.say(f"a PostgreSQL server, and a local AWS on {aws.endpoint_url}")
         context = {
             "ledgerDatabase": databases[LEDGER],

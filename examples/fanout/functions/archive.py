@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from intake_ledger import Commit
+from intake_ledger.outputs.sql import lock_object
 
 if TYPE_CHECKING:
     from intake_ledger import ObjectChange
@@ -20,18 +21,13 @@ def process(change: ObjectChange) -> Commit:
     """Add the version, or mark it as deleted. A deleted version never comes back, so the mark stays."""
     if change.kind == "removed":
         return Commit("a delete marker has no content")
-    with psycopg.connect(os.environ["DATABASE"]) as connection:
-        if change.kind == "deleted":
-            connection.execute(
-                "INSERT INTO archive (key, version_id, deleted) VALUES (%s, %s, true)"
-                " ON CONFLICT (key, version_id) DO UPDATE SET sha256 = NULL, deleted = true",
-                (change.key, change.version_id),
-            )
-        else:
-            digest = hashlib.sha256(change.read(MAX_BYTES)).hexdigest()
-            connection.execute(
-                "INSERT INTO archive (key, version_id, sha256) VALUES (%s, %s, %s)"
-                " ON CONFLICT (key, version_id) DO UPDATE SET sha256 = excluded.sha256 WHERE NOT archive.deleted",
-                (change.key, change.version_id, digest),
-            )
+    digest = hashlib.sha256(change.read(MAX_BYTES)).hexdigest() if change.kind == "created" else None
+    with psycopg.connect(os.environ["DATABASE"]) as connection, connection.cursor() as cursor:
+        lock_object(cursor, change, pipeline="archive")
+        cursor.execute(
+            "INSERT INTO archive (key, version_id, sha256, deleted) VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT (key, version_id) DO UPDATE SET sha256 = excluded.sha256, deleted = excluded.deleted"
+            " WHERE NOT archive.deleted",
+            (change.key, change.version_id, digest, digest is None),
+        )
     return Commit(f"{change.key}@{change.version_id}")
