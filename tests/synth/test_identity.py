@@ -253,7 +253,7 @@ class TestRefusals:
         with refused("name-format", "ledger_name"):
             IntakePipeline(stack, "Orders", ledger=ledger, processor=processor())
 
-    def test_a_token(self) -> None:
+    def test_a_token_as_a_name_is_refused(self) -> None:
         """Logical ids are needed at synthesis."""
         stack = new_stack()
         with refused("name-is-token", "pipeline_name is a token"):

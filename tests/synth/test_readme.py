@@ -24,7 +24,7 @@ def snippet(beginning: str) -> str:
     return str(text)
 
 
-def test_the_stack() -> None:
+def test_the_stack_of_the_readme_synthesises() -> None:
     """The snippet of the stack, with a role and a table."""
     stack = new_stack()
     key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
@@ -47,7 +47,7 @@ def test_the_stack() -> None:
     assert "dynamodb:DeleteItem" in policies
 
 
-def test_the_function() -> None:
+def test_the_function_of_the_readme_rejects_and_saves() -> None:
     """An unreadable invoice is rejected with the reason. Others are saved, and the ledger has their names."""
     saved: list[tuple[bytes, int]] = []
 
@@ -96,7 +96,7 @@ def test_rows_and_writes() -> None:
     assert [(account, str(amount)) for account, amount in booked] == [("Müller", "10.50")]
 
 
-def test_the_test() -> None:
+def test_the_test_of_the_readme_fails_without_a_fence() -> None:
     """A processor that compares fences passes the test. A processor that does not compare them fails it."""
     saved: dict[str, int] = {}
     fences: dict[str, int] = {}

@@ -59,7 +59,7 @@ def test_a_recipe_synthesises(name: str) -> None:
     assert template_of(stack)["Resources"]
 
 
-def test_snapshot_tests() -> None:
+def test_the_snapshot_tests_of_the_recipes_pass() -> None:
     """The example tests, on a stack that they fit."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor())

@@ -65,7 +65,7 @@ def finding(found: Row | None, state: State, *, deletes: bool = True, window: Wi
         pytest.param(row(Status.REJECTED, V2, V1), V1, Finding.OVERTAKEN, id="rejected, then rolled back"),
     ],
 )
-def test_the_rule(found: Row | None, state: State, expected: Finding | None) -> None:
+def test_each_status_has_its_finding(found: Row | None, state: State, expected: Finding | None) -> None:
     """The rule for each status: resubmitted unless leased, committed and settled, or rejected in this state."""
     assert finding(found, state) is expected
 

@@ -48,7 +48,7 @@ def entries(page: Any, *names: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_a_listing(bucket: str, size: int) -> None:
+def test_a_listing_is_parsed_as_botocore_parses_it(bucket: str, size: int) -> None:
     """Page by page, with the keys as they are and the markers that lead to the next page."""
     usual, lean = boto3.client("s3"), boto3.client("s3")
     parse_versions_once(lean)
@@ -168,7 +168,7 @@ def test_a_refused_listing(bucket: str) -> None:
         lean.list_object_versions(Bucket=f"{bucket}-none")
 
 
-def test_a_scan(dynamodb: "DynamoDBClient") -> None:
+def test_a_scan_is_parsed_as_botocore_parses_it(dynamodb: "DynamoDBClient") -> None:
     """Texts, numbers and the place where the next page begins."""
     create_table(dynamodb, "lean")
     lean = boto3.client("dynamodb")

@@ -215,7 +215,7 @@ def test_what_the_budget_leaves_over_has_a_line(plan: Plan, budget: int) -> None
 
 @pytest.mark.failure_mode("F116")
 @pytest.mark.parametrize("deletes", [True, False])
-def test_delete_markers(deletes: bool) -> None:
+def test_a_delete_marker_of_an_unknown_key_is_sent_if_deletes_are_told(deletes: bool) -> None:
     """One of an unknown key is nothing to process in a pipeline that is not told of removals."""
     world = AuditWorld(deletes=deletes)
     world.s3.mark("unknown")

@@ -71,7 +71,7 @@ class TestLook:
 
     @pytest.mark.failure_mode("F36")
     @pytest.mark.parametrize(("given", "version_id"), [("v1", "v1"), ("null", None), (None, None)])
-    def test_an_object(self, given: str | None, version_id: str | None) -> None:
+    def test_the_state_of_an_object_has_version_etag_and_date(self, given: str | None, version_id: str | None) -> None:
         """Its version, if there are any, its bare ETag, and its date in milliseconds."""
         answer = {"ETag": '"e1"', "ContentLength": 5, "LastModified": MODIFIED}
         client = FakeClient(answer | ({"VersionId": given} if given else {}))
@@ -88,7 +88,7 @@ class TestLook:
         headers = {"x-amz-delete-marker": "true", "x-amz-version-id": "null"}
         assert bucket(FakeClient(refusal(404, "404", headers))).look(KEY).identity == ABSENT.identity
 
-    def test_nothing(self) -> None:
+    def test_a_404_is_an_absent_object(self) -> None:
         """A plain 404."""
         assert bucket(FakeClient(refusal(404, "404"))).look(KEY) == ABSENT
 
@@ -188,7 +188,7 @@ class TestOpen:
     """Exactly the claimed bytes."""
 
     @pytest.mark.failure_mode("F52")
-    def test_by_version(self) -> None:
+    def test_an_object_is_opened_by_its_version(self) -> None:
         """Never the key alone."""
         client = FakeClient(stream())
         assert bucket(client).open(KEY, State(StateKind.OBJECT, "v1", "e1")).read() == b"bytes"

@@ -79,7 +79,7 @@ def ignored(body: str) -> str:
 class TestS3:
     """S3's own notifications."""
 
-    def test_a_creation(self) -> None:
+    def test_a_notification_of_a_creation_is_parsed(self) -> None:
         """Everything that it says."""
         change = created(OBJECT, sequencer="0055aed6dcd90281e500")
         assert change == Change(
@@ -112,7 +112,7 @@ class TestS3:
             assert change.identity == f"e#{OBJECT.etag}"
             assert change.reported_as_new
 
-    def test_a_creation_that_cannot_be_identified_is_refused(self) -> None:
+    def test_a_notification_of_a_creation_is_parsed_that_cannot_be_identified_is_refused(self) -> None:
         """Neither version nor ETag."""
         why = unparseable(notification(record(KEY, State(StateKind.OBJECT), "ObjectCreated:Put")))
         assert "neither a version id nor an ETag" in why
@@ -140,7 +140,7 @@ class TestS3:
 
     @pytest.mark.failure_mode("F40")
     @pytest.mark.parametrize("kind", ["Delete", "DeleteMarkerCreated"])
-    def test_lifecycle_deletions(self, kind: str) -> None:
+    def test_deletions_by_lifecycle_rules_are_not_new(self, kind: str) -> None:
         """They have a separate name and no sequencer, come late, and are not reported as new."""
         change = one_change(notification(record(KEY, MARKER, f"LifecycleExpiration:{kind}", sequencer=None)))
         assert change.state is not None
@@ -295,7 +295,7 @@ class TestSeveralRecords:
 class TestEventBridge:
     """EventBridge's events."""
 
-    def test_a_creation(self) -> None:
+    def test_an_event_of_a_creation_is_parsed(self) -> None:
         """Raw key, seconds only."""
         change = one_change(eventbridge(KEY, OBJECT, at=START + 999))
         assert (change.key, change.state, change.event_time) == (KEY, OBJECT, START)
@@ -338,7 +338,9 @@ class TestEventBridge:
             ("Permanently Deleted", "Lifecycle Expiration", "LifecycleExpiration:Delete", StateKind.DELETED),
         ],
     )
-    def test_deletions(self, deletion_type: str, reason: str, name: str, kind: StateKind) -> None:
+    def test_deletions_of_eventbridge_have_the_names_of_notifications(
+        self, deletion_type: str, reason: str, name: str, kind: StateKind
+    ) -> None:
         """By the names that S3's notifications give them."""
         body = json.loads(eventbridge(KEY, MARKER))
         body["detail-type"] = "Object Deleted"

@@ -206,7 +206,7 @@ class TestForged:
 
     @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize("complete", [None, Complete()])
-    def test_latest(self, world: World, complete: Complete | None) -> None:
+    def test_an_existing_object_is_claimed_after_a_false_removal(self, world: World, complete: Complete | None) -> None:
         """The object exists, although a message reports its removal and the ledger has no row."""
         world.completeness = complete
         one = world.s3.put(KEY, "1")
@@ -216,7 +216,7 @@ class TestForged:
 
     @pytest.mark.failure_mode("F104")
     @pytest.mark.parametrize("deletes", [True, False])
-    def test_every_version(self, make_world: MakeWorld, deletes: bool) -> None:
+    def test_an_existing_version_is_claimed_after_a_false_removal(self, make_world: MakeWorld, deletes: bool) -> None:
         """The messages report an object as a marker, a missing marker, and a deletion of an existing version. The
         version is still processed afterwards.
         """

@@ -112,7 +112,7 @@ def test_a_row_fits_into_one_write_unit(key_bytes: int, expected: int) -> None:
 class TestUnits:
     """DynamoDB's documented rules."""
 
-    def test_sizes(self) -> None:
+    def test_sizes_of_items_are_counted_as_dynamodb_does(self) -> None:
         """Names and UTF-8 bytes; numbers by pairs of significant digits, leading and trailing zeros trimmed."""
         assert units.item_size({"ab": {"S": "é"}}) == 4
         assert units.item_size({"n": {"N": "1700000000"}}) == 1 + 1 + 1

@@ -174,7 +174,7 @@ def test_what_is_not_read_cannot_be_cut() -> None:
 class TestRead:
     """`change.read(max_bytes)`."""
 
-    def test_what_fits(self) -> None:
+    def test_an_object_of_at_most_max_bytes_is_read(self) -> None:
         """Up to the limit itself, and nothing at all."""
         seen = []
 

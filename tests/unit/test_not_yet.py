@@ -114,7 +114,7 @@ class TestWhatComesLate:
         assert letter.reason.startswith("ValueError")
 
     @pytest.mark.failure_mode("F102")
-    def test_chaos(self) -> None:
+    def test_waits_end_with_duplicates_deaths_and_late_workers(self) -> None:
         """With duplicates, deaths and late workers at the same time."""
         for seed in range(5):
             waiting = Waiting(5, max_attempts=50)

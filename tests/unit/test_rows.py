@@ -154,7 +154,7 @@ class TestTransitions:
             updated_at=START,
         )
 
-    def test_a_commit(self) -> None:
+    def test_a_commit_settles_the_row_and_sets_its_expiry(self) -> None:
         """F09: seconds, a day after the retention; the lease goes, or the row would read as lapsed."""
         row = committed(claimed(None, created(ONE)), "invoice-17")
         assert row.settled

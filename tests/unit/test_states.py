@@ -47,7 +47,9 @@ def test_etags_lose_their_quotes(given_: str | None, bare: str | None) -> None:
         (StateKind.DELETED, "1", None, "d#1"),
     ],
 )
-def test_identities(kind: StateKind, version_id: str | None, etag: str | None, identity: str) -> None:
+def test_each_kind_of_state_has_its_identity(
+    kind: StateKind, version_id: str | None, etag: str | None, identity: str
+) -> None:
     """F81: a permanent deletion is not its version's creation; without versions the ETag stands for the version."""
     assert identity_of(kind, version_id, etag) == identity
     assert State(kind, version_id, etag).identity == identity

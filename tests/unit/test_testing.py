@@ -368,7 +368,7 @@ def test_events_of_removal(build: Build, event: str, kind: StateKind) -> None:
     assert (change.state.kind, change.event_name) == (kind, event)
 
 
-def test_own_messages() -> None:
+def test_the_kit_makes_the_messages_of_the_pipeline() -> None:
     """Tests the message of the audit and the request of a person."""
     [found] = parse_message(events.audit_message("b", "k", version_id="v", time=AT))
     [gone] = parse_message(events.audit_message("b", "k"))

@@ -60,18 +60,18 @@ def refused(transact: Any) -> str:
 class TestCheck:
     """Writes that DynamoDB would refuse are refused first, with the element's number."""
 
-    def test_what_fits(self) -> None:
+    def test_99_elements_with_different_items_pass_the_check(self) -> None:
         """99 elements, different items, any table but the ledger's."""
         check([put(id=str(number), x="y") for number in range(99)], "ledger")
         check(
             [put(id="1"), put("other", id="1"), delete(id="2"), delete(id="3", sort="1"), delete(id="3", sort="2")], "l"
         )
 
-    def test_too_many(self) -> None:
+    def test_100_elements_are_refused(self) -> None:
         """100 are DynamoDB's limit, and one is the ledger's."""
         assert "100 elements, at most 99" in refused([delete(id=str(number)) for number in range(100)])
 
-    def test_too_large(self) -> None:
+    def test_elements_of_more_than_4_mb_are_refused(self) -> None:
         """The limit is 4 MB, with names and contents of any type."""
         item = {"id": {"S": "1"}, "data": {"B": b"x" * 400_000}, "list": {"L": [{"S": "ä" * 10}]}}
         elements = [{"Put": {"TableName": "orders", "Item": item | {"id": {"S": str(one)}}}} for one in range(11)]
@@ -100,7 +100,7 @@ class TestCheck:
     @pytest.mark.parametrize(
         "element", [None, "Put", {}, {"Get": {}}, {"Put": {}, "Delete": {}}, {"Put": None}, put(id="1")["Put"]]
     )
-    def test_no_element(self, element: object) -> None:
+    def test_a_value_that_is_not_an_element_is_refused(self, element: object) -> None:
         """A dict of Python values, as boto3's resource takes it, is refused too."""
         assert "element 1 must be a dict with one of Put, Update, Delete, ConditionCheck" in refused([element])
 
@@ -122,7 +122,7 @@ class TestRefusal:
 
     @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
     @pytest.mark.parametrize("place", [0, 1, 2])
-    def test_what_passes(self, code: str, place: int) -> None:
+    def test_a_refusal_because_of_other_writes_may_pass(self, code: str, place: int) -> None:
         """Others at the same item, or too many of them; the ledger's own row included."""
         codes = ["None"] * 3
         codes[place] = code
@@ -459,7 +459,7 @@ class TestExactlyOnce:
             if not pipeline.deliver(body, Steps(number, repeat=True)):
                 pipeline.finish(body)
 
-    def test_two_deaths(self, world: World, orders: str) -> None:
+    def test_the_effect_happens_once_if_two_workers_die(self, world: World, orders: str) -> None:
         """The successor dies as well, at every one of its steps."""
         for first in range(4):
             for second in range(6):

@@ -124,7 +124,7 @@ class TestRowAlone:
             pytest.param(replace(DONE, reprocess_id=A2), reprocess(A2), None, id="F78 asked for, not served"),
         ],
     )
-    def test_line(self, found: Row | None, change: Change, verdict: Verdict | None) -> None:
+    def test_the_row_alone_gives_this_verdict(self, found: Row | None, change: Change, verdict: Verdict | None) -> None:
         """None stands for: S3 has to be looked at."""
         ruling = judge_row(found, change, owner=ME, now=NOW)
         assert (ruling and ruling.verdict) == verdict
@@ -211,7 +211,9 @@ class TestLook:
             pytest.param(replace(DONE, expires_at=1), created(V1), V1, Verdict.DUPLICATE, id="F08 past its expiry"),
         ],
     )
-    def test_line(self, found: Row | None, change: Change, state: State, verdict: Verdict) -> None:
+    def test_row_and_state_give_this_verdict(
+        self, found: Row | None, change: Change, state: State, verdict: Verdict
+    ) -> None:
         """S3's state decides, not the state in the message."""
         assert judge(found, change, state) is verdict
 
