@@ -2,6 +2,9 @@
 
 import gzip
 import io
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -12,6 +15,7 @@ from PIL import Image
 import intake_ledger
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange, Output, OutputConflict, OutputError, Overtaken
+from intake_ledger.consumer.deadline import Overrun, deadline
 from intake_ledger.outputs import source_of
 from intake_ledger.outputs.output import AttemptOutputs
 from intake_ledger_testing.memory_outputs import MemoryOutputs
@@ -70,6 +74,7 @@ def test_a_wrong_first_guess_is_corrected(s3: MemoryOutputs) -> None:
     assert s3.read("results", "out/a") == text(FENCE + 1)
 
 
+@pytest.mark.failure_mode("F129")
 @pytest.mark.parametrize("look_first", [False, True])
 @pytest.mark.parametrize("length", [0, 3 * PART])
 def test_a_late_worker_cannot_overwrite(s3: MemoryOutputs, length: int, *, look_first: bool) -> None:
@@ -83,6 +88,7 @@ def test_a_late_worker_cannot_overwrite(s3: MemoryOutputs, length: int, *, look_
     assert not s3.uploads
 
 
+@pytest.mark.failure_mode("F130")
 def test_the_same_bytes_again_do_not_let_a_late_worker_in() -> None:
     """Fence 1 writes a picture, a worker with fence 2 sees it, 3 writes another one, and 4 the first one again."""
     pictures = []
@@ -111,6 +117,7 @@ def test_the_same_bytes_again_do_not_let_a_late_worker_in() -> None:
     assert s3.objects["results", "out/a"].metadata["intake-fence"] == f"{FENCE + 4}.1"
 
 
+@pytest.mark.failure_mode("F131")
 def test_a_removal_is_a_tombstone_that_keeps_late_workers_out(s3: MemoryOutputs) -> None:
     output(s3).put(text())
     output(s3, FENCE + 2, look_first=True).remove()
@@ -137,6 +144,7 @@ def test_an_output_comes_back_after_its_removal(s3: MemoryOutputs) -> None:
     assert s3.objects["results", "out/a"].tagging == ""
 
 
+@pytest.mark.failure_mode("F134")
 def test_an_output_of_another_object_is_refused_whatever_its_fence(s3: MemoryOutputs) -> None:
     output(s3).put(text())
     for fence in (FENCE - 1, FENCE + 1):
@@ -206,6 +214,7 @@ class LostAnswer(MemoryOutputs):
         return answer
 
 
+@pytest.mark.failure_mode("F132")
 @pytest.mark.parametrize(("operation", "length"), [("put_object", 0), ("complete_multipart_upload", 3 * PART)])
 @pytest.mark.parametrize("look_first", [False, True])
 def test_a_write_whose_answer_was_lost_has_happened(operation: str, length: int, *, look_first: bool) -> None:
@@ -265,6 +274,7 @@ class TestMultipart:
         assert s3.read("results", "out/a") is None
         assert not s3.uploads
 
+    @pytest.mark.failure_mode("F133")
     @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
     def test_an_upload_is_aborted_after_any_failure(self, s3: MemoryOutputs, error: type[BaseException]) -> None:
         """The interruption by the processing limit is no Exception."""
@@ -278,6 +288,23 @@ class TestMultipart:
         assert not s3.uploads
         assert s3.requests[-1] == "AbortMultipartUpload"
         assert not s3.objects
+
+    @pytest.mark.failure_mode("F133")
+    def test_the_processing_limit_interrupts_an_upload_and_aborts_it(self) -> None:
+        """The interruption is a signal, in the middle of a request to S3."""
+        slow = threading.Event()
+
+        class Slow(MemoryOutputs):
+            def upload_part(self, **request: Any) -> dict[str, Any]:
+                slow.wait(30)
+                return super().upload_part(**request)
+
+        s3 = Slow()
+        with pytest.raises(Overrun), deadline(0.05):
+            output(s3).put(text(length=3 * PART))
+        assert not s3.uploads
+        assert not s3.objects
+        assert s3.requests == ["CreateMultipartUpload", "AbortMultipartUpload"]
 
     def test_a_failed_abort_does_not_hide_the_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
         s3 = MemoryOutputs()
@@ -406,6 +433,15 @@ class TestInAPipeline:
         assert pipeline.outcomes["Fenced"] == 1
         assert (pipeline.output("results", "copy/a") or b"").endswith(b":1")
 
+    def test_a_key_with_a_row_is_looked_at_first(self) -> None:
+        """An earlier claim has probably left an output."""
+        pipeline = LocalPipeline(self.process)
+        pipeline.put("a", "1")
+        pipeline.run()
+        pipeline.put("a", "2")
+        pipeline.run()
+        assert pipeline._outputs.requests == ["PutObject", "HeadObject", "PutObject"]
+
     def test_the_object_itself_is_no_output(self) -> None:
         def process(change: ObjectChange) -> None:
             change.output(change.bucket, change.key)
@@ -425,3 +461,20 @@ class TestInAPipeline:
         pipeline.run()
         [rejected] = pipeline.dead_letters
         assert rejected.reason == "the output belongs to another object: derive its key from the key of one object"
+
+
+def test_a_cold_start_does_not_import_outputs() -> None:
+    """Nor does the import of the names that a processor needs, until it asks for `Output`."""
+    code = (
+        "import sys, intake_ledger.consumer.composition\n"
+        "from intake_ledger import Commit, ObjectChange, Overtaken\n"
+        "assert not [name for name in sys.modules if name.startswith('intake_ledger.outputs')]\n"
+        "from intake_ledger import Output\n"
+        "assert Output.__module__ == 'intake_ledger.outputs.output'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_package_has_no_other_lazy_names() -> None:
+    with pytest.raises(AttributeError, match="module 'intake_ledger' has no attribute 'Outputs'"):
+        getattr(intake_ledger, "Outputs")  # noqa: B009 - a type checker knows that it is missing
