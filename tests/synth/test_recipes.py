@@ -9,10 +9,21 @@ from typing import Any
 
 import pytest
 from aws_cdk import aws_s3 as s3
+from PIL import Image
 
 from cdk_intake_ledger import IntakePipeline
 from cdk_intake_ledger.testing import Fault, LocalPipeline
-from tests.synth.build import PROCESSORS, new_app, new_stack, processor, template_of
+from tests.synth.build import (
+    PROCESSORS,
+    actions,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    resources,
+    statements,
+    template_of,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
 INTRODUCTION, *RECIPES = re.split("^## ", PAGE, flags=re.MULTILINE)
@@ -135,6 +146,56 @@ def test_a_partner_may_upload_and_nothing_else() -> None:
     ]
     assert [statement["Principal"] for statement in allowed] == [{"AWS": "arn:aws:iam::444455556666:role/Uploader"}]
     assert "/acme/*" in str(allowed[0]["Resource"])
+
+
+def test_outputs_in_a_bucket() -> None:
+    """The whole stack: the name in the environment, the permissions with the key, and the lifecycle rules."""
+    stack = new_stack()
+    exec(snippets(INTRODUCTION) + recipe("Outputs in a bucket"), {"self": stack})
+    template = template_of(stack)
+    (grey,) = resources(template, "AWS::S3::Bucket", "Grey")
+    (key,) = resources(template, "AWS::KMS::Key", "GreyKey")
+    function = only(template, "AWS::Lambda::Function", "PicturesConsumer")
+    assert function["Environment"]["Variables"]["GREY_BUCKET"] == {"Ref": grey}
+    allowed = {
+        str(one["Resource"]): actions(one)
+        for one in statements(template, "PicturesConsumer")
+        if grey in str(one["Resource"]) or key in str(one["Resource"])
+    }
+    assert allowed == {
+        str({"Fn::GetAtt": [grey, "Arn"]}): ["s3:ListBucket"],
+        str({"Fn::Join": ["", [{"Fn::GetAtt": [grey, "Arn"]}, "/grey/*"]]}): [
+            "s3:AbortMultipartUpload",
+            "s3:GetObject",
+            "s3:PutObject",
+            "s3:PutObjectTagging",
+        ],
+        str({"Fn::GetAtt": [key, "Arn"]}): ["kms:Decrypt", "kms:GenerateDataKey"],
+    }
+    rules = only(template, "AWS::S3::Bucket", "Grey")["LifecycleConfiguration"]["Rules"]
+    assert [rule["Prefix"] for rule in rules] == ["grey/", "grey/"]
+
+
+def test_the_page_about_outputs() -> None:
+    """Its section about S3: the processor, and the test of it."""
+    page = (Path(__file__).parents[2] / "docs" / "outputs.md").read_text()
+    code = snippets(page.split("\n## Objects in S3\n")[1].split("\n## ")[0])
+    picture = io.BytesIO()
+    Image.new("RGB", (2, 2), "red").save(picture, "PNG")
+
+    def grey(content: bytes) -> bytes:
+        made = io.BytesIO()
+        Image.open(io.BytesIO(content)).convert("L").save(made, "PNG")
+        return made.getvalue()
+
+    def is_grey(content: bytes) -> bool:
+        return Image.open(io.BytesIO(content)).mode == "L"
+
+    names: dict[str, Any] = {"picture": picture.getvalue(), "grey": grey, "is_grey": is_grey}
+    exec("from cdk_intake_ledger.testing import Fault, LocalPipeline\n" + code, names)
+    names["pipeline"].delete("a.png")
+    names["pipeline"].run()
+    assert names["pipeline"].output("grey-pictures", "grey/a.png") is None
 
 
 def test_our_metrics_stand_on_a_teams_dashboard() -> None:
