@@ -56,6 +56,7 @@ def test_every_recipe_is_run() -> None:
     """A new recipe needs a test here."""
     assert NAMES[len(IN_A_STACK) :] == [
         "Snapshot tests", "How a processor ends", "Reading an object", "An effect that happens once",
+        "Rows in PostgreSQL", "A service over HTTP", "Rows in Iceberg",  # in test_output_recipes.py
         "Testing your processor",
     ]  # fmt: skip
 
