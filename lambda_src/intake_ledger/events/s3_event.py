@@ -107,6 +107,7 @@ def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change |
         reported_as_new = state.version_id is not None and family == "ObjectRemoved"
     elif real_version(version_id) is not None:
         state = State(StateKind.DELETED, version_id, None, None, at)
+    sequencer = item.get("sequencer")
     return Change(
         bucket=bucket,
         key=key,
@@ -116,10 +117,6 @@ def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change |
         state=state,
         reported_as_new=reported_as_new,
         reports_removal=family != "ObjectCreated",
-        sequencer=_sequencer(item.get("sequencer")),
+        sequencer=sequencer if isinstance(sequencer, str) and _SEQUENCER.fullmatch(sequencer) else None,
         event_time=at,
     )
-
-
-def _sequencer(value: object) -> str | None:
-    return value if isinstance(value, str) and _SEQUENCER.fullmatch(value) else None
