@@ -1552,6 +1552,27 @@ MUTANTS = (
         "outputs, rollback",
     ),
     Mutant(
+        "the row of a higher fence is locked",
+        "outputs/sql.py",
+        '" WHERE seen.fence <= excluded.fence RETURNING fence"',
+        '" RETURNING fence"',
+        "tests/unit/test_effects.py -k lock_object",
+    ),
+    Mutant(
+        "the same attempt cannot lock its row again",
+        "outputs/sql.py",
+        '" WHERE seen.fence <= excluded.fence RETURNING fence"',
+        '" WHERE seen.fence < excluded.fence RETURNING fence"',
+        "tests/unit/test_sql_outputs.py",
+    ),
+    Mutant(
+        "an overtaken transaction is not refused",
+        "outputs/sql.py",
+        "    if not locked:\n",
+        "    if locked is None:\n",
+        "tests/unit/test_effects.py -k lock_object",
+    ),
+    Mutant(
         "the fence is used again at a takeover",
         "protocol/row_changes.py",
         "    return max(seen.fence + 1, now)",
