@@ -103,7 +103,7 @@ protocol: $(READY) $(OLD_URLLIB3)/.ready ## the short form of the proof of the p
 prove: $(READY) $(OLD_URLLIB3)/.ready ## the whole proof of the protocol: every world explored, every seeded defect found; MINUTES=n to stop then
 	@python -m tests.protocol.prove $(if $(MINUTES),--minutes $(MINUTES))
 
-late-workers: $(READY) ## 200 rounds of chaos with workers that write after their successor's commit (under a minute)
+late-workers: $(READY) ## 200 rounds of chaos with workers that write after their successor's commit (about a minute)
 	@python -m tests.protocol.late_workers
 
 outputs: $(READY) ## 500 rounds of late workers that write S3 outputs on a local AWS, and all orders of their requests (some minutes)

@@ -24,3 +24,11 @@ def test_late_workers_that_die_before_they_learn_of_it_are_not_repaired() -> Non
     wrong = sum(len(one.wrong) for one in played)
     assert 0 < wrong <= OVERTAKEN * len(SEEDS)
     assert sum(one.late_writes for one in played) == 0
+
+
+@pytest.mark.failure_mode("F129")
+@pytest.mark.parametrize("end", [Fault.OVERTAKEN, Fault.OVERTAKEN_AND_KILLED])
+def test_no_late_worker_changes_an_output(end: Fault) -> None:
+    """Also if it dies before the ledger learns of it, so that nothing repairs its write."""
+    played = [play(seed, end, fenced=True) for seed in SEEDS]
+    assert [one.wrong for one in played] == [()] * len(SEEDS)
