@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import assert_type
 from zipfile import ZipFile
 
+import psycopg
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
@@ -33,6 +34,7 @@ from cdk_intake_ledger import (
 )
 from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, logical_ids, stable_template
 from intake_ledger import Commit, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
+from intake_ledger.outputs.sql import lock_object, schema
 from intake_ledger.protocol import Row
 from intake_ledger_testing import events
 
@@ -46,6 +48,13 @@ def process(change: ObjectChange) -> Commit:
     if change.size is None or change.remaining_seconds < 1:
         raise Unprocessable("no content")
     return Commit(change.idempotency_key, transact=[{"Put": {"TableName": "t", "Item": {"id": {"S": change.key}}}}])
+
+
+def writes_to_postgresql(change: ObjectChange) -> None:
+    with psycopg.connect("") as connection, connection.cursor() as cursor:
+        cursor.execute(schema("intake.objects"))
+        lock_object(cursor, change, table="intake.objects", pipeline="orders", paramstyle="pyformat")
+        lock_object(connection, change)  # type: ignore[arg-type] # a connection is no cursor
 
 
 def returns_text(change: ObjectChange) -> str:

@@ -2,11 +2,11 @@
 
 from examples.postgres import Postgres
 
-from tests.settings import THOROUGH
-from tests.unit.sql_rounds import POINTS, ROUNDS, run
+from tests.settings import examples
+from tests.unit.sql_rounds import POINTS, run
 
-SHORT = 20
-COUNT = ROUNDS if THOROUGH else SHORT
+COUNT = examples(48)
+"""Rounds. `make sql-rounds` plays more."""
 
 
 def test_the_rows_are_those_of_the_last_state_whoever_dies_or_is_late(postgres: Postgres) -> None:
