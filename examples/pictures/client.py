@@ -25,6 +25,8 @@ AT_ONCE = 14
 ledger's consumers would take the output bucket for a downstream that is out, and pause."""
 GIVE_UP_SECONDS = 240.0
 """The longest time for which a round waits for a consumer."""
+PATIENCE_SECONDS = 60.0
+"""The longest time for which a round waits for the usual consumer, whose message may be in its dead-letter queue."""
 Condition = tuple[str, "Callable[[], bool]"]
 
 
@@ -67,11 +69,11 @@ class Client:
             for column in Column:
                 self._operate(column, one, step)
             if step.worker is Worker.LATE:
-                yield "the workers are late", partial(_all_more, self.gate.held, held)
+                yield "the workers are late", partial(_grown, self.gate.held, held, time.monotonic())
                 # The usual consumer's queue hides the message of its late worker for some time.
                 del written[places[0]]
             if step.settle:
-                yield "the outputs are written", partial(_all_more, self.gate.written, written)
+                yield "the outputs are written", partial(_grown, self.gate.written, written, time.monotonic())
 
     def _arm(self, places: Sequence[Place], step: Step) -> None:
         for place in places:
@@ -104,9 +106,11 @@ def mixed(rounds: Sequence[Round]) -> list[Round]:
     return [one for _, one in sorted(places, key=lambda place: (place[0], place[1].number))]
 
 
-def _all_more(counts: Counter[Place], before: Mapping[Place, int]) -> bool:
-    """Tell if each count has grown."""
-    return all(counts[place] > count for place, count in before.items())
+def _grown(counts: Counter[Place], before: Mapping[Place, int], since: float) -> bool:
+    """Tell if each count has grown. The usual consumer has limited time."""
+    late = [place for place, count in before.items() if counts[place] <= count]
+    impatient = time.monotonic() > since + PATIENCE_SECONDS
+    return not late or (impatient and all(place.column is Column.USUAL for place in late))
 
 
 class _Playing:

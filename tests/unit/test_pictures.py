@@ -3,6 +3,7 @@
 from io import BytesIO
 
 import pytest
+from examples.pictures.client import mixed
 from examples.pictures.columns import Column
 from examples.pictures.judge import Finding, Judged, compare, demonstrated, wrong_by_story, wrong_rounds
 from examples.pictures.montage import WRONG, draw
@@ -92,6 +93,15 @@ def test_the_stories_have_each_fault() -> None:
 
     assert {step.event for step in steps} == set(Event)
     assert {step.worker for step in steps} == set(Worker)
+
+
+def test_the_stories_are_played_side_by_side() -> None:
+    """Late workers of one story in a row would look like a downstream that is out."""
+    rounds = write(200, seed=1)
+    played = mixed(rounds)
+
+    assert sorted(played, key=lambda one: one.number) == rounds
+    assert {one.story for one in played[:20]} == set(STORIES)
 
 
 def test_few_rounds_are_shared_too() -> None:
