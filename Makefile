@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 UNIT_WORKERS := -n 2 --dist loadfile
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -124,6 +124,9 @@ faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under faults, in fu
 audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number), and of a million synthetic ones
 	@python -m tests.local.audit_run $(OBJECTS)
 	@python -m tests.local.audit_run.synthetic
+
+worker-run: $(READY) ## 400 objects handled by workers outside of Lambda that are killed and stopped (about two minutes)
+	@python -m tests.local.worker_run
 
 audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md, in 5,000 random worlds (some minutes)
 	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py tests/unit/test_audit_join.py

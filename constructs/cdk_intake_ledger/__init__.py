@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
+    from cdk_intake_ledger.workers import IntakeWorkers
 
 __all__ = [
     "AuditOptions",
@@ -46,6 +47,7 @@ __all__ = [
     "IntakeMonitoring",
     "IntakePipeline",
     "IntakeQueue",
+    "IntakeWorkers",
     "MonitoringOptions",
     "NetworkOptions",
     "Ordering",
@@ -70,6 +72,7 @@ if not TYPE_CHECKING:
             "IntakeMonitoring": "cdk_intake_ledger.monitoring",
             "IntakePipeline": "cdk_intake_ledger.pipeline",
             "IntakeQueue": "cdk_intake_ledger.resources",
+            "IntakeWorkers": "cdk_intake_ledger.workers",
             "MonitoringOptions": "cdk_intake_ledger.options",
             "NetworkOptions": "cdk_intake_ledger.options",
             "Ordering": "cdk_intake_ledger.options",

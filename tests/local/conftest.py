@@ -13,14 +13,17 @@ from tests.local.audit_run import scenario as audit_run
 from tests.local.faults import STACK
 from tests.local.faults.scenarios import LINES, SHORT, Outcome, run
 from tests.local.faults.world import Sources
+from tests.local.recorded import put_code
 from tests.local.support import Catalogue, Pipeline
+from tests.local.worker_run import STACK as WORKED
+from tests.local.worker_run import scenario as worker_run
 
 ROOT = Path(__file__).resolve().parents[2]
 Outputs = dict[str, dict[str, str]]
 
 
-LATE = ("dying_worker", "faults", "audited")
-"""Fixtures that take minutes, most of it in waiting: a worker that dies, the fault runs and the audit's."""
+LATE = ("dying_worker", "faults", "audited", "worked")
+"""Fixtures that take minutes, most of it in waiting: a worker that dies, and the runs of faults, audit and workers."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -86,6 +89,18 @@ def audited(aws: LocalAws, outputs: Outputs) -> "Iterator[Future[audit_run.Outco
     """The short form of the audit's run, in the background too: it waits for the lease of a run that was killed."""
     pool = ThreadPoolExecutor(1)
     yield pool.submit(audit_run.run, aws, outputs[AUDITED], 500)
+    pool.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture(scope="session")
+def worked(
+    aws: LocalAws, outputs: Outputs, tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[Future[worker_run.Outcome]]":
+    """The short form of the workers' run, in the background too: it waits for leases of workers that were killed."""
+    code = tmp_path_factory.mktemp("working")
+    put_code(code)
+    pool = ThreadPoolExecutor(1)
+    yield pool.submit(worker_run.run, aws, outputs[WORKED], code, worker_run.SHORT)
     pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -32,5 +32,5 @@ def recording(code: Path, effects: dynamodb.Table, **environment: str) -> Proces
 def put_code(code: Path) -> None:
     """Put the processor's code into this folder."""
     shutil.copytree(ROOT / "examples" / "catalogue", code / "examples" / "catalogue", dirs_exist_ok=True)
-    for name in ("recording.py", "probing.py"):
+    for name in ("recording.py", "probing.py", "working.py"):
         shutil.copy(ROOT / "tests" / "local" / "processors" / name, code)

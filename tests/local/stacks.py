@@ -23,6 +23,8 @@ from tests.local.parts_stack import PartsStack
 from tests.local.recorded import effects_table, put_code, recording
 from tests.local.watched_stack import STACK as WATCHED
 from tests.local.watched_stack import WatchedStack
+from tests.local.worker_run import STACK as WORKED
+from tests.local.worker_run.stack import WorkedStack
 from tests.synth.build import new_app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,6 +130,7 @@ def main() -> None:
     PartsStack(app, "Parts", code=code)
     BroughtStack(app, "Brought", code=code)
     WatchedStack(app, WATCHED)
+    WorkedStack(app, WORKED, code=code)
     app.synth()
 
 

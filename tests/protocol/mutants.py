@@ -1775,4 +1775,40 @@ MUTANTS = (
         "except (Unprocessable, NotYet) as decision:",
         "tests/unit/test_consumer.py -k f101",
     ),
+    Mutant(
+        "a heartbeat extends a row that another worker has",
+        "ledger/ledger.py",
+        "self._end(claim, row_changes.extended(claim.row, lease_until=self._clock() + lease_ms))",
+        "self._table.update(claim.key, claim.row, row_changes.extended(claim.row, lease_until=self._clock() + lease_ms), "
+        "row_unchanged(self._table.get(claim.key) or claim.row, 10**15))",
+        "tests/unit/test_worker.py",
+    ),
+    Mutant(
+        "claims that were made together have no heartbeat",
+        "worker/held.py",
+        "        for answer in answers:\n            self._hold(answer)\n",
+        "",
+        "tests/unit/test_worker.py",
+    ),
+    Mutant(
+        "a heartbeat hides a returned message for longer",
+        "worker/heartbeat.py",
+        "            self._receipts.difference_update(receipts)\n",
+        "",
+        "tests/unit/test_worker.py",
+    ),
+    Mutant(
+        "a stopped worker begins further records",
+        "worker/worker.py",
+        "return 0 if self._stopping.is_set() else",
+        "return",
+        "tests/unit/test_worker.py",
+    ),
+    Mutant(
+        "a hanging processor keeps its key",
+        "worker/heartbeat.py",
+        "if any(now - since > self._limit for since in tuple(self._running.values())):",
+        "if False:",
+        "tests/unit/test_worker.py",
+    ),
 )

@@ -36,6 +36,17 @@ class IntakeConsumer(Construct):
     ) -> None:
         super().__init__(scope, id)
         self.existing_function = processor.function
+        self.environment = (
+            resources.environment
+            | {
+                "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
+                "INTAKE_REASONS": reasons.value,
+            }
+            | _of_queue(resources)
+            | _of_options(retry, concurrency, resources.queue)
+            | processor.settings
+        )
+        """The variables of the function, and of workers outside of Lambda."""
         self.function, self.role = intake_function(
             self,
             FunctionCode(
@@ -50,24 +61,7 @@ class IntakeConsumer(Construct):
             networking=networking,
             description=f"Intake ledger, consumer of {resources.name}",
             timeout=Duration.seconds(function_timeout(processing_timeout.to_seconds())),
-            environment=resources.environment
-            | {
-                "INTAKE_DLQ_URL": resources.dead_letter_url,
-                "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
-                "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
-                "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
-                "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
-                "INTAKE_MAX_RECEIVES": in_text(resources.queue.max_receives),
-                "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait)
-                if retry.max_wait
-                else _hold_seconds(resources.queue),
-                "INTAKE_MAX_HOLD_SECONDS": _hold_seconds(resources.queue),
-                "INTAKE_MAX_EVENT_AGE_SECONDS": in_text(LATE_AFTER),
-                "INTAKE_CONCURRENCY": in_text(concurrency.threads),
-                "INTAKE_COMMIT_TOGETHER": "true" if concurrency.commit_together else "false",
-                "INTAKE_REASONS": reasons.value,
-            }
-            | processor.settings,
+            environment=self.environment,
             suppression=CONSUMER_DEAD_LETTERS,
         )
         resources.allow(
@@ -108,6 +102,26 @@ class IntakeConsumer(Construct):
             report_batch_item_failures=True,
         )
         suppress(self.source, SOURCE_DESTINATION)
+
+
+def _of_queue(resources: PipelineResources) -> dict[str, str]:
+    return {
+        "INTAKE_DLQ_URL": resources.dead_letter_url,
+        "INTAKE_MAX_RECEIVES": in_text(resources.queue.max_receives),
+        "INTAKE_MAX_HOLD_SECONDS": _hold_seconds(resources.queue),
+        "INTAKE_MAX_EVENT_AGE_SECONDS": in_text(LATE_AFTER),
+    }
+
+
+def _of_options(retry: RetryOptions, concurrency: ConcurrencyOptions, queue: IntakeQueue) -> dict[str, str]:
+    return {
+        "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
+        "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
+        "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
+        "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait) if retry.max_wait else _hold_seconds(queue),
+        "INTAKE_CONCURRENCY": in_text(concurrency.threads),
+        "INTAKE_COMMIT_TOGETHER": "true" if concurrency.commit_together else "false",
+    }
 
 
 def _hold_seconds(queue: IntakeQueue) -> str:

@@ -158,6 +158,7 @@ _RULE_MODULES = (
     "processor_rules",
     "requirement_rules",
     "output_rules",
+    "worker_rules",
 )
 
 

@@ -5,9 +5,9 @@ only when the ledger shows that everything it reports is finished. `handler` is 
 """
 
 from intake_ledger.consumer.batch import ProcessingTime
-from intake_ledger.consumer.composition import handler
+from intake_ledger.consumer.composition import handler, make_processor, make_services
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.services import Services
 
-__all__ = ["Consumer", "Overrun", "ProcessingTime", "Services", "handler"]
+__all__ = ["Consumer", "Overrun", "ProcessingTime", "Services", "handler", "make_processor", "make_services"]

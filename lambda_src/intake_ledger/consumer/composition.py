@@ -26,6 +26,20 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[
 def make_consumer() -> Consumer:
     """The consumer that the environment's variables describe, made once per execution environment."""
     settings = consumer_settings(os.environ)
+    return Consumer(make_services(settings), make_processor(settings))
+
+
+def make_services(
+    settings: ConsumerSettings, *, ledger_class: type[Ledger] = Ledger, queues_class: type[Queues] = Queues
+) -> Services:
+    """The services of a consumer with these settings: ledger, bucket, queues and telemetry.
+
+    Args:
+        settings: the pipeline's settings.
+        ledger_class: the class of the ledger; `Ledger` when omitted.
+        queues_class: the class of the queues; `Queues` when omitted.
+
+    """
     # Each thread has one request under way, and one or two streams.
     pool = max(POOL, 3 * settings.threads)
     clock = _epoch_ms
@@ -34,7 +48,7 @@ def make_consumer() -> Consumer:
     s3 = cache(_maker(settings, partial(bucket_client, pool)))
     bucket = Bucket(s3, settings.bucket, settings.bucket_owner)
     policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
-    ledger = Ledger(
+    ledger = ledger_class(
         table,
         bucket,
         LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000),
@@ -42,8 +56,8 @@ def make_consumer() -> Consumer:
         new_owner=lambda: secrets.token_hex(8),
         completeness=CompletenessRecord(settings, table, clock),
     )
-    queues = Queues(_maker(settings, partial(make_client, "sqs", pool)), settings.queue_url, settings.dlq_url)
-    services = Services(
+    queues = queues_class(_maker(settings, partial(make_client, "sqs", pool)), settings.queue_url, settings.dlq_url)
+    return Services(
         settings,
         ledger,
         bucket,
@@ -53,7 +67,6 @@ def make_consumer() -> Consumer:
         random.SystemRandom().random,
         output_client=s3,
     )
-    return Consumer(services, make_processor(settings))
 
 
 def make_processor(settings: ConsumerSettings) -> Processor:

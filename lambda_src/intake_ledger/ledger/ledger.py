@@ -214,6 +214,17 @@ class Ledger:
             if refused.row is not None:
                 raise _fenced(claim) from None
 
+    def extend(self, claim: Claim, *, lease_ms: int) -> None:
+        """Extend the lease of a claim to `lease_ms` milliseconds from now on.
+
+        A lease that has ended is extended too, unless another attempt has the row.
+
+        Raises:
+            Fenced: As for `commit`. Also if the claim has ended.
+
+        """
+        self._end(claim, row_changes.extended(claim.row, lease_until=self._clock() + lease_ms))
+
     def last_success(self) -> int | None:
         """The last success that an execution environment has told, in epoch milliseconds. None: there was none."""
         return self._table.last_success(self._success_key())

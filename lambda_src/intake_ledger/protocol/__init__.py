@@ -53,8 +53,10 @@ from intake_ledger.protocol.settings import (
     Reasons,
     Reports,
     Settings,
+    WorkerSettings,
     audit_settings,
     consumer_settings,
+    worker_settings,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
 from intake_ledger.protocol.verdict import ARCHIVED, Policy, Ruling, Verdict, judge_row, judge_state
@@ -107,6 +109,7 @@ __all__ = [
     "TransactionRefused",
     "Unprocessable",
     "Verdict",
+    "WorkerSettings",
     "WrongReturnError",
     "audit_settings",
     "bare_etag",
@@ -135,4 +138,5 @@ __all__ = [
     "truncate",
     "ulid",
     "waiting_partition",
+    "worker_settings",
 ]

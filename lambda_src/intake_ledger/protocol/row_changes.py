@@ -86,6 +86,11 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
     )
 
 
+def extended(row: Row, *, lease_until: int) -> Row:
+    """The claimed row with a later end of its lease."""
+    return replace(row, lease_until=lease_until)
+
+
 def _next_fence(seen: Row, now: int) -> int:
     """A fence above the row's. A row that was restored from a backup has an old fence, so the time counts too."""
     return max(seen.fence + 1, now)

@@ -14,6 +14,10 @@ PIPELINE_TAG = "intake-ledger:pipeline"
 """
 
 
+MAX_POLL_SECONDS = 20
+"""The longest wait of SQS's `ReceiveMessage`."""
+
+
 class Reasons(StrEnum):
     """The details about a failed attempt in rows, dead-letter messages and logs."""
 
@@ -82,6 +86,17 @@ class ConsumerSettings(Settings):
     """True if changes that were claimed together are committed together."""
     reasons: Reasons = Reasons.TYPES
     """The details about a failed attempt in rows, dead-letter messages and logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """The settings of a worker outside of Lambda, in addition to the consumer's."""
+
+    hold_seconds: int = 60
+    """The time after which another worker takes over the work of one that died. A heartbeat extends leases and the
+    visibility of messages three times in it."""
+    poll_seconds: int = 20
+    """The longest wait for messages in one request."""
 
 
 class Delivery(StrEnum):
@@ -153,6 +168,20 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         commit_together=read.choice("INTAKE_COMMIT_TOGETHER", ("true", "false"), "false") == "true",
         reasons=Reasons(read.choice("INTAKE_REASONS", tuple(Reasons), Reasons.TYPES)),
     )
+
+
+def worker_settings(environment: Mapping[str, str]) -> WorkerSettings:
+    """Read the settings of a worker.
+
+    Raises:
+        SettingsError: A variable is malformed.
+
+    """
+    read = _Reader(environment)
+    hold, poll = read.whole("INTAKE_WORKER_HOLD_SECONDS", 3, "60"), read.whole("INTAKE_WORKER_POLL_SECONDS", 0, "20")
+    if poll > MAX_POLL_SECONDS:
+        raise SettingsError(f"INTAKE_WORKER_POLL_SECONDS is {poll}, expected 0 to {MAX_POLL_SECONDS}, SQS's limit")
+    return WorkerSettings(hold_seconds=hold, poll_seconds=poll)
 
 
 def audit_settings(environment: Mapping[str, str]) -> AuditSettings:

@@ -1,0 +1,44 @@
+"""Rules about workers outside of Lambda."""
+
+from collections.abc import Iterator
+
+from cdk_intake_ledger.validation.plan import HOUR, span
+from cdk_intake_ledger.validation.registry import Problem, Subject
+
+SUBJECT = Subject("Workers outside of Lambda")
+LONGEST = 11 * HOUR
+
+WORKER_PROCESSING_TIMEOUT = SUBJECT.error(
+    "worker-processing-timeout",
+    inputs=("processing_timeout",),
+    what="the workers' processing_timeout is {value}",
+    why="SQS hides a message for at most 12 hours, so a longer attempt would run twice",
+    fix="Use 1 second to {longest}, and split longer work",
+)
+WORKER_TASKS = SUBJECT.error(
+    "worker-tasks",
+    inputs=("min_tasks", "max_tasks"),
+    what="min_tasks is {least} and max_tasks is {most}",
+    why="the number of tasks lies between them, and without a task nothing is processed",
+    fix="Use 0 or more for min_tasks, and at least 1 and min_tasks for max_tasks",
+)
+WORKER_TARGET_AGE = SUBJECT.error(
+    "worker-target-age",
+    inputs=("target_age",),
+    what="target_age is {value}",
+    why="CloudWatch has one value of the queue's age for each minute",
+    fix="Use at least 1 minute",
+)
+
+
+def worker_problems(
+    processing_timeout: float | None, *, tasks: tuple[int, int], target_age: float
+) -> Iterator[Problem]:
+    """The problems of these options. Times are in seconds; `tasks` has the smallest and the largest number."""
+    if processing_timeout is not None and not 1 <= processing_timeout <= LONGEST:
+        yield WORKER_PROCESSING_TIMEOUT.problem(value=span(processing_timeout), longest=span(LONGEST))
+    least, most = tasks
+    if least < 0 or most < max(least, 1):
+        yield WORKER_TASKS.problem(least=least, most=most)
+    if target_age < 60:
+        yield WORKER_TARGET_AGE.problem(value=span(target_age))

@@ -1,0 +1,5 @@
+"""Workers outside of Lambda, as a service on ECS."""
+
+from cdk_intake_ledger.workers.intake_workers import IntakeWorkers
+
+__all__ = ["IntakeWorkers"]

@@ -1,0 +1,142 @@
+"""The construct of a Fargate service that handles a pipeline's queue. The Lambda function gets no messages then."""
+
+from aws_cdk import CfnResource, Duration
+from aws_cdk import aws_applicationautoscaling as scaling
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from cdk_intake_ledger.pipeline import IntakePipeline
+from cdk_intake_ledger.validation.reporting import refuse
+from cdk_intake_ledger.validation.worker_rules import worker_problems
+
+STOP_TIMEOUT = Duration.seconds(120)
+"""The longest time that Fargate gives a container after SIGTERM (Amazon ECS, `stopTimeout`)."""
+
+
+class IntakeWorkers(Construct):
+    """Containers that run `python -m intake_ledger.worker` on the queue of a pipeline, as many as the queue needs.
+
+    The pipeline's Lambda function gets no more messages. It stays deployed. To return to it, remove this construct.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        pipeline: IntakePipeline,
+        cluster: ecs.ICluster,
+        image: ecs.ContainerImage,
+        processing_timeout: Duration | None = None,
+        cpu: int = 512,
+        memory_limit_mib: int = 1024,
+        min_tasks: int = 1,
+        max_tasks: int = 10,
+        target_age: Duration | None = None,
+    ) -> None:
+        """Make a service.
+
+        Args:
+            scope: the stack, or a construct in it.
+            id: the construct's id.
+            pipeline: the pipeline whose queue the workers handle. Its processor has to be in the image, under the name
+                of the `entrypoint`.
+            cluster: the ECS cluster. Its VPC needs endpoints or a NAT gateway for S3, SQS, DynamoDB and CloudWatch
+                Logs.
+            image: the container image. Its command has to be `python -m intake_ledger.worker`.
+            processing_timeout: the processor's time for one object, up to 12 hours; the pipeline's when omitted.
+            cpu: CPU units of a task, in Fargate's steps; 512 when omitted.
+            memory_limit_mib: memory of a task in MiB, as Fargate combines it with `cpu`; 1,024 when omitted.
+            min_tasks: the smallest number of tasks; 1 when omitted. With 0, no task runs while the queue is empty.
+            max_tasks: the largest number of tasks; 10 when omitted.
+            target_age: the age of the oldest message above which tasks are added; 5 minutes when omitted.
+
+        Raises:
+            IntakeConfigurationError: An option is out of its range, or the processor is a Lambda function.
+
+        """
+        super().__init__(scope, id)
+        age = target_age or Duration.minutes(5)
+        seconds = processing_timeout.to_seconds() if processing_timeout else None
+        refuse(
+            self.node.path, list(worker_problems(seconds, tasks=(min_tasks, max_tasks), target_age=age.to_seconds()))
+        )
+        consumer = pipeline._consumer  # noqa: SLF001 - not public, since it is a part of the pipeline
+        # The audit compares the deployed mapping with this setting.
+        _resource(consumer.source, lambda_.CfnEventSourceMapping).enabled = False
+        environment = dict(consumer.environment)
+        if seconds is not None:
+            environment["INTAKE_PROCESSING_TIMEOUT_SECONDS"] = str(int(seconds))
+        assert consumer.role.assume_role_policy is not None  # the pipeline made the role
+        consumer.role.assume_role_policy.add_statements(
+            iam.PolicyStatement(
+                actions=["sts:AssumeRole"], principals=[iam.ServicePrincipal("ecs-tasks.amazonaws.com")]
+            )
+        )
+        task = ecs.FargateTaskDefinition(
+            self, "Task", cpu=cpu, memory_limit_mib=memory_limit_mib, task_role=consumer.role
+        )
+        task.add_container(
+            "Worker",
+            image=image,
+            environment=environment,
+            stop_timeout=STOP_TIMEOUT,
+            logging=ecs.LogDrivers.aws_logs(
+                stream_prefix="worker",
+                log_group=logs.LogGroup(self, "Log", retention=logs.RetentionDays.TWO_MONTHS),
+            ),
+        )
+        self._service = ecs.FargateService(
+            self,
+            "Service",
+            cluster=cluster,
+            task_definition=task,
+            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
+            min_healthy_percent=100,
+        )
+        tasks = self._service.auto_scale_task_count(min_capacity=min_tasks, max_capacity=max_tasks)
+        tasks.scale_on_metric(
+            "Age",
+            metric=_age_of_waiting(pipeline.queue),
+            scaling_steps=[
+                scaling.ScalingInterval(upper=0, change=-1),
+                scaling.ScalingInterval(lower=age.to_seconds(), change=1),
+                scaling.ScalingInterval(lower=4 * age.to_seconds(), change=3),
+            ],
+            adjustment_type=scaling.AdjustmentType.CHANGE_IN_CAPACITY,
+        )
+
+    @property
+    def service(self) -> ecs.FargateService:
+        """The service of the workers."""
+        return self._service
+
+
+def _age_of_waiting(queue: sqs.IQueue) -> cloudwatch.MathExpression:
+    """Seconds for which a message has waited. 1 while messages are in work only, and 0 for an empty queue.
+
+    CloudWatch's age counts messages in work too. By it alone, one record that takes hours would add tasks in vain. A
+    task is removed only if no message is in work, since it might be the task that has it.
+    """
+    minute = Duration.minutes(1)
+    return cloudwatch.MathExpression(
+        expression="IF(waiting > 0, MAX([age, 1]), IF(working > 0, 1, 0))",
+        label="age of waiting messages",
+        period=minute,
+        using_metrics={
+            "age": queue.metric_approximate_age_of_oldest_message(period=minute),
+            "waiting": queue.metric_approximate_number_of_messages_visible(period=minute),
+            "working": queue.metric_approximate_number_of_messages_not_visible(period=minute),
+        },
+    )
+
+
+def _resource[Resource: CfnResource](construct: Construct, kind: type[Resource]) -> Resource:
+    resource = construct.node.default_child
+    assert isinstance(resource, kind), construct.node.path
+    return resource

@@ -1,0 +1,134 @@
+"""Extend the leases of claims and hide their messages for as long as the worker works on them.
+
+Lambda ends a function at its timeout, so a lease in Lambda lasts for the whole invocation. A worker has no timeout. Its
+leases are short and extended, so that another worker soon takes over the work of a worker that dies.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+
+from intake_ledger.ledger import Claim
+from intake_ledger.protocol import Fenced
+
+BEATS = 3
+"""The number of heartbeats in the time for which a claim is held. Two of them may fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extensions:
+    """The requests of a heartbeat, and its reports."""
+
+    lease: Callable[[Claim], None]
+    """Extends the lease of a claim. Raises `Fenced` if the claim has ended."""
+    visibility: Callable[[Sequence[str]], None]
+    """Hides the messages of these receipt handles from other workers."""
+    report: Callable[[str, Exception], None]
+    """Reports a request that failed."""
+    end_process: Callable[[], None]
+    """Ends the process at once."""
+
+
+class Heartbeat:
+    """The claims and messages of one worker, and a thread that extends them.
+
+    It also ends the process if a processor runs longer than its limit and cannot be interrupted, as Lambda does.
+    Otherwise such a processor would block its key for ever.
+    """
+
+    def __init__(
+        self, extensions: Extensions, *, hold_seconds: float, limit_seconds: float, clock: Callable[[], float]
+    ) -> None:
+        """Make a heartbeat that is not started.
+
+        Args:
+            extensions: the requests.
+            hold_seconds: the time for which one heartbeat extends claims and messages.
+            limit_seconds: the time after which a processor that still runs cannot be interrupted.
+            clock: gives seconds that only grow.
+
+        """
+        self._extensions = extensions
+        self._interval = hold_seconds / BEATS
+        self._limit = limit_seconds
+        self._clock = clock
+        self._lock = Lock()
+        self._claims: list[Claim] = []
+        self._receipts: set[str] = set()
+        self._running: dict[object, float] = {}
+        self._stopped = Event()
+
+    def start(self) -> None:
+        """Start the thread. It ends with the process, or after `stop`."""
+        Thread(target=self._run, name="heartbeat", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+
+    @contextmanager
+    def batch(self, receipts: Sequence[str]) -> Iterator[None]:
+        """Hide these messages until the block ends, unless they are returned before."""
+        with self._lock:
+            self._receipts = set(receipts)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._receipts.clear()
+                self._claims.clear()
+
+    @contextmanager
+    def processor(self) -> Iterator[None]:
+        """Watch the processor that runs inside the block."""
+        run = object()
+        self._running[run] = self._clock()
+        try:
+            yield
+        finally:
+            del self._running[run]
+
+    def hold(self, claim: Claim) -> None:
+        """Extend the lease of this claim until it ends."""
+        with self._lock:
+            self._claims.append(claim)
+
+    @contextmanager
+    def returning(self, receipts: Sequence[str]) -> Iterator[None]:
+        """Return these messages to the queue inside the block.
+
+        The block excludes a heartbeat. A heartbeat after it would hide the messages for longer than their delay.
+        """
+        with self._lock:
+            self._receipts.difference_update(receipts)
+            yield
+
+    def beat(self) -> None:
+        """Extend everything once."""
+        now = self._clock()
+        if any(now - since > self._limit for since in tuple(self._running.values())):
+            self._extensions.end_process()
+        with self._lock:
+            claims = tuple(self._claims)
+            if self._receipts:
+                try:
+                    self._extensions.visibility(sorted(self._receipts))
+                except Exception as error:  # noqa: BLE001 - the next heartbeat tries again
+                    self._extensions.report("messages could not be hidden for longer", error)
+        for claim in claims:
+            self._extend(claim)
+
+    def _extend(self, claim: Claim) -> None:
+        try:
+            self._extensions.lease(claim)
+        except Fenced:
+            # Its attempt has ended, or another worker has the row.
+            with self._lock:
+                self._claims = [held for held in self._claims if held is not claim]
+        except Exception as error:  # noqa: BLE001 - the thread has to live on
+            self._extensions.report(f"the lease of {claim.change.key} could not be extended", error)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval):
+            self.beat()
