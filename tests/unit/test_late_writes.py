@@ -14,6 +14,7 @@ from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
+from intake_ledger.consumer.object_call import ObjectCall
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
@@ -375,7 +376,7 @@ class TestConsumer:
         services, breaker = bench.services(), CircuitBreaker(MINUTE, MINUTE, lambda: 0.0)
         attempts = Attempts(
             services,
-            bench.process,
+            ObjectCall(services, bench.process),
             Failures(services, breaker),
             Downstream(services, breaker),
             guard=lambda *_: nullcontext(),

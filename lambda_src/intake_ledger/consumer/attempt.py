@@ -2,22 +2,21 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.aws import s3_refusal
 from intake_ledger.consumer.batch import ProcessingTime
-from intake_ledger.consumer.claim_outputs import ClaimOutputs
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures, Outcome
+from intake_ledger.consumer.object_call import ProcessorCall, Progress
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import describe, text_of
-from intake_ledger.processor import Commit, OpenedObject, Processor, as_commit, make_object_change
+from intake_ledger.processor import Commit, as_commit
 from intake_ledger.protocol import (
     Fenced,
     LibraryError,
@@ -41,21 +40,13 @@ Guard = Callable[[Claim, float], AbstractContextManager[None]]
 """Makes a context that limits the processor inside it to these seconds."""
 
 
-@dataclass(slots=True)
-class _Progress:
-    """The progress of an attempt."""
-
-    begun: bool = False
-    """True once the processor has started. It may have written something then."""
-
-
 class Attempts:
     """Runs the processor on claims, and reports each outcome to ledger, telemetry and circuit breaker."""
 
     def __init__(
         self,
         services: Services,
-        processor: Processor,
+        call: ProcessorCall,
         failures: Failures,
         downstream: Downstream,
         *,
@@ -64,18 +55,14 @@ class Attempts:
     ) -> None:
         self._settings = services.settings
         self._ledger = services.ledger
-        self._bucket = services.bucket
         self._queues = services.queues
         self._telemetry = services.telemetry
         self._clock = services.clock
-        self._output_client = services.output_client
-        self._processor = processor
+        self._call = call
         self._guard = guard
         self._failures = failures
         self._downstream = downstream
         self._processing_time = processing_time
-        self._package = str(getattr(processor, "__module__", "")).partition(".")[0]
-        """The top-level package of the processor, for the positions in reasons."""
 
     def run(self, claim: Claim, message: Message, *, hold: bool = False) -> Outcome:
         """Run the processor on the claim.
@@ -83,7 +70,7 @@ class Attempts:
         With `hold`, a commit without `transact` is returned instead of written. The caller passes it to `commit`.
         Raises the errors of AWS requests. The message then comes again.
         """
-        started, progress = self._clock(), _Progress()
+        started, progress = self._clock(), Progress()
         try:
             outcome = self._run(claim, message, started, progress, hold=hold)
         except Fenced as fenced:
@@ -127,26 +114,15 @@ class Attempts:
         self._report(claim, outcome, message, self._settings.processing_timeout_seconds * 1000)
         return outcome
 
-    def _run(self, claim: Claim, message: Message, started: int, progress: _Progress, *, hold: bool) -> Outcome:
+    def _run(self, claim: Claim, message: Message, started: int, progress: Progress, *, hold: bool) -> Outcome:
         limit = self._settings.processing_timeout_seconds
         try:
-            # The object is closed after the deadline: an attempt that has succeeded cannot overrun any more.
-            open_stream = partial(self._bucket.open, claim.change.key, claim.state)
-            with OpenedObject(open_stream) as opened, self._guard(claim, limit):
-                if not self._settings.processor_function and not claim.state.removed:
-                    opened.open_ahead()
-                change = make_object_change(
-                    claim.change,
-                    claim.state,
-                    claim.row,
-                    pipeline=self._settings.pipeline,
-                    ordering=self._settings.ordering,
-                    remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
-                    opened=opened,
-                    output=ClaimOutputs(claim, self._settings.ordering, self._output_client).output,
-                )
-                progress.begun = True
-                returned = self._processor(change)
+            returned = self._call(
+                claim,
+                progress,
+                limit=self._guard(claim, limit),
+                remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
+            )
             commit = as_commit(returned)
         except (Unprocessable, NotYet, WrongReturnError) as decision:
             return self._judged(claim, decision)
@@ -232,7 +208,7 @@ class Attempts:
 
     def _reason(self, error: BaseException, code: ReasonCode | None = None) -> Reason:
         """Describe the error without the content that it may quote. The code follows from its type if it is omitted."""
-        text = describe(error, self._settings.reasons, processor_package=self._package)
+        text = describe(error, self._settings.reasons, processor_package=self._call.package)
         return Reason(code or code_of(error, ReasonCode.PROCESSOR_ERROR), text)
 
     def _report(self, claim: Claim, outcome: Outcome, message: Message, duration_ms: int) -> None:

@@ -12,6 +12,7 @@ from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.groups import Groups
 from intake_ledger.consumer.message_handler import MessageHandler
+from intake_ledger.consumer.object_call import ObjectCall
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, read_batch
 from intake_ledger.processor import Processor
@@ -42,7 +43,7 @@ class Consumer:
         self._threads = _threads(services) if settings.threads > 1 else None
         attempts = Attempts(
             services,
-            processor,
+            ObjectCall(services, processor),
             failures,
             downstream,
             guard=self._threads.guard if self._threads else lambda _, limit: deadline(limit),

@@ -126,9 +126,9 @@ class _Checked(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        pieces = []
-        while piece := self._next(self.length):
-            pieces.append(piece)
+        pieces = [self._next(self.length)]
+        while pieces[-1] and not self.complete:
+            pieces.append(self._next(self.length))
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
