@@ -51,9 +51,9 @@ GOALS = {
 }
 
 BOUNDS: dict[str, float] = {
-    "calls for one record": 115,
-    "files on the route of one record": 26,
-    "changes of file on the route of one record": 63,
+    "calls for one record": 114,
+    "files on the route of one record": 25,
+    "changes of file on the route of one record": 61,
 }
 """Limits of measures that have not reached their goal. A bound may only be lowered."""
 

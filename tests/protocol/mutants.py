@@ -865,8 +865,8 @@ MUTANTS = (
     Mutant(
         "a group is claimed while the downstream is out",
         "consumer/groups.py",
-        "if self._breaker.is_open:",
-        "if self._breaker is None:",
+        "if not fitting or self._breaker.is_open:",
+        "if not fitting:",
         "tests/unit/test_groups.py -k f23",
     ),
     Mutant(

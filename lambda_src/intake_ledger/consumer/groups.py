@@ -43,10 +43,8 @@ class Groups:
         A message that was received before is claimed alone, just before it is processed. A neighbour may have ended the
         worker then, and must not use up the attempts of the others.
         """
-        if self._breaker.is_open:
-            return
         fitting = self._processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self._settings.threads
-        if not fitting:
+        if not fitting or self._breaker.is_open:
             return
         fresh = {
             message: change

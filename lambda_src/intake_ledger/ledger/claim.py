@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from intake_ledger.protocol import Change, Ordering, Policy, Retention, Row, RowKey, State, Verdict, row_key
+from intake_ledger.protocol import Change, Ordering, Policy, Retention, Row, RowKey, State, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,3 @@ class LedgerOptions:
     @property
     def retention(self) -> Retention:
         return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows)
-
-    def key_of(self, change: Change) -> RowKey:
-        """The key of the change's row."""
-        identity = change.state.identity if change.state else "absent"
-        return row_key(self.pipeline, self.ordering, change.bucket, change.key, identity)

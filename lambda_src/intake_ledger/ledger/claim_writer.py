@@ -141,7 +141,7 @@ class ClaimWriter:
         return answers
 
     def _request(self, change: Change, lease_ms: int) -> "_Request":
-        return _Request(change, self._options.key_of(change), self._new_owner(), lease_ms, self._is_new(change))
+        return _Request(change, change_key(self._options, change), self._new_owner(), lease_ms, self._is_new(change))
 
     def _is_new(self, change: Change) -> bool:
         # A removal always needs a look. Otherwise a forged or replayed message would remove an object that is there.
@@ -239,3 +239,9 @@ class ClaimWriter:
         until = now + request.lease_ms
         row = row_changes.claimed(seen, change, state, owner=request.owner, now=now, lease_until=until)
         return row, Claim(request.key, change, state, row, seen, why)
+
+
+def change_key(options: LedgerOptions, change: Change) -> RowKey:
+    """The key of the change's row."""
+    identity = change.state.identity if change.state else "absent"
+    return row_key(options.pipeline, options.ordering, change.bucket, change.key, identity)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import batched
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
-from intake_ledger.ledger.claim_writer import ClaimWriter, StateReader
+from intake_ledger.ledger.claim_writer import ClaimWriter, StateReader, change_key
 from intake_ledger.ledger.completeness import Completeness, Incomplete
 from intake_ledger.ledger.conditions import ConditionFailed, lease_owned, no_late_writes, not_overwritten, row_unchanged
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
@@ -189,7 +189,7 @@ class Ledger:
 
     def exhausted_row(self, change: Change, seen: Row) -> Row:
         """The row that `exhaust` writes after the verdict EXHAUSTED. The dead-letter queue's copy quotes it."""
-        review = review_partition(self._options.pipeline, self._options.key_of(change))
+        review = review_partition(self._options.pipeline, change_key(self._options, change))
         return row_changes.exhausted(seen, review_partition=review, now=self._clock())
 
     def exhaust(self, change: Change, seen: Row, after: Row) -> bool:
@@ -198,7 +198,7 @@ class Ledger:
         False: another attempt has taken the row meanwhile. Judge the change again.
         """
         try:
-            self._table.update(self._options.key_of(change), seen, after, row_unchanged(seen, self._clock()))
+            self._table.update(change_key(self._options, change), seen, after, row_unchanged(seen, self._clock()))
         except ConditionFailed:
             return False
         return True
