@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Line, Window
@@ -187,6 +187,7 @@ def test_each_state_of_the_listing_is_in_exactly_one_line(plan: Plan, sent: Line
 
 @pytest.mark.failure_mode("F116", "F42")
 @given(plans(), st.integers(0, 40))
+@example(Plan(Ordering.LATEST, True, 10, [["lost"]] * 3, 1, []), 2)  # read, and out of time before the first look
 def test_the_lines_of_a_run_out_of_time_add_up_too(plan: Plan, requests: int) -> None:
     """A run compares nothing before it has read everything. Each candidate that is left has a line."""
     world, listed, unlisted = plan.build()
