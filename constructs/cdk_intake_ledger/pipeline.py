@@ -93,8 +93,9 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
                 processes each version.
             deletes: whether the processor is called for removed objects too. The ledger then keeps the row of an object
                 as long as the object. When omitted, a removal is recorded only.
-            processing_timeout: the processor's time for one object, 1 to 890 seconds; 1 minute when omitted. The
-                function's timeout, the lease and the queue's visibility timeout follow from it.
+            processing_timeout: the processor's time for one object, 1 to 890 seconds, or 5,390 with a
+                `capacity_provider`; 1 minute when omitted. The function's timeout, the lease and the queue's visibility
+                timeout follow from it.
             pipeline_name: fixes the name in the ledger, logs and metrics, and all logical ids. You may then rename and
                 move the construct within its stack. 1 to 64 letters, digits, `-` and `_`, first a letter, unique in
                 the stack and on the ledger. When omitted, all of them follow from `scope` and `id`. Adding it to a
@@ -148,7 +149,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             filters=keys,
             max_attempts=plan.max_attempts,
         )
-        of_options = option_problems(processor, plan, keys, audit)
+        of_options = option_problems(self, processor, plan, filters=keys, audit=audit, network=network)
         refuse(self.node.path, [*of_resources, *of_options, *report_problems(audit, bucket, keys)])
         for end in looks_encoded(keys):
             warn(self, FILTER_LOOKS_ENCODED, value=end)

@@ -7,15 +7,16 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.delivery import KeyFilter, bucket_problems, delivery_mode_problems, filter_problems
-from cdk_intake_ledger.functions import Processor
-from cdk_intake_ledger.options import AuditOptions, Delivery
+from cdk_intake_ledger.functions import Processor, machine_problems
+from cdk_intake_ledger.options import AuditOptions, Delivery, NetworkOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
-from cdk_intake_ledger.validation import number_rules, time_rules
+from cdk_intake_ledger.validation import execution_rules, number_rules, time_rules
 from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import Plan
+from cdk_intake_ledger.validation.processor_rules import MANAGED_NETWORK
 from cdk_intake_ledger.validation.registry import Problem
 
-CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS)
+CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS)
 """Every check of a plan, in the order of the messages."""
 
 
@@ -36,11 +37,19 @@ def plan_problems(plan: Plan) -> Iterator[Problem]:
 
 
 def option_problems(
-    processor: Processor, plan: Plan, filters: Sequence[KeyFilter], audit: AuditOptions
+    scope: Construct,
+    processor: Processor,
+    plan: Plan,
+    *,
+    filters: Sequence[KeyFilter],
+    audit: AuditOptions,
+    network: NetworkOptions | None,
 ) -> list[Problem]:
     """Reasons why the processor, the numbers of `plan`, the filters or the audit cannot work."""
     return [
         *processor.problems,
+        *(machine_problems(scope, processor.executions) if processor.executions else ()),
+        *([MANAGED_NETWORK.problem()] if processor.capacity_provider is not None and network else ()),
         *unknown_numbers(plan),
         *plan_problems(plan),
         *filter_problems(filters),

@@ -9,6 +9,7 @@ from cdk_intake_ledger.validation.plan import (
     DAY,
     DEAD_LETTER_RETENTION_DAYS,
     LEDGER_RETENTION_DAYS,
+    MAX_RECEIVES,
     QUEUE_RETENTION_DAYS,
     UNKNOWN,
     Plan,
@@ -26,6 +27,7 @@ def plan_of(
     ledger: IntakeLedger | None,
 ) -> Plan:
     """The numbers that these options give. A token is `UNKNOWN`."""
+    executions = processor.executions
     return Plan(
         processing_timeout=_seconds(processing_timeout),
         clock_skew=_seconds(concurrency.clock_skew),
@@ -50,6 +52,10 @@ def plan_of(
         backfill_rate=_number(audit.backfill_rate),
         memory_size=_number(processor.memory_size),
         processor_timeout=_seconds(processor.function_timeout),
+        managed_instances=processor.capacity_provider is not None,
+        execution_timeout=_seconds(executions.timeout if executions else None),
+        longest_task=_seconds(executions.longest_task if executions else None),
+        max_receives=queue.max_receives if queue else MAX_RECEIVES,
     )
 
 

@@ -18,6 +18,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger import (
@@ -259,6 +260,29 @@ def existing_function(app: App) -> Stack:
     return stack
 
 
+def state_machine(app: App) -> Stack:
+    stack = Stack(app, "StateMachine")
+    body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Book"))
+    log = logs.LogGroup(stack, "Log", retention=logs.RetentionDays.ONE_YEAR)
+    machine = sfn.StateMachine(
+        stack,
+        "Machine",
+        definition_body=body,
+        timeout=Duration.hours(2),
+        tracing_enabled=True,
+        logs=sfn.LogOptions(destination=log, level=sfn.LogLevel.ALL),
+    )
+    orders(stack, processor=Processor.from_state_machine(machine))
+    return stack
+
+
+def managed_instances(app: App) -> Stack:
+    stack = Stack(app, "ManagedInstances")
+    provider = lambda_.CapacityProvider.from_capacity_provider_name(stack, "Provider", "heavy")
+    orders(stack, processor=processor(capacity_provider=provider, memory_size=4_096))
+    return stack
+
+
 def image(app: App) -> Stack:
     stack = Stack(app, "Image")
     code = Processor.from_image(
@@ -370,6 +394,8 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     deletes,
     two_pipelines_on_a_bucket,
     existing_function,
+    state_machine,
+    managed_instances,
     image,
     nested_stack,
     nested_beside_its_bucket,

@@ -23,6 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 
 THEIRS = {
     r"Delivery/.*": "CDK's own pipeline for apps of the CDK",
+    r"StateMachine/Machine/.*": "the state machine that the team brings",
     r".*/Dead/Resource": "the dead-letter queue that the team brings",
     r"BucketWithNotifications/BucketNotificationsHandler.*": "the team itself has asked CDK for notifications there",
 }
@@ -58,6 +59,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         rows.everything,
         rows.outputs,
         rows.audit_by_inventory,
+        rows.state_machine,
         rows.example,
     ):
         row(app)

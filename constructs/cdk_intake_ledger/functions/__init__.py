@@ -3,6 +3,7 @@
 from cdk_intake_ledger.functions.consumer import IntakeConsumer
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, archive, runtime_layer
+from cdk_intake_ledger.functions.machine_checks import machine_problems
 from cdk_intake_ledger.functions.pipeline_resources import (
     QUEUE_KEY_ACTIONS,
     TABLE_KEY_ACTIONS,
@@ -27,5 +28,6 @@ __all__ = [
     "in_seconds",
     "in_text",
     "intake_function",
+    "machine_problems",
     "runtime_layer",
 ]

@@ -36,6 +36,7 @@ class IntakeConsumer(Construct):
     ) -> None:
         super().__init__(scope, id)
         self.existing_function = processor.function
+        self.executions = processor.executions
         self.environment = (
             resources.environment
             | {
@@ -57,10 +58,13 @@ class IntakeConsumer(Construct):
                 memory_size=processor.memory_size,
                 ephemeral_storage=processor.ephemeral_storage,
                 layers=processor.layers,
+                capacity_provider=processor.capacity_provider,
             ),
             networking=networking,
             description=f"Intake ledger, consumer of {resources.name}",
-            timeout=Duration.seconds(function_timeout(processing_timeout.to_seconds())),
+            timeout=Duration.seconds(
+                function_timeout(processing_timeout.to_seconds(), managed=processor.capacity_provider is not None)
+            ),
             environment=self.environment,
             suppression=CONSUMER_DEAD_LETTERS,
         )
@@ -90,6 +94,8 @@ class IntakeConsumer(Construct):
             self.role.add_to_policy(
                 iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[processor.function.function_arn])
             )
+        if processor.executions is not None:
+            processor.executions.connect(self, self.role, resources)
         self.source = lambda_.EventSourceMapping(
             self,
             "Source",

@@ -48,6 +48,8 @@ class FunctionCode:
     """Mebibytes."""
     ephemeral_storage: Size | None = None
     layers: Sequence[lambda_.ILayerVersion] = ()
+    capacity_provider: lambda_.ICapacityProvider | None = None
+    """None for Lambda's own capacity."""
 
 
 def intake_function(
@@ -93,6 +95,7 @@ def intake_function(
         resource = image.node.default_child
         assert isinstance(resource, CfnResource), scope.node.path
         resource.add_property_override("ImageConfig.Command", [code.handler])
+        _run_on(image, code.capacity_provider)
         suppress(image, TRACING, suppression)
         return image, role
     function = lambda_.Function(
@@ -105,6 +108,26 @@ def intake_function(
         layers=[*code.layers, networking.layer],
         **common,
     )
+    _run_on(function, code.capacity_provider)
     tested = code.runtime is TESTED_RUNTIME or code.runtime.name == TESTED_RUNTIME.name
     suppress(function, TRACING, *((RUNTIME,) if tested else ()), suppression)
     return function, role
+
+
+def _run_on(function: lambda_.Function, provider: lambda_.ICapacityProvider | None) -> None:
+    """Run a function on the instances of a capacity provider.
+
+    An execution environment gets one invocation at a time. By default it would have 16 processes for each vCPU, which
+    share the memory and `/tmp`. An invocation that does not end could not be stopped without them.
+    """
+    if provider is None:
+        return
+    resource = function.node.default_child
+    assert isinstance(resource, lambda_.CfnFunction), function.node.path
+    resource.capacity_provider_config = lambda_.CfnFunction.CapacityProviderConfigProperty(
+        lambda_managed_instances_capacity_provider_config=(
+            lambda_.CfnFunction.LambdaManagedInstancesCapacityProviderConfigProperty(
+                capacity_provider_arn=provider.capacity_provider_arn, per_execution_environment_max_concurrency=1
+            )
+        )
+    )

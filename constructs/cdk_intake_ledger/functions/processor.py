@@ -1,83 +1,31 @@
-"""The processor: your function, its code, and the memory and storage of the consumer that runs it."""
+"""The processor: your function, or an existing function or state machine."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aws_cdk import Duration, Size
+from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
 
 from cdk_intake_ledger.bundling import ProcessorFolder, form_problem
-from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
+from cdk_intake_ledger.functions.executions import Executions
+from cdk_intake_ledger.functions.processor_base import ProcessorBase
 from cdk_intake_ledger.functions.processor_image import image_of, image_problem
-from cdk_intake_ledger.functions.processor_problems import (
-    environment_problems,
-    layer_problems,
-    runtime_problems,
-    storage_problems,
-)
+from cdk_intake_ledger.functions.processor_problems import runtime_problems
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 from cdk_intake_ledger.validation.processor_rules import CODE_IS_IMAGE
-from cdk_intake_ledger.validation.registry import Problem
 
 # The layer has all code, but Lambda requires a function to have some.
 CONSUMER_CODE = "from intake_ledger.consumer import handler\n"
 
 
-class Processor:
+class Processor(ProcessorBase):
     """Your function `process(change)` and its code.
 
     Make it with `from_asset`, `from_code` or `from_image`. `from_function` uses an existing Lambda function in any
-    language. The default architecture is arm64, which costs a fifth less.
+    language. `from_state_machine` uses an existing state machine, for work that takes hours. The default architecture
+    is arm64, which costs a fifth less.
     """
-
-    def __init__(
-        self,
-        make_code: Callable[[], lambda_.Code | lambda_.DockerImageCode],
-        *,
-        entrypoint: str,
-        memory_size: int = 512,
-        ephemeral_storage_size: int = DEFAULT_STORAGE,
-        environment: Mapping[str, str] | None = None,
-        runtime: lambda_.Runtime | None = None,
-        architecture: lambda_.Architecture | None = None,
-        layers: Sequence[lambda_.ILayerVersion] = (),
-        problems: Sequence[Problem] = (),
-        function: lambda_.IFunction | None = None,
-    ) -> None:
-        """Describe a processor. Use `from_asset`, `from_code`, `from_image` or `from_function` instead.
-
-        Args:
-            make_code: makes the code, once for each pipeline.
-            entrypoint: `module:function`.
-            memory_size: as for `from_asset`, in MiB; 512 when omitted.
-            ephemeral_storage_size: as for `from_asset`, in MiB; 512 when omitted.
-            environment: as for `from_asset`; empty when omitted.
-            runtime: as for `from_asset`; Python 3.13 when omitted.
-            architecture: as for `from_asset`; arm64 when omitted.
-            layers: as for `from_asset`; none when omitted.
-            problems: reasons why the processor cannot work, which the pipeline reports; none when omitted.
-            function: an existing function to invoke; the processor is the code itself when omitted.
-
-        """
-        self._make_code = make_code
-        self._problems = tuple(problems)
-        self.entrypoint = entrypoint
-        """`module:function`; empty if the processor is an existing function."""
-        self.function = function
-        """The existing function, or None."""
-        self.memory_size = memory_size
-        """Memory of the consumer's function, in MiB."""
-        self.ephemeral_storage_size = ephemeral_storage_size
-        """Size of the `/tmp` of the consumer's function, in MiB."""
-        self.environment = dict(environment or {})
-        """Your environment variables."""
-        self.runtime = runtime or TESTED_RUNTIME
-        """Runtime of the consumer's function."""
-        self.architecture = architecture or lambda_.Architecture.ARM_64
-        """Architecture of the consumer's function."""
-        self.layers = tuple(layers)
-        """Your layers, without the pipeline's."""
-        self._folder: ProcessorFolder | None = None
 
     @classmethod
     def from_asset(
@@ -91,6 +39,7 @@ class Processor:
         runtime: lambda_.Runtime | None = None,
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
+        capacity_provider: lambda_.ICapacityProvider | None = None,
     ) -> "Processor":
         """Take a folder of Python modules, and install the wheels of its `requirements.txt` if it has one.
 
@@ -115,6 +64,8 @@ class Processor:
             runtime: Python 3.12 or later; Python 3.13 when omitted.
             architecture: the function's architecture; arm64 when omitted.
             layers: at most 4 layers of yours; none when omitted. Lambda allows 5, and the pipeline has one.
+            capacity_provider: runs the function on Lambda Managed Instances, for processors that take up to 90 minutes:
+                see docs/long-work.md; Lambda's own capacity when omitted.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -129,6 +80,7 @@ class Processor:
             runtime=runtime,
             architecture=architecture,
             layers=layers,
+            capacity_provider=capacity_provider,
         )
         folder = processor._folder = ProcessorFolder(
             Path(path),
@@ -151,6 +103,7 @@ class Processor:
         runtime: lambda_.Runtime | None = None,
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
+        capacity_provider: lambda_.ICapacityProvider | None = None,
     ) -> "Processor":
         """Take code that you bundled yourself. Synthesis checks only the form of the entry point.
 
@@ -166,6 +119,7 @@ class Processor:
             runtime: Python 3.12 or later; Python 3.13 when omitted.
             architecture: architecture of the function and of compiled modules in the code; arm64 when omitted.
             layers: as for `from_asset`; none when omitted.
+            capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -183,6 +137,7 @@ class Processor:
             runtime=runtime,
             architecture=architecture,
             layers=layers,
+            capacity_provider=capacity_provider,
             problems=(problem,) if problem else (),
         )
 
@@ -196,6 +151,7 @@ class Processor:
         memory_size: int = 512,
         ephemeral_storage_size: int = DEFAULT_STORAGE,
         environment: Mapping[str, str] | None = None,
+        capacity_provider: lambda_.ICapacityProvider | None = None,
     ) -> "Processor":
         """Take a container image with the processor and the runtime, for code of more than 250 MB or with programs that
         are not in a wheel.
@@ -215,6 +171,7 @@ class Processor:
             ephemeral_storage_size: size of `/tmp` in MiB, 512 to 10,240, which `ObjectChange.download()` uses; 512 when
                 omitted.
             environment: as for `from_asset`; none when omitted.
+            capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -230,6 +187,7 @@ class Processor:
             ephemeral_storage_size=ephemeral_storage_size,
             environment=environment,
             architecture=architecture,
+            capacity_provider=capacity_provider,
             problems=[problem for problem in problems if problem],
         )
 
@@ -251,49 +209,34 @@ class Processor:
         """
         return cls(lambda: lambda_.Code.from_inline(CONSUMER_CODE), entrypoint="", memory_size=256, function=function)
 
-    @property
-    def handler(self) -> str:
-        """The consumer's handler. It is in the layer or image, and an inline module imports it from there."""
-        return "intake_ledger.consumer.handler" if self.function is None else "index.handler"
+    @classmethod
+    def from_state_machine(
+        cls,
+        machine: sfn.IStateMachine,
+        *,
+        timeout: Duration | None = None,
+        longest_task: Duration | None = None,
+    ) -> "Processor":
+        """Take an existing state machine of Step Functions, for work that takes hours.
 
-    @property
-    def ephemeral_storage(self) -> Size | None:
-        """The size of `/tmp`; None for Lambda's default."""
-        size = self.ephemeral_storage_size
-        return None if size == DEFAULT_STORAGE else Size.mebibytes(size)
+        The pipeline starts one execution for each attempt, and its function ends. The execution receives a change as
+        JSON. Its output is the outcome, as for `from_function`: see docs/long-work.md. The pipeline asks Step Functions
+        how the execution ended. An event of EventBridge only tells it when to ask.
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """Environment variables that tell the consumer which processor to call."""
-        if self.function is None:
-            return {"INTAKE_PROCESSOR": self.entrypoint} | self.environment
-        return {"INTAKE_PROCESSOR_FUNCTION": self.function.function_arn}
+        The machine reads the object itself: `pipeline.bucket.grant_read(task_role)`. The pipeline may start this
+        machine and describe its executions. It may never redrive them.
 
-    @property
-    def function_timeout(self) -> Duration | None:
-        """The timeout of the existing function; None if it is not known at synthesis."""
-        function = self.function
-        if isinstance(function, lambda_.Alias):
-            function = function.version
-        if isinstance(function, lambda_.Version):
-            function = function.lambda_
-        if isinstance(function, lambda_.Function):
-            return function.timeout or Duration.seconds(3)  # Lambda's own default
-        return None
+        Args:
+            machine: a STANDARD state machine of the same account and region. Set its own `timeout` too.
+            timeout: the limit of an execution, 1 second to 11 hours, at least the machine's own; 6 hours when omitted.
+            longest_task: the time for which a task may still run, and write, after its execution was aborted or timed
+                out. No other attempt starts within it. 1 second to 11 hours; `timeout` when omitted.
 
-    @property
-    def code(self) -> lambda_.Code | lambda_.DockerImageCode:
-        """New code for each pipeline. CDK binds an asset to the first stack that uses it."""
-        return self._make_code()
+        Returns:
+            the processor. The pipeline reports its problems.
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Reasons why the processor cannot work. The pipeline reports them with its other problems."""
-        return (
-            *self._problems,
-            *(self._folder.problems if self._folder else ()),
-            *environment_problems(self.environment),
-            *runtime_problems(self.runtime),
-            *layer_problems(self.layers),
-            *storage_problems(self.ephemeral_storage_size),
-        )
+        """
+        limit = timeout or Duration.hours(6)
+        executions = Executions(machine=machine, timeout=limit, longest_task=longest_task or limit)
+        code = lambda_.Code.from_inline
+        return cls(lambda: code(CONSUMER_CODE), entrypoint="", memory_size=256, executions=executions)

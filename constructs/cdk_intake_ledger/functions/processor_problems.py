@@ -10,11 +10,14 @@ from cdk_intake_ledger.validation.processor_rules import (
     ENVIRONMENT_NAME,
     EPHEMERAL_STORAGE,
     LAYER_COUNT,
+    MANAGED_RUNTIME,
     RUNTIME_VERSION,
 )
 from cdk_intake_ledger.validation.registry import Problem
 
 MIN_PYTHON = (3, 12)
+MIN_MANAGED_PYTHON = (3, 13)
+"""Lambda Managed Instances has no earlier one (Lambda developer guide, "Lambda Managed Instances runtimes")."""
 
 RESERVED_VARIABLES = ("INTAKE_", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 """Beginnings of the names of environment variables that the pipeline sets."""
@@ -32,15 +35,16 @@ def storage_problems(size: int) -> list[Problem]:
     return [EPHEMERAL_STORAGE.problem(size=size)]
 
 
-def runtime_problems(runtime: lambda_.Runtime) -> list[Problem]:
-    """A runtime that does not run the consumer."""
+def runtime_problems(runtime: lambda_.Runtime, *, managed: bool = False) -> list[Problem]:
+    """A runtime that does not run the consumer. `managed`: on Lambda Managed Instances."""
     name = runtime.name
     if Token.is_unresolved(name):
         return []
-    version = name.removeprefix("python").split(".")
-    if name.startswith("python") and tuple(int(part) for part in version if part.isdigit()) >= MIN_PYTHON:
-        return []
-    return [RUNTIME_VERSION.problem(name=name)]
+    parts = name.removeprefix("python").split(".")
+    version = tuple(int(part) for part in parts if part.isdigit())
+    if not name.startswith("python") or version < MIN_PYTHON:
+        return [RUNTIME_VERSION.problem(name=name)]
+    return [MANAGED_RUNTIME.problem(name=name)] if managed and version < MIN_MANAGED_PYTHON else []
 
 
 def layer_problems(layers: Sequence[lambda_.ILayerVersion]) -> list[Problem]:

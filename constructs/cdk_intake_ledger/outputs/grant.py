@@ -16,6 +16,7 @@ from cdk_intake_ledger.validation.output_rules import (
     OUTPUT_BUCKET_POLICY,
     OUTPUT_LIFECYCLE_UNKNOWN,
     OUTPUT_OF_EXISTING_FUNCTION,
+    OUTPUT_OF_STATE_MACHINE,
 )
 from cdk_intake_ledger.validation.reporting import refuse, warn
 
@@ -51,13 +52,15 @@ class OutputGrants(HasPlaces):
             the grant.
 
         Raises:
-            IntakeConfigurationError: the processor is an existing function (`Processor.from_function`), which writes
-                with its own role.
+            IntakeConfigurationError: the processor is an existing function or state machine, which writes with its own
+                role.
 
         """
         function, role = self._consumer.existing_function, self._consumer.role
         if function is not None:
             refuse(self.node.path, [OUTPUT_OF_EXISTING_FUNCTION.problem(function=function.node.path)])
+        if (executions := self._consumer.executions) is not None:
+            refuse(self.node.path, [OUTPUT_OF_STATE_MACHINE.problem(machine=executions.machine.node.path)])
         grant = iam.Grant.add_to_principal(
             grantee=role, actions=list(BUCKET_ACTIONS), resource_arns=[bucket.bucket_arn]
         )

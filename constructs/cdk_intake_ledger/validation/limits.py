@@ -34,3 +34,10 @@ LONGEST_WATCH_DAYS = 7
 
 DEFAULT_STORAGE, MAX_STORAGE = 512, 10_240
 """MiB of `/tmp`: Lambda's default and maximum."""
+
+MEMORY = (128, 10_240)
+"""MiB of a Lambda function."""
+
+MANAGED_MEMORY = (2_048, 32_768)
+"""MiB of a function on Lambda Managed Instances. The smallest size has 2 GB and 1 vCPU, and the API names the
+largest."""

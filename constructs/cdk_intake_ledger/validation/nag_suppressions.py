@@ -126,6 +126,12 @@ MACHINE_EXECUTIONS = Suppression(
     "CDK's policy for the Distributed Maps of that machine",
     "The child executions of a Distributed Map have no name before they start. They belong to this machine.",
 )
+EXECUTIONS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the consumer's role, `execution:<machine>:*`, with a state machine as the processor",
+    "One action describes the executions of this machine, and another one is denied. Each attempt starts an execution "
+    "with a new name.",
+)
 INTERFACES = Suppression(
     ("AwsSolutions-IAM5",),
     "both roles in a VPC, `*`, in a separate policy",
@@ -159,6 +165,7 @@ SUPPRESSIONS = (
     MACHINE_LOGS,
     MACHINE_TRACING,
     MACHINE_EXECUTIONS,
+    EXECUTIONS,
     INTERFACES,
     NOTIFICATIONS_HANDLER,
 )

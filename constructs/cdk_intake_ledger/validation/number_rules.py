@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterator
 
+from cdk_intake_ledger.validation.limits import MANAGED_MEMORY, MEMORY
 from cdk_intake_ledger.validation.plan import (
+    FUNCTION_MARGIN,
     HOLD_SHARE,
     HOUR,
     MAX_ATTEMPTS,
@@ -36,6 +38,8 @@ _WHOLE_SECONDS = SUBJECT.error(
         "max_batching_window",
         "settle_time",
         "look_back",
+        "execution_timeout",
+        "longest_task",
     ),
     what="{name} is {value}",
     why="it must be a whole number of seconds",
@@ -50,18 +54,43 @@ _WHOLE_MINUTES = SUBJECT.error(
     fix="Round it",
 )
 
+
+_MEMORY_RANGE = SUBJECT.error(
+    "memory-size-range",
+    inputs=("memory_size",),
+    what="memory_size is {value}",
+    why="it must be {least} to {most}, in MiB, the range of Lambda, or of its Managed Instances",
+    fix="Set a value in this range",
+)
+
+
+def _memory(plan: Plan) -> tuple[int, int]:
+    """The smallest and the largest memory of the consumer's function, in MiB."""
+    return MANAGED_MEMORY if plan.managed_instances else MEMORY
+
+
 _EVENT_SOURCE = "the range of an SQS event source of Lambda"
 _HIDING = "because SQS hides a message for 12 hours at most"
 
 CHECKS: tuple[Check, ...] = (
     *whole(_WHOLE_SECONDS, 1),
     *whole(_WHOLE_MINUTES, MINUTE),
-    between(
+    compare(
         SUBJECT,
+        "processing-timeout-range",
         "processing_timeout",
-        1,
-        890,
-        "because Lambda stops a function after 900 seconds and the ledger needs 10 of them",
+        broken=lambda plan: not 1 <= plan.processing_timeout <= plan.longest_processing_timeout,
+        times=lambda plan: {
+            "value": plan.processing_timeout,
+            "most": plan.longest_processing_timeout,
+            "limit": plan.longest_processing_timeout + FUNCTION_MARGIN,
+        },
+        what="processing_timeout is {value}",
+        why=(
+            "it must be 1 second to {most}, because Lambda stops a function after {limit} and the ledger needs "
+            f"{FUNCTION_MARGIN} seconds"
+        ),
+        fix="Set a value in this range, or see docs/long-work.md for longer work",
     ),
     compare(
         SUBJECT,
@@ -171,7 +200,14 @@ CHECKS: tuple[Check, ...] = (
         why="changes that are committed together are processed one after the other",
         fix="Omit one of the two",
     ),
-    between(SUBJECT, "memory_size", 128, 10_240, "in MiB, the range of Lambda", show=number_text),
+    Check(
+        _MEMORY_RANGE,
+        ("memory_size",),
+        lambda plan: not _memory(plan)[0] <= plan.memory_size <= _memory(plan)[1],
+        lambda plan: dict(
+            zip(("value", "least", "most"), map(number_text, (plan.memory_size, *_memory(plan))), strict=True)
+        ),
+    ),
 )
 
 

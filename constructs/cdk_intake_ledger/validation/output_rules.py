@@ -11,6 +11,13 @@ OUTPUT_OF_EXISTING_FUNCTION = SUBJECT.error(
     why="the function writes with its own role, and change.output runs in the consumer only",
     fix="Grant the bucket to the function, and make its writes conditional on the change's fence",
 )
+OUTPUT_OF_STATE_MACHINE = SUBJECT.error(
+    "output-of-state-machine",
+    inputs=("processor",),
+    what="grant_output was called, and the processor is the state machine {machine}",
+    why="its tasks write with their own roles, and change.output runs in the consumer only",
+    fix="Grant the bucket to the tasks, and make their writes conditional on the change's fence",
+)
 OUTPUT_CALLS_ITSELF = SUBJECT.error(
     "output-calls-itself",
     inputs=("bucket", "filters", "prefix"),

@@ -22,6 +22,9 @@ PROCESSOR_MARGIN = 10
 MAX_FUNCTION_TIMEOUT = 900
 """Lambda's own limit, in seconds."""
 
+MAX_MANAGED_TIMEOUT = 5_400
+"""The same on Lambda Managed Instances, for event source mappings of SQS (Lambda API reference, `CreateFunction`)."""
+
 ABORT_MULTIPART_DAYS = 7
 """Days after which S3 removes an unfinished multipart upload. A finished upload can have a date that is as old."""
 
@@ -52,6 +55,10 @@ attempt, so that the message reaches the dead-letter queue with its reason befor
 
 RETURN_MARGIN = 30
 """Seconds by which the visibility timeout exceeds the lease. Lambda receives a message before the lease begins."""
+
+EXECUTION_POLL_SHARE, EXECUTION_POLL_SECONDS = 1 / 16, 60
+"""The wait until the consumer asks again how an execution stands: a share of the time since the claim, and at least
+these seconds."""
 
 MAX_ATTEMPTS = 50
 """The highest number of attempts. Busy keys and other messages of a batch use receives of the queue too."""
@@ -88,11 +95,24 @@ class Plan:
     memory_size: float
     processor_timeout: float = UNKNOWN
     """The timeout of a function that is the processor. Unknown for an imported function and for other processors."""
+    managed_instances: bool = False
+    """True if the consumer's function runs on Lambda Managed Instances."""
+    execution_timeout: float = UNKNOWN
+    """The limit of an execution of a state machine that is the processor. Unknown for other processors."""
+    longest_task: float = UNKNOWN
+    """The time for which a task may outlive its execution. Unknown for other processors."""
+    max_receives: float = UNKNOWN
+    """MaxReceiveCount of the queue."""
 
     @property
     def function_timeout(self) -> float:
         """The timeout of the consumer's function."""
-        return function_timeout(self.processing_timeout)
+        return function_timeout(self.processing_timeout, managed=self.managed_instances)
+
+    @property
+    def longest_processing_timeout(self) -> float:
+        """The longest processing timeout that leaves time for the ledger."""
+        return (MAX_MANAGED_TIMEOUT if self.managed_instances else MAX_FUNCTION_TIMEOUT) - FUNCTION_MARGIN
 
     @property
     def lease(self) -> float:
@@ -128,26 +148,53 @@ class Plan:
     @property
     def retry_time(self) -> float:
         """The longest time until a message has used all attempts, if each worker dies."""
-        waits = (
+        return self.backoff_time + self.max_attempts * self.visibility
+
+    @property
+    def execution_time(self) -> float:
+        """The longest time until a message has used all attempts, if each execution runs to its limit and fails.
+
+        The last execution may also time out. Its tasks then have their time. The consumer notices each end late by at
+        most the share of the age between two polls.
+        """
+        running = self.max_attempts * self.execution_timeout * (1 + EXECUTION_POLL_SHARE)
+        return self.backoff_time + running + self.longest_task
+
+    @property
+    def execution_receives(self) -> float:
+        """The receives of a message until then, if no event of an execution arrives. Each poll is a receive."""
+        share, first = EXECUTION_POLL_SHARE, EXECUTION_POLL_SECONDS / EXECUTION_POLL_SHARE
+        if self.execution_timeout <= first:
+            polls = self.execution_timeout / EXECUTION_POLL_SECONDS
+        else:
+            polls = 1 / share + math.log(self.execution_timeout / first) / math.log1p(share)
+        # One receive starts the execution, and another may follow its failure.
+        return math.ceil(self.max_attempts * (polls + 2))
+
+    @property
+    def backoff_time(self) -> float:
+        """The sum of the waits between all attempts."""
+        return sum(
             min(self.min_backoff * 2.0**n, self.max_backoff)
             for n in range(int(min(self.max_attempts, MAX_ATTEMPTS)) - 1)
         )
-        return sum(waits) + self.max_attempts * self.visibility
 
 
-def function_timeout(processing_timeout: float) -> float:
+def function_timeout(processing_timeout: float, *, managed: bool = False) -> float:
     """The timeout of the consumer's function: one processing timeout to start records, and one for the last record.
 
     With less, a slow processor would have time for one record of a batch. The other messages would return to the queue.
 
     Args:
         processing_timeout: the limit for one record, in seconds.
+        managed: whether the function runs on Lambda Managed Instances.
 
     Returns:
-        seconds, at most Lambda's 900.
+        seconds, at most 900, or 5,400 on Lambda Managed Instances.
 
     """
-    return min(2 * processing_timeout + FUNCTION_MARGIN, MAX_FUNCTION_TIMEOUT)
+    most = MAX_MANAGED_TIMEOUT if managed else MAX_FUNCTION_TIMEOUT
+    return min(2 * processing_timeout + FUNCTION_MARGIN, most)
 
 
 def span(seconds: float) -> str:

@@ -117,6 +117,20 @@ RUNTIME_VERSION = SUBJECT.error(
     why="the consumer needs Python 3.12 or later",
     fix="Set lambda_.Runtime.PYTHON_3_12 or later",
 )
+MANAGED_RUNTIME = SUBJECT.error(
+    "managed-runtime",
+    inputs=("runtime", "capacity_provider"),
+    what="processor runtime is {name!r} and the function has a capacity_provider",
+    why="Lambda Managed Instances needs Python 3.13 or later",
+    fix="Set lambda_.Runtime.PYTHON_3_13 or later",
+)
+MANAGED_NETWORK = SUBJECT.error(
+    "managed-network",
+    inputs=("network", "capacity_provider"),
+    what="the processor has a capacity_provider and the pipeline has a network",
+    why="the function's network is that of the capacity provider's instances",
+    fix="Omit network. The audit then runs outside of the VPC",
+)
 LAYER_COUNT = SUBJECT.error(
     "layer-count",
     inputs=("layers",),

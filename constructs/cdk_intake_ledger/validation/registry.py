@@ -159,6 +159,7 @@ _RULE_MODULES = (
     "requirement_rules",
     "output_rules",
     "worker_rules",
+    "execution_rules",
 )
 
 

@@ -29,12 +29,29 @@ WORKER_TARGET_AGE = SUBJECT.error(
     why="CloudWatch has one value of the queue's age for each minute",
     fix="Use at least 1 minute",
 )
+WORKER_PROCESSOR = SUBJECT.error(
+    "worker-processor",
+    inputs=("pipeline",),
+    what="the processor of the workers' pipeline is an existing {kind}",
+    why="the work happens there, and the pipeline's function only starts it",
+    fix="Omit the workers, or give the pipeline a processor with an entry point",
+)
 
 
 def worker_problems(
-    processing_timeout: float | None, *, tasks: tuple[int, int], target_age: float
+    processing_timeout: float | None, *, tasks: tuple[int, int], target_age: float, existing: str = ""
 ) -> Iterator[Problem]:
-    """The problems of these options. Times are in seconds; `tasks` has the smallest and the largest number."""
+    """The problems of these options.
+
+    Args:
+        processing_timeout: the option, in seconds.
+        tasks: the smallest and the largest number.
+        target_age: the option, in seconds.
+        existing: the kind of the existing resource that is the processor; empty if the processor is code.
+
+    """
+    if existing:
+        yield WORKER_PROCESSOR.problem(kind=existing)
     if processing_timeout is not None and not 1 <= processing_timeout <= LONGEST:
         yield WORKER_PROCESSING_TIMEOUT.problem(value=span(processing_timeout), longest=span(LONGEST))
     least, most = tasks

@@ -57,16 +57,21 @@ class IntakeWorkers(Construct):
             target_age: the age of the oldest message above which tasks are added; 5 minutes when omitted.
 
         Raises:
-            IntakeConfigurationError: An option is out of its range, or the processor is a Lambda function.
+            IntakeConfigurationError: An option is out of its range, or the processor is an existing function or state
+                machine.
 
         """
         super().__init__(scope, id)
         age = target_age or Duration.minutes(5)
         seconds = processing_timeout.to_seconds() if processing_timeout else None
-        refuse(
-            self.node.path, list(worker_problems(seconds, tasks=(min_tasks, max_tasks), target_age=age.to_seconds()))
-        )
         consumer = pipeline._consumer  # noqa: SLF001 - not public, since it is a part of the pipeline
+        existing = "state machine" if consumer.executions else "function" if consumer.existing_function else ""
+        refuse(
+            self.node.path,
+            list(
+                worker_problems(seconds, tasks=(min_tasks, max_tasks), target_age=age.to_seconds(), existing=existing)
+            ),
+        )
         # The audit compares the deployed mapping with this setting.
         _resource(consumer.source, lambda_.CfnEventSourceMapping).enabled = False
         environment = dict(consumer.environment)

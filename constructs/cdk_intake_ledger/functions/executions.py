@@ -1,0 +1,102 @@
+"""A state machine as the processor: its times, the permissions to start it, and the events of its executions."""
+
+from dataclasses import dataclass
+
+from aws_cdk import Arn, ArnComponents, ArnFormat, Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds
+from cdk_intake_ledger.resources import allow_service
+from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS
+
+ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
+"""The states in which an execution has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executions:
+    """The state machine whose executions process the changes of a pipeline."""
+
+    machine: sfn.IStateMachine
+    timeout: Duration
+    """The limit of an execution."""
+    longest_task: Duration
+    """The time for which a task may outlive an execution that was aborted or timed out."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Environment variables that tell the consumer which state machine to start."""
+        return {
+            "INTAKE_STATE_MACHINE": self.machine.state_machine_arn,
+            "INTAKE_EXECUTION_SECONDS": in_seconds(self.timeout),
+            "INTAKE_LONGEST_TASK_SECONDS": in_seconds(self.longest_task),
+        }
+
+    def connect(self, scope: Construct, role: iam.Role, resources: PipelineResources) -> None:
+        """Let the consumer start the machine and describe its executions, and send their ends to the queue.
+
+        Args:
+            scope: the consumer.
+            role: the consumer's.
+            resources: the pipeline's queue.
+
+        """
+        executions = self._execution_arns(scope)
+        for statement in (
+            iam.PolicyStatement(actions=["states:StartExecution"], resources=[self.machine.state_machine_arn]),
+            iam.PolicyStatement(
+                sid="ExecutionsOfTheMachine", actions=["states:DescribeExecution"], resources=[executions]
+            ),
+            # A redrive would continue an execution whose row another attempt has by then.
+            iam.PolicyStatement(
+                sid="NoRedriveOfExecutions",
+                effect=iam.Effect.DENY,
+                actions=["states:RedriveExecution"],
+                resources=[executions],
+            ),
+        ):
+            role.add_to_policy(statement)
+        resources.wildcards.suppress(role, executions, EXECUTIONS)
+        self._send_ends(scope, resources)
+
+    def _execution_arns(self, scope: Construct) -> str:
+        machine = Arn.split(self.machine.state_machine_arn, ArnFormat.COLON_RESOURCE_NAME)
+        return Arn.format(
+            ArnComponents(
+                service="states",
+                resource="execution",
+                resource_name=f"{machine.resource_name}:*",
+                arn_format=ArnFormat.COLON_RESOURCE_NAME,
+            ),
+            Stack.of(scope),
+        )
+
+    def _send_ends(self, scope: Construct, resources: PipelineResources) -> None:
+        queue, stack = resources.queue, Stack.of(scope)
+        events.CfnRule(
+            scope,
+            "Ended",
+            description=f"Intake ledger, ended executions for {resources.name}",
+            event_pattern={
+                "source": ["aws.states"],
+                "detail-type": ["Step Functions Execution Status Change"],
+                "detail": {"status": ENDED, "stateMachineArn": [self.machine.state_machine_arn]},
+            },
+            targets=[
+                events.CfnRule.TargetProperty(
+                    id="Queue",
+                    arn=queue.queue.queue_arn,
+                    # Otherwise EventBridge drops an event after a day of failed attempts.
+                    dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.dead_letter_queue.queue_arn),
+                )
+            ],
+        )
+        account = {"StringEquals": {"aws:SourceAccount": stack.account}}
+        rules = stack.format_arn(service="events", resource="rule", resource_name="*")
+        # The ARN of this rule would make a cycle: the bucket depends on the queue's policy, the rule depends on the
+        # machine, and the machine's tasks depend on the bucket that they read.
+        conditions = account | {"ArnLike": {"aws:SourceArn": rules}}
+        allow_service(scope, queue, "events.amazonaws.com", conditions, key_conditions=account, dead_letters=True)

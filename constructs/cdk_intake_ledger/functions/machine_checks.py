@@ -1,0 +1,75 @@
+"""Reasons why a state machine cannot be the processor of a pipeline."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from aws_cdk import Stack, Token
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_intake_ledger.functions.executions import Executions
+from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.validation.execution_rules import (
+    MACHINE_ENVIRONMENT,
+    MACHINE_EXPRESS,
+    MACHINE_TIMEOUT,
+    MACHINE_VERSION,
+    MACHINE_WITHOUT_TIMEOUT,
+)
+from cdk_intake_ledger.validation.plan import span
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import warn
+
+ARN_PARTS = 7
+"""Parts of the ARN of a state machine. The ARN of a version or an alias has one more."""
+
+
+def machine_problems(scope: Construct, executions: Executions) -> Iterator[Problem]:
+    """Compare a state machine with the pipeline that starts it. It warns if the machine has no timeout.
+
+    An imported machine shows its account, its region and its name only.
+
+    Args:
+        scope: the pipeline.
+        executions: the machine, and the limit of an execution.
+
+    """
+    machine = executions.machine
+    path, arn = machine.node.path, machine.state_machine_arn
+    if not Token.is_unresolved(arn) and len(arn.split(":")) > ARN_PARTS:
+        yield MACHINE_VERSION.problem(arn=arn)
+    stack = Stack.of(scope)
+    ours, theirs = (stack.account, stack.region), (str(machine.env.account), str(machine.env.region))
+    pairs = list(zip(ours, theirs, strict=True))
+    if any(a != b and not Token.is_unresolved(a) and not Token.is_unresolved(b) for a, b in pairs):
+        yield MACHINE_ENVIRONMENT.problem(path=path, ours=" ".join(ours), theirs=" ".join(theirs))
+    resource = machine.node.default_child
+    if not isinstance(resource, sfn.CfnStateMachine):
+        return
+    properties = properties_of(resource)
+    if properties.get("stateMachineType") == "EXPRESS":
+        yield MACHINE_EXPRESS.problem(path=path)
+    definition = _definition(properties.get("definitionString"))
+    if definition is None or executions.timeout.is_unresolved():
+        return
+    limit = executions.timeout.to_seconds(integral=False)
+    seconds = definition.get("TimeoutSeconds")
+    if seconds is None:
+        warn(scope, MACHINE_WITHOUT_TIMEOUT, path=path, ours=span(limit))
+    elif isinstance(seconds, int) and seconds > limit:
+        yield MACHINE_TIMEOUT.problem(path=path, theirs=span(seconds), ours=span(limit))
+
+
+def _definition(text: Any) -> dict[str, Any] | None:
+    """The definition of a machine, with a text in the place of each reference. None if it is not in the template."""
+    match text:
+        case {"Fn::Join": ["", list(parts)]}:
+            text = "".join(part if isinstance(part, str) else "reference" for part in parts)
+    if not isinstance(text, str):
+        return None
+    try:
+        definition = json.loads(text)
+    except ValueError:
+        return None
+    return definition if isinstance(definition, dict) else None

@@ -1,0 +1,134 @@
+"""The parts that every processor has: its code, its settings, and the resources of the consumer that runs it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from aws_cdk import Duration, Size
+from aws_cdk import aws_lambda as lambda_
+
+from cdk_intake_ledger.functions.executions import Executions
+from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
+from cdk_intake_ledger.functions.processor_problems import (
+    environment_problems,
+    layer_problems,
+    runtime_problems,
+    storage_problems,
+)
+from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
+from cdk_intake_ledger.validation.registry import Problem
+
+if TYPE_CHECKING:
+    from cdk_intake_ledger.bundling import ProcessorFolder
+
+
+class ProcessorBase:
+    """The code and the settings of a processor. `Processor` has the ways to make one."""
+
+    def __init__(
+        self,
+        make_code: Callable[[], lambda_.Code | lambda_.DockerImageCode],
+        *,
+        entrypoint: str,
+        memory_size: int = 512,
+        ephemeral_storage_size: int = DEFAULT_STORAGE,
+        environment: Mapping[str, str] | None = None,
+        runtime: lambda_.Runtime | None = None,
+        architecture: lambda_.Architecture | None = None,
+        layers: Sequence[lambda_.ILayerVersion] = (),
+        problems: Sequence[Problem] = (),
+        function: lambda_.IFunction | None = None,
+        executions: Executions | None = None,
+        capacity_provider: lambda_.ICapacityProvider | None = None,
+    ) -> None:
+        """Describe a processor. Use one of the class methods of `Processor` instead.
+
+        Args:
+            make_code: makes the code, once for each pipeline.
+            entrypoint: `module:function`.
+            memory_size: as for `from_asset`, in MiB; 512 when omitted.
+            ephemeral_storage_size: as for `from_asset`, in MiB; 512 when omitted.
+            environment: as for `from_asset`; empty when omitted.
+            runtime: as for `from_asset`; Python 3.13 when omitted.
+            architecture: as for `from_asset`; arm64 when omitted.
+            layers: as for `from_asset`; none when omitted.
+            problems: reasons why the processor cannot work, which the pipeline reports; none when omitted.
+            function: an existing function to invoke; the processor is the code itself when omitted.
+            executions: an existing state machine to start; the processor is the code itself when omitted.
+            capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
+
+        """
+        self._make_code = make_code
+        self._problems = tuple(problems)
+        self.entrypoint = entrypoint
+        """`module:function`; empty if the processor is an existing function or state machine."""
+        self.function = function
+        """The existing function, or None."""
+        self.executions = executions
+        """The existing state machine with its times, or None."""
+        self.capacity_provider = capacity_provider
+        """The capacity provider of the consumer's function; None for Lambda's own capacity."""
+        self.memory_size = memory_size
+        """Memory of the consumer's function, in MiB."""
+        self.ephemeral_storage_size = ephemeral_storage_size
+        """Size of the `/tmp` of the consumer's function, in MiB."""
+        self.environment = dict(environment or {})
+        """Your environment variables."""
+        self.runtime = runtime or TESTED_RUNTIME
+        """Runtime of the consumer's function."""
+        self.architecture = architecture or lambda_.Architecture.ARM_64
+        """Architecture of the consumer's function."""
+        self.layers = tuple(layers)
+        """Your layers, without the pipeline's."""
+        self._folder: ProcessorFolder | None = None
+
+    @property
+    def handler(self) -> str:
+        """The consumer's handler. It is in the layer or image, and an inline module imports it from there."""
+        if self.function or self.executions:
+            return "index.handler"
+        module = "consumer.managed_instances" if self.capacity_provider else "consumer"
+        return f"intake_ledger.{module}.handler"
+
+    @property
+    def ephemeral_storage(self) -> Size | None:
+        """The size of `/tmp`; None for Lambda's default."""
+        size = self.ephemeral_storage_size
+        return None if size == DEFAULT_STORAGE else Size.mebibytes(size)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Environment variables that tell the consumer which processor to call."""
+        if self.executions is not None:
+            return self.executions.settings
+        if self.function is not None:
+            return {"INTAKE_PROCESSOR_FUNCTION": self.function.function_arn}
+        return {"INTAKE_PROCESSOR": self.entrypoint} | self.environment
+
+    @property
+    def function_timeout(self) -> Duration | None:
+        """The timeout of the existing function; None if it is not known at synthesis."""
+        function = self.function
+        if isinstance(function, lambda_.Alias):
+            function = function.version
+        if isinstance(function, lambda_.Version):
+            function = function.lambda_
+        if isinstance(function, lambda_.Function):
+            return function.timeout or Duration.seconds(3)  # Lambda's own default
+        return None
+
+    @property
+    def code(self) -> lambda_.Code | lambda_.DockerImageCode:
+        """New code for each pipeline. CDK binds an asset to the first stack that uses it."""
+        return self._make_code()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Reasons why the processor cannot work. The pipeline reports them with its other problems."""
+        return (
+            *self._problems,
+            *(self._folder.problems if self._folder else ()),
+            *environment_problems(self.environment),
+            *runtime_problems(self.runtime, managed=self.capacity_provider is not None),
+            *layer_problems(self.layers),
+            *storage_problems(self.ephemeral_storage_size),
+        )

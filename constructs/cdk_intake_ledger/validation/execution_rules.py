@@ -1,0 +1,107 @@
+"""Rules about a state machine as the processor."""
+
+from cdk_intake_ledger.validation.plan import HOUR
+from cdk_intake_ledger.validation.plan_check import Check, between, compare
+from cdk_intake_ledger.validation.registry import Subject
+
+SUBJECT = Subject("State machines as processors")
+
+LONGEST = 11 * HOUR
+"""SQS hides a message for at most 12 hours, and the consumer polls an execution in shorter steps."""
+
+MACHINE_EXPRESS = SUBJECT.error(
+    "machine-express",
+    inputs=("machine",),
+    what="the state machine {path} is EXPRESS",
+    why="an express execution can run twice, ends after 5 minutes, and cannot be described",
+    fix="Use a STANDARD state machine",
+)
+MACHINE_VERSION = SUBJECT.error(
+    "machine-version",
+    inputs=("machine",),
+    what="{arn} is a version or an alias",
+    why="the executions of one attempt could be of two versions",
+    fix="Pass the state machine itself",
+)
+MACHINE_ENVIRONMENT = SUBJECT.error(
+    "machine-environment",
+    inputs=("machine",),
+    what="the state machine {path} is in {theirs} and the pipeline is in {ours}",
+    why="the events of its executions would not reach the pipeline's queue",
+    fix="Use a state machine of the same account and region, which may start the other one",
+)
+MACHINE_TIMEOUT = SUBJECT.error(
+    "machine-timeout",
+    inputs=("machine", "timeout"),
+    what="the state machine {path} has a timeout of {theirs} and the processor has a timeout of {ours}",
+    why="the queue must keep a message for as long as its executions may run",
+    fix="Set the processor's timeout to at least {theirs}, or give the state machine a shorter one",
+)
+MACHINE_WITHOUT_TIMEOUT = SUBJECT.warning(
+    "machine-without-timeout",
+    inputs=("machine",),
+    what="the state machine {path} has no timeout",
+    why="an execution that hangs would hold its object for up to a year",
+    fix="Set its timeout to at most {ours}",
+)
+
+CHECKS: tuple[Check, ...] = (
+    between(SUBJECT, "execution_timeout", 1, LONGEST, "because SQS hides a message for 12 hours at most"),
+    between(SUBJECT, "longest_task", 1, LONGEST, "because SQS hides a message for 12 hours at most"),
+    compare(
+        SUBJECT,
+        "executions-within-retention",
+        "execution_timeout",
+        "longest_task",
+        "queue_retention",
+        "max_attempts",
+        "min_backoff",
+        "max_backoff",
+        broken=lambda plan: plan.queue_retention < plan.execution_time,
+        times=lambda plan: {
+            "retention": plan.queue_retention,
+            "timeout": plan.execution_timeout,
+            "execution_time": plan.execution_time,
+        },
+        numbers=("max_attempts",),
+        what=(
+            "the queue's retention is {retention} and {max_attempts} executions of {timeout} can take {execution_time}"
+        ),
+        why="SQS would delete the message before its last attempt",
+        fix="Set a longer retention, fewer attempts or a shorter timeout",
+    ),
+    compare(
+        SUBJECT,
+        "executions-within-receives",
+        "execution_timeout",
+        "max_receives",
+        "max_attempts",
+        broken=lambda plan: plan.max_receives < plan.execution_receives,
+        times=lambda plan: {"timeout": plan.execution_timeout},
+        numbers=("max_attempts", "max_receives", "execution_receives"),
+        what="the queue gives a message up after {max_receives} receives",
+        why="{max_attempts} executions of {timeout} need about {execution_receives} receives, since each poll is one",
+        fix="Raise maxReceiveCount, or set fewer attempts",
+    ),
+    compare(
+        SUBJECT,
+        "executions-without-threads",
+        "execution_timeout",
+        "threads",
+        broken=lambda plan: plan.threads > 1,
+        numbers=("threads",),
+        what="threads is {threads} and the processor is a state machine",
+        why="the consumer only starts executions, and Step Functions runs them at the same time",
+        fix="Omit threads",
+    ),
+    compare(
+        SUBJECT,
+        "executions-without-commit-together",
+        "execution_timeout",
+        "commit_together",
+        broken=lambda plan: plan.commit_together,
+        what="commit_together is on and the processor is a state machine",
+        why="executions end one after the other, and each one is committed by itself",
+        fix="Omit commit_together",
+    ),
+)
