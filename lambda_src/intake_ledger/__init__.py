@@ -19,20 +19,26 @@ from intake_ledger.protocol import (
 )
 
 if TYPE_CHECKING:
+    from intake_ledger.messages import KeyedMessage
     from intake_ledger.outputs import Output
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import `Output` at its first use. Most processors need it for annotations only, or not at all."""
-        if name != "Output":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from intake_ledger.outputs import Output  # noqa: PLC0415
+        """Import these at their first use. Most processors need them for annotations only, or not at all."""
+        if name == "Output":
+            from intake_ledger.outputs import Output  # noqa: PLC0415
 
-        return Output
+            return Output
+        if name == "KeyedMessage":
+            from intake_ledger.messages import KeyedMessage  # noqa: PLC0415
+
+            return KeyedMessage
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
     "Commit",
+    "KeyedMessage",
     "NotYet",
     "ObjectChange",
     "ObjectGone",

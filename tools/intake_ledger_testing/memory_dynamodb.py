@@ -70,19 +70,28 @@ class MemoryDynamoDB:
 
     def transact_write_items(self, **request: Any) -> dict[str, Any]:
         """Write a transaction whose first element updates this table. The ledger sends no other transactions."""
-        own, *others = request["TransactItems"]
+        elements = request["TransactItems"]
+        table = elements[0]["Update"]["TableName"]
+        own = [one for one in elements if "Update" in one and one["Update"]["TableName"] == table]
         self.requests.append("TransactWriteItems")
+        reasons = [self._reason(one["Update"]) if one in own else {"Code": "None"} for one in elements]
+        if any(reason["Code"] != "None" for reason in reasons):
+            error: Any = _error("TransactionCanceledException", "Transaction cancelled")
+            error.response["CancellationReasons"] = reasons
+            raise error
+        for one in own:
+            self.update_item(**one["Update"])
+        self.transacted.extend(one for one in elements if one not in own)
+        return {}
+
+    def _reason(self, update: dict[str, Any]) -> dict[str, Any]:
+        """The answer of a transaction about an element: whether its condition holds."""
         try:
-            self.update_item(**own["Update"])
+            self._check("UpdateItem", update, update["Key"])
         except ClientError as refused:
             answer: Any = refused.response
-            item = {"Item": answer["Item"]} if "Item" in answer else {}
-            error = _error("TransactionCanceledException", "Transaction cancelled")
-            reasons: Any = [{"Code": "ConditionalCheckFailed"} | item, *({"Code": "None"} for _ in others)]
-            error.response["CancellationReasons"] = reasons
-            raise error from None
-        self.transacted.extend(others)
-        return {}
+            return {"Code": "ConditionalCheckFailed"} | ({"Item": answer["Item"]} if "Item" in answer else {})
+        return {"Code": "None"}
 
     def delete_item(self, **request: Any) -> dict[str, Any]:
         """Delete an item."""

@@ -122,7 +122,7 @@ class Queues:
         for attempt in ({"MessageAttributes": message}, {}):
             sent: Any = {"MessageBody": body, **attempt}
             try:
-                self._client.send_message(QueueUrl=self._dlq_url, **sent)
+                self._send_dead_letter(**sent)
             except ClientError as error:
                 if error.response["Error"]["Code"] not in _TOO_LONG:
                     raise
@@ -130,4 +130,7 @@ class Queues:
                 return
         part = body.encode()[:_MAX_PART_BYTES].decode(errors="ignore")
         message["body_bytes"] = {"DataType": "Number", "StringValue": str(len(body.encode()))}
-        self._client.send_message(QueueUrl=self._dlq_url, MessageBody=part, MessageAttributes=message)
+        self._send_dead_letter(MessageBody=part, MessageAttributes=message)
+
+    def _send_dead_letter(self, **message: Any) -> None:
+        self._client.send_message(QueueUrl=self._dlq_url, **message)

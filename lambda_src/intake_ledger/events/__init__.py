@@ -1,12 +1,22 @@
 """Parse the messages of S3, EventBridge, SNS and this pipeline."""
 
+from intake_ledger.events.fields import MalformedError
 from intake_ledger.events.own_messages import OWN_MESSAGE, own_message
-from intake_ledger.events.parser import Message, Parsed, Unparseable, merge_unparseable, parse_message, read_batch
+from intake_ledger.events.parser import (
+    Message,
+    Parsed,
+    Unparseable,
+    merge_unparseable,
+    parse_message,
+    read_batch,
+    turn,
+)
 from intake_ledger.events.s3_event import Ignored
 
 __all__ = [
     "OWN_MESSAGE",
     "Ignored",
+    "MalformedError",
     "Message",
     "Parsed",
     "Unparseable",
@@ -14,4 +24,5 @@ __all__ = [
     "own_message",
     "parse_message",
     "read_batch",
+    "turn",
 ]

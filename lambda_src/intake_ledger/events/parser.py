@@ -5,7 +5,7 @@ messages.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,13 +47,20 @@ Parsed = Change | Ignored | Unparseable
 class Message:
     """A message of SQS, parsed."""
 
-    def __init__(self, record: Mapping[str, Any]) -> None:
+    def __init__(self, record: Mapping[str, Any], parse: "Callable[..., list[Parsed]] | None" = None) -> None:
+        """Parse a record of Lambda's event.
+
+        Args:
+            record: the record.
+            parse: the parser with the arguments of `parse_message`, which is used when omitted.
+
+        """
         self.record = record
         body = record.get("body")
         self.body = body if isinstance(body, str) else json.dumps(body)
         receives, self.sent_at, rejected_fence = _numbers(record)
         """`sent_at`: when SQS got the message, in epoch milliseconds. None: the record does not say."""
-        self.parsed = parse_message(self.body, rejected_fence=rejected_fence)
+        self.parsed = (parse or parse_message)(self.body, rejected_fence=rejected_fence)
         # Lambda fails the whole batch if the response has an id that it does not know.
         self.id = str(record.get("messageId") or "")
         self.receives = receives or 1

@@ -12,6 +12,7 @@ from intake_ledger.ledger.dynamodb_table import (
     condition_failed,
 )
 from intake_ledger.ledger.ledger import Ledger
+from intake_ledger.ledger.transactions import Element
 
 __all__ = [
     "AWS_ERRORS",
@@ -23,6 +24,7 @@ __all__ = [
     "CompletenessRecord",
     "Condition",
     "ConditionFailed",
+    "Element",
     "Incomplete",
     "Ledger",
     "LedgerOptions",

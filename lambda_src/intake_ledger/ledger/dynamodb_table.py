@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from intake_ledger.ledger.conditions import NO_ITEM, NO_ROW, Condition, ConditionFailed, no_late_writes, overtaken
 from intake_ledger.ledger.statements import insert_statement, update_statement
-from intake_ledger.ledger.transactions import Element, check, refusal
+from intake_ledger.ledger.transactions import Element, refusal
 from intake_ledger.protocol import (
     Row,
     RowKey,
@@ -98,7 +98,7 @@ class LedgerTable:
     def update_with(
         self, key: RowKey, before: Row, after: Row, condition: Condition, others: Sequence[Element], *, token: str
     ) -> None:
-        """`update` and writes to other tables in one transaction. With the same `token` it is carried out once.
+        """`update` and other writes in one transaction. With the same `token` it is carried out once.
 
         It also removes late writes, even those of other workers: DynamoDB carries out the transaction after them.
 
@@ -107,7 +107,6 @@ class LedgerTable:
             TransactionRefused: DynamoDB refused one of the other writes, and wrote nothing.
 
         """
-        check(others, self.name)
         elements: Any = [{"Update": self._update(key, before, after, condition, clear_late_writes=True)}, *others]
         for wait in (*CONFLICT_WAITS, None):
             try:

@@ -10,7 +10,7 @@ from intake_ledger.ledger.claim_writer import ClaimWriter, StateReader, change_k
 from intake_ledger.ledger.completeness import Completeness, Incomplete
 from intake_ledger.ledger.conditions import ConditionFailed, lease_owned, no_late_writes, not_overwritten, row_unchanged
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
-from intake_ledger.ledger.transactions import Element
+from intake_ledger.ledger.transactions import Element, check
 from intake_ledger.protocol import (
     Change,
     Fenced,
@@ -83,13 +83,21 @@ class Ledger:
         """
         return self._claims.claim_together(changes, lease_ms=lease_ms)
 
-    def commit(self, claim: Claim, commit: str | None = None, transact: Sequence[Element] = ()) -> None:
+    def commit(
+        self,
+        claim: Claim,
+        commit: str | None = None,
+        transact: Sequence[Element] = (),
+        *,
+        own: Sequence[Element] = (),
+    ) -> None:
         """Make the claimed state the committed one.
 
         Args:
             claim: the claim whose processor has finished.
             commit: the downstream's name for the effect. None is stored when omitted.
             transact: writes to other tables. They and the commit are carried out together or not at all.
+            own: writes of this library to the ledger's table, which belong to the same transaction.
 
         Raises:
             Fenced: This attempt no longer owns the claim. The next attempt decides.
@@ -101,9 +109,10 @@ class Ledger:
             claim.row, commit, now=self._clock(), retention=self._retention, transactional=bool(transact)
         )
         try:
-            if transact:
+            if others := [*transact, *own]:
+                check(transact, self._table.name)
                 token, owned = str(claim.row.lease_owner), lease_owned(claim.row)
-                self._table.update_with(claim.key, claim.row, after, owned, transact, token=token)
+                self._table.update_with(claim.key, claim.row, after, owned, others, token=token)
             else:
                 self._table.update(claim.key, claim.row, after, not_overwritten(claim.row, claim.state.identity))
         except ConditionFailed as refused:

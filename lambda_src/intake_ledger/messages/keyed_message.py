@@ -1,0 +1,61 @@
+"""The argument of a processor of messages."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from intake_ledger.processor import Commit
+from intake_ledger.protocol import Change
+
+
+@dataclass(frozen=True, slots=True)
+class MessageChange(Change):
+    """A message, in the form in which the ledger takes changes. Its state is the identity."""
+
+    content: Any = field(default=None, compare=False)
+    """The decoded message."""
+    raw: str = field(default="", compare=False)
+    """The message as its sender wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedMessage:
+    """One message, claimed for this call of the processor only. No other message of its key is processed meanwhile."""
+
+    key: str
+    """The value of the intake's key expression. Messages with one key exclude each other."""
+    identity: str
+    """The value of the intake's identity expression. Copies of a message have the same."""
+    body: Any
+    """The message, parsed. For a DynamoDB stream: the record, with plain values in its images."""
+    raw: str
+    """The message as its sender wrote it. For a DynamoDB stream: the record in DynamoDB's typed JSON."""
+    source: str
+    """`sqs`, `fifo`, `kinesis`, `dynamodb` or `eventbridge`."""
+    sent_at: int | None
+    """The time at which the source got the message, in epoch milliseconds. None if the record does not say."""
+    attempt: int
+    """The number of this attempt on the message, from 1 to the intake's `max_attempts`."""
+    fence: int
+    """A number that grows with each attempt on this key, whichever message of the key it is about. A downstream write
+    that is conditional on it cannot undo the write of a later attempt. More than 32 bits, less than 53."""
+    idempotency_key: str
+    """The same for each attempt on this message, at any time. Different for any other message."""
+    _remaining_seconds: Callable[[], float]
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Seconds until the processor is interrupted."""
+        return self._remaining_seconds()
+
+
+MessageProcessor = Callable[[KeyedMessage], Commit | str | None]
+
+
+def idempotency_key(source: str, key: str, identity: str) -> str:
+    """The idempotency key of a message. `source` is the name before the key in the row's partition key."""
+    # The lengths separate the parts, because a key may have any character.
+    parts = (source, key, identity)
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,123 @@
+"""Read the records of Lambda's event: the key and the identity of each message, and the message itself.
+
+A record of a stream becomes a message whose body is the record in an envelope. A copy in the dead-letter queue has that
+body. It can be sent to the intake's queue, and is then read like the record itself.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from intake_ledger.events import OWN_MESSAGE, MalformedError, Message, Parsed, Unparseable
+from intake_ledger.messages.keyed_message import MessageChange
+from intake_ledger.messages.settings import MessageSettings, MessageSource, compiled
+from intake_ledger.messages.stream_values import dynamodb_record, kinesis_data
+from intake_ledger.protocol import Change, Origin, State, StateKind
+
+RECORD = "record"
+"""The kind of our own message that has a record of a stream."""
+MAX_BYTES = 1024
+"""Of a key and of an identity. A partition key of DynamoDB takes 2,048."""
+_NULL = "null"
+"""The ledger takes this version for none, as S3 does."""
+_SOURCES = {"aws:kinesis": MessageSource.KINESIS, "aws:dynamodb": MessageSource.DYNAMODB}
+
+
+class MessageReader:
+    """Reads the records of one intake."""
+
+    def __init__(self, settings: MessageSettings) -> None:
+        self._source = settings.source
+        self._bucket = settings.consumer.bucket
+        self._key, self._identity = compiled(settings.key), compiled(settings.identity)
+
+    def from_queue(self, record: Mapping[str, Any]) -> Message:
+        """A message of SQS."""
+        return self._message(record)
+
+    def from_stream(self, record: Mapping[str, Any]) -> Message:
+        """A record of a stream, as a message. Its id is the sequence number."""
+        details = record.get("kinesis") or record.get("dynamodb") or {}
+        body = json.dumps({OWN_MESSAGE: {"kind": RECORD, "record": record}}, separators=(",", ":"))
+        number = details.get("sequenceNumber") or details.get("SequenceNumber")
+        seconds = details.get("approximateArrivalTimestamp") or details.get("ApproximateCreationDateTime")
+        sent = {"SentTimestamp": str(round(seconds * 1000))} if isinstance(seconds, int | float) else {}
+        return self._message({"messageId": number, "body": body, "attributes": sent})
+
+    def _message(self, record: Mapping[str, Any]) -> Message:
+        message = Message(record, partial(self._parse))
+        message.parsed = [
+            replace(part, event_time=message.sent_at) if isinstance(part, Change) else part for part in message.parsed
+        ]
+        return message
+
+    def _parse(self, body: str, *, rejected_fence: int | None) -> list[Parsed]:
+        try:
+            content, raw = self._decoded(body)
+            key, identity = _name("key", self._key, content), _name("identity", self._identity, content)
+        except MalformedError as problem:
+            return [Unparseable(str(problem), body)]
+        change = MessageChange(
+            self._bucket,
+            key,
+            Origin.S3,
+            event_name=f"IntakeLedger:Message:{self._source}",
+            body=body,
+            state=State(StateKind.OBJECT, version_id=identity),
+            # A copy of the dead-letter queue has a row.
+            reported_as_new=rejected_fence is None,
+            rejected_fence=rejected_fence,
+            content=content,
+            raw=raw,
+        )
+        return [change]
+
+    def _decoded(self, body: str) -> tuple[Any, str]:
+        """The decoded message and its text."""
+        content = _json(body)
+        if not self._source.is_stream:
+            return content, body
+        own = content.get(OWN_MESSAGE) if isinstance(content, Mapping) else None
+        record = own.get("record") if isinstance(own, Mapping) and own.get("kind") == RECORD else None
+        if not isinstance(record, Mapping) or _SOURCES.get(str(record.get("eventSource"))) is not self._source:
+            raise MalformedError(f"not a record of {self._source} in the envelope of the dead-letter queue's copies")
+        if self._source is MessageSource.KINESIS:
+            data = kinesis_data(record)
+            return _json(data), data
+        return dynamodb_record(record), json.dumps(record["dynamodb"])
+
+
+def is_stream_record(record: Mapping[str, Any]) -> bool:
+    """True if Lambda read the record from a stream, and not from a queue."""
+    return record.get("eventSource") in _SOURCES
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise MalformedError(f"not JSON: {type(problem).__name__}") from None
+
+
+def _name(what: str, expression: Any, content: Any) -> str:
+    """The value of an expression, as a name of the message."""
+    try:
+        value = expression.search(content)
+    except Exception as problem:  # noqa: BLE001 - the functions of JMESPath raise errors of several types
+        # Their texts quote the message.
+        raise MalformedError(f"the {what} cannot be evaluated: {type(problem).__name__}") from None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        kind = "missing or null" if value is None else f"{type(value).__name__}, expected a text or a whole number"
+        raise MalformedError(f"the {what} is {kind}")
+    name = str(value)
+    if name == _NULL and what == "identity":
+        raise MalformedError("the identity is the text 'null'")
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        raise MalformedError(f"the {what} is not valid Unicode") from None
+    if not 1 <= length <= MAX_BYTES:
+        raise MalformedError(f"the {what} has {length} bytes, expected 1 to {MAX_BYTES:,}")
+    return name

@@ -1,0 +1,282 @@
+"""Streams and FIFO queues: the order of a key is kept, and a bad message holds up nothing but its key."""
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intake_ledger import NotYet, Unprocessable
+from intake_ledger.messages import KeyedMessage, MessageSource
+from tests.settings import examples
+from tests.unit.messages_support import INVOCATION_MS, LEASE_MS, SETTINGS, SOURCE_NAME, Intake, dynamodb, kinesis, sqs
+from tests.unit.stream_mapping import FunctionError, Record, StreamMapping, number_of
+from tests.unit.support import START
+
+FIFO_DLQ = "memory://dead-letters.fifo"
+
+
+def numbered(*records: tuple[str, str]) -> list[dict[str, Any]]:
+    """Records of Kinesis, of these orders and events."""
+    return [kinesis(order, event, number) for number, (order, event) in enumerate(records, 1)]
+
+
+def orders_of(intake: Intake, order: str) -> list[str]:
+    return [message.identity for message in intake.calls if message.key == order]
+
+
+def test_a_record_of_kinesis_reaches_the_processor() -> None:
+    """Its data is decoded."""
+    intake = Intake(MessageSource.KINESIS)
+    assert intake.handle([kinesis("o-1", "e-1", 1)]) == []
+    [message] = intake.calls
+    assert (message.key, message.identity, message.source) == ("o-1", "e-1", "kinesis")
+    assert message.body == json.loads(message.raw) == {"order": "o-1", "event": "e-1"}
+    assert message.sent_at == START
+
+
+def test_a_record_of_dynamodb_has_plain_values() -> None:
+    """The expressions see them too."""
+    intake = Intake(MessageSource.DYNAMODB, key="dynamodb.Keys.order", identity="eventID")
+    assert intake.handle([dynamodb("o-1", "e-1", 1)]) == []
+    [message] = intake.calls
+    assert (message.key, message.identity) == ("o-1", "e-1")
+    assert message.body["dynamodb"]["NewImage"] == {
+        "order": "o-1",
+        "amount": Decimal("12.5"),
+        "lines": [{"count": 3, "gift": True, "note": None}],
+        "tags": {"new", "paid"},
+        "photo": b"\x00\xff",
+    }
+    assert (message.body["eventName"], message.body["dynamodb"]["SequenceNumber"]) == ("MODIFY", "1")
+    assert json.loads(message.raw)["NewImage"]["amount"] == {"N": "12.50"}
+
+
+@pytest.mark.failure_mode("F149")
+def test_after_a_failure_the_later_records_of_its_key_wait_and_other_keys_go_on() -> None:
+    """Lambda delivers from the lowest failed record on. The other keys are duplicates then."""
+    down = True
+
+    def process(message: KeyedMessage) -> None:
+        if down and message.identity == "a-2":
+            raise RuntimeError
+
+    intake = Intake(MessageSource.KINESIS, process)
+    records = numbered(("a", "a-1"), ("a", "a-2"), ("b", "b-1"), ("a", "a-3"), ("b", "b-2"))
+    assert intake.handle(records) == [number_of(records[1])]
+    assert intake.called == ["a-1", "a-2", "b-1", "b-2"]
+    down = False
+    intake.clock.advance(3_600_000)
+    assert intake.handle(records[1:]) == []
+    assert orders_of(intake, "a") == ["a-1", "a-2", "a-2", "a-3"]
+    assert orders_of(intake, "b") == ["b-1", "b-2"]
+
+
+def test_a_record_that_waits_is_not_asked_for_all_the_time() -> None:
+    """Lambda retries a stream at once, so the function waits a little before it answers."""
+    intake = Intake(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(NotYet("the customer", retry_in=60)))
+    assert intake.handle(numbered(("a", "a-1"))) != []
+    assert intake.slept == [5.0]
+
+
+@pytest.mark.failure_mode("F150")
+@pytest.mark.parametrize("bisect", [True, False])
+def test_a_poisonous_record_is_dead_lettered_and_the_shard_goes_on(*, bisect: bool) -> None:
+    """It raises at each attempt."""
+
+    def process(message: KeyedMessage) -> None:
+        if message.identity == "poison":
+            raise RuntimeError
+
+    intake = Intake(MessageSource.KINESIS, process)
+    records = numbered(*((f"o-{number % 3}", "poison" if number == 4 else f"e-{number}") for number in range(12)))
+    mapping = StreamMapping(intake.handle, batch_size=6, bisect=bisect)
+    mapping.run(records)
+    assert [letter.attributes["version_id"] for letter in intake.sqs.dead_letters] == ["poison"]
+    assert intake.status("o-1", "poison") == "REJECTED"
+    assert intake.outcomes["Committed"] == 11
+    assert orders_of(intake, "o-1") == ["e-1", *["poison"] * SETTINGS.max_attempts, "e-7", "e-10"]
+    assert mapping.dropped == []
+
+
+@pytest.mark.failure_mode("F150")
+@pytest.mark.parametrize("bisect", [True, False])
+def test_a_record_that_kills_the_process_is_dead_lettered_and_the_shard_goes_on(*, bisect: bool) -> None:
+    """Out of memory: no code of the function runs any more, and the function's error has no sequence number."""
+    intake = Intake(MessageSource.KINESIS)
+
+    def process(message: KeyedMessage) -> None:
+        if message.identity == "poison":
+            raise KeyboardInterrupt
+
+    intake.process = process
+    records = numbered(*((f"o-{number % 3}", "poison" if number == 4 else f"e-{number}") for number in range(12)))
+
+    def function(batch: Sequence[Record]) -> list[str]:
+        worker = intake.worker()
+        worker._ledger.free_locks = lambda: None  # type: ignore[method-assign]
+        try:
+            return intake.handle(list(batch), worker)
+        except KeyboardInterrupt:
+            raise FunctionError from None
+
+    mapping = StreamMapping(function, batch_size=6, bisect=bisect)
+    mapping.run(records)
+    assert intake.called.count("poison") == SETTINGS.max_attempts
+    [letter] = intake.sqs.dead_letters
+    assert letter.attributes["version_id"] == "poison"
+    assert letter.attributes["reason_code"] == "attempts_exhausted"
+    assert intake.outcomes["Committed"] == 11
+    assert mapping.dropped == []
+    for order in ("o-0", "o-2"):
+        assert len(orders_of(intake, order)) == 4
+    # The lapse of a lease takes some invocations, and not one for each millisecond.
+    assert len(mapping.invocations) < 3 * SETTINGS.max_attempts * (LEASE_MS / 5_000)
+
+
+def test_a_stream_is_redriven_through_the_intakes_queue() -> None:
+    """The copy has the record in an envelope."""
+    intake = Intake(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no")))
+    assert intake.handle([kinesis("o-1", "e-1", 1)]) == []
+    [letter] = intake.sqs.dead_letters
+    assert json.loads(letter.body)["intakeLedger"]["kind"] == "record"
+    intake.process = lambda _: None
+    fence = {"rejected_fence": {"stringValue": str(letter.attributes["rejected_fence"])}}
+    copy = sqs("x", "y") | {"body": letter.body, "messageAttributes": fence}
+    assert intake.handle([copy]) == []
+    assert intake.status("o-1", "e-1") == "PROCESSED"
+    first, second = intake.calls
+    assert (second.body, second.idempotency_key) == (first.body, first.idempotency_key)
+    assert second.fence > first.fence
+
+
+@pytest.mark.failure_mode("F151")
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (kinesis("o-1", "e-1", 1, data="no JSON"), "not JSON"),
+        (kinesis("o-1", "e-1", 1) | {"kinesis": {"sequenceNumber": "1", "data": "!"}}, "no UTF-8 text"),
+        (kinesis("o-1", "e-1", 1) | {"kinesis": {"sequenceNumber": "1", "data": "/w=="}}, "no UTF-8 text"),
+        (kinesis("o-1", "e-1", 1, data='{"order": 1}'), "the identity is missing or null"),
+    ],
+)
+def test_an_unreadable_record_of_a_stream_is_dead_lettered(record: dict[str, Any], why: str) -> None:
+    """The shard goes on at once. No attempt could read it."""
+    intake = Intake(MessageSource.KINESIS)
+    assert intake.handle([record, kinesis("o-2", "e-2", 2)]) == []
+    [letter] = intake.sqs.dead_letters
+    assert why in letter.reason
+    assert intake.called == ["e-2"]
+
+
+@pytest.mark.parametrize("body", ["{}", '{"intakeLedger": {"kind": "audit"}}', '{"intakeLedger": 1}'])
+def test_another_message_in_the_queue_of_a_stream_is_dead_lettered(body: str) -> None:
+    """Only copies of records belong there."""
+    intake = Intake(MessageSource.KINESIS)
+    assert intake.handle([sqs("o-1", "e-1") | {"body": body}]) == []
+    assert "not a record of kinesis" in intake.sqs.dead_letters[0].reason
+
+
+def test_a_malformed_image_is_dead_lettered() -> None:
+    """No code of this library may fail at it."""
+    intake = Intake(MessageSource.DYNAMODB, key="dynamodb.Keys.order", identity="eventID")
+    record = dynamodb("o-1", "e-1", 1)
+    record["dynamodb"]["NewImage"] = {"order": {"X": 1}}
+    other = dynamodb("o-1", "e-2", 2) | {"dynamodb": []}
+    assert intake.handle([record, other]) == []
+    reasons = [letter.reason.partition(":")[0] for letter in intake.sqs.dead_letters]
+    assert reasons == ["the record's images are not DynamoDB's JSON", "the record has no change of DynamoDB"]
+
+
+def test_after_a_failure_the_later_messages_of_a_fifo_group_are_returned() -> None:
+    """Other groups go on. The order within the batch stays."""
+    intake = Intake(MessageSource.FIFO, lambda message: 1 / 0 if message.identity == "e-2" else None)
+    batch = [
+        sqs("a", "e-1", group="g"),
+        sqs("a", "e-2", group="g", receives=4),
+        sqs("b", "e-3", group="h"),
+        sqs("c", "e-4", group="g"),
+    ]
+    assert intake.handle(batch) == ["a.e-2", "c.e-4"]
+    assert intake.called == ["e-1", "e-2", "e-3"]
+
+
+def test_a_rejected_message_of_a_fifo_queue_does_not_hold_up_its_group() -> None:
+    """Its copy goes to a FIFO dead-letter queue, in its group, and the copy of a second rejection too."""
+    intake = Intake(
+        MessageSource.FIFO,
+        lambda message: (_ for _ in ()).throw(Unprocessable("no")) if message.identity == "e-1" else None,
+        dlq_url=FIFO_DLQ,
+    )
+    assert intake.handle([sqs("a", "e-1", group="g"), sqs("a", "e-2", group="g")]) == []
+    assert intake.called == ["e-1", "e-2"]
+    fence = {"rejected_fence": {"stringValue": str(intake.sqs.dead_letters[0].attributes["rejected_fence"])}}
+    assert intake.handle([sqs("a", "e-1", group="g") | {"messageAttributes": fence}]) == []
+    assert [sent["MessageGroupId"] for sent in intake.fifo_sends] == ["g", "g"]
+    assert len({sent["MessageDeduplicationId"] for sent in intake.fifo_sends}) == 2
+
+
+def test_records_that_do_not_fit_into_the_invocation_are_returned() -> None:
+    """Each takes two minutes of the five."""
+    intake = Intake(MessageSource.KINESIS)
+    began = intake.clock()
+    intake.process = lambda _: intake.clock.advance(120_000)
+    intake.get_remaining_time_in_millis = lambda: INVOCATION_MS - (intake.clock() - began)  # type: ignore[method-assign]
+    records = numbered(*((f"o-{number}", "e") for number in range(5)))
+    assert intake.handle(records) == [number_of(records[2])]
+    assert len(intake.calls) == 2
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from(["good", "fails once", "poison", "kills"])), max_size=14
+    ),
+    st.integers(1, 7),
+    st.booleans(),
+)
+def test_the_order_of_each_key_is_the_streams(script: list[tuple[str, str]], batch_size: int, bisect: bool) -> None:
+    """Whatever fails, kills or is bisected: nothing is lost, and no key is committed in another order."""
+    intake = Intake(MessageSource.KINESIS)
+    kinds = {f"e-{number}": kind for number, (_, kind) in enumerate(script)}
+
+    def process(message: KeyedMessage) -> None:
+        kind = kinds[message.identity]
+        if kind == "poison" or (kind == "fails once" and message.attempt == 1):
+            raise RuntimeError
+        if kind == "kills":
+            raise KeyboardInterrupt
+
+    intake.process = process
+
+    def function(batch: Sequence[Record]) -> list[str]:
+        worker = intake.worker()
+        worker._ledger.free_locks = lambda: None  # type: ignore[method-assign]
+        try:
+            return intake.handle(list(batch), worker)
+        except KeyboardInterrupt:
+            raise FunctionError from None
+
+    mapping = StreamMapping(function, batch_size=batch_size, bisect=bisect)
+    mapping.run([kinesis(key, f"e-{number}", number) for number, (key, _) in enumerate(script)])
+    assert mapping.dropped == []
+    dead = {str(letter.attributes["version_id"]) for letter in intake.sqs.dead_letters}
+    for number, (key, kind) in enumerate(script):
+        good = kind in ("good", "fails once")
+        assert intake.status(key, f"e-{number}") == ("PROCESSED" if good else "REJECTED")
+        assert (f"e-{number}" in dead) is not good
+    for key in "abc":
+        begun = list(dict.fromkeys(orders_of(intake, key)))
+        assert begun == [f"e-{number}" for number, (its, _) in enumerate(script) if its == key]
+        fences = [message.fence for message in intake.calls if message.key == key]
+        assert fences == sorted(set(fences))
+
+
+def test_the_rows_are_those_of_the_intake() -> None:
+    """Operators look for them by this partition key."""
+    intake = Intake(MessageSource.KINESIS)
+    intake.handle([kinesis("o/1", "e-1", 1)])
+    assert sorted(intake.table.items) == [(f"{SOURCE_NAME}/o/1", "orders@lock"), (f"{SOURCE_NAME}/o/1", "orders@v#e-1")]

@@ -1,0 +1,408 @@
+"""A message of SQS is processed once, and the messages of one key exclude each other."""
+
+import json
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intake_ledger import NotYet, Unprocessable
+from intake_ledger.messages import KeyedMessage, MessageSource, message_settings
+from intake_ledger.messages.reader import MessageReader
+from intake_ledger.messages.settings import MessageSettings
+from intake_ledger.protocol import Change, ObjectGone, SettingsError
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from tests.settings import examples
+from tests.unit.messages_support import LEASE_MS, SETTINGS, SOURCE_NAME, Intake, Killed, sqs
+from tests.unit.support import DAY, START, Wire
+
+ENVIRONMENT = {
+    "INTAKE_PIPELINE_NAME": "orders",
+    "INTAKE_TABLE_NAME": "ledger",
+    "INTAKE_BUCKET_NAME": SOURCE_NAME,
+    "INTAKE_ORDERING": "EVERY_VERSION",
+    "INTAKE_DELETES": "false",
+    "INTAKE_RETENTION_SECONDS": "3024000",
+    "INTAKE_CLOCK_SKEW_SECONDS": "120",
+    "INTAKE_QUEUE_URL": "https://queue",
+    "INTAKE_DLQ_URL": "https://dlq",
+    "INTAKE_PROCESSOR": "orders:process",
+    "INTAKE_PROCESSING_TIMEOUT_SECONDS": "60",
+    "INTAKE_MAX_ATTEMPTS": "5",
+    "INTAKE_MIN_BACKOFF_SECONDS": "10",
+    "INTAKE_MAX_BACKOFF_SECONDS": "900",
+    "INTAKE_MAX_EVENT_AGE_SECONDS": "21600",
+    "INTAKE_MESSAGE_SOURCE": "sqs",
+    "INTAKE_MESSAGE_KEY": "order",
+    "INTAKE_MESSAGE_IDENTITY": "event",
+}
+
+
+def raise_(error: BaseException) -> Any:
+    raise error
+
+
+def test_a_message_reaches_the_processor_with_key_identity_and_fence() -> None:
+    """The whole argument, and the commit in the row."""
+    intake = Intake()
+    assert intake.handle([sqs("o-1", "e-1", total=7)]) == []
+    [message] = intake.calls
+    assert (message.key, message.identity, message.source, message.attempt) == ("o-1", "e-1", "sqs", 1)
+    assert message.body == {"order": "o-1", "event": "e-1", "total": 7}
+    assert json.loads(message.raw) == message.body
+    assert message.fence == intake.lock("o-1")["fence"] >= START
+    assert message.sent_at == START
+    assert 0 < message.remaining_seconds <= SETTINGS.processing_timeout_seconds
+    row = intake.row("o-1", "e-1")
+    assert row is not None
+    assert (row.status, row.commit_id) == ("PROCESSED", "e-1")
+    assert not intake.is_locked("o-1")
+
+
+def test_a_duplicate_is_not_processed_again() -> None:
+    """Whichever worker gets it."""
+    intake = Intake()
+    intake.handle([sqs("o-1", "e-1"), sqs("o-1", "e-1")])
+    assert intake.handle([sqs("o-1", "e-1", receives=2)], intake.worker()) == []
+    assert intake.called == ["e-1"]
+    assert intake.verdicts == {"ACCEPTED": 1, "DUPLICATE": 2}
+
+
+def test_each_identity_of_a_key_is_processed_and_the_fence_grows() -> None:
+    """Also within one millisecond of the clock."""
+    intake = Intake()
+    intake.handle([sqs("o-1", f"e-{number}") for number in range(5)])
+    fences = [message.fence for message in intake.calls]
+    assert intake.called == [f"e-{number}" for number in range(5)]
+    assert fences == sorted(set(fences))
+    assert len({message.idempotency_key for message in intake.calls}) == 5
+
+
+@pytest.mark.failure_mode("F145")
+def test_two_messages_of_one_key_are_never_processed_at_once() -> None:
+    """A second worker gets another message of the key while the first one's processor runs."""
+    intake = Intake()
+    failed: list[str] = []
+    inside: list[str] = []
+
+    def process(message: KeyedMessage) -> None:
+        if message.identity == "e-1":
+            failed.extend(intake.handle([sqs("o-1", "e-2"), sqs("o-2", "e-3")], intake.worker()))
+            inside.extend(intake.called)
+
+    intake.process = process
+    assert intake.handle([sqs("o-1", "e-1")]) == []
+    assert failed == ["o-1.e-2"]
+    assert inside == ["e-1", "e-3"]
+    assert intake.row("o-1", "e-2") is None, "the claim was released as if it had never been made"
+    assert intake.handle([sqs("o-1", "e-2", receives=2)]) == []
+    assert intake.called == ["e-1", "e-3", "e-2"]
+
+
+@pytest.mark.failure_mode("F146")
+@pytest.mark.parametrize("error", [RuntimeError("out"), NotYet("part 2"), Unprocessable("no"), SystemExit(1)])
+def test_a_failure_after_the_lock_frees_it(error: BaseException) -> None:
+    """Otherwise the key's other messages would wait for the rest of the lease."""
+    intake = Intake(process=lambda message: raise_(error) if message.identity == "e-1" else None)
+    intake.handle([sqs("o-1", "e-1")])
+    assert not intake.is_locked("o-1")
+    assert intake.handle([sqs("o-1", "e-2")], intake.worker()) == []
+    assert intake.called == ["e-1", "e-2"]
+
+
+@pytest.mark.failure_mode("F146")
+def test_a_failure_that_cannot_be_written_frees_the_lock_too() -> None:
+    """SQS refuses the copy for the dead-letter queue, so the attempt ends without an outcome."""
+    intake = Intake(process=lambda message: raise_(Unprocessable("no")) if message.identity == "e-1" else None)
+    send, intake.sqs.send_message = intake.sqs.send_message, lambda **_: raise_(refused("SendMessage"))  # type: ignore[method-assign]
+    assert intake.handle([sqs("o-1", "e-1")]) == ["o-1.e-1"]
+    assert intake.status("o-1", "e-1") == "PROCESSING"
+    assert not intake.is_locked("o-1")
+    intake.sqs.send_message = send  # type: ignore[method-assign]
+    assert intake.handle([sqs("o-1", "e-2")], intake.worker()) == []
+
+
+@pytest.mark.failure_mode("F147")
+def test_a_lapsed_lock_is_not_held() -> None:
+    """The item of a worker that died is still there. Only its lease says whether it holds the key."""
+    intake = Intake(process=lambda message: raise_(Killed()) if message.identity == "e-1" else None)
+    with pytest.raises(Killed):
+        intake.handle([sqs("o-1", "e-1")])
+    # The process is gone, so nothing was freed.
+    intake.table.items[(f"{SOURCE_NAME}/o-1", "orders@lock")]["lease_until"] = {"N": str(START + LEASE_MS)}
+    intake.clock.advance(LEASE_MS - 1)
+    assert intake.handle([sqs("o-1", "e-2")], intake.worker()) == ["o-1.e-2"]
+    intake.clock.advance(1)
+    assert intake.handle([sqs("o-1", "e-2", receives=2)], intake.worker()) == []
+    first, second = intake.calls
+    assert second.fence > first.fence
+
+
+@pytest.mark.failure_mode("F148")
+def test_a_late_commit_does_not_come_after_a_later_message_of_the_key() -> None:
+    """Its row is still its own, because no copy of its message came. Its lock is not."""
+    intake = Intake()
+
+    def process(message: KeyedMessage) -> None:
+        if message.identity == "e-1" and message.attempt == 1:
+            intake.clock.advance(LEASE_MS + 1)
+            intake.handle([sqs("o-1", "e-2")], intake.worker())
+
+    intake.process = process
+    assert intake.handle([sqs("o-1", "e-1")]) == ["o-1.e-1"]
+    assert intake.outcomes == {"Committed": 1, "Fenced": 1}
+    assert intake.status("o-1", "e-1") == "PROCESSING"
+    assert intake.handle([sqs("o-1", "e-1", receives=2)]) == []
+    assert [message.fence for message in intake.calls] == sorted({message.fence for message in intake.calls})
+
+
+def test_busy_messages_wait_for_as_long_as_the_lock_is_held_already() -> None:
+    """Most processors end long before their lease. A poll of each second would be a request for each second."""
+    intake = Intake()
+    waits = []
+
+    def process(message: KeyedMessage) -> None:
+        if message.identity == "e-1":
+            for held in (0, 30_000, LEASE_MS - 31_000):
+                intake.clock.advance(held)
+                ledger = intake.ledger
+                change = intake.worker()._reader.from_queue(sqs("o-1", "e-2")).parsed[0]
+                assert isinstance(change, Change)
+                answer = ledger.claim(change, lease_ms=LEASE_MS)
+                assert answer.row is not None
+                waits.append((answer.row.lease_until or 0) - intake.clock())
+
+    intake.process = process
+    intake.handle([sqs("o-1", "e-1")])
+    assert waits == [1_000, 30_000, 1_000]
+
+
+def test_a_redriven_message_is_processed_again() -> None:
+    """The copy in the dead-letter queue has the body and the fence of its rejection."""
+    intake = Intake(process=lambda _: raise_(Unprocessable("unknown product")))
+    assert intake.handle([sqs("o-1", "e-1")]) == []
+    [letter] = intake.sqs.dead_letters
+    assert (letter.reason, letter.attributes["key"], letter.attributes["version_id"]) == (
+        "unknown product",
+        "o-1",
+        "e-1",
+    )
+    assert intake.handle([sqs("o-1", "e-1")]) == [], "a duplicate asks for no retry"
+    assert intake.called == ["e-1"]
+    intake.process = lambda _: None
+    fence = str(letter.attributes["rejected_fence"])
+    again = sqs("o-1", "e-1") | {"body": letter.body, "messageAttributes": {"rejected_fence": {"stringValue": fence}}}
+    assert intake.handle([again]) == []
+    assert intake.status("o-1", "e-1") == "PROCESSED"
+    assert len({message.idempotency_key for message in intake.calls}) == 1
+
+
+def test_attempts_are_counted_per_message_and_end_in_the_dead_letter_queue() -> None:
+    """As for objects."""
+    intake = Intake(process=lambda message: raise_(RuntimeError()) if message.identity == "e-1" else None)
+    for receives in range(1, SETTINGS.max_attempts + 1):
+        intake.handle([sqs("o-1", "e-1", receives=receives), sqs("o-1", f"e-{receives + 1}")])
+        intake.clock.advance(3_600_000)
+    assert [message.attempt for message in intake.calls if message.identity == "e-1"] == [1, 2, 3]
+    assert intake.status("o-1", "e-1") == "REJECTED"
+    assert len(intake.sqs.dead_letters) == 1
+
+
+def test_an_error_of_s3_is_a_failure_and_no_end() -> None:
+    """`ObjectGone` settles the row of an object. A message would be lost by it."""
+    intake = Intake(process=lambda _: raise_(ObjectGone("gone")))
+    assert intake.handle([sqs("o-1", "e-1")]) == ["o-1.e-1"]
+    assert intake.status("o-1", "e-1") == "FAILED"
+
+
+def test_an_attempt_whose_lock_could_not_be_taken_does_not_count() -> None:
+    """DynamoDB does not answer between the claim and the lock."""
+    intake = Intake()
+    update = intake.table.update_item
+    intake.table.update_item = lambda **_: raise_(refused("UpdateItem"))
+    assert intake.handle([sqs("o-1", "e-1")]) == ["o-1.e-1"]
+    intake.table.update_item = update
+    assert intake.row("o-1", "e-1") is None
+    assert intake.handle([sqs("o-1", "e-1", receives=2)]) == []
+    assert [message.attempt for message in intake.calls] == [1]
+
+
+def test_the_lock_of_a_repeated_request_is_our_own() -> None:
+    """The answer to the first write was lost, and the SDK repeated it."""
+    intake = Intake()
+    update, seen = intake.table.update_item, []
+
+    def twice(**request: Any) -> Any:
+        if request["Key"]["sk"]["S"].endswith("@lock") and not seen:
+            seen.append(update(**request))
+        return update(**request)
+
+    intake.table.update_item = twice
+    assert intake.handle([sqs("o-1", "e-1")]) == []
+    assert intake.called == ["e-1"]
+
+
+def test_a_lock_in_a_transaction_is_busy() -> None:
+    """DynamoDB refuses the write with its own code, and SDKs do not retry it."""
+    intake = Intake()
+    update = intake.table.update_item
+    intake.table.update_item = lambda **_: raise_(refused("UpdateItem", "TransactionConflictException"))
+    assert intake.handle([sqs("o-1", "e-1")]) == ["o-1.e-1"]
+    intake.table.update_item = update
+    assert intake.verdicts == {"BUSY": 1}
+
+
+def test_the_lock_stays_for_longer_than_the_rows() -> None:
+    """A fence that began again would let an old worker write."""
+    intake = Intake()
+    intake.handle([sqs("o-1", "e-1")])
+    row = intake.row("o-1", "e-1")
+    assert row is not None
+    assert row.expires_at is not None
+    assert intake.lock("o-1")["expires_at"] > row.expires_at > (START + SETTINGS.retention_seconds * 1000) // 1000
+
+
+def test_a_fence_ahead_of_the_clock_still_grows() -> None:
+    """The clock of the last worker was ahead by an hour."""
+    intake = Intake()
+    intake.clock.advance(3_600_000)
+    intake.handle([sqs("o-1", "e-1")])
+    intake.clock.advance(-3_600_000)
+    intake.handle([sqs("o-1", "e-2")], intake.worker())
+    first, second = intake.calls
+    assert second.fence == first.fence + 1
+
+
+def test_old_messages_of_a_long_queue_are_processed() -> None:
+    """No row tells whether one has expired. A message that is lost is worse than a repeated one."""
+    intake = Intake()
+    intake.clock.advance(100 * DAY)
+    assert intake.handle([sqs("o-1", "e-1")]) == []
+    assert intake.called == ["e-1"]
+
+
+@pytest.mark.failure_mode("F151")
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (sqs(None, "e-1"), "the key is missing or null"),
+        (sqs("o-1", None), "the identity is missing or null"),
+        (sqs("", "e-1"), "the key has 0 bytes"),
+        (sqs("ä" * 513, "e-1"), "the key has 1026 bytes"),
+        (sqs(["o-1"], "e-1"), "the key is list, expected a text or a whole number"),
+        (sqs({"a": 1}, "e-1"), "the key is dict"),
+        (sqs(1.5, "e-1"), "the key is float"),
+        (sqs(True, "e-1"), "the key is bool"),
+        (sqs("\ud800", "e-1"), "the key is not valid Unicode"),
+        (sqs("o-1", "null"), "the identity is the text 'null'"),
+        (sqs("o-1", "e-1") | {"body": "no JSON"}, "not JSON"),
+        (sqs("o-1", "e-1") | {"body": "[" * 100_000}, "not JSON"),
+        (sqs("o-1", "e-1") | {"body": "[1]"}, "the key is missing or null"),
+    ],
+)
+def test_a_message_without_a_usable_name_is_dead_lettered_with_a_reason(record: dict[str, Any], why: str) -> None:
+    """Its neighbours are processed. The text has no value of the message."""
+    intake = Intake()
+    assert intake.handle([record, sqs("o-2", "e-2")]) == []
+    [letter] = intake.sqs.dead_letters
+    assert why in letter.reason
+    assert letter.attributes["reason_code"] == "unparseable_message"
+    assert letter.body == record["body"]
+    assert intake.called == ["e-2"]
+
+
+def test_an_expression_whose_function_fails_is_a_reason() -> None:
+    """`join` of a number raises an error of JMESPath."""
+    intake = Intake(key="join('-', [order, customer])")
+    intake.handle([sqs("o-1", "e-1", customer=5), sqs("o-1", "e-2", customer="c")])
+    assert [message.key for message in intake.calls] == ["o-1-c"]
+    assert "cannot be evaluated: JMESPathTypeError" in intake.sqs.dead_letters[0].reason
+
+
+NAMES = st.one_of(
+    st.text(max_size=40), st.integers(), st.floats(), st.booleans(), st.none(), st.lists(st.integers(), max_size=2)
+)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(NAMES, NAMES)
+def test_any_name_is_taken_or_refused_and_never_raises(key: object, identity: object) -> None:
+    """A name that is taken is the text of the value, and a refused one has a reason."""
+    reader = MessageReader(MessageSettings(SETTINGS, MessageSource.SQS, "order", "event"))
+    [part] = reader.from_queue(sqs(key, identity)).parsed
+    if isinstance(part, Change):
+        assert (part.key, part.state and part.state.version_id) == (str(key), str(identity))
+    else:
+        assert part.why  # type: ignore[union-attr]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.booleans()), max_size=12))
+def test_whatever_comes_each_message_is_committed_once_and_fences_grow(script: list[tuple[str, str, bool]]) -> None:
+    """Copies and failures in any order. Every message comes until it is done."""
+    failing = {(key, identity) for key, identity, fails in script if fails}
+    intake = Intake()
+
+    def process(message: KeyedMessage) -> None:
+        if (message.key, message.identity) in failing and message.attempt == 1:
+            raise RuntimeError
+
+    intake.process = process
+    waiting = [sqs(key, identity) for key, identity, _ in script]
+    for _ in range(20):
+        failed = intake.handle(waiting)
+        waiting = [record for record in waiting if record["messageId"] in failed]
+        intake.clock.advance(600_000)
+    assert not waiting
+    for key, identity, _ in script:
+        assert intake.status(key, identity) == "PROCESSED"
+    assert intake.outcomes["Committed"] == len({(key, identity) for key, identity, _ in script})
+    for key in "ab":
+        fences = [message.fence for message in intake.calls if message.key == key]
+        assert fences == sorted(set(fences))
+
+
+def test_the_settings_are_those_of_the_construct() -> None:
+    """The contract with `MessageIntake`."""
+    found = message_settings(ENVIRONMENT)
+    assert (found.source, found.key, found.identity) == (MessageSource.SQS, "order", "event")
+    assert found.consumer.bucket == SOURCE_NAME
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"INTAKE_MESSAGE_SOURCE": "rabbit"}, "INTAKE_MESSAGE_SOURCE is 'rabbit', expected one of sqs, fifo"),
+        ({"INTAKE_MESSAGE_KEY": "detail["}, "INTAKE_MESSAGE_KEY: 'detail[' is not JMESPath"),
+        ({"INTAKE_MESSAGE_IDENTITY": ""}, "INTAKE_MESSAGE_IDENTITY: '' is not JMESPath"),
+        ({"INTAKE_ORDERING": "LATEST"}, "INTAKE_ORDERING is LATEST, expected EVERY_VERSION"),
+        ({"INTAKE_CONCURRENCY": "4"}, "INTAKE_CONCURRENCY is 4, expected 1"),
+    ],
+)
+def test_wrong_settings_are_refused_with_the_variable(change: dict[str, str], why: str) -> None:
+    """At the cold start, before any message is read."""
+    with pytest.raises(SettingsError) as refused_:
+        message_settings(ENVIRONMENT | change)
+    assert why in str(refused_.value)
+
+
+def test_an_event_without_records_is_refused() -> None:
+    """The function was invoked directly."""
+    with pytest.raises(ValueError, match="no records"):
+        Intake().consumer.handle({"hello": 1}, Intake())
+
+
+def test_a_message_takes_three_requests_and_a_duplicate_one() -> None:
+    """A new message takes three requests: the row, the lock, and one transaction for both."""
+    table = Wire(cast("Any", MemoryDynamoDB()))
+    intake = Intake(table=table)
+    intake.handle([sqs("o-1", "e-1")])
+    assert table.requests == ["put_item", "update_item", "transact_write_items"]
+    intake.handle([sqs("o-1", "e-1", receives=2)])
+    assert table.requests[3:] == ["put_item"], "the row that refuses the write is in its answer"
+
+
+def refused(operation: str, code: str = "InternalServerError") -> ClientError:
+    return ClientError({"Error": {"Code": code}}, operation)
