@@ -232,7 +232,8 @@ def test_an_attempt_whose_lock_could_not_be_taken_does_not_count() -> None:
 def test_the_lock_of_a_repeated_request_is_our_own() -> None:
     """The answer to the first write was lost, and the SDK repeated it."""
     intake = Intake()
-    update, seen = intake.table.update_item, []
+    update = intake.table.update_item
+    seen: list[Any] = []
 
     def twice(**request: Any) -> Any:
         if request["Key"]["sk"]["S"].endswith("@lock") and not seen:
@@ -335,7 +336,7 @@ def test_any_name_is_taken_or_refused_and_never_raises(key: object, identity: ob
     if isinstance(part, Change):
         assert (part.key, part.state and part.state.version_id) == (str(key), str(identity))
     else:
-        assert part.why  # type: ignore[union-attr]
+        assert part.why
 
 
 @settings(max_examples=examples(60), deadline=None)
