@@ -1040,8 +1040,8 @@ MUTANTS = (
     Mutant(
         "the team's writes are left out of the commit",
         "ledger/ledger.py",
-        "            if transact:\n",
-        "            if transact and not claim:\n",
+        "if others := [*transact, *own]:",
+        "if others := [*own]:",
         "transactions",
     ),
     Mutant(
