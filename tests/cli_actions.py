@@ -25,7 +25,13 @@ NEEDED = {
         "sqs:SendMessage",
     },
     "reprocess": {"s3:ListBucket", "s3:ListBucketVersions", "sqs:SendMessage"},
-    "status": {"dynamodb:GetItem", "dynamodb:Query", "sqs:GetQueueAttributes"},
+    "status": {
+        "dynamodb:BatchGetItem",
+        "dynamodb:DescribeTable",
+        "dynamodb:Query",
+        "dynamodb:Scan",
+        "sqs:GetQueueAttributes",
+    },
 }
 """IAM's actions by command. `reprocess --rejected` reads the ledger's list besides."""
 

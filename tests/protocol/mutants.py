@@ -1659,8 +1659,8 @@ MUTANTS = (
     Mutant(
         "an environment does not learn of the others' successes",
         "consumer/downstream.py",
-        "if at is not None and self.breaker.heard(at, now):",
-        "if at is None and self.breaker.heard(0, now):",
+        "heard = at is not None and self.breaker.heard(at, now)",
+        "heard = at is None and self.breaker.heard(0, now)",
         "tests/unit/test_breaker.py -k f99",
     ),
     Mutant(

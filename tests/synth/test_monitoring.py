@@ -287,6 +287,8 @@ def test_a_dashboard_shows_all_of_it(template: Json) -> None:
         "Failed",
         "Retries",
         "LapsedLeases",
+        "CommitLag",
+        "DuplicateAge",
         "Errors",
         "Throttles",
         "UnreadableMessages",
@@ -294,6 +296,17 @@ def test_a_dashboard_shows_all_of_it(template: Json) -> None:
         "AuditIncomplete",
     ):
         assert f'\\"{name}\\"' in body or f'"{name}"' in body, name
+
+
+def test_a_pipeline_makes_its_own_dashboard_once() -> None:
+    """The default template has none, and a second call adds none."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    dashboard = pipeline.monitoring.dashboard(name="orders-intake")
+    assert pipeline.monitoring.dashboard() is dashboard
+    properties = only(template_of(stack), "AWS::CloudWatch::Dashboard")
+    assert properties["DashboardName"] == "orders-intake"
+    assert "OrdersMonitoringDeadLetters" in str(properties["DashboardBody"])
 
 
 def test_a_team_with_monitoring_of_its_own_takes_ours_out() -> None:

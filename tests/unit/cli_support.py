@@ -186,12 +186,22 @@ class FakeCloudFormation:
             said: Any = {"Code": "ValidationError", "Message": f"Stack with id {stack} does not exist"}
             raise ClientError({"Error": said}, "ListStackResources")
         found = [
-            {"ResourceType": type_, "PhysicalResourceId": name, "ResourceStatus": "CREATE_COMPLETE"}
+            {
+                "ResourceType": type_,
+                "LogicalResourceId": _logical_id(name),
+                "PhysicalResourceId": name,
+                "ResourceStatus": "CREATE_COMPLETE",
+            }
             for type_, name in self.stacks[stack]
         ]
         found.append({"ResourceType": "AWS::Lambda::Function", "ResourceStatus": "CREATE_FAILED"})
         for start in range(0, len(found), 2):
             yield {"StackResourceSummaries": found[start : start + 2]}
+
+
+def _logical_id(name: str) -> str:
+    """Return a logical ID as a pipeline's functions have it. Functions `other` and `secret` are not a pipeline's."""
+    return name if name in ("other", "secret") else f"Orders{name}{'Audit' if name == 'audit' else 'Consumer'}Function"
 
 
 @dataclass

@@ -19,8 +19,8 @@ from intake_ledger.consumer.circuit_breaker import (
     CircuitBreaker,
     least_wait_ms,
 )
-from intake_ledger.protocol import Status, Unprocessable
-from tests.unit.support import DAY, HOUR, MINUTE, SECOND, World, created
+from intake_ledger.protocol import RowKey, Status, Unprocessable, breaker_key, success_key
+from tests.unit.support import DAY, HOUR, MINUTE, PIPELINE, SECOND, World, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, message, put, raising, raising_now
 
 MIN, MAX = 15 * SECOND, 30 * MINUTE
@@ -351,6 +351,43 @@ class TestInFront:
         downstream.out = False
         assert downstream.handle(*downstream.uploads(2, "more"), receives=2) == []
         assert bench.telemetry.said == ["out", "back"]
+
+    @pytest.mark.failure_mode("F158")
+    def test_the_table_shows_the_breaker_and_is_written_on_changes_only(
+        self, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """People see when it opened, why, and when it tries again. Messages that are held back write nothing."""
+        bench, table, written = downstream.bench, downstream.bench.world.table, []
+        write = table.write
+
+        def noted(key: RowKey, content: Any) -> None:
+            written.append(key.sk)
+            write(key, content)
+
+        monkeypatch.setattr(table, "write", noted)
+        downstream.handle(*downstream.uploads(THRESHOLD))
+        shown = table.read(breaker_key(PIPELINE))
+        assert (shown["opened_at"], shown["reason_code"]) == (bench.world.clock(), "processor_error")
+        assert shown["next_probe_at"] > shown["opened_at"]
+        downstream.handle(*downstream.uploads(3, "held"), receives=2)
+        assert written == ["breaker"]
+        downstream.out = False
+        bench.world.clock.advance(2 * MINUTE)
+        downstream.handle(*downstream.uploads(1, "good"))
+        assert set(table.read(breaker_key(PIPELINE))) == {"pk", "sk", "closed_at"}
+
+    @pytest.mark.failure_mode("F158")
+    def test_a_person_closes_it(self, downstream: Downstream) -> None:
+        """A request from before the outage does nothing."""
+        bench, table = downstream.bench, downstream.bench.world.table
+        table.write(success_key(PIPELINE), {"retry_now_at": bench.world.clock() - 1})
+        downstream.handle(*downstream.uploads(THRESHOLD))
+        downstream.out = False
+        assert downstream.handle(*downstream.uploads(1, "held"), receives=2) == ["m0"]
+        bench.world.clock.advance(SHARE_MS)
+        table.write(success_key(PIPELINE), {"retry_now_at": bench.world.clock()})
+        assert downstream.handle(*downstream.uploads(2, "asked"), receives=2) == []
+        assert bench.telemetry.said == ["out", "held back", "back"]
 
     @pytest.mark.failure_mode("F100")
     @pytest.mark.parametrize("kind", ["unprocessable", "no bytes", "refused by S3"])

@@ -1873,7 +1873,8 @@ class TestTelemetry:
             for metric in one["Metrics"]
         }
         assert metrics == {
-            *("Accepted", "Retries", "Failed", "Busy", "Committed", "Duplicates", "DuplicateAge", "UnreadableMessages")
+            *("Accepted", "Retries", "Failed", "Busy", "Committed", "CommitLag", "Duplicates", "DuplicateAge"),
+            "UnreadableMessages",
         }
         said = [line["message"] for line in lines if "message" in line]
         assert said == [

@@ -264,7 +264,7 @@ def test_the_audit_leaves_it_alone_and_counts_it(
     assert audited.store.items == before
     assert (report.counts.total(), audited.sent) == (0, [])
     # The scan leaves out attributes that it does not need, and with them their types.
-    seen = {"format", "status", "committed_state", "updated_at"} & set(changes)
+    seen = {"format", "status", "committed_state", "updated_at", "lease_until"} & set(changes)
     assert report.later_format == (1 if seen else 0)
     if seen:
         assert "1 rows of a later release were left alone" in report.summary(START)

@@ -7,7 +7,7 @@ import pytest
 
 from intake_ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol import Change, Row, RowKey, Ruling, State, StateKind, Status, Verdict
+from intake_ledger.protocol import Change, OutcomeKind, Row, RowKey, Ruling, State, StateKind, Status, Verdict
 from tests.unit.support import created, make_reason
 
 KEY, CHANGE = RowKey("uploads/a", "p@latest"), created(State(StateKind.OBJECT, "v1"))
@@ -139,3 +139,27 @@ class TestDuplicateAge:
         telemetry.decided(CHANGE, Ruling(Verdict.STALE, "why", self.COMMITTED), now=0)
         telemetry.flush()
         assert "DuplicateAge" not in values(capsys)
+
+
+@pytest.mark.parametrize(
+    ("change", "lag"),
+    [
+        (replace(CHANGE, event_time=1_000), 4_500),
+        # The worker's clock is behind S3's.
+        (replace(CHANGE, event_time=9_000), 0),
+        # The audit's messages report no event.
+        (replace(CHANGE, event_time=None), None),
+    ],
+)
+def test_the_lag_from_event_to_commit_is_measured(
+    telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str], change: Change, lag: int | None
+) -> None:
+    """Failed attempts have none."""
+    row = Row(Status.PROCESSING, 1, attempts=1, updated_at=5_000)
+    claim = Claim(KEY, change, State(StateKind.OBJECT, "v1"), row, None, "why")
+    telemetry.ended(claim, OutcomeKind.FAILED, duration_ms=500)
+    telemetry.flush()
+    assert "CommitLag" not in values(capsys)
+    telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=500)
+    telemetry.flush()
+    assert values(capsys).get("CommitLag") == (None if lag is None else [float(lag)])

@@ -1,12 +1,18 @@
-"""Counts the rows that need review, by status. A count stops at a limit and says if it is not exact."""
+"""Counts the rows that need review in a bounded number of requests. A count says if it is not exact."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import FORMAT, Status, review_partitions, waiting_partition
+from intake_ledger.protocol import (
+    Status,
+    from_dynamodb,
+    review_partitions,
+    row_from_attributes,
+    waiting_partition,
+)
 from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.reading import REVIEW_INDEX
 
@@ -15,12 +21,9 @@ if TYPE_CHECKING:
 
     from intake_ledger_cli.deployed import DeployedPipeline
 
-MOST = 10_000
-"""The largest exact count of a status."""
-MOST_READ = 200_000
-"""The largest number of rows that a count reads, about 100 MB. DynamoDB reads all rows of the index to count one
-status.
-"""
+PAGES = 5
+"""The largest number of pages that a count reads. A page has 1 MB, which is about 2,000 rows."""
+_ATTRIBUTES = ("needs_review", "status", "format", "updated_at", "waiting_since")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,10 @@ class Count:
     """A number of rows. Read from an index that is a moment behind the table."""
 
     number: int
-    more: bool = False
-    """There are more than `number`."""
     why: str = ""
     """Why the number is uncertain: there are `number` or more. Empty when it is certain."""
+    oldest_at: int | None = None
+    """The time of the last change of the oldest counted row, or the time since when it waits, in epoch milliseconds."""
 
     @property
     def unknown(self) -> bool:
@@ -50,51 +53,112 @@ class Counts:
     """Rows with a status that this release does not know."""
 
 
-def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Counts:
-    """Count rows with `Select=COUNT`, which transfers no rows.
+@dataclass(slots=True)
+class _Tally:
+    """The rows of one kind that were read."""
+
+    number: int = 0
+    oldest_at: int | None = None
+
+    def add(self, at: int) -> None:
+        self.number += 1
+        self.oldest_at = min(self.oldest_at or at, at)
+
+
+@dataclass(slots=True)
+class _Tallies:
+    by_kind: dict[str, _Tally] = field(default_factory=dict)
+
+    def add(self, kind: str, at: int) -> None:
+        self.by_kind.setdefault(kind, _Tally()).add(at)
+
+    def count(self, kind: str, why: str) -> Count:
+        tally = self.by_kind.get(kind, _Tally())
+        return Count(tally.number, why, tally.oldest_at)
+
+
+def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_rows: int | None = None) -> Counts:
+    """Count rows in at most `PAGES` + 1 requests.
+
+    Args:
+        client: of DynamoDB.
+        deployed: the pipeline.
+        index_rows: DynamoDB's approximate number of rows in the index, if it is known. An uncertain count names it.
 
     Raises:
-        ClientError: The caller may not read the index, or DynamoDB refuses the request.
+        ClientError: The caller may not read the index.
 
     """
-    partitions = review_partitions(deployed.name)
-    waiting = _count(client, deployed, [waiting_partition(deployed.name)])
-    total = _count(client, deployed, partitions)
-    if total.number == 0:
-        return Counts(total, total, waiting, total)
-    failed = _count(client, deployed, partitions, Status.FAILED)
-    rejected = _count(client, deployed, partitions, Status.REJECTED)
-    return Counts(failed, rejected, waiting, _rest(total, failed, rejected))
+    tallies = _Tallies()
+    waiting_why = _read(_waiting_pages(client, deployed), 1, tallies, deployed)
+    why = _read(_review_pages(client, deployed), PAGES, tallies, deployed)
+    if why and index_rows is not None:
+        why += f"; the index has about {index_rows:,} rows, by DynamoDB's count of the last six hours"
+    return Counts(
+        failed=tallies.count(Status.FAILED, why),
+        rejected=tallies.count(Status.REJECTED, why),
+        waiting=tallies.count("waiting", waiting_why),
+        later_format=tallies.count(Status.LATER_FORMAT, why),
+    )
 
 
-def _rest(total: Count, *others: Count) -> Count:
-    """Return the number of rows that no other count includes."""
-    if total.more or total.why or any(one.more or one.why for one in others):
-        return Count(0, why="the other counts are not exact")
-    # The counts come from separate requests, and rows change in between.
-    return Count(max(total.number - sum(one.number for one in others), 0))
-
-
-def _count(
-    client: "DynamoDBClient", deployed: "DeployedPipeline", partitions: Iterable[str], status: Status | None = None
-) -> Count:
-    """Count the rows in these partitions, or only those with this status."""
-    number = read = 0
+def _read(pages: Iterator[Mapping[str, Any]], most: int, tallies: _Tallies, deployed: "DeployedPipeline") -> str:
+    """Count the rows of at most `most` pages. Return the reason if there are more rows."""
+    own = frozenset(review_partitions(deployed.name))
+    read = scanned = 0
     try:
-        for partition in partitions:
-            # DynamoDB may return a page without matches before pages with matches.
-            for page in client.get_paginator("query").paginate(**_request(deployed, partition, status)):
-                number += page["Count"]
-                read += page["ScannedCount"]
-                if number > MOST:
-                    return Count(MOST, more=True)
-                if read >= MOST_READ:
-                    return Count(number, why=f"only the first {read:,} rows were read")
+        for page in pages:
+            for item in page["Items"]:
+                _add(tallies, from_dynamodb(item), own)
+            read, scanned = read + 1, scanned + page["ScannedCount"]
+            if "LastEvaluatedKey" in page and read == most:
+                return f"only the first {scanned:,} rows were read"
     except ClientError as error:
         if denied_action(error) is not None or not _is_passing(error):
             raise
-        return Count(number, why=f"DynamoDB answered {error.response['Error']['Code']}")
-    return Count(number)
+        return f"DynamoDB answered {error.response['Error']['Code']}"
+    return ""
+
+
+def _add(tallies: _Tallies, content: Mapping[str, Any], own: frozenset[str]) -> None:
+    # Without a fence, a row of this format is readable.
+    row = row_from_attributes({**content, "fence": 0})
+    if row is None:
+        return
+    if content["needs_review"] in own:
+        tallies.add(row.status, row.updated_at)
+    elif content["needs_review"].endswith("#waiting"):
+        tallies.add("waiting", row.waiting_since or row.updated_at)
+
+
+def _review_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Iterator[Any]:
+    """Scan the index. A query for each of its partitions would take at least as many requests as partitions."""
+    request = _request(deployed) | {
+        "FilterExpression": "begins_with(#needs_review, :own) AND #needs_review <> :waiting",
+        "ExpressionAttributeValues": {
+            ":own": {"S": f"{deployed.name}#"},
+            ":waiting": {"S": waiting_partition(deployed.name)},
+        },
+    }
+    yield from client.get_paginator("scan").paginate(**request)
+
+
+def _waiting_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Iterator[Any]:
+    """Query the waiting rows, those with the oldest change first."""
+    request = _request(deployed) | {
+        "KeyConditionExpression": "#needs_review = :waiting",
+        "ExpressionAttributeValues": {":waiting": {"S": waiting_partition(deployed.name)}},
+    }
+    yield from client.get_paginator("query").paginate(**request)
+
+
+def _request(deployed: "DeployedPipeline") -> Any:
+    return {
+        "TableName": deployed.table,
+        "IndexName": REVIEW_INDEX,
+        "ProjectionExpression": ", ".join(f"#{name}" for name in _ATTRIBUTES),
+        "ExpressionAttributeNames": {f"#{name}": name for name in _ATTRIBUTES},
+    }
 
 
 def _is_passing(error: ClientError) -> bool:
@@ -102,20 +166,3 @@ def _is_passing(error: ClientError) -> bool:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = error.response["Error"]["Code"]
     return status >= 500 or "Throttl" in code or "Exceeded" in code or code == "InternalServerError"
-
-
-def _request(deployed: "DeployedPipeline", partition: str, status: Status | None) -> Any:
-    request: dict[str, Any] = {
-        "TableName": deployed.table,
-        "IndexName": REVIEW_INDEX,
-        "Select": "COUNT",
-        "KeyConditionExpression": "#needs_review = :partition",
-        "ExpressionAttributeNames": {"#needs_review": "needs_review"},
-        "ExpressionAttributeValues": {":partition": {"S": partition}},
-    }
-    if status is not None:
-        # A row of a later format does not count, because its status may have another meaning.
-        request["FilterExpression"] = "#status = :status AND #format = :format"
-        request["ExpressionAttributeNames"] |= {"#status": "status", "#format": "format"}
-        request["ExpressionAttributeValues"] |= {":status": {"S": status.value}, ":format": {"N": str(FORMAT)}}
-    return request

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
 _MACHINE = "AWS::StepFunctions::StateMachine"
+_OF_PIPELINES = re.compile("Consumer|Audit")
+"""Logical IDs of a pipeline's functions have one of these parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +70,14 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
 
     """
     resources = list(_resources(aws.cloudformation, stack, aws.region))
-    names = [name for type_, name in resources if type_ == _FUNCTION]
-    environments, denied = _environments(aws.functions, names)
-    consumers = {
-        variables["INTAKE_PIPELINE_NAME"]: (function, variables)
-        for function, variables in environments.items()
-        if "INTAKE_PIPELINE_NAME" in variables and "INTAKE_DLQ_URL" in variables
-    }
+    names = [name for type_, _, name in resources if type_ == _FUNCTION]
+    # A stack may have hundreds of functions. Ask for those first whose logical IDs are as a pipeline's.
+    likely = [name for type_, logical, name in resources if type_ == _FUNCTION and _OF_PIPELINES.search(logical)]
+    environments, denied = _environments(aws.functions, likely)
+    if not (consumers := _consumers(environments)):
+        others, more = _environments(aws.functions, [name for name in names if name not in likely])
+        environments, denied = environments | others, denied + more
+        consumers = _consumers(environments)
     if not consumers:
         if denied:
             raise denied[0]
@@ -103,11 +106,20 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         consumer_function=function,
         audit_function=audit_function,
         filters=tuple(KeyFilter(**one) for one in json.loads(variables.get("INTAKE_KEY_FILTERS", "[]"))),
-        alarms=tuple(name for type_, name in resources if type_ == _ALARM),
-        machines=tuple(name for type_, name in resources if type_ == _MACHINE),
+        alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
+        machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
         reports=_report_prefix(audit_variables, name),
         others=tuple(sorted(consumers.keys() - {name})),
     )
+
+
+def _consumers(environments: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, Mapping[str, str]]]:
+    """Return the consumers by the pipeline's name, each with its environment variables."""
+    return {
+        variables["INTAKE_PIPELINE_NAME"]: (function, variables)
+        for function, variables in environments.items()
+        if "INTAKE_PIPELINE_NAME" in variables and "INTAKE_DLQ_URL" in variables
+    }
 
 
 def _report_prefix(variables: Mapping[str, str], name: str) -> str | None:
@@ -132,7 +144,7 @@ def _choose(stack: str, names: list[str], wanted: str | None) -> str:
     return found[0]
 
 
-def _resources(client: "CloudFormationClient", stack: str, region: str) -> Iterator[tuple[str, str]]:
+def _resources(client: "CloudFormationClient", stack: str, region: str) -> Iterator[tuple[str, str, str]]:
     """Yield type and physical ID of each resource of the stack and its nested stacks."""
     try:
         # DescribeStackResources returns at most 100 resources.
@@ -144,7 +156,7 @@ def _resources(client: "CloudFormationClient", stack: str, region: str) -> Itera
                 if one["ResourceType"] == _STACK:
                     yield from _resources(client, name, region)
                 else:
-                    yield one["ResourceType"], name
+                    yield one["ResourceType"], one.get("LogicalResourceId", ""), name
     except ClientError as error:
         detail = error.response["Error"]
         if detail.get("Code") == "ValidationError" and "does not exist" in detail.get("Message", ""):

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import Row, State, row_attributes
 from intake_ledger_cli.adopt import AdoptionResult
-from intake_ledger_cli.counting import Count
-from intake_ledger_cli.reading import AuditState, ObjectRow, ReviewPage
+from intake_ledger_cli.reading import ObjectRow, ReviewPage
 from intake_ledger_cli.redrive import RedriveResult
 from intake_ledger_cli.reprocess import ReprocessResult
-from intake_ledger_cli.status import AccessDenied, PipelineStatus, QueueDepth
 from intake_ledger_cli.transfer import TransferResult
 
 if TYPE_CHECKING:
@@ -21,29 +19,6 @@ if TYPE_CHECKING:
     from intake_ledger_cli.inspection import Comparison
 
 JsonObject = dict[str, Any]
-
-
-def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> JsonObject:
-    counts = found.needs_review
-    return {
-        "pipeline": deployed.name,
-        "bucket": deployed.bucket,
-        "at": now,
-        "consumer": _denied(found.source) if isinstance(found.source, AccessDenied) else found.source,
-        "queue": _depth(found.queue),
-        "deadLetters": _depth(found.dead_letters),
-        "failed": _denied(counts) if isinstance(counts, AccessDenied) else _count(counts.failed),
-        "rejected": _denied(counts) if isinstance(counts, AccessDenied) else _count(counts.rejected),
-        "waiting": _denied(counts) if isinstance(counts, AccessDenied) else _count(counts.waiting),
-        "laterFormat": _denied(counts) if isinstance(counts, AccessDenied) else _count(counts.later_format),
-        "lastHour": _denied(found.repeats)
-        if isinstance(found.repeats, AccessDenied)
-        else {"retries": found.repeats.retries, "lapsedLeases": found.repeats.lapsed_leases},
-        "audit": _denied(found.audit) if isinstance(found.audit, AccessDenied) else _audit(found.audit, now),
-        "alarms": _denied(found.alarms)
-        if isinstance(found.alarms, AccessDenied)
-        else [{"name": one.name, "state": one.state, "why": one.why} for one in found.alarms],
-    }
 
 
 def list_json(found: ReviewPage) -> JsonObject:
@@ -160,27 +135,3 @@ def _state(state: State) -> JsonObject:
         "size": state.size,
         "createdAt": state.created_at,
     }
-
-
-def _depth(depth: QueueDepth | AccessDenied) -> JsonObject:
-    return _denied(depth) if isinstance(depth, AccessDenied) else {"waiting": depth.waiting, "hidden": depth.hidden}
-
-
-def _audit(item: AuditState, now: int) -> JsonObject:
-    running = item.lease_until is not None and item.lease_until > now
-    sending = item.sending
-    progress = {"sent": sending.sent, "of": sending.of, "leftMs": sending.left_ms(now)} if sending else None
-    return {"last": item.last, "running": running, "dueAt": item.next_run_at, "sending": progress}
-
-
-def _count(count: Count) -> int | JsonObject:
-    """Return an exact count as a number, and other counts as an object."""
-    if count.more:
-        return {"moreThan": count.number}
-    if count.unknown:
-        return {"unknown": count.why}
-    return {"atLeast": count.number, "why": count.why} if count.why else count.number
-
-
-def _denied(denied: AccessDenied) -> JsonObject:
-    return {"denied": denied.action}

@@ -13,6 +13,7 @@ from intake_ledger.ledger import complete_since, record_key
 from intake_ledger.protocol import (
     Ordering,
     Row,
+    RowKey,
     Settings,
     Status,
     from_dynamodb,
@@ -133,14 +134,28 @@ def list_rows_to_review(
 
 def read_audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline") -> AuditState:
     """Read the audit's state, which `intake_ledger.audit.runs` writes."""
-    key: Any = {"pk": {"S": deployed.bucket}, "sk": {"S": f"{deployed.name}@audit"}}
-    found = from_dynamodb(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
+    return audit_state(client, deployed, read_item(client, deployed, audit_key(deployed)))
+
+
+def audit_key(deployed: "DeployedPipeline") -> RowKey:
+    """Return the key of the item with the audit's state."""
+    return RowKey(deployed.bucket, f"{deployed.name}@audit")
+
+
+def read_item(client: "DynamoDBClient", deployed: "DeployedPipeline", key: RowKey) -> dict[str, Any]:
+    """Read one item consistently. It is empty if there is none."""
+    place: Any = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
+    return from_dynamodb(client.get_item(TableName=deployed.table, Key=place, ConsistentRead=True).get("Item", {}))
+
+
+def audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline", found: dict[str, Any]) -> AuditState:
+    """Interpret the item of the audit's state. An audit in parts takes one more request."""
     last = json.loads(found["last_report"]) if "last_report" in found else None
     sending = None
     if "lease_owner" in found:
         # An audit in parts counts its messages in another item: see `intake_ledger.audit.budget`.
-        key["pk"] = {"S": f"{deployed.bucket}#{found['lease_owner']}"}
-        count = from_dynamodb(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
+        key = RowKey(f"{deployed.bucket}#{found['lease_owner']}", f"{deployed.name}@audit")
+        count = read_item(client, deployed, key)
         sending = SendProgress(count["sent"], count["of"], count["begun_at"]) if "of" in count else None
     return AuditState(last, found.get("lease_until"), found.get("next_run_at"), sending)
 
@@ -165,10 +180,7 @@ def read_complete_since(client: "DynamoDBClient", deployed: "DeployedPipeline") 
         keeps_rows=deployed.keeps_rows,
         skips_existing=deployed.skips_existing,
     )
-    place = record_key(settings)
-    key: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
-    found = from_dynamodb(client.get_item(TableName=deployed.table, Key=key, ConsistentRead=True).get("Item", {}))
-    return complete_since(found, settings)
+    return complete_since(read_item(client, deployed, record_key(settings)), settings)
 
 
 def _review_items(

@@ -1,19 +1,21 @@
-"""Reads the current status of a pipeline. A part that the caller may not read is shown as denied, and the others are
-shown.
+"""Reads the current status of a pipeline in a bounded number of requests, whatever the number of rows.
+
+A part that the caller may not read is shown as denied, and the others are shown.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger_cli import counting, reading
+from intake_ledger.protocol import RowKey, breaker_key, from_dynamodb
+from intake_ledger_cli import counting, metrics, reading
 from intake_ledger_cli.counting import Counts
 from intake_ledger_cli.errors import denied_action
-from intake_ledger_cli.reading import AuditState
+from intake_ledger_cli.metrics import LastHour
+from intake_ledger_cli.reading import REVIEW_INDEX, AuditState
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.literals import QueueAttributeNameType
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
     from intake_ledger_cli.deployed import DeployedPipeline
 
-_NAMESPACE = "IntakeLedger"
 _ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
 _WAITING: "QueueAttributeNameType" = "ApproximateNumberOfMessages"
 _HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
@@ -46,11 +47,24 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryCounts:
-    """Metrics of the consumer in the last hour. CloudWatch shows them a minute or two later."""
+class BreakerState:
+    """The circuit breaker, as the worker that changed it last has recorded. Times are in epoch milliseconds."""
 
-    retries: int
-    lapsed_leases: int
+    opened_at: int | None = None
+    """None: it is closed."""
+    next_probe_at: int | None = None
+    """The time from which a message that was tried before is tried again. New uploads are tried at any time."""
+    closed_at: int | None = None
+    reason: str = ""
+    reason_code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """Numbers of rows of all pipelines of the table. DynamoDB counts them about every six hours."""
+
+    rows: int
+    index_rows: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +81,10 @@ class PipelineStatus:
     queue: QueueDepth | AccessDenied
     dead_letters: QueueDepth | AccessDenied
     needs_review: Counts | AccessDenied
-    repeats: RetryCounts | AccessDenied
+    last_hour: LastHour | AccessDenied
     audit: AuditState | AccessDenied
+    breaker: BreakerState | AccessDenied
+    table: TableSize | AccessDenied
     source: str | AccessDenied
     """The state of the event source mapping, as Lambda names it."""
     alarms: list[Alarm] | AccessDenied
@@ -81,12 +97,19 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
         ClientError: AWS returns an error other than a denial.
 
     """
+    size = _allowed(lambda: _table_size(aws, deployed))
+    index_rows = None if isinstance(size, AccessDenied) else size.index_rows
+    items = _allowed(lambda: _items(aws, deployed))
     return PipelineStatus(
         queue=_allowed(lambda: _depth(aws, deployed.queue_url)),
         dead_letters=_allowed(lambda: _depth(aws, deployed.dead_letter_url)),
-        needs_review=_allowed(lambda: counting.count_rows(aws.dynamodb, deployed)),
-        repeats=_allowed(lambda: _repeats(aws, deployed)),
-        audit=_allowed(lambda: reading.read_audit_state(aws.dynamodb, deployed)),
+        needs_review=_allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows)),
+        last_hour=_allowed(lambda: metrics.read_last_hour(aws, deployed)),
+        audit=items
+        if isinstance(items, AccessDenied)
+        else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {})),
+        breaker=items if isinstance(items, AccessDenied) else _breaker(items.get(breaker_key(deployed.name), {})),
+        table=size,
         source=_allowed(lambda: _source(aws, deployed)),
         alarms=_allowed(lambda: _alarms(aws, deployed)),
     )
@@ -106,22 +129,29 @@ def _depth(aws: "Aws", url: str) -> QueueDepth:
     return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]))
 
 
-def _repeats(aws: "Aws", deployed: "DeployedPipeline") -> RetryCounts:
-    now = datetime.now(UTC)
+def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:
+    """Read the items that are no rows, in one consistent request."""
+    keys = [reading.audit_key(deployed), breaker_key(deployed.name)]
+    wanted: Any = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
+    answer = aws.dynamodb.batch_get_item(RequestItems={deployed.table: {"Keys": wanted, "ConsistentRead": True}})
+    items = [from_dynamodb(item) for item in answer["Responses"].get(deployed.table, ())]
+    return {RowKey(item["pk"], item["sk"]): item for item in items}
 
-    def count(metric: str) -> int:
-        answer = aws.cloudwatch.get_metric_statistics(
-            Namespace=_NAMESPACE,
-            MetricName=metric,
-            Dimensions=[{"Name": "service", "Value": deployed.name}],
-            StartTime=now - timedelta(hours=1),
-            EndTime=now,
-            Period=3600,
-            Statistics=["Sum"],
-        )
-        return int(sum(point["Sum"] for point in answer["Datapoints"]))
 
-    return RetryCounts(count("Retries"), count("LapsedLeases"))
+def _breaker(content: Mapping[str, Any]) -> BreakerState:
+    return BreakerState(
+        content.get("opened_at"),
+        content.get("next_probe_at"),
+        content.get("closed_at"),
+        content.get("reason", ""),
+        content.get("reason_code", ""),
+    )
+
+
+def _table_size(aws: "Aws", deployed: "DeployedPipeline") -> TableSize:
+    table = aws.dynamodb.describe_table(TableName=deployed.table)["Table"]
+    sizes = {one.get("IndexName"): one.get("ItemCount") for one in table.get("GlobalSecondaryIndexes", ())}
+    return TableSize(table.get("ItemCount", 0), sizes.get(REVIEW_INDEX))
 
 
 def _source(aws: "Aws", deployed: "DeployedPipeline") -> str:

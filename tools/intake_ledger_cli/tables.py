@@ -1,4 +1,4 @@
-"""Builds the tables that show status, list, inspect and report. Keys and reasons are escaped."""
+"""Builds the tables that show list, inspect and report. Keys and reasons are escaped."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,35 +10,11 @@ from rich.text import Text
 from intake_ledger.protocol import Status
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
-from intake_ledger_cli.counting import Count
 from intake_ledger_cli.inspection import Comparison
-from intake_ledger_cli.reading import AuditState, ReviewPage
-from intake_ledger_cli.status import AccessDenied, Alarm, PipelineStatus, QueueDepth, RetryCounts
+from intake_ledger_cli.reading import ReviewPage
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
-
-
-def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> RenderableType:
-    lines = grid()
-    add_line(lines, "Consumer", _source(found.source))
-    add_line(lines, "Queue", _depth(found.queue))
-    add_line(lines, "Dead letters", _dead_letters(found.dead_letters))
-    counts = found.needs_review
-    if isinstance(counts, AccessDenied):
-        add_line(lines, "Failed, rejected", _access_denied(counts))
-    else:
-        add_line(lines, "Failed", _count(counts.failed, WARNING, "will be retried, see: list --status FAILED"))
-        add_line(lines, "Rejected", _count(counts.rejected, BAD, "need a person, see: list --status REJECTED"))
-        add_line(lines, "Waiting", _count(counts.waiting, WARNING, "raised NotYet, see: list --waiting"))
-        if counts.later_format.number or counts.later_format.why:
-            add_line(
-                lines, "Later release", _count(counts.later_format, WARNING, "rows that this release does not process")
-            )
-    add_line(lines, "Last hour", _repeats(found.repeats))
-    add_line(lines, "Last audit", _audit(found.audit, now))
-    add_line(lines, "Alarms", _alarms(deployed, found.alarms))
-    return Group(heading(deployed.name, f"bucket {deployed.bucket}"), lines)
 
 
 def list_table(found: ReviewPage, now: int) -> RenderableType:
@@ -132,82 +108,10 @@ def report_table(found: dict[str, Any], in_full: str | None, now: int) -> Render
 
 def _listing(lines: Table, found: dict[str, Any], now: int) -> None:
     """Add the lines that count listed objects, and their times."""
-    add_line(lines, "ReviewPage", Text(f"{found['listed']:,}"))
+    add_line(lines, "Listed", Text(f"{found['listed']:,}"))
     for label, text in formatting.report_lines(found.get("lines", {})):
         add_line(lines, label, Text(text))
     if text := formatting.unlisted_rows(found.get("unlisted", {})):
         add_line(lines, "Not listed", Text(text))
     for begun_at, text in formatting.listing_parts(found.get("passes", ())):
         add_line(lines, "Part", Text(f"{text}, {formatting.relative_time(begun_at, now)}", style=DIM))
-
-
-def _access_denied(denied: AccessDenied) -> Text:
-    return Text(f"not allowed: {denied.action}", style=DIM)
-
-
-def _source(source: str | AccessDenied) -> Text:
-    if isinstance(source, AccessDenied):
-        return _access_denied(source)
-    if source == "Enabled":
-        return Text("takes messages", style=GOOD)
-    return Text(f"takes no messages: its event source mapping is {source}", style=BAD)
-
-
-def _depth(depth: QueueDepth | AccessDenied) -> Text:
-    if isinstance(depth, AccessDenied):
-        return _access_denied(depth)
-    return Text(f"{depth.waiting:,} waiting, {depth.hidden:,} in flight")
-
-
-def _dead_letters(depth: QueueDepth | AccessDenied) -> Text:
-    if isinstance(depth, AccessDenied):
-        return _access_denied(depth)
-    looked_at = f", {depth.hidden:,} in flight" if depth.hidden else ""
-    return Text(f"{depth.waiting:,}{looked_at}", style=BAD if depth.waiting + depth.hidden else GOOD)
-
-
-def _count(count: Count, style: str, what: str) -> Text:
-    if count.unknown:
-        return Text(f"unknown: {count.why}", style=WARNING)
-    if count.more:
-        return Text.assemble((f"more than {count.number:,}", style), (f"  {what}", DIM))
-    if count.why:
-        return Text.assemble((f"at least {count.number:,}", style), (f"  {what}; {count.why}", DIM))
-    if not count.number:
-        # The index is eventually consistent.
-        return Text.assemble(("0", GOOD), ("  as of a moment ago", DIM))
-    return Text.assemble((f"{count.number:,}", style), (f"  {what}", DIM))
-
-
-def _repeats(repeats: RetryCounts | AccessDenied) -> Text:
-    if isinstance(repeats, AccessDenied):
-        return _access_denied(repeats)
-    text = f"{repeats.retries:,} attempts repeated, {repeats.lapsed_leases:,} after a worker died or timed out"
-    return Text(text, style=WARNING if repeats.retries or repeats.lapsed_leases else GOOD)
-
-
-def _audit(item: AuditState | AccessDenied, now: int) -> Text:
-    if isinstance(item, AccessDenied):
-        return _access_denied(item)
-    running = "; an audit is running" if item.lease_until and item.lease_until > now else ""
-    if running and item.sending is not None:
-        left = formatting.duration(item.sending.left_ms(now))
-        running += f", {item.sending.sent:,} of at most {item.sending.of:,} messages sent, about {left} left"
-    if item.last is None:
-        return Text(f"no report yet{running}", style=WARNING)
-    last = item.last
-    good = not any(last["counts"].values()) and not last["delivery"]
-    text = f"{formatting.duration(now - last['startedAt'])} ago: {last['summary']}{running}"
-    return Text(escape(text), style=GOOD if good else WARNING)
-
-
-def _alarms(deployed: "DeployedPipeline", alarms: list[Alarm] | AccessDenied) -> Text:
-    if isinstance(alarms, AccessDenied):
-        return _access_denied(alarms)
-    going = [one for one in alarms if one.state == "ALARM"]
-    unknown = sum(one.state == "INSUFFICIENT_DATA" for one in alarms)
-    if not going:
-        aside = f", {unknown} with insufficient data" if unknown else ""
-        return Text(f"none of {len(alarms)} in ALARM{aside}", style=GOOD)
-    named = "; ".join(one.why.removeprefix(f"{deployed.name}: ") or one.name for one in going)
-    return Text(f"{len(going)} of {len(alarms)} in ALARM: {escape(named)}", style=BAD)

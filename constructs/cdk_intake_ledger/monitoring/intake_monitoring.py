@@ -196,12 +196,30 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             _graph("Changes", [self.metric_accepted(), self.metric_committed()]),
             _graph("Answered without work", [self.metric_duplicates(), self.metric_stale(), self.metric_busy()]),
             _graph("Repeated attempts", retries),
+            _graph("From event to commit", [self.metric_commit_lag(), self.metric_duplicate_age()]),
             _graph("Functions", functions),
             _graph("Trouble", failures),
             _graph("Messages", messages),
             _graph("Oldest message", [self._oldest_message()]),
             _graph("Audit", audit),
         ]
+
+    def dashboard(self, *, name: str | None = None) -> cloudwatch.Dashboard:
+        """Create a dashboard of this pipeline with `widgets`. It costs $3 a month beyond the first three of an account.
+
+        Args:
+            name: the dashboard's name; CloudFormation makes one when omitted.
+
+        Returns:
+            the dashboard. The second call returns the same one.
+
+        """
+        existing = self.node.try_find_child("Dashboard")
+        if isinstance(existing, cloudwatch.Dashboard):
+            return existing
+        dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=name)
+        dashboard.add_widgets(*self.widgets())
+        return dashboard
 
     def _dead_letters(self) -> cloudwatch.Metric:
         return self._dead_letter_queue.metric_approximate_number_of_messages_visible(

@@ -22,7 +22,8 @@ class MetricOptions(TypedDict, total=False):
 
 
 class IntakeMetrics:
-    """`metric_*` for one pipeline. Each metric counts events, except `metric_duplicate_age`, which is in milliseconds.
+    """`metric_*` for one pipeline. Each metric counts events, except those of
+    times, which are in milliseconds.
 
     Without events a metric has no data, not zero.
     """
@@ -73,6 +74,16 @@ class IntakeMetrics:
     def metric_duplicate_age(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Milliseconds from the commit of a state to a further message about it. The maximum, unless you choose."""
         return self.metric("DuplicateAge", **(MetricOptions(statistic="Maximum") | options))
+
+    def metric_commit_lag(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Milliseconds from an event to the commit of its change. The longest in each period, unless you choose another
+        statistic.
+        """
+        return self.metric("CommitLag", **(MetricOptions(statistic="Maximum") | options))
+
+    def metric_oldest_claim_age(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Milliseconds since the oldest unfinished claim, as an audit found it. Only audits write it."""
+        return self.metric("OldestClaimAge", **(MetricOptions(statistic="Maximum") | options))
 
     def metric_stale(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages about a state that a newer one has replaced."""

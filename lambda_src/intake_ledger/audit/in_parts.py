@@ -24,6 +24,7 @@ from intake_ledger.audit.listing import Listing
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS
 from intake_ledger.audit.relations import LISTED, Entries, candidate, held, listed, place_of
 from intake_ledger.audit.report import Pass, Report, Stopped, age, few_passes, report_of, summed
+from intake_ledger.audit.row_numbers import RowNumbers, row_numbers
 from intake_ledger.audit.runs import RunLeaseLost
 from intake_ledger.audit.scratch import (
     CANDIDATES,
@@ -136,9 +137,16 @@ class AuditInParts:
         if relation_of(part) == LISTED:
             pages = self._listed(plan, part, start, path.parent)
         else:
-            pages = held(self._tools.dynamodb, self._settings, (number_of(part), plan["segments"]), start)
+            pages = held(
+                self._tools.dynamodb,
+                self._settings,
+                (number_of(part), plan["segments"]),
+                start,
+                now=self._tools.clock(),
+            )
         clock = self._tools.clock
         begun_at, written, read, later, after = clock(), 0, 0, 0, start
+        rows = RowNumbers()
 
         def content() -> Iterator[Sequence[Any]]:
             nonlocal written, read, later, after
@@ -146,12 +154,16 @@ class AuditInParts:
             for page in pages:
                 yield from page.entries
                 written, read, later = written + len(page.entries), read + page.read, later + page.later_format
+                rows.add(page.rows)
                 after = page.after
                 text += sum(len(entry[0]) for entry in page.entries)
                 if written >= SLICE_ROWS or text >= SLICE_TEXT or remaining_ms() < STOP_BEFORE_MS:
                     break
 
-        write(path, relation_of(part), content(), lambda: Slice(start, after, read, written, later, begun_at, clock()))
+        def about() -> Slice:
+            return Slice(start, after, read, written, later, begun_at, clock(), rows.as_json())
+
+        write(path, relation_of(part), content(), about)
         return after
 
     def _listed(self, plan: Mapping[str, Any], part: str, start: str, folder: Path) -> Iterator[Entries]:
@@ -219,7 +231,7 @@ class AuditInParts:
     def _add_up(self, report: Report, plan: Mapping[str, Any], joined: Mapping[str, Any]) -> None:
         looks = [self._scratch.get(part_name(LOOKED, number)) for number in range(joined["chunks"])]
         summed(report, [look["report"] for look in looks if look])
-        report.later_format = joined["laterFormat"]
+        report.later_format, report.rows = joined["laterFormat"], row_numbers(joined["rows"])
         report.passes = few_passes([Pass(*times) for times in joined["passes"]])
         report.unfinished = joined["unfinished"] + [
             f"candidates from {number * CHUNK:,} on were not all looked at"

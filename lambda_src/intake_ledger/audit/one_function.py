@@ -56,6 +56,7 @@ class AuditInOneFunction:
                     return
                 join.add(relation, page.entries)
                 report.later_format += page.later_format
+                report.rows.add(page.rows)
                 if relation == LISTED:
                     read, outside = read + page.read, outside + page.read - len(page.entries)
             report.passes = [Pass(began_at, self.clock(), read)]
@@ -72,7 +73,8 @@ class AuditInOneFunction:
     def _sources(self) -> Sequence[Iterator[tuple[str, Entries]]]:
         """The segments of the table and the shards of the bucket, each with its relation."""
         scans = min(self.readers, SEGMENTS)
-        segments = [held(self.dynamodb, self.settings, (number, scans)) for number in range(scans)]
+        now = self.clock()
+        segments = [held(self.dynamodb, self.settings, (number, scans), now=now) for number in range(scans)]
         listing = Listing(self.s3, self.settings)
         lists = [listed(listing.shard(shard), self.settings) for shard in self._shards(listing)]
         return [_named(HELD, pages) for pages in segments] + [_named(LISTED, pages) for pages in lists]

@@ -5,12 +5,13 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.listing import Page, Place
+from intake_ledger.audit.row_numbers import RowNumbers
 from intake_ledger.audit.table import AuditTable, Held
 from intake_ledger.protocol import ABSENT, AuditSettings, RowKey, State, StateKind, row_key
 
@@ -58,6 +59,8 @@ class Entries:
     read: int
     """The number of entries before the filters."""
     later_format: int = 0
+    rows: RowNumbers = field(default_factory=RowNumbers)
+    """The rows of a scan that the filters take."""
 
 
 def place_of(start: str) -> Place | None:
@@ -73,16 +76,20 @@ def listed(pages: Iterable[Page], settings: AuditSettings) -> Iterator[Entries]:
 
 
 def held(
-    dynamodb: "DynamoDBClient", settings: AuditSettings, segment: tuple[int, int], start: str = ""
+    dynamodb: "DynamoDBClient", settings: AuditSettings, segment: tuple[int, int], start: str = "", *, now: int
 ) -> Iterator[Entries]:
-    """The entries of one segment of the table, `(number, total)`, from `start` on."""
+    """The entries of one segment of the table, `(number, total)`, from `start` on. `now` is in epoch milliseconds."""
     ours = f"{settings.bucket}/"
     table = AuditTable(dynamodb, settings.table, segment)
     for page in table.held(settings.pipeline, settings.ordering, RowKey(**json.loads(start)) if start else None):
         keys = [(row.row_key.pk.removeprefix(ours), row) for row in page.rows if row.row_key.pk.startswith(ours)]
-        wanted = [held_entry(key, row, settings) for key, row in keys if settings.wants(key)]
+        wanted, numbers = [], RowNumbers()
+        for key, row in keys:
+            if settings.wants(key):
+                wanted.append(held_entry(key, row, settings))
+                numbers.count(row.status, claimed_at=row.updated_at, lease_until=row.lease_until, now=now)
         later_format = sum(not row.readable for row in page.rows)
-        yield Entries(wanted, _text(page.after), len(page.rows), later_format)
+        yield Entries(wanted, _text(page.after), len(page.rows), later_format, numbers)
 
 
 def listed_entry(key: str, state: State, settings: AuditSettings) -> list[Any]:

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Finding, Line
+from intake_ledger.audit.row_numbers import RowNumbers, row_numbers
 from intake_ledger.protocol import State
 
 NAMED_FINDINGS = 100
@@ -90,6 +91,8 @@ class Report:
     """Descriptions of the parts of a run in parts that failed."""
     later_format: int = 0
     """Rows of a later release. They are not judged."""
+    rows: RowNumbers = field(default_factory=RowNumbers)
+    """The rows that the run has read."""
     candidates: int = 0
     """States and rows that the query has nominated."""
     dismissed: int = 0
@@ -201,6 +204,7 @@ class Report:
             "counts": {finding.value: self.counts[finding] for finding in Finding},
             "resubmitted": self.resubmitted,
             "laterFormat": self.later_format,
+            "rows": self.rows.as_json(),
             "candidates": self.candidates,
             "dismissed": self.dismissed,
             "complete": self.complete,
@@ -225,6 +229,7 @@ def report_of(content: Mapping[str, Any]) -> Report:
         passes=[Pass(times["from"], times["until"], times["listed"]) for times in content["passes"]],
         resubmitted=content["resubmitted"],
         later_format=content["laterFormat"],
+        rows=row_numbers(content["rows"]) if "rows" in content else RowNumbers(),
         held=content["held"],
         delivery=content["delivery"],
         oldest_at=content["oldestAt"],

@@ -1,7 +1,7 @@
 """Scans the rows of the ledger's table."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import (
@@ -20,7 +20,7 @@ from intake_ledger.protocol import (
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_OF_LATEST = ("pk", "sk", "format", "status", "committed_state", "late_writes", "updated_at")
+_OF_LATEST = ("pk", "sk", "format", "status", "committed_state", "late_writes", "updated_at", "lease_until")
 _OF_EVERY = (*_OF_LATEST, "kind", "version_id", "etag", "size")
 
 _THIS_FORMAT = {"N": str(FORMAT)}
@@ -45,6 +45,8 @@ class Held:
     may_be_gone: bool
     """True if the row is a candidate when S3 does not show its object. In LATEST, the removal was not committed. In
     EVERY_VERSION, an attempt may be half done."""
+    status: str = Status.LATER_FORMAT
+    lease_until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +93,23 @@ def _held(item: dict[str, Any], *, every: bool) -> Held:
     row_key, updated = RowKey(item["pk"]["S"], item["sk"]["S"]), item.get("updated_at", _NEVER).get("N", "")
     if not _is_readable(item) or not updated.isdecimal():
         return Held(row_key, None, None, 0, readable=False, may_be_gone=not every)
-    committed = _settled_state(item)
-    if not every:
-        return Held(row_key, None, committed, int(updated), readable=True, may_be_gone=committed != "absent")
-    half_done = item.get("status", {}).get("S") in (Status.PROCESSING, Status.FAILED)
+    committed, status = _settled_state(item), item["status"]["S"]
+    lease = item["lease_until"]["N"] if "lease_until" in item else ""
+    held = Held(
+        row_key,
+        None,
+        committed,
+        int(updated),
+        readable=True,
+        may_be_gone=not every and committed != "absent",
+        status=status,
+        lease_until=int(lease) if lease.isdecimal() else None,
+    )
+    half_done = every and status in (Status.PROCESSING, Status.FAILED)
     row = row_from_attributes(from_dynamodb(item)) if half_done else None
     if row is None or row.status is Status.LATER_FORMAT:
-        return Held(row_key, None, committed, int(updated), readable=True, may_be_gone=False)
-    state = State(row.kind, row.version_id, row.etag, row.size)
-    return Held(row_key, state, committed, int(updated), readable=True, may_be_gone=True)
+        return held
+    return replace(held, state=State(row.kind, row.version_id, row.etag, row.size), may_be_gone=True)
 
 
 def _settled_state(item: dict[str, Any]) -> str | None:
@@ -118,4 +128,5 @@ def _is_readable(item: Mapping[str, Any]) -> bool:
         and item.get("status", {}).get("S") in _STATUSES
         and "S" in item.get("committed_state", _NO_STATE)
         and "SS" in item.get("late_writes", _NO_STATES)
+        and "N" in item.get("lease_until", _NEVER)
     )

@@ -72,6 +72,7 @@ class CircuitBreaker:
         self._unshared = False
         self._pause_ms: int | None = None
         """The current pause. None: the breaker is closed."""
+        self._opened_at = 0
         self._until = 0
         """The time from which the next key may pass that is not a first attempt."""
         self._first_until = 0
@@ -90,6 +91,16 @@ class CircuitBreaker:
     def pause_ms(self) -> int:
         """The current pause. 0: the breaker is closed."""
         return self._pause_ms or 0
+
+    @property
+    def opened_at(self) -> int:
+        """The time at which the breaker last opened, in epoch milliseconds."""
+        return self._opened_at
+
+    @property
+    def next_probe_at(self) -> int:
+        """The time from which the next key may pass that was tried before, in epoch milliseconds."""
+        return self._until
 
     def wait_ms(self, key: str, now: int, *, first: bool) -> int:
         """The time after which the message of this key should be delivered again. 0: the key may be claimed now.
@@ -126,7 +137,7 @@ class CircuitBreaker:
             if self._pause_ms is None:
                 if len(self._failed) < THRESHOLD or self._is_recent(self._succeeded_at, now):
                     return False
-                self._pause_ms = self._min_pause_ms
+                self._pause_ms, self._opened_at = self._min_pause_ms, now
                 self._until = now + self._pause_ms
                 return True
             begun = self._passed.pop(key, None)
@@ -160,6 +171,15 @@ class CircuitBreaker:
         """Record that another environment had a success at this time. True: that closes the breaker."""
         with self._lock:
             return self._is_recent(at, now) and self._close(at)
+
+    def asked(self, at: int) -> bool:
+        """Record that a person asked at this time to try again now. True: that closes the breaker."""
+        with self._lock:
+            if self._pause_ms is None or at < self._opened_at:
+                return False
+            self._pause_ms, self._probe, self._first_until = None, None, 0
+            self._failed, self._passed = set(), {}
+            return True
 
     def take_share_turn(self, now: int) -> bool:
         """True if this environment's success should be shared now with the others: at most once in `SHARE_MS`."""

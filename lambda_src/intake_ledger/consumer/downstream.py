@@ -16,15 +16,19 @@ class Downstream:
         self._telemetry = services.telemetry
         self._clock = services.clock
         self.breaker = breaker
+        self._recorded_at = 0
+        """The next probe that the ledger's table shows. 0: it shows no open breaker of this environment."""
 
     def wait_ms(self, key: str, *, first: bool) -> int:
         """Milliseconds for which an attempt at the key has to wait; 0: it may start. `first`: it was never tried."""
         now = self._clock()
         if self.breaker.take_read_turn(now):
             with suppress(*AWS_ERRORS):  # it is only a hint
-                at = self._ledger.last_success()
-                if at is not None and self.breaker.heard(at, now):
+                at, asked_at = self._ledger.last_success()
+                heard = at is not None and self.breaker.heard(at, now)
+                if heard or (asked_at is not None and self.breaker.asked(asked_at)):
                     self._telemetry.downstream_back()
+                    self._record_closed(now)
         wait_ms = self.breaker.wait_ms(key, self._clock(), first=first)
         if wait_ms:
             self._telemetry.held_back()
@@ -35,8 +39,28 @@ class Downstream:
         if healthy:
             if self.breaker.succeeded(key, now):
                 self._telemetry.downstream_back()
+                self._record_closed(now)
             if self.breaker.take_share_turn(now):
                 with suppress(*AWS_ERRORS):
                     self._ledger.tell_success(now)
-        elif healthy is False and self.breaker.failed(key, now):
-            self._telemetry.downstream_out(reason, pause_ms=self.breaker.pause_ms)
+        elif healthy is False:
+            if self.breaker.failed(key, now):
+                self._telemetry.downstream_out(reason, pause_ms=self.breaker.pause_ms)
+            self._record_open(reason)
+
+    def _record_open(self, reason: Reason | None) -> None:
+        """Show the open breaker in the ledger's table. A pause that has not changed costs no request."""
+        probe_at = self.breaker.next_probe_at
+        if not self.breaker.is_open or probe_at == self._recorded_at:
+            return
+        self._recorded_at = probe_at
+        content: dict[str, int | str] = {"opened_at": self.breaker.opened_at, "next_probe_at": probe_at}
+        if reason is not None:
+            content |= {"reason": reason.text, "reason_code": reason.code.value}
+        with suppress(*AWS_ERRORS):  # it is only shown
+            self._ledger.tell_breaker(content)
+
+    def _record_closed(self, now: int) -> None:
+        self._recorded_at = 0
+        with suppress(*AWS_ERRORS):
+            self._ledger.tell_breaker({"closed_at": now})

@@ -156,19 +156,18 @@ class LedgerTable:
         """Read the row consistently."""
         return row_from_attributes(self._item(key))
 
-    def last_success(self, key: RowKey) -> int | None:
-        """The time that `tell_success` has last written. None: it was never written."""
-        at: int | None = self._item(key).get("last_success_at")
-        return at
+    def read(self, key: RowKey) -> dict[str, Any]:
+        """The attributes of an item that is not a row, read consistently. Empty if there is none."""
+        return self._item(key)
 
     def _item(self, key: RowKey) -> dict[str, Any]:
         """The attributes of an item. Empty if there is none."""
         answer = self._client.get_item(TableName=self.name, Key=_key(key), ConsistentRead=True)
         return from_dynamodb(answer.get("Item", {}))
 
-    def tell_success(self, key: RowKey, at: int) -> None:
-        """Write the time of a success, in epoch milliseconds."""
-        item: Any = to_dynamodb({"pk": key.pk, "sk": key.sk, "last_success_at": at})
+    def write(self, key: RowKey, content: Mapping[str, Any]) -> None:
+        """Write an item that is not a row, in place of any item with this key."""
+        item: Any = to_dynamodb({"pk": key.pk, "sk": key.sk, **content})
         self._client.put_item(TableName=self.name, Item=item)
 
     def get_items(self, keys: Sequence[RowKey]) -> dict[RowKey, dict[str, Any]]:

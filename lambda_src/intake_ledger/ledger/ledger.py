@@ -1,6 +1,6 @@
 """Claim changes, and write the outcomes of claims: commit, failure, wait, rejection or release."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import batched
@@ -20,8 +20,10 @@ from intake_ledger.protocol import (
     Row,
     RowKey,
     Ruling,
+    breaker_key,
     review_partition,
     row_changes,
+    success_key,
     waiting_partition,
 )
 
@@ -234,17 +236,21 @@ class Ledger:
         """
         self._end(claim, row_changes.extended(claim.row, lease_until=self._clock() + lease_ms))
 
-    def last_success(self) -> int | None:
-        """The last success that an execution environment has told, in epoch milliseconds. None: there was none."""
-        return self._table.last_success(self._success_key())
+    def last_success(self) -> tuple[int | None, int | None]:
+        """The last success of any execution environment, and the last request of a person to close the circuit breaker.
+
+        Times are in epoch milliseconds. None: there was none.
+        """
+        found = self._table.read(success_key(self._options.pipeline))
+        return found.get("last_success_at"), found.get("retry_now_at")
 
     def tell_success(self, at: int) -> None:
         """Tell the other execution environments that a processor has succeeded, at this time in epoch milliseconds."""
-        self._table.tell_success(self._success_key(), at)
+        self._table.write(success_key(self._options.pipeline), {"last_success_at": at})
 
-    def _success_key(self) -> RowKey:
-        # No row has this key, because the key of a row begins with a bucket's name and a slash.
-        return RowKey(f"{self._options.pipeline}#downstream", "last_success")
+    def tell_breaker(self, content: Mapping[str, int | str]) -> None:
+        """Record the state of a circuit breaker, for people. No decision reads it."""
+        self._table.write(breaker_key(self._options.pipeline), content)
 
     def _put_back(self, claim: Claim, after: Row) -> None:
         if after.expires_at is not None:

@@ -38,17 +38,20 @@ class PowertoolsAuditTelemetry(AuditTelemetry):
         self._logger.info("audited", extra={name: value for name, value in report.items() if name != "findings"})
         for finding in report["findings"]:
             self._logger.warning("finding", extra={"run_id": report["runId"], **finding})
+        claimed_at = report["rows"]["oldestClaimAt"]
         if counts:
-            _write(counts)
+            _write(counts, None if claimed_at is None else max(0, report["startedAt"] - claimed_at))
 
     @override
     def report_written(self, key: str) -> None:
         self._logger.info("report", extra={"key": key})
 
 
-def _write(counts: Mapping[str, int]) -> None:
+def _write(counts: Mapping[str, int], oldest_claim_ms: int | None = None) -> None:
     """Write the metrics at once, so that they are not lost if the rest of the run fails."""
     metrics = Metrics()
     for name, count in counts.items():
         metrics.add_metric(name, unit=MetricUnit.Count, value=count)
+    if oldest_claim_ms is not None:
+        metrics.add_metric("OldestClaimAge", unit=MetricUnit.Milliseconds, value=oldest_claim_ms)
     metrics.flush_metrics()

@@ -53,7 +53,8 @@ class PowertoolsTelemetry(Telemetry):
         self._metrics = Metrics()
         self._counts: Counter[str] = Counter()
         """The counts of this invocation. Powertools gets each name once, because a call for each record takes time."""
-        self._duplicate_ages: list[int] = []
+        self._times: list[tuple[str, int]] = []
+        """Names of metrics, and milliseconds."""
         self._lock = Lock()
 
     @override
@@ -63,8 +64,7 @@ class PowertoolsTelemetry(Telemetry):
         fields = {"verdict": answer.verdict, "why": answer.why, "event_age_ms": event_age_ms}
         if (age_ms := _duplicate_age_ms(change, answer, now)) is not None:
             fields["duplicate_age_ms"] = age_ms
-            with self._lock:
-                self._duplicate_ages.append(age_ms)
+            self._time("DuplicateAge", age_ms)
         self._logger.info("verdict", extra=_change_fields(change) | fields | _row_fields(answer.row))
         if repeats := _repeats(answer):
             for name in repeats:
@@ -78,6 +78,11 @@ class PowertoolsTelemetry(Telemetry):
         # The processor gets the state that S3 shows, which may be another state than the message's.
         fields = {"version_id": claim.state.version_id, **_reason_fields(reason), "duration_ms": duration_ms}
         extra = _change_fields(claim.change) | fields | _row_fields(claim.row)
+        if outcome is OutcomeKind.COMMITTED and claim.change.event_time is not None:
+            # The clocks of S3 and of the worker may differ.
+            lag_ms = max(0, claim.row.updated_at + duration_ms - claim.change.event_time)
+            fields["commit_lag_ms"] = lag_ms
+            self._time("CommitLag", lag_ms)
         write = self._logger.info if outcome is OutcomeKind.COMMITTED else self._logger.warning
         write(outcome.lower(), extra=extra)
 
@@ -146,17 +151,21 @@ class PowertoolsTelemetry(Telemetry):
         with self._lock:
             for name, count in self._counts.items():
                 self._metrics.add_metric(name, unit=MetricUnit.Count, value=count)
-            for age_ms in self._duplicate_ages:
-                self._metrics.add_metric("DuplicateAge", unit=MetricUnit.Milliseconds, value=age_ms)
+            for name, milliseconds in self._times:
+                self._metrics.add_metric(name, unit=MetricUnit.Milliseconds, value=milliseconds)
             if self._counts:
                 self._metrics.flush_metrics()
                 sys.stdout.flush()
             self._counts.clear()
-            self._duplicate_ages.clear()
+            self._times.clear()
 
     def _count(self, name: str) -> None:
         with self._lock:
             self._counts[name] += 1
+
+    def _time(self, name: str, milliseconds: int) -> None:
+        with self._lock:
+            self._times.append((name, milliseconds))
 
 
 def _repeats(answer: Claim | Ruling) -> list[str]:

@@ -33,6 +33,7 @@ from intake_ledger.protocol.row_changes import Retention, truncate
 from intake_ledger.protocol.row_items import (
     Ordering,
     RowKey,
+    breaker_key,
     from_dynamodb,
     is_readable,
     review_partition,
@@ -41,6 +42,7 @@ from intake_ledger.protocol.row_items import (
     row_difference,
     row_from_attributes,
     row_key,
+    success_key,
     to_dynamodb,
     waiting_partition,
 )
@@ -113,6 +115,7 @@ __all__ = [
     "WrongReturnError",
     "audit_settings",
     "bare_etag",
+    "breaker_key",
     "code_of",
     "consumer_settings",
     "from_dynamodb",
@@ -134,6 +137,7 @@ __all__ = [
     "row_difference",
     "row_from_attributes",
     "row_key",
+    "success_key",
     "to_dynamodb",
     "truncate",
     "ulid",

@@ -57,6 +57,16 @@ def row_key(pipeline: str, ordering: Ordering, bucket: str, key: str, identity: 
     return RowKey(f"{bucket}/{key}", sk)
 
 
+def success_key(pipeline: str) -> RowKey:
+    """The key of the item with the last success of all workers. No row has such a key: its key has a slash."""
+    return RowKey(f"{pipeline}#downstream", "last_success")
+
+
+def breaker_key(pipeline: str) -> RowKey:
+    """The key of the item that shows the circuit breaker's state to people."""
+    return RowKey(f"{pipeline}#downstream", "breaker")
+
+
 def review_partitions(pipeline: str) -> list[str]:
     """All partition keys of the pipeline's FAILED and REJECTED rows in the index `needs_review`."""
     return [f"{pipeline}#{number}" for number in range(REVIEW_PARTITIONS)]

@@ -5,14 +5,15 @@ A part writes one file for each slice of its listing or scan. DuckDB spills to d
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.relations import CANDIDATE_COLUMNS, COLUMNS, QUERY, judged, no_entries
+from intake_ledger.audit.row_numbers import RowNumbers
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -40,6 +41,8 @@ class Slice:
     """Rows that a later release wrote."""
     begun_at: int
     ended_at: int
+    rows: Mapping[str, Any] = field(default_factory=lambda: RowNumbers().as_json())
+    """The numbers of the rows, as JSON."""
 
 
 def write(path: Path, relation: str, content: Iterable[Sequence[Any]], about: Callable[[], Slice]) -> None:

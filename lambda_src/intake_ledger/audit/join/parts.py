@@ -13,6 +13,7 @@ import boto3
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.join.duckdb import Audited, Join
 from intake_ledger.audit.relations import HELD, LISTED
+from intake_ledger.audit.row_numbers import row_numbers, total
 from intake_ledger.audit.scratch import CANDIDATES, JOINED, PLAN, Scratch, number_of, part_name, relation_of, segments
 from intake_ledger.audit.shards import Shard
 
@@ -49,6 +50,7 @@ class Chains:
             "outside": sum(file.read - file.written for file in lists),
             "passes": sorted([file.begun_at, file.ended_at, file.read] for file in lists),
             "laterFormat": sum(file.later_format for _, file in files),
+            "rows": total(row_numbers(file.rows) for relation, file in files if relation == HELD).as_json(),
             "unfinished": [self._describe(part, scratch.get(f"{part}.refused")) for part in self._gaps],
         }
 

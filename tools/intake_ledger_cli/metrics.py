@@ -1,0 +1,93 @@
+"""Reads the metrics of the last hour in one request. CloudWatch shows them a minute or two later."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import DeployedPipeline
+
+_SUMS = ("Accepted", "Committed", "Rejected", "Retries", "LapsedLeases", "BreakerOpen")
+_PERIOD_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class LastHour:
+    """Metrics of the last hour. They are approximate: CloudWatch gets them later, or never from a worker that died."""
+
+    retries: int
+    """Attempts after the first one of a state."""
+    lapsed_leases: int
+    """Workers that died or timed out."""
+    finished: int
+    """States that were committed or rejected."""
+    held_back: int
+    """Messages that the circuit breaker returned to the queue."""
+    commit_lag_ms: int | None
+    """The longest time from an event to its commit. None: nothing was committed for an event."""
+    queue_age_seconds: int | None
+    """The age of the queue's oldest message at CloudWatch's last look. None: CloudWatch has no value."""
+    dead_letter_age_seconds: int | None
+    tick_at: int | None
+    """The time of the audit's last tick, in epoch milliseconds. None: there was none in the last hour."""
+    tick_problems: int | None
+    """Problems of the delivery that this tick found."""
+
+    @property
+    def executions_per_upload(self) -> float | None:
+        """How often a finished state was processed on average. None: none was finished."""
+        return (self.finished + self.retries) / self.finished if self.finished else None
+
+
+def read_last_hour(aws: "Aws", deployed: "DeployedPipeline") -> LastHour:
+    """Read the metrics.
+
+    Raises:
+        ClientError: CloudWatch refuses the request.
+
+    """
+    now = datetime.now(UTC)
+    own = [{"Name": "service", "Value": deployed.name}]
+    queries = [_query(name, "IntakeLedger", name, own, "Sum") for name in (*_SUMS, "AuditDeliveryProblems")]
+    queries.append(_query("CommitLag", "IntakeLedger", "CommitLag", own, "Maximum"))
+    for name, url in (("queue", deployed.queue_url), ("dead_letters", deployed.dead_letter_url)):
+        dimensions = [{"Name": "QueueName", "Value": url.rsplit("/", 1)[-1]}]
+        queries.append(_query(name, "AWS/SQS", "ApproximateAgeOfOldestMessage", dimensions, "Maximum"))
+    answer = aws.cloudwatch.get_metric_data(
+        MetricDataQueries=queries, StartTime=now - timedelta(hours=1), EndTime=now, ScanBy="TimestampDescending"
+    )
+    found: dict[str, Any] = {one["Label"]: one for one in answer["MetricDataResults"]}
+    values = {name: one["Values"] for name, one in found.items()}
+    ticks = found.get("AuditDeliveryProblems", {}).get("Timestamps", ())
+
+    def total(name: str) -> int:
+        return int(sum(values.get(name, ())))
+
+    return LastHour(
+        retries=total("Retries"),
+        lapsed_leases=total("LapsedLeases"),
+        finished=total("Committed") + total("Rejected"),
+        held_back=total("BreakerOpen"),
+        commit_lag_ms=int(max(values["CommitLag"])) if values.get("CommitLag") else None,
+        queue_age_seconds=_first(values.get("queue")),
+        dead_letter_age_seconds=_first(values.get("dead_letters")),
+        tick_at=int(ticks[0].timestamp() * 1000) if ticks else None,
+        tick_problems=_first(values.get("AuditDeliveryProblems")),
+    )
+
+
+def _query(label: str, namespace: str, metric: str, dimensions: list[dict[str, str]], statistic: str) -> dict[str, Any]:
+    return {
+        "Id": f"m_{label.lower()}",
+        "Label": label,
+        "MetricStat": {
+            "Metric": {"Namespace": namespace, "MetricName": metric, "Dimensions": dimensions},
+            "Period": _PERIOD_SECONDS,
+            "Stat": statistic,
+        },
+    }
+
+
+def _first(values: "list[float] | None") -> int | None:
+    return int(values[0]) if values else None

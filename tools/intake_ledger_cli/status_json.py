@@ -1,0 +1,98 @@
+"""Builds the JSON output of `status --json`. Times are in epoch milliseconds."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger_cli.counting import Count
+from intake_ledger_cli.metrics import LastHour
+from intake_ledger_cli.reading import AuditState
+from intake_ledger_cli.status import AccessDenied, BreakerState, PipelineStatus, QueueDepth, TableSize
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.json_output import JsonObject
+
+
+def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> "JsonObject":
+    counts, hour = found.needs_review, found.last_hour
+    ages = None if isinstance(hour, AccessDenied) else hour
+    document: JsonObject = {
+        "pipeline": deployed.name,
+        "bucket": deployed.bucket,
+        "at": now,
+        "consumer": _denied(found.source) if isinstance(found.source, AccessDenied) else found.source,
+        "queue": _depth(found.queue, ages.queue_age_seconds if ages else None),
+        "deadLetters": _depth(found.dead_letters, ages.dead_letter_age_seconds if ages else None),
+        "lastHour": _denied(hour) if isinstance(hour, AccessDenied) else _last_hour(hour),
+        "breaker": _denied(found.breaker) if isinstance(found.breaker, AccessDenied) else _breaker(found.breaker),
+        "table": _denied(found.table) if isinstance(found.table, AccessDenied) else _table(found.table),
+        "audit": _denied(found.audit) if isinstance(found.audit, AccessDenied) else _audit(found.audit, now),
+        "tick": None if ages is None or ages.tick_at is None else {"at": ages.tick_at, "problems": ages.tick_problems},
+        "alarms": _denied(found.alarms)
+        if isinstance(found.alarms, AccessDenied)
+        else [asdict(one) for one in found.alarms],
+    }
+    if isinstance(counts, AccessDenied):
+        return document | dict.fromkeys(("failed", "rejected", "waiting", "laterFormat"), _denied(counts))
+    return document | {
+        "failed": count_json(counts.failed),
+        "rejected": count_json(counts.rejected),
+        "waiting": count_json(counts.waiting),
+        "laterFormat": count_json(counts.later_format),
+        "oldest": {
+            "failed": counts.failed.oldest_at,
+            "rejected": counts.rejected.oldest_at,
+            "waiting": counts.waiting.oldest_at,
+        },
+    }
+
+
+def count_json(count: Count) -> "int | JsonObject":
+    """Return an exact count as a number, and other counts as an object."""
+    if count.unknown:
+        return {"unknown": count.why}
+    return {"atLeast": count.number, "why": count.why} if count.why else count.number
+
+
+def _last_hour(hour: LastHour) -> "JsonObject":
+    return {
+        "retries": hour.retries,
+        "lapsedLeases": hour.lapsed_leases,
+        "finished": hour.finished,
+        "executionsPerUpload": hour.executions_per_upload,
+        "heldBack": hour.held_back,
+        "commitLagMs": hour.commit_lag_ms,
+    }
+
+
+def _breaker(breaker: BreakerState) -> "JsonObject":
+    if breaker.opened_at is None:
+        return {"open": False, "closedAt": breaker.closed_at}
+    return {
+        "open": True,
+        "openedAt": breaker.opened_at,
+        "nextProbeAt": breaker.next_probe_at,
+        "reason": breaker.reason,
+        "reasonCode": breaker.reason_code or None,
+    }
+
+
+def _table(size: TableSize) -> "JsonObject":
+    return {"approximateRows": size.rows, "approximateReviewRows": size.index_rows}
+
+
+def _depth(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> "JsonObject":
+    if isinstance(depth, AccessDenied):
+        return _denied(depth)
+    return {"waiting": depth.waiting, "hidden": depth.hidden, "oldestSeconds": age_seconds}
+
+
+def _audit(item: AuditState, now: int) -> "JsonObject":
+    running = item.lease_until is not None and item.lease_until > now
+    sending = item.sending
+    progress = {"sent": sending.sent, "of": sending.of, "leftMs": sending.left_ms(now)} if sending else None
+    return {"last": item.last, "running": running, "dueAt": item.next_run_at, "sending": progress}
+
+
+def _denied(denied: AccessDenied) -> dict[str, Any]:
+    return {"denied": denied.action}

@@ -1,0 +1,173 @@
+"""Builds the table that shows the status of a pipeline. Reasons are escaped."""
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from intake_ledger_cli import formatting
+from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
+from intake_ledger_cli.counting import Count
+from intake_ledger_cli.metrics import LastHour
+from intake_ledger_cli.reading import AuditState
+from intake_ledger_cli.status import AccessDenied, Alarm, BreakerState, PipelineStatus, QueueDepth, TableSize
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.deployed import DeployedPipeline
+
+
+def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> RenderableType:
+    lines = grid()
+    hour = None if isinstance(found.last_hour, AccessDenied) else found.last_hour
+    add_line(lines, "Consumer", _source(found.source))
+    add_line(lines, "Breaker", _breaker(found.breaker, now))
+    add_line(lines, "Queue", _depth(found.queue, hour.queue_age_seconds if hour else None))
+    add_line(lines, "Dead letters", _dead_letters(found.dead_letters, hour.dead_letter_age_seconds if hour else None))
+    counts = found.needs_review
+    if isinstance(counts, AccessDenied):
+        add_line(lines, "Failed, rejected", _access_denied(counts))
+    else:
+        add_line(lines, "Failed", count_text(counts.failed, WARNING, "will be retried, see: list --status FAILED", now))
+        add_line(lines, "Rejected", count_text(counts.rejected, BAD, "need a person, see: list --status REJECTED", now))
+        add_line(lines, "Waiting", count_text(counts.waiting, WARNING, "raised NotYet, see: list --waiting", now))
+        if counts.later_format.number or counts.later_format.why:
+            what = "rows that this release does not process"
+            add_line(lines, "Later release", count_text(counts.later_format, WARNING, what, now))
+    add_line(lines, "Rows", _rows(found.audit, found.table))
+    add_line(lines, "Claims", _claims(found.audit, now))
+    add_line(lines, "Last hour", _last_hour(found.last_hour))
+    add_line(lines, "Last audit", _audit(found.audit, now))
+    add_line(lines, "Last tick", _tick(found.last_hour, now))
+    add_line(lines, "Alarms", _alarms(deployed, found.alarms))
+    return Group(heading(deployed.name, f"bucket {deployed.bucket}, {formatting.timestamp(now)}"), lines)
+
+
+def count_text(count: Count, style: str, what: str, now: int) -> Text:
+    """Describe a count and the age of its oldest row."""
+    if count.unknown:
+        return Text(f"unknown: {count.why}", style=WARNING)
+    oldest = f", oldest {formatting.duration(now - count.oldest_at)}" if count.oldest_at else ""
+    if count.why:
+        return Text.assemble((f"at least {count.number:,}{oldest}", style), (f"  {what}; {count.why}", DIM))
+    if not count.number:
+        # The index is eventually consistent.
+        return Text.assemble(("0", GOOD), ("  as of a moment ago", DIM))
+    return Text.assemble((f"{count.number:,}{oldest}", style), (f"  {what}", DIM))
+
+
+def _access_denied(denied: AccessDenied) -> Text:
+    return Text(f"not allowed: {denied.action}", style=DIM)
+
+
+def _source(source: str | AccessDenied) -> Text:
+    if isinstance(source, AccessDenied):
+        return _access_denied(source)
+    if source == "Enabled":
+        return Text("takes messages", style=GOOD)
+    return Text(f"takes no messages: its event source mapping is {source}", style=BAD)
+
+
+def _breaker(breaker: BreakerState | AccessDenied, now: int) -> Text:
+    if isinstance(breaker, AccessDenied):
+        return _access_denied(breaker)
+    if breaker.opened_at is None:
+        return Text("closed", style=GOOD)
+    probe_at = breaker.next_probe_at or now
+    probe = f"next probe in {formatting.duration(probe_at - now)}" if probe_at > now else "next probe is due"
+    why = f": {breaker.reason}" if breaker.reason else ""
+    since = formatting.duration(now - breaker.opened_at)
+    return Text(escape(f"open for {since}, messages are held back, {probe}{why}"), style=BAD)
+
+
+def _depth(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> Text:
+    if isinstance(depth, AccessDenied):
+        return _access_denied(depth)
+    return Text(f"{depth.waiting:,} waiting, {depth.hidden:,} in flight{_oldest(age_seconds)}")
+
+
+def _dead_letters(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> Text:
+    if isinstance(depth, AccessDenied):
+        return _access_denied(depth)
+    looked_at = f", {depth.hidden:,} in flight" if depth.hidden else ""
+    text = f"{depth.waiting:,}{looked_at}{_oldest(age_seconds)}"
+    return Text(text, style=BAD if depth.waiting + depth.hidden else GOOD)
+
+
+def _oldest(age_seconds: int | None) -> str:
+    return f", oldest {formatting.duration(age_seconds * 1000)}" if age_seconds else ""
+
+
+def _rows(audit: AuditState | AccessDenied, size: TableSize | AccessDenied) -> Text:
+    """The last audit counts the rows by status. DynamoDB's own count is older and has no status."""
+    text = ""
+    if numbers := _numbers(audit):
+        by_status = ", ".join(f"{number:,} {status}" for status, number in sorted(numbers["byStatus"].items()))
+        text = f"{by_status or '0'} at the last audit"
+    if isinstance(size, TableSize):
+        text += f"{'; ' if text else ''}about {size.rows:,} in the table by DynamoDB's count"
+    return Text(text or "unknown: no audit has counted them")
+
+
+def _claims(audit: AuditState | AccessDenied, now: int) -> Text:
+    numbers = _numbers(audit)
+    if not numbers:
+        return Text("unknown: no audit has counted them")
+    lapsed, oldest_at = numbers["lapsed"], numbers["oldestClaimAt"]
+    oldest = f", oldest claimed {formatting.duration(now - oldest_at)} ago" if oldest_at else ""
+    return Text(f"{lapsed:,} lapsed at the last audit{oldest}", style=WARNING if lapsed else GOOD)
+
+
+def _numbers(audit: AuditState | AccessDenied) -> dict[str, Any] | None:
+    if isinstance(audit, AccessDenied) or audit.last is None:
+        return None
+    return audit.last.get("rows")
+
+
+def _last_hour(hour: LastHour | AccessDenied) -> Text:
+    if isinstance(hour, AccessDenied):
+        return _access_denied(hour)
+    text = f"{hour.retries:,} attempts repeated, {hour.lapsed_leases:,} after a worker died or timed out"
+    if hour.executions_per_upload is not None:
+        text += f"; {hour.executions_per_upload:.2f} executions per upload"
+    if hour.commit_lag_ms is not None:
+        text += f"; up to {formatting.duration(hour.commit_lag_ms)} from event to commit"
+    if hour.held_back:
+        text += f"; {hour.held_back:,} messages held back by the breaker"
+    return Text(text, style=WARNING if hour.retries or hour.lapsed_leases or hour.held_back else GOOD)
+
+
+def _tick(hour: LastHour | AccessDenied, now: int) -> Text:
+    if isinstance(hour, AccessDenied):
+        return _access_denied(hour)
+    if hour.tick_at is None:
+        return Text("none in the last hour", style=WARNING)
+    problems = hour.tick_problems or 0
+    found = f"{problems:,} delivery problems, see the audit's log" if problems else "no delivery problem"
+    return Text(f"{formatting.duration(now - hour.tick_at)} ago: {found}", style=BAD if problems else GOOD)
+
+
+def _audit(item: AuditState | AccessDenied, now: int) -> Text:
+    if isinstance(item, AccessDenied):
+        return _access_denied(item)
+    running = "; an audit is running" if item.lease_until and item.lease_until > now else ""
+    if running and item.sending is not None:
+        left = formatting.duration(item.sending.left_ms(now))
+        running += f", {item.sending.sent:,} of at most {item.sending.of:,} messages sent, about {left} left"
+    if item.last is None:
+        return Text(f"no report yet{running}", style=WARNING)
+    last = item.last
+    good = not any(last["counts"].values()) and not last["delivery"]
+    text = f"{formatting.duration(now - last['startedAt'])} ago: {last['summary']}{running}"
+    return Text(escape(text), style=GOOD if good else WARNING)
+
+
+def _alarms(deployed: "DeployedPipeline", alarms: list[Alarm] | AccessDenied) -> Text:
+    if isinstance(alarms, AccessDenied):
+        return _access_denied(alarms)
+    going = [one for one in alarms if one.state == "ALARM"]
+    unknown = sum(one.state == "INSUFFICIENT_DATA" for one in alarms)
+    if not going:
+        aside = f", {unknown} with insufficient data" if unknown else ""
+        return Text(f"none of {len(alarms)} in ALARM{aside}", style=GOOD)
+    named = "; ".join(one.why.removeprefix(f"{deployed.name}: ") or one.name for one in going)
+    return Text(f"{len(going)} of {len(alarms)} in ALARM: {escape(named)}", style=BAD)
