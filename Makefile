@@ -15,8 +15,10 @@ export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 UNIT_WORKERS := -n 2 --dist loadfile
+# They mostly wait.
+EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,15 +65,15 @@ check: $(READY) ## before each commit, in under two minutes: ruff, import-linter
 
 test: $(READY) ## everything that CI runs
 	@$(SIDE_BY_SIDE) --jobs=3 lint types house environments
-	@$(SIDE_BY_SIDE) --jobs=2 parts
+	@$(SIDE_BY_SIDE) --jobs=3 parts
 
 environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready
 
-# The deployed tests mostly wait, so they begin first. The second job runs the others in this order.
-parts: deployed synth unit packaging protocol
+# The deployed tests and the examples mostly wait, so they begin first. The third job runs the others in this order.
+parts: deployed examples synth unit packaging protocol
 # All random examples. Without it, tests take a quarter of them.
 parts: export THOROUGH := 1
-# Another job uses the second core.
+# Other jobs use the second core.
 parts: UNIT_WORKERS :=
 
 lint: $(READY) ## ruff and import-linter
@@ -87,6 +89,9 @@ types: $(READY) ## mypy, strict
 
 deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the local AWS
 	@pytest tests/local
+
+examples: $(READY) ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures
+	@pytest tests/examples $(EXAMPLE_WORKERS)
 
 synth: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## tests of synthesised templates
 	@pytest tests/synth

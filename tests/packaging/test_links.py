@@ -69,7 +69,7 @@ def test_make_test_runs_every_folder_of_tests() -> None:
     recipes = {name: recipe for name, _, recipe in rules}
     [parts] = [needed.split() for name, needed, _ in rules if name == "parts" and ":=" not in needed]
     folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
-    targets = sorted(recipes[part].replace(" $(UNIT_WORKERS)", "") for part in parts)
+    targets = sorted(re.sub(r" \$\([A-Z]+_WORKERS\)", "", recipes[part]) for part in parts)
     assert targets == [f"\t@pytest {folder}\n" for folder in sorted(folders)]
     assert recipes["test"].endswith(" parts\n")
 
