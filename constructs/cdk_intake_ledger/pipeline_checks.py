@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import KeyFilter, bucket_problems, delivery_mode_problems, filter_problems
+from cdk_intake_ledger.delivery import KeyPattern, bucket_problems, delivery_mode_problems, filter_problems
 from cdk_intake_ledger.functions import Processor, machine_problems
 from cdk_intake_ledger.options import AuditOptions, Delivery, NetworkOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
@@ -41,7 +41,7 @@ def option_problems(
     processor: Processor,
     plan: Plan,
     *,
-    filters: Sequence[KeyFilter],
+    filters: Sequence[KeyPattern],
     audit: AuditOptions,
     network: NetworkOptions | None,
 ) -> list[Problem]:
@@ -65,7 +65,7 @@ def resource_problems(
     queue: IntakeQueue | None,
     ledger: IntakeLedger | None,
     delivery: Delivery | None,
-    filters: Sequence[KeyFilter],
+    filters: Sequence[KeyPattern],
     max_attempts: float,
 ) -> list[Problem]:
     """Reasons why a pipeline cannot have this name, or work with these existing resources."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery import KeyFilter
+from cdk_intake_ledger.delivery import KeyPattern
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
 
@@ -13,7 +13,7 @@ class PipelineGrants:
     """`grant_*` for one pipeline."""
 
     _bucket: s3.IBucket
-    _filters: Sequence[KeyFilter]
+    _filters: Sequence[KeyPattern]
     _queue: IntakeQueue
     _ledger: IntakeLedger
 

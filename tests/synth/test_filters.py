@@ -7,27 +7,27 @@ from itertools import product
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery import KeyFilter, filter_problems, looks_encoded, overlap, parse_filters
+from cdk_intake_ledger.delivery import KeyPattern, filter_problems, looks_encoded, overlap, parse_filters
 
 
 def test_no_filter_is_one_that_matches_every_key() -> None:
     """No filter and an empty filter both match every key."""
-    assert parse_filters(None) == parse_filters([]) == (KeyFilter(),)
-    assert parse_filters([s3.NotificationKeyFilter()]) == (KeyFilter(),)
+    assert parse_filters(None) == parse_filters([]) == (KeyPattern(),)
+    assert parse_filters([s3.NotificationKeyFilter()]) == (KeyPattern(),)
 
 
 @pytest.mark.parametrize(
     ("one", "other", "together"),
     [
-        (KeyFilter("in/"), KeyFilter("in/a/"), True),
-        (KeyFilter("in/"), KeyFilter("out/"), False),
-        (KeyFilter("in/", ".csv"), KeyFilter("in/", ".json"), False),
-        (KeyFilter("in/", ".gz"), KeyFilter("in/a/", ".json.gz"), True),
-        (KeyFilter(suffix=".gz"), KeyFilter("in/"), True),
-        (KeyFilter(), KeyFilter("in/"), True),
+        (KeyPattern("in/"), KeyPattern("in/a/"), True),
+        (KeyPattern("in/"), KeyPattern("out/"), False),
+        (KeyPattern("in/", ".csv"), KeyPattern("in/", ".json"), False),
+        (KeyPattern("in/", ".gz"), KeyPattern("in/a/", ".json.gz"), True),
+        (KeyPattern(suffix=".gz"), KeyPattern("in/"), True),
+        (KeyPattern(), KeyPattern("in/"), True),
     ],
 )
-def test_filters_overlap_by_both_ends(one: KeyFilter, other: KeyFilter, together: bool) -> None:
+def test_filters_overlap_by_both_ends(one: KeyPattern, other: KeyPattern, together: bool) -> None:
     """S3 refuses two filters of one event if a key can match both. Synthesis refuses them first."""
     assert overlap(one, other) is overlap(other, one) is together
     assert [problem.rule.id for problem in filter_problems([one, other])] == ["filters-overlap"] * together
@@ -35,15 +35,15 @@ def test_filters_overlap_by_both_ends(one: KeyFilter, other: KeyFilter, together
 
 def test_a_filter_is_no_longer_than_s3_allows() -> None:
     """S3 counts bytes of UTF-8, not characters: 1,024 in prefix and suffix."""
-    assert not list(filter_problems([KeyFilter("é" * 510, ".csv")]))
-    (problem,) = filter_problems([KeyFilter("é" * 511, ".csv")])
+    assert not list(filter_problems([KeyPattern("é" * 510, ".csv")]))
+    (problem,) = filter_problems([KeyPattern("é" * 511, ".csv")])
     assert "1026 bytes" in problem
     assert problem.rule.id == "filter-length"
 
 
 def test_no_more_filters_than_s3_takes() -> None:
     """Each filter needs four of S3's 100 entries."""
-    filters = [KeyFilter(f"{number:02}/") for number in range(26)]
+    filters = [KeyPattern(f"{number:02}/") for number in range(26)]
     assert not list(filter_problems(filters[:25]))
     (problem,) = filter_problems(filters)
     assert "26 filters" in problem
@@ -52,7 +52,7 @@ def test_no_more_filters_than_s3_takes() -> None:
 
 def test_an_asterisk_is_refused() -> None:
     """S3 compares it with an asterisk in the key, so no event would arrive."""
-    (problem,) = filter_problems([KeyFilter("in/*/")])
+    (problem,) = filter_problems([KeyPattern("in/*/")])
     assert "'in/*/' has an asterisk" in problem
     assert problem.rule.id == "filter-asterisk"
 
@@ -71,18 +71,18 @@ def test_an_asterisk_is_refused() -> None:
 )
 def test_s3_gets_filters_encoded_as_it_encodes_keys(prefix: str, spelt: str) -> None:
     """S3 compares with the encoded key, and the audit with the key itself."""
-    assert KeyFilter(prefix).encoded() == KeyFilter(spelt)
+    assert KeyPattern(prefix).encoded() == KeyPattern(spelt)
 
 
 def test_a_prefix_that_was_encoded_by_hand_is_noticed() -> None:
     """It would be encoded twice. Another per cent sign is allowed."""
-    assert looks_encoded([KeyFilter("a%2Bb/"), KeyFilter("100%/"), KeyFilter("a+b/")]) == ["a%2Bb/"]
+    assert looks_encoded([KeyPattern("a%2Bb/"), KeyPattern("100%/"), KeyPattern("a+b/")]) == ["a%2Bb/"]
 
 
 def test_iam_wildcards_in_a_prefix_stand_for_themselves() -> None:
     """A question mark in a prefix must not grant other keys."""
-    assert KeyFilter("in/", ".csv").iam_pattern() == "in/*.csv"
-    assert KeyFilter("who?/$").iam_pattern() == "who${?}/${$}*"
+    assert KeyPattern("in/", ".csv").iam_pattern() == "in/*.csv"
+    assert KeyPattern("who?/$").iam_pattern() == "who${?}/${$}*"
 
 
 def _event_bridge_matches(patterns: list[object], key: str) -> bool:
@@ -112,7 +112,7 @@ def _event_bridge_matches(patterns: list[object], key: str) -> bool:
 )
 def test_event_bridge_passes_the_same_keys_as_s3(ends: tuple[str, str]) -> None:
     """Every short key matches both or neither, also if prefix and suffix overlap in it."""
-    item = KeyFilter(*ends)
+    item = KeyPattern(*ends)
     for length in range(6):
         for letters in product("ab*\\" if "*" in ends[0] else "abc", repeat=length):
             key = "".join(letters)

@@ -6,7 +6,7 @@ from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery import KeyFilter, overlap, owned_resource, owner_of
+from cdk_intake_ledger.delivery import KeyPattern, overlap, owned_resource, owner_of
 from cdk_intake_ledger.functions import PipelineResources
 from cdk_intake_ledger.options import AuditOptions
 from cdk_intake_ledger.validation.audit_rules import REPORTS_ARE_PROCESSED
@@ -18,12 +18,12 @@ _SUFFIX = ".json"
 
 
 def report_problems(
-    options: AuditOptions, bucket: s3.IBucket | None, filters: Sequence[KeyFilter]
+    options: AuditOptions, bucket: s3.IBucket | None, filters: Sequence[KeyPattern]
 ) -> Iterator[Problem]:
     """Problems if the pipeline would process its reports. `bucket` is None if the pipeline makes its bucket."""
     if not _wanted(options) or not _same(options.report_bucket, bucket):
         return
-    reports = KeyFilter(_prefix(options), _SUFFIX)
+    reports = KeyPattern(_prefix(options), _SUFFIX)
     for key_filter in filters:
         if reports.is_known and key_filter.is_known and overlap(reports, key_filter):
             yield REPORTS_ARE_PROCESSED.problem(prefix=reports.prefix, filter=key_filter)
@@ -34,7 +34,7 @@ def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOp
     if not _wanted(options):
         return {}
     bucket = options.report_bucket or resources.bucket
-    objects = bucket.arn_for_objects(KeyFilter(f"{_prefix(options)}{resources.name}/").iam_pattern())
+    objects = bucket.arn_for_objects(KeyPattern(f"{_prefix(options)}{resources.name}/").iam_pattern())
     role.add_to_policy(
         iam.PolicyStatement(sid="ReportsOfThisPipelineByDayAndRun", actions=["s3:PutObject"], resources=[objects])
     )

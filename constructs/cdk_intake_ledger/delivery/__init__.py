@@ -5,7 +5,7 @@ from cdk_intake_ledger.delivery.bucket_validation import OUTPUT_SID, TOMBSTONE_T
 from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, default_delivery_mode, delivery_mode_problems
 from cdk_intake_ledger.delivery.event_delivery import add_notifications
 from cdk_intake_ledger.delivery.key_filters import (
-    KeyFilter,
+    KeyPattern,
     filter_problems,
     looks_encoded,
     overlap,
@@ -18,7 +18,7 @@ __all__ = [
     "TOMBSTONE_TAG",
     "BucketValidation",
     "ConsumedQueue",
-    "KeyFilter",
+    "KeyPattern",
     "add_notifications",
     "bucket_problems",
     "default_delivery_mode",

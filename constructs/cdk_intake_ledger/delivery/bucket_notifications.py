@@ -8,7 +8,7 @@ from aws_cdk import CfnResource, Resource, Stack
 from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
-from cdk_intake_ledger.delivery.key_filters import KeyFilter
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.resources import properties_of
 
 # `ObjectRemoved:*` does not contain deletions by lifecycle rules. The ledger needs removals even if they are not
@@ -60,7 +60,7 @@ def cdk_configuration(bucket: s3.IBucket) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def notifications_of(bucket: s3.IBucket, resource: s3.CfnBucket | None) -> Iterator[tuple[str, str, KeyFilter]]:
+def notifications_of(bucket: s3.IBucket, resource: s3.CfnBucket | None) -> Iterator[tuple[str, str, KeyPattern]]:
     """Find the notifications of a bucket, in its resource and in CDK's custom resource.
 
     Yields:
@@ -86,8 +86,8 @@ def _configuration_of(resource: s3.CfnBucket | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _filter_of(ends: Mapping[str, str]) -> KeyFilter:
-    return KeyFilter(**{name.lower(): value for name, value in ends.items()})
+def _filter_of(ends: Mapping[str, str]) -> KeyPattern:
+    return KeyPattern(**{name.lower(): value for name, value in ends.items()})
 
 
 def _readable(arn: Any) -> str:

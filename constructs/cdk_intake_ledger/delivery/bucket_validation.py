@@ -16,7 +16,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery.bucket_notifications import cdk_configuration, has_cdk_notifications, owned_resource
-from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
@@ -67,7 +67,7 @@ class BucketValidation:
         *,
         bucket: s3.IBucket,
         delivery: Delivery,
-        filters: Sequence[KeyFilter],
+        filters: Sequence[KeyPattern],
         role: iam.Role,
         message_life: float,
         consumed: ConsumedQueue | None,
@@ -140,7 +140,7 @@ class BucketValidation:
             return False
         if not isinstance(prefix, str):
             return True
-        return any(not item.is_known or overlap(item, KeyFilter(prefix)) for item in self._filters)
+        return any(not item.is_known or overlap(item, KeyPattern(prefix)) for item in self._filters)
 
     def _loops(self) -> Iterator[Problem]:
         """Find permissions of the processor to write keys that the pipeline processes."""
@@ -196,14 +196,14 @@ def _text(resolved: Any) -> str:
     return json.dumps(resolved, sort_keys=True)
 
 
-def _always_matches(pattern: str, item: KeyFilter) -> bool:
+def _always_matches(pattern: str, item: KeyPattern) -> bool:
     if not item.is_known:
         return False
     beginning, star, end = _ends(pattern)
     return beginning.startswith(item.prefix) and (end if star else beginning).endswith(item.suffix)
 
 
-def _may_match(pattern: str, item: KeyFilter) -> bool:
+def _may_match(pattern: str, item: KeyPattern) -> bool:
     if not item.is_known:
         return False
     beginning, star, end = _ends(pattern)

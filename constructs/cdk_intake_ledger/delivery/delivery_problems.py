@@ -7,7 +7,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, in_stack_of, notifications_of, owned_resource
-from cdk_intake_ledger.delivery.key_filters import KeyFilter, overlap
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.validation.bucket_rules import (
     BUCKET_IN_SAME_ENVIRONMENT,
@@ -37,7 +37,7 @@ def delivery_mode_problems(delivery: Delivery | None, *, existing: bool) -> Iter
 
 
 def bucket_problems(
-    bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyFilter], delivery: Delivery | None
+    bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyPattern], delivery: Delivery | None
 ) -> Iterator[Problem]:
     """Check that an existing bucket can deliver events.
 
@@ -63,7 +63,7 @@ def bucket_problems(
         yield S3_DELIVERY_IN_SAME_STACK.problem()
 
 
-def _overlaps(bucket: s3.IBucket, resource: s3.CfnBucket | None, filters: Sequence[KeyFilter]) -> Iterator[Problem]:
+def _overlaps(bucket: s3.IBucket, resource: s3.CfnBucket | None, filters: Sequence[KeyPattern]) -> Iterator[Problem]:
     """Find other notifications about the same keys (F127)."""
     notifications = dict.fromkeys(notifications_of(bucket, resource))
     for item in filters:

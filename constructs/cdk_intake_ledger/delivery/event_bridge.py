@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
-from cdk_intake_ledger.delivery.key_filters import KeyFilter
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.bucket_rules import EVENT_BRIDGE_UNKNOWN
 from cdk_intake_ledger.validation.reporting import warn
@@ -31,7 +31,7 @@ def switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.Cf
 
 
 def deliver_by_event_bridge(
-    scope: Construct, pipeline_name: str, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+    scope: Construct, pipeline_name: str, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyPattern]
 ) -> None:
     """Add a rule that sends the events of these keys to the queue."""
     detail: dict[str, Any] = {"bucket": {"name": [bucket.bucket_name]}}

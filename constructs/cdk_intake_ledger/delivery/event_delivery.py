@@ -21,7 +21,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, has_cdk_notifications
 from cdk_intake_ledger.delivery.event_bridge import deliver_by_event_bridge, switch_event_bridge_on
-from cdk_intake_ledger.delivery.key_filters import KeyFilter
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.bucket_rules import BUCKET_VERSIONING_UNKNOWN
@@ -44,7 +44,7 @@ def add_notifications(
     own: bool,
     resource: s3.CfnBucket | None,
     queue: IntakeQueue,
-    filters: Sequence[KeyFilter],
+    filters: Sequence[KeyPattern],
 ) -> None:
     """Send the events of these keys to the queue.
 
@@ -75,7 +75,7 @@ def add_notifications(
 
 
 def _notify_natively(
-    scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket, queue: IntakeQueue, filters: Sequence[KeyFilter]
+    scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket, queue: IntakeQueue, filters: Sequence[KeyPattern]
 ) -> None:
     _allow_s3(scope, bucket, queue, {})
     configuration = s3.CfnBucket.NotificationConfigurationProperty
@@ -103,7 +103,7 @@ def _notify_natively(
         resource.node.add_dependency(policy)
 
 
-def _key_filter(item: KeyFilter) -> s3.CfnBucket.NotificationFilterProperty | None:
+def _key_filter(item: KeyPattern) -> s3.CfnBucket.NotificationFilterProperty | None:
     rules = [s3.CfnBucket.FilterRuleProperty(name=name, value=value) for name, value in item.parts()]
     if not rules:
         return None
@@ -114,7 +114,7 @@ def _notify_by_cdk(
     scope: Construct,
     bucket: s3.IBucket,
     queue: IntakeQueue,
-    filters: Sequence[KeyFilter],
+    filters: Sequence[KeyPattern],
     conditions: Mapping[str, dict[str, str]],
 ) -> None:
     _allow_s3(scope, bucket, queue, conditions)

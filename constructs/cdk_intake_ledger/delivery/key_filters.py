@@ -16,6 +16,7 @@ from aws_cdk import aws_s3 as s3
 from cdk_intake_ledger.validation.bucket_rules import FILTER_ASTERISK, FILTER_COUNT, FILTER_LENGTH, FILTERS_OVERLAP
 from cdk_intake_ledger.validation.limits import MAX_FILTER_BYTES, MAX_FILTERS
 from cdk_intake_ledger.validation.registry import Problem
+from intake_ledger.protocol import KeyFilter
 
 _POLICY_ROOM = 5_000
 """Characters for keys in a role's policies, which can have 10,240."""
@@ -24,11 +25,8 @@ _ARN_LENGTH = 100
 
 
 @dataclass(frozen=True)
-class KeyFilter:
-    """Keys that begin with `prefix` and end with `suffix`. An empty filter matches every key."""
-
-    prefix: str = ""
-    suffix: str = ""
+class KeyPattern(KeyFilter):
+    """A key filter of the runtime, in the forms of synthesis. Its ends may be tokens."""
 
     @property
     def is_known(self) -> bool:
@@ -46,9 +44,9 @@ class KeyFilter:
         if self.suffix:
             yield "suffix", self.suffix
 
-    def encoded(self) -> "KeyFilter":
+    def encoded(self) -> "KeyPattern":
         """The filter for S3's notification configuration: form-encoded, as the keys in its events."""
-        return KeyFilter(_form_encoded(self.prefix), _form_encoded(self.suffix))
+        return KeyPattern(_form_encoded(self.prefix), _form_encoded(self.suffix))
 
     def iam_pattern(self) -> str:
         """The resource pattern of these keys in a policy. Wildcards in the filter are escaped."""
@@ -75,16 +73,16 @@ class KeyFilter:
         return [self.prefix + self.suffix[n:] for n in shared if self.prefix.endswith(self.suffix[:n])]
 
 
-def parse_filters(filters: Sequence[s3.NotificationKeyFilter | Mapping[str, str]] | None) -> tuple[KeyFilter, ...]:
+def parse_filters(filters: Sequence[s3.NotificationKeyFilter | Mapping[str, str]] | None) -> tuple[KeyPattern, ...]:
     """Convert CDK's filters. Without filters, give a filter that matches every key."""
     ours = []
     for item in filters or ():
         given = item if isinstance(item, s3.NotificationKeyFilter) else s3.NotificationKeyFilter(**item)
-        ours.append(KeyFilter(given.prefix or "", given.suffix or ""))
-    return tuple(ours) or (KeyFilter(),)
+        ours.append(KeyPattern(given.prefix or "", given.suffix or ""))
+    return tuple(ours) or (KeyPattern(),)
 
 
-def read_patterns(filters: Sequence[KeyFilter]) -> list[str]:
+def read_patterns(filters: Sequence[KeyPattern]) -> list[str]:
     """IAM's patterns for the keys that the functions may read.
 
     They use prefixes only, because prefix and suffix cannot overlap in a pattern of IAM. The pattern is `*` if a filter
@@ -92,18 +90,18 @@ def read_patterns(filters: Sequence[KeyFilter]) -> list[str]:
     """
     prefixes = list(dict.fromkeys(item.prefix for item in filters))
     broadest = [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
-    patterns = [KeyFilter(one).iam_pattern() for one in broadest]
+    patterns = [KeyPattern(one).iam_pattern() for one in broadest]
     return patterns if sum(len(one) + _ARN_LENGTH for one in patterns) <= _POLICY_ROOM else ["*"]
 
 
-def overlap(one: KeyFilter, other: KeyFilter) -> bool:
+def overlap(one: KeyPattern, other: KeyPattern) -> bool:
     """True if a key can match both, by S3's rule. S3 refuses two such filters for one event of one bucket."""
     return (one.prefix.startswith(other.prefix) or other.prefix.startswith(one.prefix)) and (
         one.suffix.endswith(other.suffix) or other.suffix.endswith(one.suffix)
     )
 
 
-def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[Problem]:
+def filter_problems(filters: Sequence[KeyPattern]) -> Iterator[Problem]:
     """Find filters that S3 would refuse, and filters that would match nothing."""
     if len(filters) > MAX_FILTERS:
         yield FILTER_COUNT.problem(count=len(filters))
@@ -120,7 +118,7 @@ def filter_problems(filters: Sequence[KeyFilter]) -> Iterator[Problem]:
                 yield FILTER_ASTERISK.problem(name=name, value=value)
 
 
-def looks_encoded(filters: Sequence[KeyFilter]) -> list[str]:
+def looks_encoded(filters: Sequence[KeyPattern]) -> list[str]:
     """Prefixes and suffixes that look percent-encoded, as S3's documentation asks. The pipeline encodes them itself."""
     ends = [value for item in filters if item.is_known for _, value in item.parts()]
     return [value for value in ends if re.search("%[0-9A-Fa-f]{2}", value)]

@@ -11,7 +11,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
-from cdk_intake_ledger.delivery import KeyFilter, read_patterns
+from cdk_intake_ledger.delivery import KeyPattern, read_patterns
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Delivery, Ordering
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
@@ -51,7 +51,7 @@ class PipelineResources:
     ordering: Ordering
     deletes: bool
     clock_skew: Duration
-    filters: Sequence[KeyFilter]
+    filters: Sequence[KeyPattern]
     stack: Stack
     """The pipeline's stack."""
     wildcards: Wildcards

@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import OUTPUT_SID, KeyFilter
+from cdk_intake_ledger.delivery import OUTPUT_SID, KeyPattern
 from cdk_intake_ledger.functions import IntakeConsumer
 from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
 from cdk_intake_ledger.outputs.places import HasPlaces
@@ -67,7 +67,7 @@ class OutputGrants(HasPlaces):
         number = self._places.add(bucket, prefix)
         if not number:
             return grant
-        objects = bucket.arn_for_objects(KeyFilter(prefix).iam_pattern())
+        objects = bucket.arn_for_objects(KeyPattern(prefix).iam_pattern())
         statement = iam.PolicyStatement(actions=list(OBJECT_ACTIONS), resources=[objects])
         # The name of a statement is unique in its policy. It explains the asterisk to a reader of the template.
         statement.sid = OUTPUT_SID if number == 1 else f"{OUTPUT_SID}{number}"

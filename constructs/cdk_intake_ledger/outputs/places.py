@@ -8,7 +8,7 @@ from aws_cdk import Reference, Stack, Token, Tokenization
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
-from cdk_intake_ledger.delivery import KeyFilter, owned_resource
+from cdk_intake_ledger.delivery import KeyPattern, owned_resource
 from cdk_intake_ledger.validation.output_rules import OUTPUT_CALLS_ITSELF, OUTPUT_IN_OTHER_INTAKE, OUTPUTS_OVERLAP
 from cdk_intake_ledger.validation.registry import Problem
 
@@ -28,7 +28,7 @@ class Places:
 
     """
 
-    def __init__(self, pipeline: Construct, bucket: s3.IBucket, filters: Sequence[KeyFilter]) -> None:
+    def __init__(self, pipeline: Construct, bucket: s3.IBucket, filters: Sequence[KeyPattern]) -> None:
         self.pipeline = pipeline
         self.outputs: list[_Output] = []
         self._bucket = bucket

@@ -29,7 +29,7 @@ class Reasons(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """A filter for keys, by prefix and suffix."""
+    """Keys that begin with `prefix` and end with `suffix`. An empty filter matches every key."""
 
     prefix: str = ""
     suffix: str = ""
