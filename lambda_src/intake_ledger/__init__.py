@@ -21,6 +21,7 @@ from intake_ledger.protocol import (
 if TYPE_CHECKING:
     from intake_ledger.messages import KeyedMessage
     from intake_ledger.outputs import Output
+    from intake_ledger.processor.file_set import FileSet, SetFile
 else:
 
     def __getattr__(name: str) -> Any:
@@ -33,11 +34,16 @@ else:
             from intake_ledger.messages import KeyedMessage  # noqa: PLC0415
 
             return KeyedMessage
+        if name in ("FileSet", "SetFile"):
+            from intake_ledger.processor import file_set  # noqa: PLC0415
+
+            return getattr(file_set, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
     "Commit",
+    "FileSet",
     "KeyedMessage",
     "NotYet",
     "ObjectChange",
@@ -48,5 +54,6 @@ __all__ = [
     "OutputConflict",
     "OutputError",
     "Overtaken",
+    "SetFile",
     "Unprocessable",
 ]

@@ -146,6 +146,26 @@ class MemoryDynamoDB:
         found = [dict(self.items[key]) for key in keys if key in self.items]
         return {"Responses": {table: found}, "UnprocessedKeys": {}}
 
+    def batch_write_item(self, **request: Any) -> dict[str, Any]:
+        """Write up to 25 items without conditions."""
+        self.requests.append("BatchWriteItem")
+        [writes] = request["RequestItems"].values()
+        items = [write["PutRequest"]["Item"] for write in writes]
+        if len({_key(item) for item in items}) != len(items) or not 1 <= len(items) <= 25:
+            raise _error("ValidationException", "Provided list of item keys contains duplicates, or is too long")
+        self.items.update({_key(item): dict(item) for item in items})
+        return {"UnprocessedItems": {}}
+
+    def query(self, **request: Any) -> dict[str, Any]:
+        """Read the items with a partition key and a prefix of the sort key."""
+        assert request["ConsistentRead"], "the ledger never decides on an eventual read"
+        assert request["KeyConditionExpression"] == "pk = :pk AND begins_with(sk, :prefix)"
+        self.requests.append("Query")
+        values = request["ExpressionAttributeValues"]
+        pk, prefix = values[":pk"]["S"], values[":prefix"]["S"]
+        found = [key for key in sorted(self.items) if key[0] == pk and key[1].startswith(prefix)]
+        return {"Items": [dict(self.items[key]) for key in found]}
+
     def get_paginator(self, operation: str) -> "_Scan":
         """Return a paginator of `scan`.
 

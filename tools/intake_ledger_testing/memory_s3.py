@@ -85,6 +85,18 @@ class MemoryS3:
             answer |= {"ChecksumCRC32": b64encode(checksum).decode(), "ChecksumType": "FULL_OBJECT"}
         return answer
 
+    def list_objects_v2(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client, with pages of `MaxKeys` objects."""
+        after, most = request.get("ContinuationToken", ""), request.get("MaxKeys", 1_000)
+        found = [
+            {"Key": key, "LastModified": versions[-1].modified}
+            for key, versions in sorted(self.keys.items(), key=lambda one: one[0].encode())
+            if key.startswith(request["Prefix"]) and versions and versions[-1].content is not None
+        ]
+        rest = [one for one in found if str(one["Key"]).encode() > after.encode()]
+        answer: dict[str, Any] = {"Contents": rest[:most], "IsTruncated": len(rest) > most}
+        return answer | ({"NextContinuationToken": rest[most - 1]["Key"]} if len(rest) > most else {})
+
     def cut(self) -> None:
         """Close the connection of the last `get_object` in the middle of the object."""
         if self._last is not None:

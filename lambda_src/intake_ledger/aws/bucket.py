@@ -78,6 +78,18 @@ class Bucket:
                 return State(StateKind.MARKER, marker["VersionId"], created_at=_ms(marker["LastModified"]))
         return ABSENT
 
+    def objects(self, prefix: str, *, most: int) -> list[tuple[str, int]]:
+        """The keys with this prefix, and their Last-Modified in epoch milliseconds. Stops after `most` of them."""
+        found: list[tuple[str, int]] = []
+        request: dict[str, Any] = {**self._common, "Prefix": prefix}
+        while len(found) < most:
+            answer = self._client.list_objects_v2(**request)
+            found += [(one["Key"], _ms(one["LastModified"])) for one in answer.get("Contents", ())]
+            if not answer.get("IsTruncated"):
+                break
+            request["ContinuationToken"] = answer["NextContinuationToken"]
+        return found[:most]
+
     def created_at(self, key: str, marker: State) -> int | None:
         """The creation time of the delete marker, in epoch milliseconds. None: S3 does not return it.
 

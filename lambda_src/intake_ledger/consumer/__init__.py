@@ -5,9 +5,22 @@ only when the ledger shows that everything it reports is finished. `handler` is 
 """
 
 from intake_ledger.consumer.batch import ProcessingTime
-from intake_ledger.consumer.composition import handler, make_processor, make_services
+from intake_ledger.consumer.composition import handler, make_processor, make_services, make_sets
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.consumer.object_call import ClaimOutputs, ProcessorCall, Progress
 from intake_ledger.consumer.services import Services
 
-__all__ = ["Consumer", "Overrun", "ProcessingTime", "Services", "handler", "make_processor", "make_services"]
+__all__ = [
+    "ClaimOutputs",
+    "Consumer",
+    "Overrun",
+    "ProcessingTime",
+    "ProcessorCall",
+    "Progress",
+    "Services",
+    "handler",
+    "make_processor",
+    "make_services",
+    "make_sets",
+]

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import POOL, Bucket, LambdaContext, Queues, bucket_client, ledger_client, make_client
 from intake_ledger.consumer.consumer import Consumer
@@ -15,6 +15,9 @@ from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, Ledg
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import Processor, load_processor
 from intake_ledger.protocol import ConsumerSettings, Policy, consumer_settings
+
+if TYPE_CHECKING:
+    from intake_ledger.consumer.set_wakes import SetWakes
 
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
@@ -26,17 +29,18 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[
 def make_consumer() -> Consumer:
     """The consumer that the environment's variables describe, made once per execution environment."""
     settings = consumer_settings(os.environ)
-    return Consumer(make_services(settings), make_processor(settings))
+    services = make_services(settings)
+    return Consumer(services, make_processor(settings), sets=make_sets(os.environ, services))
 
 
 def make_services(
-    settings: ConsumerSettings, *, ledger_class: type[Ledger] = Ledger, queues_class: type[Queues] = Queues
+    settings: ConsumerSettings, *, ledger_class: Callable[..., Ledger] = Ledger, queues_class: type[Queues] = Queues
 ) -> Services:
     """The services of a consumer with these settings: ledger, bucket, queues and telemetry.
 
     Args:
         settings: the pipeline's settings.
-        ledger_class: the class of the ledger; `Ledger` when omitted.
+        ledger_class: makes the ledger; `Ledger` when omitted.
         queues_class: the class of the queues; `Queues` when omitted.
 
     """
@@ -85,6 +89,21 @@ def make_processor(settings: ConsumerSettings) -> Processor:
         retries={"total_max_attempts": 1},
     )
     return remote_processor(_maker(settings, make), settings.processor_function)
+
+
+def make_sets(environment: Mapping[str, str], services: Services) -> "SetWakes | None":
+    """The sets of files that have the pipeline's objects as parts. None: there are none.
+
+    Raises:
+        SettingsError: The variable INTAKE_SETS is malformed.
+
+    """
+    described = environment.get("INTAKE_SETS")
+    if not described:
+        return None
+    from intake_ledger.consumer.set_wakes import make_set_wakes  # noqa: PLC0415 - most pipelines have no sets
+
+    return make_set_wakes(described, services, _maker(services.settings, partial(make_client, "sqs")))
 
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:

@@ -12,12 +12,13 @@ from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.groups import Groups
 from intake_ledger.consumer.message_handler import MessageHandler
-from intake_ledger.consumer.object_call import ObjectCall
+from intake_ledger.consumer.object_call import ObjectCall, ProcessorCall
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, read_batch
 from intake_ledger.processor import Processor
 
 if TYPE_CHECKING:
+    from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
 
 
@@ -29,11 +30,26 @@ class Consumer:
         services: Services,
         processor: Processor,
         *,
+        call: ProcessorCall | None = None,
+        sets: "SetWakes | None" = None,
         processing_time: ProcessingTime | None = None,
         breaker: CircuitBreaker | None = None,
         end_process: Callable[[], None] | None = None,
     ) -> None:
+        """Make a consumer.
+
+        Args:
+            services: the settings, and the services that its parts share.
+            processor: the function that is called for each claim.
+            call: calls the processor; as for objects when omitted.
+            sets: wakes the sets of files that have the pipeline's objects as parts. There are none when omitted.
+            processing_time: the average time of the processor so far. Unknown when omitted.
+            breaker: the circuit breaker. A new one when omitted.
+            end_process: ends the process, if a thread cannot be interrupted.
+
+        """
         settings = services.settings
+        call = call or ObjectCall(services, processor)
         breaker = breaker or CircuitBreaker(
             settings.min_backoff_seconds * 1000, settings.max_backoff_seconds * 1000, services.jitter
         )
@@ -43,13 +59,14 @@ class Consumer:
         self._threads = _threads(services) if settings.threads > 1 else None
         attempts = Attempts(
             services,
-            ObjectCall(services, processor),
+            call if sets is None else sets.around(call),
             failures,
             downstream,
             guard=self._threads.guard if self._threads else lambda _, limit: deadline(limit),
             processing_time=processing_time,
         )
         self._services = services
+        self._sets = sets
         self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
         self._messages = MessageHandler(services, attempts, failures, downstream)
         self._parallel: ParallelGroups | None = None
@@ -72,6 +89,8 @@ class Consumer:
             self._in_turn(batch.messages, batch)
         else:
             self._parallel.run(batch, self._in_turn)
+        if self._sets is not None:
+            self._sets.before_acknowledging(batch)
         batch.returns.flush()
         self._services.telemetry.flush()
         return batch.response()

@@ -13,10 +13,12 @@ from intake_ledger.protocol import (
     Change,
     ConsumerSettings,
     Ordering,
+    Origin,
     Reason,
     ReasonCode,
     Row,
     Ruling,
+    Status,
     Verdict,
     made_at,
 )
@@ -139,6 +141,8 @@ class MessageHandler:
     def _without_claim(self, change: Change, ruling: Ruling, message: Message) -> float | None:
         """Act on a verdict that gives no claim. Returns the seconds until a retry."""
         if ruling.verdict is Verdict.BUSY:
+            if change.origin is Origin.PART and message.receives == 1 and _is_awaited(ruling.row):
+                return None
             return self._until_free(ruling.row)
         if ruling.verdict is Verdict.LATER_FORMAT:
             return later_format_seconds(message.receives)
@@ -154,3 +158,12 @@ class MessageHandler:
         free_at = (row.lease_until or row.retry_at or 0) if row else 0
         rest = (free_at - self._clock()) / 1000
         return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS
+
+
+def _is_awaited(row: Row | None) -> bool:
+    """True if the state failed, so that the message of its attempt comes again and looks at S3 then.
+
+    A set of files has as many wakes as parts, and they need not all wait. A message that was received before may be
+    that of the attempt.
+    """
+    return row is not None and row.status is Status.FAILED

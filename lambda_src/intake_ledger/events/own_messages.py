@@ -1,4 +1,7 @@
-"""Make and parse the pipeline's own messages: from the audit, from `intake-ledger reprocess`, and from late workers."""
+"""Make and parse the pipeline's own messages.
+
+The audit, `intake-ledger reprocess` and late workers send them. Pipelines send them to the sets of their objects.
+"""
 
 import json
 from typing import Any
@@ -58,8 +61,8 @@ def parse_own_message(content: object, body: str) -> Change:
 
     """
     [kind] = read_fields(content, _KIND)
-    if kind not in (Origin.AUDIT, Origin.REPROCESS, Origin.LATE):
-        raise MalformedError(f"kind of our own message is {kind!r}, expected 'audit', 'reprocess' or 'late'")
+    if kind not in (Origin.AUDIT, Origin.REPROCESS, Origin.LATE, Origin.PART):
+        raise MalformedError(f"kind of our own message is {kind!r}, expected 'audit', 'reprocess', 'late' or 'part'")
     bucket, key, named, version_id = read_fields(content, _OBJECT)
     reprocess_id = None
     if kind == Origin.REPROCESS:

@@ -18,6 +18,8 @@ class Origin(StrEnum):
     REPROCESS = "reprocess"
     LATE = "late"
     """An overtaken worker. It may have written over the result of its successor."""
+    PART = "part"
+    """A pipeline that finished a change of an object, which may be a part of this set of files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import POOL, make_client
-from intake_ledger.consumer import Consumer, Services, make_processor, make_services
+from intake_ledger.consumer import Consumer, Services, make_processor, make_services, make_sets
 from intake_ledger.consumer.threads import exit_now
 from intake_ledger.processor import Commit, ObjectChange, Processor
 from intake_ledger.protocol import WorkerSettings, consumer_settings, lease_length, worker_settings
@@ -16,6 +16,8 @@ from intake_ledger.worker.held import HeldLedger, HeldQueues
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+
+    from intake_ledger.consumer.set_wakes import SetWakes
 
 MAX_BATCH = 10
 """SQS gives at most ten messages in one request."""
@@ -43,13 +45,14 @@ class Worker:
         heartbeat: Heartbeat,
         *,
         make_sqs: "Callable[[], SQSClient]",
+        sets: "SetWakes | None" = None,
     ) -> None:
         self._services = services
         self._settings = settings
         self._heartbeat = heartbeat
         self._make_sqs = make_sqs
         self._stopping = Event()
-        self._consumer = Consumer(services, _watched(processor, heartbeat))
+        self._consumer = Consumer(services, _watched(processor, heartbeat), sets=sets)
 
     def run(self) -> None:
         """Handle messages until `stop`. Returns when the record in work is finished and the others are returned."""
@@ -144,6 +147,7 @@ def make_worker(environment: Mapping[str, str]) -> Worker:
         heartbeat,
         # Longer than a long poll.
         make_sqs=lambda: make_client("sqs", POOL, read_timeout=settings.poll_seconds + 10),
+        sets=make_sets(environment, services),
     )
 
 

@@ -1,0 +1,102 @@
+"""The part of a pipeline's consumer that knows sets of files: it wakes them, and leaves out their manifests."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import TYPE_CHECKING
+
+from intake_ledger.aws import Queues, ledger_client
+from intake_ledger.consumer.batch import Batch
+from intake_ledger.consumer.object_call import ProcessorCall, Progress
+from intake_ledger.consumer.services import Services
+from intake_ledger.ledger import Claim
+from intake_ledger.protocol import Change, Ordering, SettingsError
+from intake_ledger.set_members import Membership, Wake, Wakes, set_targets
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+WAKE_AGAIN_SECONDS = 5.0
+"""The wait of a part's message whose sets could not be woken."""
+
+
+class SetWakes:
+    """Wakes the sets of a batch's objects before the messages are acknowledged.
+
+    A message that is acknowledged without a wake would lose the set: if the worker dies between the commit of a part
+    and the wake, only the part's own message comes again, with the verdict DUPLICATE or STALE. Therefore each message
+    that is finished wakes its sets, whatever its verdict.
+    """
+
+    def __init__(self, services: Services, wakes: Wakes) -> None:
+        self._services = services
+        self._wakes = wakes
+
+    def around(self, call: ProcessorCall) -> ProcessorCall:
+        """The call of the processor, without the manifests and markers of sets."""
+        return _WithoutSetFiles(call, self._wakes.is_control)
+
+    def before_acknowledging(self, batch: Batch) -> None:
+        """Wake the sets of all finished messages. A message whose sets cannot be woken is delivered again."""
+        woken: set[Wake] = set()
+        settings = self._services.settings
+        for message in batch.messages:
+            if batch.retry_after[message] is not None:
+                continue
+            keys = dict.fromkeys(
+                part.key
+                for part in message.parsed
+                if isinstance(part, Change) and part.bucket == settings.bucket and settings.wants(part.key)
+            )
+            try:
+                woken.update(self._wakes.wake(keys, woken))
+            except Exception as error:  # noqa: BLE001 - no error may lose the wake
+                self._services.telemetry.log_error("the sets of an object could not be woken", message.id, error)
+                batch.finish(message, WAKE_AGAIN_SECONDS)
+
+
+class _WithoutSetFiles:
+    def __init__(self, call: ProcessorCall, is_control: Callable[[str], bool]) -> None:
+        self._call = call
+        self._is_control = is_control
+        self.package = call.package
+
+    def __call__(
+        self,
+        claim: Claim,
+        progress: Progress,
+        *,
+        limit: AbstractContextManager[None],
+        remaining_seconds: Callable[[], float],
+    ) -> object:
+        if self._is_control(claim.change.key):
+            return None
+        return self._call(claim, progress, limit=limit, remaining_seconds=remaining_seconds)
+
+
+def make_set_wakes(described: str, services: Services, make_sqs: "Callable[[], SQSClient]") -> SetWakes:
+    """The wakes of a pipeline.
+
+    Args:
+        described: the variable INTAKE_SETS.
+        services: the consumer's services.
+        make_sqs: makes the client that sends the wakes.
+
+    Raises:
+        SettingsError: The variable is malformed, or the pipeline's ordering is EVERY_VERSION.
+
+    """
+    settings = services.settings
+    if settings.ordering is Ordering.EVERY_VERSION:
+        raise SettingsError(
+            "INTAKE_SETS: a set needs one row for each part, and EVERY_VERSION has one for each version"
+        )
+    client = cache(make_sqs)
+    membership = Membership(ledger_client(), settings.table, settings.bucket)
+    wakes = Wakes(
+        set_targets(described),
+        membership,
+        bucket=settings.bucket,
+        send=lambda url, body: Queues(client, url, "").wake(body),
+    )
+    return SetWakes(services, wakes)

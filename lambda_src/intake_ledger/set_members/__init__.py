@@ -1,0 +1,26 @@
+"""What a pipeline knows of the sets of files that are made of its objects."""
+
+from intake_ledger.set_members.forms import (
+    MAX_PARTS,
+    FormKind,
+    PartsFormat,
+    SetForm,
+    SetTarget,
+    set_form,
+    set_targets,
+)
+from intake_ledger.set_members.membership import Membership
+from intake_ledger.set_members.wakes import Wake, Wakes
+
+__all__ = [
+    "MAX_PARTS",
+    "FormKind",
+    "Membership",
+    "PartsFormat",
+    "SetForm",
+    "SetTarget",
+    "Wake",
+    "Wakes",
+    "set_form",
+    "set_targets",
+]

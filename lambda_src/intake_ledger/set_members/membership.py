@@ -1,0 +1,80 @@
+"""The items of the ledger's table that say in which manifests an object is listed.
+
+A set writes one item for each part of its manifest, and only then reads the rows of the parts. A pipeline commits a
+part, and only then reads these items. Therefore one of both sees the other, whatever the order.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import batched
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.protocol import LibraryError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_WRITES = 25  # DynamoDB's limit of BatchWriteItem
+_TRIES = 8
+
+
+class Membership:
+    """The items of one table. Its methods raise botocore's errors if DynamoDB does not answer."""
+
+    def __init__(self, client: "DynamoDBClient", table: str, bucket: str) -> None:
+        self._client = client
+        self._table = table
+        self._bucket = bucket
+
+    def register(self, name: str, set_key: str, manifest: str, parts: Sequence[str]) -> None:
+        """Record the parts of a manifest, unless exactly this version of it is recorded.
+
+        Args:
+            name: of the pipeline of the sets.
+            set_key: the manifest's key.
+            manifest: the identity of its version.
+            parts: the keys of all parts.
+
+        """
+        place = {"pk": {"S": f"{self._bucket}/{set_key}"}, "sk": {"S": f"{name}@parts"}}
+        known = self._client.get_item(TableName=self._table, Key=place, ConsistentRead=True).get("Item", {})
+        if known.get("listed", {}).get("S") == manifest:
+            return
+        sort_key = f"{_prefix(name)}{hashlib.sha256(set_key.encode()).hexdigest()}"
+        for group in batched(parts, _WRITES):
+            self._write(
+                [
+                    {"pk": {"S": f"{self._bucket}/{part}"}, "sk": {"S": sort_key}, "set_key": {"S": set_key}}
+                    for part in group
+                ]
+            )
+        # Only when all items are there. A worker that dies before writes them again.
+        self._client.put_item(TableName=self._table, Item={**place, "listed": {"S": manifest}})
+
+    def sets_of(self, name: str, part: str) -> Iterator[str]:
+        """The keys of the sets of this name whose manifests list the part, or once did."""
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
+            "ExpressionAttributeValues": {":pk": {"S": f"{self._bucket}/{part}"}, ":prefix": {"S": _prefix(name)}},
+            "ConsistentRead": True,
+        }
+        while True:
+            answer = self._client.query(**request)
+            for item in answer["Items"]:
+                yield item["set_key"]["S"]
+            if not answer.get("LastEvaluatedKey"):
+                return
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def _write(self, items: list[dict[str, Any]]) -> None:
+        request: Any = {self._table: [{"PutRequest": {"Item": item}} for item in items]}
+        for _ in range(_TRIES):
+            request = self._client.batch_write_item(RequestItems=request).get("UnprocessedItems")
+            if not request:
+                return
+        raise LibraryError("DynamoDB did not take the items of a manifest's parts")
+
+
+def _prefix(name: str) -> str:
+    return f"{name}@part-of#"

@@ -1,0 +1,121 @@
+"""Read the keys of the parts from a manifest. The manifest's writer may be anyone, so each key is checked."""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from intake_ledger.protocol import Unprocessable
+from intake_ledger.set_members import MAX_PARTS, PartsFormat, SetForm
+
+MAX_BYTES = 16 * 1024 * 1024
+"""The largest manifest. The keys of 10,000 parts have at most 10 MB."""
+_MAX_KEY_BYTES = 1024
+_URL = re.compile("[a-zA-Z][a-zA-Z0-9+.-]*://")
+_LISTS = ("parts", "files", "entries")
+"""The names of the list in a JSON object. S3 Inventory writes `files`, Amazon Redshift writes `entries`."""
+_KEYS = ("key", "url")
+"""The names of the key in an element or in a CSV's header."""
+
+
+def parts_of(
+    content: bytes, set_key: str, form: SetForm, *, bucket: str, wants: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """The keys of the parts, in the order of the manifest.
+
+    Args:
+        content: the manifest.
+        set_key: its key.
+        form: the form of the set.
+        bucket: the bucket's name.
+        wants: tells whether a key passes the filters of the parts' pipeline.
+
+    Raises:
+        Unprocessable: The manifest is malformed, or names something that cannot be a part. The text says what.
+
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise Unprocessable(f"the manifest is not UTF-8: {problem.reason} at byte {problem.start:,}") from None
+    folder = "" if form.absolute else form.folder(set_key)
+    places: dict[str, int] = {}
+    for number, name in enumerate(_READERS[form.parts](text), 1):
+        if number > MAX_PARTS:
+            raise Unprocessable(f"the manifest names more than {MAX_PARTS:,} parts")
+        key = _key(name, number, folder, bucket)
+        if key in places:
+            raise Unprocessable(f"parts {places[key]:,} and {number:,} of the manifest are the same object")
+        if key == set_key:
+            raise Unprocessable(f"part {number:,} of the manifest is the manifest itself")
+        if not wants(key):
+            raise Unprocessable(f"part {number:,} is outside of the pipeline's filters, so it is never committed")
+        places[key] = number
+    return tuple(places)
+
+
+def _key(name: object, number: int, folder: str, bucket: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise Unprocessable(f"part {number:,} of the manifest has no key, expected a text")
+    if _URL.match(name):
+        scheme, _, rest = name.partition("://")
+        other, _, key = rest.partition("/")
+        if scheme != "s3" or other != bucket:
+            raise Unprocessable(f"part {number:,} of the manifest is not in the bucket of the manifest")
+    else:
+        key = name[1:] if name.startswith("/") else folder + name
+    if any(segment in (".", "..") for segment in key.split("/")):
+        raise Unprocessable(f"part {number:,} of the manifest has '.' or '..' in its key, which S3 takes literally")
+    try:
+        length = len(key.encode())
+    except UnicodeEncodeError:
+        raise Unprocessable(f"part {number:,} of the manifest is not valid Unicode") from None
+    if not 1 <= length <= _MAX_KEY_BYTES:
+        raise Unprocessable(f"part {number:,} of the manifest has {length:,} bytes, S3 allows 1 to 1,024")
+    return key
+
+
+def _json(text: str) -> Iterable[object]:
+    try:
+        content: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unprocessable("the manifest is not JSON") from None
+    if isinstance(content, dict):
+        named = [name for name in _LISTS if name in content]
+        if len(named) != 1:
+            raise Unprocessable(f"the manifest is an object, expected exactly one of {', '.join(_LISTS)} in it")
+        content = content[named[0]]
+    if not isinstance(content, list):
+        raise Unprocessable("the manifest has no list of parts")
+    return map(_named, content)
+
+
+def _named(element: object) -> object:
+    """The key in an element of the list, which is the key itself, or an object with the key."""
+    if not isinstance(element, dict):
+        return element
+    return next((element[name] for name in _KEYS if name in element), None)
+
+
+def _csv(text: str) -> Iterator[object]:
+    rows = csv.DictReader(text.splitlines(), strict=True)
+    try:
+        column = next((name for name in _KEYS if name in (rows.fieldnames or ())), None)
+        if column is None:
+            raise Unprocessable("the first row of the manifest has no column 'key'")
+        for row in rows:
+            yield row[column]
+    except csv.Error as problem:
+        raise Unprocessable(f"line {rows.line_num:,} of the manifest is not CSV: {problem}") from None
+
+
+def _lines(text: str) -> Iterator[object]:
+    return filter(None, (line.removesuffix("\r") for line in text.split("\n")))
+
+
+_READERS: dict[PartsFormat, Callable[[str], Iterable[object]]] = {
+    PartsFormat.JSON: _json,
+    PartsFormat.CSV: _csv,
+    PartsFormat.LINES: _lines,
+}

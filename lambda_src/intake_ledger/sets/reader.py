@@ -1,0 +1,231 @@
+"""Derive the state of a set from its manifest's version and from the ledger's rows of its parts.
+
+The state of a complete set is named after the manifest's version and the committed version of each part, so each of
+these changes makes another state. All incomplete states of one manifest version have one name: the wait for the parts
+has one beginning, and the part that arrives last makes the complete state.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import batched
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.aws import Bucket, s3_refusal
+from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol import (
+    ABSENT,
+    ObjectGone,
+    Ordering,
+    Row,
+    RowKey,
+    State,
+    StateKind,
+    Status,
+    Unprocessable,
+    row_from_attributes,
+    row_key,
+)
+from intake_ledger.set_members import MAX_PARTS, FormKind
+from intake_ledger.sets.manifest import MAX_BYTES, parts_of
+from intake_ledger.sets.settings import SetSettings
+
+_TRIES = 3
+"""A manifest may be replaced between two requests, and then its earlier version may be gone."""
+_SHOWN = 3
+_CACHED = 8
+"""Manifests that an execution environment remembers. Each wake of a set needs its manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The parts that a set should have."""
+
+    source: State
+    """The state of the manifest or marker. For a folder: a removal if it has no objects."""
+    keys: tuple[str, ...] = ()
+    problem: str | None = None
+    """Why the manifest names no valid set. None: it does."""
+    refusal: ClientError | None = None
+    """S3's refusal to read the manifest."""
+    changed_at: int | None = None
+    """The newest Last-Modified of a folder's objects, in epoch milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A set as the ledger knows it."""
+
+    listing: Listing
+    state: State
+    """The state that the ledger of the sets claims and commits."""
+    parts: Mapping[str, State] = field(default_factory=dict)
+    """The committed version of each part that has one."""
+    quiet_at: int | None = None
+    """The time at which the folder is quiet, in epoch milliseconds. None: it is."""
+
+    @property
+    def missing(self) -> list[str]:
+        """The keys of the parts without a committed version."""
+        return [key for key in self.listing.keys if key not in self.parts]
+
+    def what_is_missing(self) -> str:
+        """Describe the missing parts."""
+        missing = self.missing
+        more = ", …" if len(missing) > _SHOWN else ""
+        first = ", ".join(missing[:_SHOWN])
+        return f"{len(missing):,} of {len(self.listing.keys):,} parts are missing: {first}{more}"
+
+
+class SetReader:
+    """Reads the states of sets, as `Bucket` reads those of objects."""
+
+    def __init__(self, table: LedgerTable, bucket: Bucket, settings: SetSettings, clock: Callable[[], int]) -> None:
+        self._table = table
+        self._bucket = bucket
+        self._settings = settings
+        self._form = settings.form
+        self._clock = clock
+        self._known: dict[tuple[str, str], Listing] = {}
+
+    @property
+    def name(self) -> str:
+        """The bucket's name."""
+        return self._bucket.name
+
+    def look(self, key: str) -> State:
+        """The present state of a set. Raises ClientError if AWS does not answer."""
+        return self.contents(self.listing(key), whole=False).state
+
+    def created_at(self, key: str, marker: State) -> int | None:
+        """The creation time of a manifest's delete marker; see `Bucket.created_at`."""
+        return self._bucket.created_at(key, marker)
+
+    def shows_removal(self, key: str, removal: State) -> bool:
+        """True if the manifest was removed; see `Bucket.shows_removal`."""
+        return self._bucket.shows_removal(key, removal)
+
+    def listing(self, key: str) -> Listing:
+        """The parts that the set should have, by S3."""
+        if self._form.kind is FormKind.QUIET:
+            return self._folder(key, None)
+        for _ in range(_TRIES):
+            source = self._bucket.look(key)
+            if source.removed:
+                return Listing(source)
+            try:
+                return self._folder(key, source) if self._form.kind is FormKind.MARKER else self._manifest(key, source)
+            except ObjectGone:
+                continue
+        raise ObjectGone(f"{key}: the manifest was replaced at each look")
+
+    def contents(self, listing: Listing, *, whole: bool) -> Contents:
+        """The set as the ledger knows it.
+
+        Args:
+            listing: its parts, by S3.
+            whole: false: stop at the first hundred parts of which one is missing. The state is the same.
+
+        """
+        source = listing.source
+        if source.removed:
+            return Contents(listing, source)
+        if listing.problem is not None or listing.refusal is not None:
+            return Contents(listing, _state("malformed" if listing.problem else "refused", source, source.identity))
+        quiet_ms = self._form.quiet_seconds * 1000
+        if listing.changed_at is not None and (quiet_at := listing.changed_at + quiet_ms) > self._clock():
+            # Another name in each period, so that the wait for quiet has no deadline.
+            return Contents(listing, _state("moving", source, listing.changed_at // quiet_ms), quiet_at=quiet_at)
+        parts: dict[str, State] = {}
+        newest = source.created_at or 0
+        # The order of the reads is not that of the manifest. Otherwise a set whose last parts are missing would be
+        # read completely at each wake.
+        order = sorted(listing.keys, key=lambda key: zlib.crc32(key.encode()))
+        for group in batched(order, BATCH_GET_KEYS):
+            rows = self._rows(group)
+            for key in group:
+                row = rows.get(key)
+                if row is not None and (version := self._committed(key, row)) is not None:
+                    parts[key] = version
+                    newest = max(newest, row.updated_at)
+            if not whole and len(parts) < len(order) and any(key not in parts for key in group):
+                break
+        if len(parts) < len(order):
+            return Contents(listing, _state("incomplete", source, source.identity), parts)
+        versions = [(key, parts[key].identity) for key in listing.keys]
+        complete = _state("complete", source, [source.identity, versions], created_at=newest)
+        return Contents(listing, complete, parts)
+
+    def _rows(self, keys: Sequence[str]) -> dict[str, Row]:
+        wanted: dict[RowKey, str] = {
+            row_key(self._settings.parts_pipeline, Ordering.LATEST, self.name, key, None): key for key in keys
+        }
+        items = self._table.get_items(list(wanted))
+        rows = {wanted[place]: row_from_attributes(item) for place, item in items.items()}
+        return {key: row for key, row in rows.items() if row is not None}
+
+    def _committed(self, key: str, row: Row) -> State | None:
+        """The version of the part that was committed last. None: none was, or its removal."""
+        identity = row.committed_state
+        if identity is None or row.status is Status.LATER_FORMAT:
+            return None
+        kind, _, name = identity.partition("#")
+        if kind == "e":
+            return State(StateKind.OBJECT, etag=name)
+        if kind != "v":
+            return None
+        if row.identity == identity:
+            return State(StateKind.OBJECT, name) if row.kind is StateKind.OBJECT else None
+        # Another version is in work. The row does not tell whether the committed one is a delete marker.
+        marker = State(StateKind.MARKER, name)
+        return None if self._bucket.shows_removal(key, marker) else State(StateKind.OBJECT, name)
+
+    def _manifest(self, key: str, source: State) -> Listing:
+        known = self._known.get((key, source.identity))
+        if known is None:
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            known = self._known[key, source.identity] = self._parsed(key, source)
+        return known
+
+    def _parsed(self, key: str, source: State) -> Listing:
+        if (source.size or 0) > MAX_BYTES:
+            return Listing(source, problem=f"the manifest has {source.size:,} bytes, at most {MAX_BYTES:,} are read")
+        try:
+            with self._bucket.open(key, source) as stream:
+                content = stream.read()
+        except ClientError as refusal:
+            if s3_refusal(refusal) is None:
+                raise
+            return Listing(source, refusal=refusal)
+        try:
+            keys = parts_of(content, key, self._form, bucket=self.name, wants=self._settings.wants)
+        except Unprocessable as problem:
+            return Listing(source, problem=str(problem))
+        return Listing(source, keys)
+
+    def _folder(self, key: str, source: State | None) -> Listing:
+        """The objects of a folder, without its marker. Without a marker, they are the whole set."""
+        folder = self._form.folder(key)
+        found = [
+            (name, at)
+            for name, at in self._bucket.objects(folder, most=2 * MAX_PARTS + 2)
+            if name not in (key, folder) and self._settings.wants(name) and not self._form.is_control(name)
+        ]
+        changed_at = max((at for _, at in found), default=0) if source is None else None
+        if source is None:
+            if not found:
+                return Listing(ABSENT)
+            source = State(StateKind.OBJECT, "folder", created_at=changed_at)
+        if len(found) > MAX_PARTS:
+            return Listing(source, problem=f"the folder has more than {MAX_PARTS:,} objects")
+        return Listing(source, tuple(name for name, _ in found), changed_at=changed_at)
+
+
+def _state(word: str, source: State, facts: object, *, created_at: int | None = None) -> State:
+    """A state of a set. Its name begins with a word for people."""
+    digest = hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return State(StateKind.OBJECT, f"{word}-{digest}", created_at=created_at or source.created_at)

@@ -1,0 +1,48 @@
+"""The settings of the function of sets of files, in addition to those of a consumer."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, SettingsError, consumer_settings
+from intake_ledger.set_members import SetForm, set_form
+
+
+@dataclass(frozen=True, slots=True)
+class SetSettings:
+    """The settings of one pipeline of sets."""
+
+    consumer: ConsumerSettings
+    """Without filters: a set's key need not pass those of its parts."""
+    form: SetForm
+    parts_pipeline: str
+    """The name of the pipeline whose objects are the parts."""
+    part_filters: tuple[KeyFilter, ...] = ()
+    """The filters of that pipeline."""
+
+    def wants(self, key: str) -> bool:
+        """True if the parts' pipeline handles the key."""
+        return not self.part_filters or any(one.matches(key) for one in self.part_filters)
+
+
+def set_settings(environment: Mapping[str, str]) -> SetSettings:
+    """Read the settings of the function of sets.
+
+    Raises:
+        SettingsError: A variable is missing or malformed.
+
+    """
+    consumer = consumer_settings(environment)
+    if consumer.ordering is not Ordering.LATEST or consumer.deletes:
+        raise SettingsError("sets of files need INTAKE_ORDERING=LATEST and INTAKE_DELETES=false")
+    if consumer.processor_function is not None:
+        raise SettingsError("INTAKE_PROCESSOR_FUNCTION is set: sets of files need a processor in Python")
+    described, parts_pipeline = environment.get("INTAKE_SET_FORM", ""), environment.get("INTAKE_SET_PARTS_PIPELINE", "")
+    if not parts_pipeline or parts_pipeline == consumer.pipeline:
+        raise SettingsError(f"INTAKE_SET_PARTS_PIPELINE is {parts_pipeline!r}, expected the name of another pipeline")
+    try:
+        content = json.loads(described)
+    except ValueError as problem:
+        raise SettingsError(f"INTAKE_SET_FORM is {described!r}, expected JSON: {problem}") from None
+    form = set_form(content, "INTAKE_SET_FORM")
+    return SetSettings(replace(consumer, filters=()), form, parts_pipeline, consumer.filters)

@@ -1,0 +1,267 @@
+"""A pipeline of parts and a pipeline of sets, with S3, SQS and DynamoDB in memory and the real consumers."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from intake_ledger import Commit, FileSet, ObjectChange
+from intake_ledger.aws import Bucket, Queues
+from intake_ledger.consumer import Consumer, Services
+from intake_ledger.consumer.set_wakes import SetWakes
+from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
+from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, Policy, Row, RowKey, row_key
+from intake_ledger.set_members import Membership, SetForm, SetTarget, Wakes
+from intake_ledger.sets import SetLedger, SetSettings, set_consumer
+from intake_ledger_testing.context import LambdaContext
+from intake_ledger_testing.events import s3_notification
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter, MemorySQS
+from intake_ledger_testing.outcome_counter import OutcomeCounter
+from tests.unit.support import BUCKET, DAY, HOUR, RETENTION, START
+
+if TYPE_CHECKING:
+    from intake_ledger.observability import Telemetry
+
+PARTS, SETS = "parts", "sets"
+SET_QUEUE_URL = "memory://sets"
+FUNCTION_SECONDS = 130
+VISIBILITY_SECONDS = 280
+MAX_WAIT = 72 * 3600
+
+
+def settings_of(pipeline: str, filters: Sequence[KeyFilter] = ()) -> ConsumerSettings:
+    """The settings of either pipeline."""
+    return ConsumerSettings(
+        pipeline=pipeline,
+        bucket=BUCKET,
+        bucket_owner=None,
+        table="ledger",
+        queue_url=QUEUE_URL,
+        ordering=Ordering.LATEST,
+        deletes=False,
+        retention_seconds=RETENTION // 1000,
+        clock_skew_seconds=120,
+        filters=tuple(filters),
+        keeps_rows=True,
+        dlq_url=DEAD_LETTER_URL,
+        processor="",
+        processing_timeout_seconds=60,
+        max_attempts=4,
+        min_backoff_seconds=15,
+        max_backoff_seconds=900,
+        max_event_age_seconds=21_600,
+        max_wait_seconds=MAX_WAIT,
+    )
+
+
+class Killed(KeyboardInterrupt):
+    """The worker's process has ended. No code of the worker can catch it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call of the set's processor."""
+
+    key: str
+    version: str
+    manifest: str | None
+    parts: tuple[tuple[str, str | None], ...]
+    """Key and version of each part."""
+    at: int
+
+
+@dataclass
+class Pipeline:
+    """One of the two pipelines."""
+
+    queue: MemorySQS
+    verdicts: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    late_writes: int = 0
+
+
+class SetBench:
+    """Objects are put with `put`, and `run` delivers all messages until there are none."""
+
+    def __init__(
+        self,
+        form: SetForm,
+        *,
+        filters: Sequence[KeyFilter] = (),
+        versioned: bool = True,
+        process: Callable[[FileSet], Commit | str | None] = lambda _: None,
+        process_part: Callable[[ObjectChange], None] = lambda _: None,
+        max_wait: int = MAX_WAIT,
+    ) -> None:
+        self.now = START
+        self.form = form
+        self.s3 = MemoryS3(clock=self.clock, versioned=versioned)
+        self.dynamodb = MemoryDynamoDB()
+        self.table = LedgerTable(cast("Any", self.dynamodb), "ledger")
+        self.parts = Pipeline(MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS))
+        self.sets = Pipeline(MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS))
+        self.settings = SetSettings(replace(settings_of(SETS), max_wait_seconds=max_wait), form, PARTS, tuple(filters))
+        self.part_settings = settings_of(PARTS, filters)
+        self.process = process
+        self.process_part = process_part
+        self.runs: list[Run] = []
+        self.part_calls: list[str] = []
+        self.wakes: list[str] = []
+        self.before_wake: list[Callable[[], object]] = []
+        """Hooks that run once each before a wake is sent. They may raise."""
+        self._owners = 0
+
+    def clock(self) -> int:
+        return self.now
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        return self.sets.queue.dead_letters
+
+    def put(self, key: str, content: bytes | str = "content") -> str | None:
+        """Upload an object, and return its version."""
+        version = self.s3.put(key, content.encode() if isinstance(content, str) else content)
+        self._notify(key, "ObjectCreated:Put", version.version_id, version.etag)
+        return version.version_id
+
+    def delete(self, key: str) -> None:
+        """Delete an object without naming its version."""
+        marker = self.s3.delete(key)
+        event = "ObjectRemoved:DeleteMarkerCreated" if marker else "ObjectRemoved:Delete"
+        self._notify(key, event, marker.version_id if marker else None, None)
+
+    def delete_version(self, key: str, version_id: str | None) -> None:
+        """Delete a version for good."""
+        self.s3.delete_version(key, version_id)
+        self._notify(key, "ObjectRemoved:Delete", version_id, None)
+
+    def run_parts(self) -> None:
+        """Deliver all messages of the parts' pipeline."""
+        self._deliver([(self.parts, self._invoke_parts)], until=None)
+
+    def run(self, hours: float | None = None) -> None:
+        """Deliver all messages until there are none, or those that are visible within some hours."""
+        pipelines = [(self.parts, self._invoke_parts), (self.sets, self._invoke_sets)]
+        self._deliver(pipelines, until=None if hours is None else self.now + int(hours * HOUR))
+
+    def row(self, key: str, pipeline: str = SETS) -> Row | None:
+        return self.table.get(self.row_key(key, pipeline))
+
+    def known(self, key: str, pipeline: str = SETS) -> Row:
+        row = self.row(key, pipeline)
+        assert row is not None
+        return row
+
+    def row_key(self, key: str, pipeline: str = SETS) -> RowKey:
+        return row_key(pipeline, Ordering.LATEST, BUCKET, key, None)
+
+    def committed(self, key: str) -> str:
+        """The version of the part that is committed."""
+        return str(self.known(key, PARTS).committed_state).removeprefix("v#")
+
+    def bucket(self) -> Bucket:
+        return Bucket(lambda: cast("Any", self.s3), BUCKET)
+
+    def set_consumer(self) -> Consumer:
+        bucket = self.bucket()
+        consumer = self.settings.consumer
+        ledger = SetLedger(
+            self.table,
+            bucket,
+            _options(consumer),
+            settings=self.settings,
+            clock=self.clock,
+            new_owner=self._new_owner,
+        )
+        services = self._services(consumer, ledger, bucket, self.sets)
+        return set_consumer(services, self._process, settings=self.settings, membership=self.membership())
+
+    def part_consumer(self) -> Consumer:
+        bucket, settings = self.bucket(), self.part_settings
+        ledger = Ledger(self.table, bucket, _options(settings), clock=self.clock, new_owner=self._new_owner)
+        services = self._services(settings, ledger, bucket, self.parts)
+        wakes = Wakes(
+            [SetTarget(SETS, SET_QUEUE_URL, self.form)], self.membership(), bucket=BUCKET, send=self._send_wake
+        )
+        return Consumer(services, self._process_part, sets=SetWakes(services, wakes))
+
+    def membership(self) -> Membership:
+        return Membership(cast("Any", self.dynamodb), "ledger", BUCKET)
+
+    def _services(self, settings: ConsumerSettings, ledger: Ledger, bucket: Bucket, pipeline: Pipeline) -> Services:
+        telemetry: Telemetry = OutcomeCounter(pipeline)
+        queues = Queues(lambda: cast("Any", pipeline.queue), QUEUE_URL, DEAD_LETTER_URL)
+        return Services(settings, ledger, bucket, queues, telemetry, clock=self.clock, jitter=lambda: 0.5)
+
+    def _deliver(
+        self, pipelines: Sequence[tuple[Pipeline, Callable[[list[dict[str, Any]]], None]]], until: int | None
+    ) -> None:
+        while times := [at for pipeline, _ in pipelines if (at := pipeline.queue.next_visible_at()) is not None]:
+            if until is not None and min(times) > until:
+                self.now = until
+                return
+            self.now = max(self.now, min(times))
+            for pipeline, invoke in pipelines:
+                if batch := pipeline.queue.receive(10, lambda visible: visible):
+                    invoke(batch)
+            self.now += 1_000
+            assert self.now < START + 100 * DAY, "the messages never end"
+
+    def _invoke_parts(self, batch: list[dict[str, Any]]) -> None:
+        self._invoke(self.part_consumer(), self.parts, batch)
+
+    def _invoke_sets(self, batch: list[dict[str, Any]]) -> None:
+        self._invoke(self.set_consumer(), self.sets, batch)
+
+    def _invoke(self, consumer: Consumer, pipeline: Pipeline, batch: list[dict[str, Any]]) -> None:
+        context = LambdaContext(FUNCTION_SECONDS, clock=lambda: self.now / 1000)
+        try:
+            answer = consumer.handle({"Records": batch}, context)
+        except Killed:
+            return
+        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        pipeline.queue.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+
+    def _process(self, files: FileSet) -> Commit | str | None:
+        self.runs.append(
+            Run(
+                files.key,
+                files.version,
+                files.manifest.version_id if files.manifest else None,
+                tuple((part.key, part.version_id or part.etag) for part in files.parts),
+                self.now,
+            )
+        )
+        return self.process(files)
+
+    def _process_part(self, change: ObjectChange) -> None:
+        self.part_calls.append(change.key)
+        self.process_part(change)
+
+    def _send_wake(self, url: str, body: str) -> None:
+        assert url == SET_QUEUE_URL
+        if self.before_wake:
+            self.before_wake.pop(0)()
+        self.wakes.append(body)
+        self.sets.queue.send(body)
+
+    def _notify(self, key: str, event: str, version_id: str | None, etag: str | None) -> None:
+        self.now += 1_000
+        time = datetime.fromtimestamp(self.now / 1000, UTC)
+        self.parts.queue.send(
+            s3_notification(
+                BUCKET, key, event=event, version_id=version_id, etag=etag, size=1, sequencer="00", time=time
+            )
+        )
+
+    def _new_owner(self) -> str:
+        self._owners += 1
+        return f"worker-{self._owners}"
+
+
+def _options(settings: ConsumerSettings) -> LedgerOptions:
+    policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
+    return LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)

@@ -1,0 +1,477 @@
+"""Sets of files: a manifest, a marker that closes a folder, or a quiet folder, over the ledger's rows of the parts."""
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from intake_ledger import FileSet, Unprocessable
+from intake_ledger.events import own_message
+from intake_ledger.protocol import KeyFilter, Origin, SettingsError, Status, ulid
+from intake_ledger.set_members import FormKind, PartsFormat, SetForm, set_form, set_targets
+from intake_ledger.sets import set_settings
+from tests.unit.set_bench import Killed, SetBench
+from tests.unit.support import BUCKET, HOUR, MINUTE, START
+from tests.unit.test_settings import CONSUMER
+
+MANIFEST = SetForm(FormKind.MANIFEST, "**/manifest.json")
+MARKER = SetForm(FormKind.MARKER, "exports/*/_SUCCESS")
+QUIET = SetForm(FormKind.QUIET, "incoming/*/", quiet_seconds=600)
+KEY = "exports/1/manifest.json"
+A, B, C = "exports/1/a.csv", "exports/1/b.csv", "exports/1/c.csv"
+
+
+def manifest(*keys: str) -> str:
+    return json.dumps([key.rpartition("/")[2] for key in keys])
+
+
+def raising(error: BaseException) -> Any:
+    def raise_it(*_: object) -> None:
+        raise error
+
+    return raise_it
+
+
+class TestManifests:
+    def test_a_set_is_processed_once_when_all_parts_are_committed(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, manifest(A, B))
+        bench.put(A)
+        bench.run(1)
+        assert bench.runs == []
+        row = bench.known(KEY)
+        assert (row.status, row.reason) == (Status.FAILED, f"1 of 2 parts are missing: {B}")
+        assert row.waiting_since is not None
+        bench.put(B)
+        began = bench.now
+        bench.run()
+        [run] = bench.runs
+        assert run.parts == ((A, bench.committed(A)), (B, bench.committed(B)))
+        assert run.manifest == bench.committed(KEY)
+        assert run.at - began < MINUTE, "the last part wakes the set at once"
+        assert bench.part_calls == [A, B], "the manifest is not given to the processor of the parts"
+        assert bench.known(KEY).status is Status.PROCESSED
+
+    @pytest.mark.parametrize("order", [(KEY, A, B), (A, B, KEY), (B, KEY, A)])
+    def test_the_order_of_the_uploads_does_not_matter(self, order: tuple[str, ...]) -> None:
+        bench = SetBench(MANIFEST)
+        for key in order:
+            bench.put(key, manifest(A, B) if key == KEY else "content")
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [[A, B]]
+
+    def test_a_replaced_part_makes_another_version_of_the_set(self) -> None:
+        bench = SetBench(MANIFEST)
+        for key in (A, B, KEY):
+            bench.put(key, manifest(A, B) if key == KEY else "content")
+        bench.run()
+        replaced = bench.put(A, "corrected")
+        bench.run()
+        first, second = bench.runs
+        assert first.version != second.version
+        assert second.parts == ((A, replaced), (B, bench.committed(B)))
+
+    def test_duplicates_and_requests_that_change_nothing_run_nothing(self) -> None:
+        bench = SetBench(MANIFEST)
+        for key in (A, B, KEY):
+            bench.put(key, manifest(A, B) if key == KEY else "content")
+        bodies = [message.body for message in bench.parts.queue.messages]
+        bench.run()
+        for body in bodies:
+            bench.parts.queue.send(body)
+        bench.run()
+        assert len(bench.runs) == 1
+
+    def test_a_newer_manifest_decides_while_parts_of_the_older_one_are_missing(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.put(A)
+        bench.put(KEY, manifest(A, B))
+        bench.run(1)
+        newest = bench.put(KEY, manifest(A))
+        bench.run()
+        [run] = bench.runs
+        assert (run.manifest, [key for key, _ in run.parts]) == (newest, [A])
+
+    @pytest.mark.failure_mode("F152")
+    def test_a_part_that_never_comes_rejects_the_set_at_the_deadline_and_heals_it_later(self) -> None:
+        bench = SetBench(MANIFEST, max_wait=6 * 3600)
+        bench.put(A)
+        bench.put(KEY, manifest(A, B, C))
+        bench.run()
+        row = bench.known(KEY)
+        assert (row.status, row.reason_code) == (Status.REJECTED, "max_wait")
+        assert "2 of 3 parts are missing" in str(row.reason)
+        assert bench.dead_letters[-1].attributes["reason_code"] == "max_wait"
+        assert 6 * HOUR <= bench.now - START < 7 * HOUR
+        for key in (B, C):
+            bench.put(key)
+        bench.run()
+        assert len(bench.runs) == 1
+        assert bench.known(KEY).status is Status.PROCESSED
+
+    @pytest.mark.failure_mode("F152")
+    def test_parts_that_come_one_after_the_other_do_not_move_the_deadline(self) -> None:
+        bench = SetBench(MANIFEST, max_wait=6 * 3600)
+        bench.put(KEY, manifest(A, B, C))
+        for key in (A, B):
+            bench.run(2.5)
+            bench.put(key)
+        bench.run()
+        assert bench.known(KEY).status is Status.REJECTED
+        assert bench.now - START < 7 * HOUR
+
+    @pytest.mark.failure_mode("F153")
+    @pytest.mark.parametrize("victim", [A, KEY])
+    def test_a_worker_that_dies_between_commit_and_wake_loses_no_set(self, victim: str) -> None:
+        """The message of the part comes again as a duplicate, and wakes the set."""
+        bench = SetBench(MANIFEST)
+        for key in (A, B, KEY):
+            if key != victim:
+                bench.put(key, manifest(A, B) if key == KEY else "content")
+        bench.run(1)
+        bench.before_wake = [raising(Killed())]
+        bench.put(victim, manifest(A, B) if victim == KEY else "content")
+        bench.run()
+        assert len(bench.runs) == 1
+
+    @pytest.mark.failure_mode("F153")
+    def test_a_wake_that_cannot_be_sent_returns_only_its_message(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, manifest(A, B))
+        bench.run(1)
+        refused = ClientError({"Error": {"Code": "InternalError"}}, "SendMessage")
+        bench.before_wake = [raising(refused)]
+        bench.put(A)
+        bench.put(B)
+        bench.run(0.001)
+        assert len(bench.parts.queue.messages) == 1
+        bench.run()
+        assert len(bench.runs) == 1
+
+    @pytest.mark.failure_mode("F154")
+    def test_a_part_that_changes_between_look_and_call_is_judged_again(self) -> None:
+        """The processor gets versions that are committed together, and the committed state names them."""
+        bench = SetBench(MANIFEST)
+        for key in (A, B, KEY):
+            bench.put(key, manifest(A, B) if key == KEY else "content")
+        bench.run_parts()
+        consumer = bench.set_consumer()
+        reader = consumer._services.ledger.reader  # type: ignore[attr-defined]
+        listing = reader.listing
+        looks: list[str] = []
+
+        def replace_before_second(key: str) -> Any:
+            looks.append(key)
+            if len(looks) == 2:
+                bench.put(A, "replaced")
+                bench.run_parts()
+            return listing(key)
+
+        reader.listing = replace_before_second
+        batch = bench.sets.queue.receive(10, lambda visible: visible)
+        bench.set_consumer = lambda: consumer  # type: ignore[method-assign]
+        bench._invoke_sets(batch)
+        bench.run()
+        assert [run.parts for run in bench.runs] == [((A, bench.committed(A)), (B, bench.committed(B)))]
+        assert bench.sets.outcomes["VersionGone"] == 1
+
+    @pytest.mark.failure_mode("F154")
+    def test_a_part_whose_newer_version_fails_keeps_its_committed_version(self) -> None:
+        bench = SetBench(MANIFEST)
+        first = bench.put(A)
+        bench.put(B)
+        bench.run()
+        bench.process_part = raising(Unprocessable("not a CSV"))
+        bench.put(A, "bad")
+        bench.run()
+        bench.process_part = lambda _: None
+        bench.put(KEY, manifest(A, B))
+        bench.run()
+        [run] = bench.runs
+        assert dict(run.parts)[A] == first
+
+    @pytest.mark.failure_mode("F154")
+    def test_a_deleted_part_is_missing_even_while_its_next_version_fails(self) -> None:
+        """The committed state of its row is a delete marker then, which is spelled as a version."""
+        bench = SetBench(MANIFEST, max_wait=3600)
+        for key in (A, B):
+            bench.put(key)
+        bench.run()
+        bench.delete(A)
+        bench.run()
+        bench.process_part = raising(Unprocessable("not a CSV"))
+        bench.put(A, "bad")
+        bench.run()
+        bench.process_part = lambda _: None
+        bench.put(KEY, manifest(A, B))
+        bench.run()
+        assert bench.runs == []
+        assert f"1 of 2 parts are missing: {A}" in str(bench.known(KEY).reason)
+
+    def test_a_version_that_is_gone_waits_for_the_next_one(self) -> None:
+        """The processor's attempts are not spent on a version that S3 no longer holds."""
+        bench = SetBench(MANIFEST, versioned=False)
+        for key in (A, B, KEY):
+            bench.put(key, manifest(A, B) if key == KEY else "content")
+        bench.run_parts()
+        bench.s3.put(A, b"replaced, and its event is late")
+
+        def read(files: FileSet) -> None:
+            for part in files.parts:
+                part.read(100)
+
+        bench.process = read
+        bench.run(1)
+        assert bench.known(KEY).waiting_since is not None
+        bench.put(A, "the third")
+        bench.run()
+        assert bench.known(KEY).status is Status.PROCESSED
+
+    def test_the_set_is_processed_again_if_a_person_asks_for_it(self) -> None:
+        bench = SetBench(MANIFEST)
+        for key in (A, KEY):
+            bench.put(key, manifest(A) if key == KEY else "content")
+        bench.run()
+        bench.sets.queue.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ulid(bench.now, 0)))
+        bench.run()
+        assert len(bench.runs) == 2
+
+    def test_a_deleted_manifest_ends_the_wait(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, manifest(A))
+        bench.run(1)
+        bench.delete(KEY)
+        bench.run()
+        assert bench.runs == []
+        assert bench.dead_letters == []
+        assert bench.known(KEY).status is Status.PROCESSED
+
+    def test_a_failure_of_the_processor_is_tried_again_with_the_same_idempotency_key(self) -> None:
+        bench = SetBench(MANIFEST)
+        seen: list[tuple[str, int]] = []
+
+        def fail_once(files: FileSet) -> None:
+            seen.append((files.idempotency_key, files.attempt))
+            if len(seen) == 1:
+                raise RuntimeError
+
+        bench.process = fail_once
+        for key in (A, KEY):
+            bench.put(key, manifest(A) if key == KEY else "content")
+        bench.run()
+        (first, one), (second, two) = seen
+        assert (first == second, one, two) == (True, 1, 2)
+
+
+class TestHostileManifests:
+    @pytest.mark.failure_mode("F155")
+    @pytest.mark.parametrize(
+        ("content", "why"),
+        [
+            ("not JSON", "not JSON"),
+            ("[" * 100_000, "not JSON"),
+            (b"\xff\xfe", "not UTF-8"),
+            ('{"a": []}', "expected exactly one of parts, files, entries"),
+            ('"a"', "no list"),
+            ("[1]", "part 1 of the manifest has no key"),
+            ('[""]', "part 1 of the manifest has no key"),
+            ('[{"name": "a"}]', "part 1 of the manifest has no key"),
+            ('["a.csv", "a.csv"]', "parts 1 and 2 of the manifest are the same object"),
+            ('["a.csv", "/exports/1/a.csv"]', "parts 1 and 2 of the manifest are the same object"),
+            ('["manifest.json"]', "part 1 of the manifest is the manifest itself"),
+            ('["../2/a.csv"]', "'..'"),
+            ('["s3://other/a.csv"]', "not in the bucket"),
+            ('["https://uploads/a.csv"]', "not in the bucket"),
+            ('["a.txt"]', "outside of the pipeline's filters"),
+            ('["\\ud800"]', "not valid Unicode"),
+            (json.dumps(["a" * 1_100]), "S3 allows 1 to 1,024"),
+            (json.dumps([f"{number}.csv" for number in range(100_000)]), "more than 10,000 parts"),
+        ],
+    )
+    def test_it_is_rejected_with_its_reason_and_a_correct_one_heals_it(self, content: str | bytes, why: str) -> None:
+        bench = SetBench(MANIFEST, filters=[KeyFilter("exports/", ".csv"), KeyFilter("exports/", "manifest.json")])
+        bench.put(KEY, content)
+        bench.run()
+        row = bench.known(KEY)
+        assert row.status is Status.REJECTED
+        assert why in bench.dead_letters[-1].reason
+        bench.put(A)
+        bench.put(KEY, manifest(A))
+        bench.run()
+        assert len(bench.runs) == 1
+        assert bench.known(KEY).status is Status.PROCESSED
+
+    def test_a_manifest_that_s3_refuses_fails_with_s3s_code(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.s3.archived.add(KEY)
+        bench.part_settings = bench.part_settings
+        bench.put(KEY, manifest(A))
+        bench.run()
+        row = bench.known(KEY)
+        assert (row.status, row.s3_error) == (Status.REJECTED, "InvalidObjectState")
+
+
+class TestForms:
+    @pytest.mark.parametrize(
+        ("parts", "content"),
+        [
+            (PartsFormat.JSON, '{"parts": ["a.csv", {"key": "b.csv"}]}'),
+            (PartsFormat.JSON, '{"entries": [{"url": "s3://uploads/exports/1/a.csv"}, "/exports/1/b.csv"]}'),
+            (PartsFormat.JSON, '\ufeff["a.csv", "b.csv"]'),
+            (PartsFormat.CSV, "size,key\r\n1,a.csv\r\n2,b.csv\r\n"),
+            (PartsFormat.LINES, "a.csv\r\n\nb.csv"),
+        ],
+    )
+    def test_manifests_have_three_formats(self, parts: PartsFormat, content: str) -> None:
+        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json", parts=parts))
+        for key in (A, B):
+            bench.put(key)
+        bench.put(KEY, content)
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [[A, B]]
+
+    def test_keys_may_begin_at_the_bucket(self) -> None:
+        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json", absolute=True))
+        bench.put(A)
+        bench.put(KEY, json.dumps([A]))
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [[A]]
+
+    def test_a_marker_closes_its_folder_with_the_subfolders(self) -> None:
+        bench = SetBench(MARKER)
+        keys = ["exports/1/part-0", "exports/1/year=2026/part-1"]
+        for key in (*keys, "exports/2/part-9", "other"):
+            bench.put(key)
+        bench.run()
+        assert bench.runs == []
+        bench.put("exports/1/_SUCCESS", "")
+        bench.run()
+        [run] = bench.runs
+        assert (run.key, [key for key, _ in run.parts]) == ("exports/1/_SUCCESS", keys)
+        late = bench.put(keys[1], "late")
+        bench.run()
+        assert dict(bench.runs[1].parts)[keys[1]] == late
+        assert "exports/1/_SUCCESS" not in bench.part_calls
+
+    def test_a_marker_waits_for_objects_that_are_not_committed(self) -> None:
+        bench = SetBench(MARKER)
+        bench.s3.put("exports/1/part-0", b"its event is late")
+        bench.put("exports/1/_SUCCESS", "")
+        bench.run(1)
+        assert bench.known("exports/1/_SUCCESS").waiting_since is not None
+        bench.put("exports/1/part-0")
+        bench.run()
+        assert len(bench.runs) == 1
+
+    @pytest.mark.failure_mode("F157")
+    def test_a_folder_is_processed_when_it_is_quiet(self) -> None:
+        """Each upload begins the time of quiet anew, and uploads for longer than max_wait reject nothing."""
+        bench = SetBench(QUIET, max_wait=3600)
+        for number in range(20):
+            bench.put(f"incoming/1/{number}")
+            bench.run(0.15)
+        last = bench.now
+        assert bench.runs == []
+        bench.run()
+        [run] = bench.runs
+        assert len(run.parts) == 20
+        assert 0 <= run.at - last < 12 * MINUTE
+        assert bench.dead_letters == []
+
+    def test_many_wakes_of_a_waiting_set_end_at_once(self) -> None:
+        """Only messages of attempts wait. Otherwise each part would have a message in the queue."""
+        bench = SetBench(MANIFEST)
+        keys = [f"exports/1/{number:03}" for number in range(200)]
+        bench.put(KEY, manifest(*keys, C))
+        bench.run(0.01)
+        for key in keys:
+            bench.put(key)
+        bench.run(0.1)
+        assert len(bench.sets.queue.messages) < 5
+        bench.put(C)
+        bench.run()
+        assert len(bench.runs) == 1
+        assert bench.dynamodb.requests.count("BatchGetItem") < 250, "a wake reads no more than it needs"
+
+    @pytest.mark.parametrize(
+        ("form", "key", "expected"),
+        [
+            (MARKER, "exports/1/x", "exports/1/_SUCCESS"),
+            (MARKER, "exports/1/a/b", "exports/1/_SUCCESS"),
+            (MARKER, "exports/1", None),
+            (MARKER, "other/1/x", None),
+            (MARKER, "exports/" + "1" * 1_010 + "/x", None),
+            (SetForm(FormKind.MARKER, "_SUCCESS"), "a/b", "_SUCCESS"),
+            (QUIET, "incoming/1/x", "incoming/1/"),
+            (QUIET, "incoming/1/", "incoming/1/"),
+            (QUIET, "incoming/1", None),
+            (MANIFEST, "a/b/manifest.json", "a/b/manifest.json"),
+            (SetForm(FormKind.MANIFEST, "*/m"), "a/b/m", None),
+            (MANIFEST, A, None),
+        ],
+    )
+    def test_the_key_names_the_set(self, form: SetForm, key: str, expected: str | None) -> None:
+        assert form.set_of(key) == expected
+
+    @pytest.mark.failure_mode("F156")
+    def test_a_folder_with_too_many_objects_is_rejected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("intake_ledger.sets.reader.MAX_PARTS", 3)
+        bench = SetBench(MARKER)
+        for number in range(4):
+            bench.put(f"exports/1/{number}")
+        bench.put("exports/1/_SUCCESS", "")
+        bench.run()
+        assert "more than 3 objects" in bench.dead_letters[-1].reason
+
+
+class TestSettings:
+    ENVIRONMENT = CONSUMER | {
+        "INTAKE_SET_FORM": '{"form": "manifest", "pattern": "**/manifest.csv", "parts": "csv", "keys": "absolute"}',
+        "INTAKE_SET_PARTS_PIPELINE": "Stack-Parts",
+    }
+
+    def test_the_settings_of_sets(self) -> None:
+        settings = set_settings(self.ENVIRONMENT)
+        assert settings.form == SetForm(FormKind.MANIFEST, "**/manifest.csv", parts=PartsFormat.CSV, absolute=True)
+        assert settings.parts_pipeline == "Stack-Parts"
+        assert settings.consumer.filters == ()
+        assert settings.wants("in/a.csv")
+        assert not settings.wants("in/a.txt")
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"INTAKE_ORDERING": "EVERY_VERSION"},
+            {"INTAKE_DELETES": "true"},
+            {"INTAKE_PROCESSOR_FUNCTION": "arn"},
+            {"INTAKE_SET_PARTS_PIPELINE": ""},
+            {"INTAKE_SET_PARTS_PIPELINE": "Stack-Invoices"},
+            {"INTAKE_SET_FORM": ""},
+            {"INTAKE_SET_FORM": "[]"},
+            {"INTAKE_SET_FORM": '{"form": "other", "pattern": "a"}'},
+            {"INTAKE_SET_FORM": '{"form": "manifest"}'},
+            {"INTAKE_SET_FORM": '{"form": "manifest", "pattern": "a", "parts": "xml"}'},
+            {"INTAKE_SET_FORM": '{"form": "quiet", "pattern": "a/"}'},
+            {"INTAKE_SET_FORM": '{"form": "quiet", "pattern": "a", "quietSeconds": 60}'},
+            {"INTAKE_SET_FORM": '{"form": "marker", "pattern": "**/_SUCCESS"}'},
+            {"INTAKE_SET_FORM": '{"form": "marker", "pattern": "a/*"}'},
+        ],
+    )
+    def test_a_wrong_setting_is_named(self, wrong: dict[str, str]) -> None:
+        with pytest.raises(SettingsError, match=next(iter(wrong)) if "ORDER" not in str(wrong) else "LATEST"):
+            set_settings(self.ENVIRONMENT | wrong)
+
+    @pytest.mark.parametrize("described", ["", "{", "[{}]", '[{"name": "a", "queueUrl": "b"}]', "[1]"])
+    def test_wrong_sets_of_a_pipeline_are_named(self, described: str) -> None:
+        with pytest.raises(SettingsError, match="INTAKE_SETS"):
+            set_targets(described)
+
+    def test_the_sets_of_a_pipeline(self) -> None:
+        content = {"name": "Sets", "queueUrl": "https://sqs/sets", "form": "marker", "pattern": "*/_SUCCESS"}
+        [target] = set_targets(json.dumps([content]))
+        assert (target.name, target.queue_url, target.form) == (
+            "Sets",
+            "https://sqs/sets",
+            set_form(content, "INTAKE_SETS"),
+        )
