@@ -252,7 +252,7 @@ class TestLooking:
         for status, keys in (("failed", ["in/b"]), ("REJECTED", ["in/a"])):
             assert [row["key"] for row in person.reads("list", "--status", status)["rows"]] == keys
         assert len(person.reads("list")["rows"]) == 2
-        person.types("list", "--status", "PROCESSED", ends=1)
+        person.types("list", "--status", "PROCESSED", ends=2)
         assert "--status PROCESSED cannot be listed: use FAILED or REJECTED" in person.complaint
 
     @pytest.mark.failure_mode("F102")
@@ -337,7 +337,7 @@ class TestActing:
         self, person: Person, command: tuple[str, ...], reason: str
     ) -> None:
         person.site.dead_letter("x", reason="no invoice", reason_code="unprocessable")
-        person.types(*command, "--reason", reason, ends=1)
+        person.types(*command, "--reason", reason, ends=2)
         assert f"--reason {reason} matches nothing and is not a reason code" in person.complaint
         assert "processor_error, processor_throttled, processor_timeout" in person.complaint
 
@@ -435,7 +435,7 @@ class TestActing:
         ],
     )
     def test_a_request_that_means_nothing_is_refused(self, person: Person, arguments: tuple[str, ...]) -> None:
-        person.types("reprocess", *arguments, ends=1)
+        person.types("reprocess", *arguments, ends=2)
         assert any(word in person.complaint for word in ("exactly one of", "needs --rejected", "needs exactly one key"))
 
     def test_wrong_usage_has_its_own_exit_code(self, person: Person) -> None:
@@ -526,7 +526,7 @@ class TestAudit:
         report = leave_report(
             person.site, delivery=["the key is Disabled: enable it"], stopped="out of time", complete=False
         )
-        assert person.reads("report") == report
+        assert person.reads("report") == {"formatVersion": 1, **report}
         shown = person.types("report")
         assert "the key is Disabled: enable it" in shown
         assert "out of time" in shown

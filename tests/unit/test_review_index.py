@@ -109,7 +109,7 @@ def test_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int],
     found: list[tuple[int, str]] = []
     after = None
     while True:
-        page = reading.list_rows_to_review(index, DEPLOYED, None, limit=limit, after=after)
+        page = reading.first_page(reading.rows_to_review(index, DEPLOYED, after=after), limit)
         assert len(page.entries) <= limit
         found += [(entry.row.updated_at, entry.key) for entry in page.entries]
         after = page.after

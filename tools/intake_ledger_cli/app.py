@@ -1,24 +1,59 @@
 """The typer application, and the options that several commands have."""
 
+import sys
 import time
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 
 from intake_ledger_cli.rate_limit import RateLimit
 
+FINDINGS = 3
+"""Exit code with `--exit-code` if there is something that a person should look at."""
+
 app = typer.Typer(
     help="Inspect and operate a deployed intake pipeline.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.", show_default=False)]
+ExitCode = Annotated[
+    bool,
+    typer.Option("--exit-code", help="End with exit code 3 if a person should look at it.", show_default=False),
+]
 PerSecond = Annotated[
     float | None,
     typer.Option("--rate", help="Rate limit in messages per second. Without it there is no limit.", min=0.1),
 ]
+
+
+def _print_version(asked: bool) -> None:
+    if not asked:
+        return
+    try:
+        number = version("cdk-intake-ledger")
+    except PackageNotFoundError:
+        number = "unknown"
+    sys.stdout.write(f"intake-ledger {number}\n")
+    raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Inspect and operate a deployed intake pipeline."""
+
+
+def end_with(found: bool, wanted: bool) -> None:
+    """End the command with exit code 3 if something was found and `--exit-code` was given."""
+    if found and wanted:
+        raise typer.Exit(FINDINGS)
 
 
 def rate_limit(per_second: float | None) -> RateLimit:

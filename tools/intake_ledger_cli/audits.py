@@ -80,6 +80,11 @@ def report_location(deployed: "DeployedPipeline", report: Report) -> str | None:
     return f"{deployed.reports}{day}/{report['runId']}.json"
 
 
+def has_findings(report: Report) -> bool:
+    """Return True if a person should look at the report."""
+    return any(report["counts"].values()) or bool(report["delivery"]) or not report["complete"]
+
+
 def last_report(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Report:
     """Return the report of the last successful run.
 

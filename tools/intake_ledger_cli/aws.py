@@ -1,10 +1,13 @@
 """The AWS clients of one call, created on first use."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
+
+from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -31,17 +34,17 @@ class Aws:
 
     @cached_property
     def cloudformation(self) -> "CloudFormationClient":
-        return self._session.client("cloudformation", config=self._config)
+        return _made(lambda: self._session.client("cloudformation", config=self._config))
 
     @cached_property
     def cloudwatch(self) -> Any:
         # The development dependencies have no type stubs for CloudWatch.
         session: Any = self._session
-        return session.client("cloudwatch", config=self._config)
+        return _made(lambda: session.client("cloudwatch", config=self._config))
 
     @cached_property
     def dynamodb(self) -> "DynamoDBClient":
-        return self._session.client("dynamodb", config=self._config)
+        return _made(lambda: self._session.client("dynamodb", config=self._config))
 
     @cached_property
     def functions(self) -> "LambdaClient":
@@ -49,22 +52,37 @@ class Aws:
         patient = Config(
             connect_timeout=5, read_timeout=LONGEST_INVOCATION_SECONDS + 10, retries={"total_max_attempts": 1}
         )
-        return self._session.client("lambda", config=self._config.merge(patient))
+        return _made(lambda: self._session.client("lambda", config=self._config.merge(patient)))
 
     @cached_property
     def s3(self) -> "S3Client":
-        return self._session.client("s3", config=self._config)
+        return _made(lambda: self._session.client("s3", config=self._config))
 
     @cached_property
     def sqs(self) -> "SQSClient":
-        return self._session.client("sqs", config=self._config)
+        return _made(lambda: self._session.client("sqs", config=self._config))
 
     @cached_property
     def tagging(self) -> Any:
         # No type stubs, as for CloudWatch.
         session: Any = self._session
-        return session.client("resourcegroupstaggingapi", config=self._config)
+        return _made(lambda: session.client("resourcegroupstaggingapi", config=self._config))
 
     @cached_property
     def machines(self) -> "SFNClient":
-        return self._session.client("stepfunctions", config=self._config)
+        return _made(lambda: self._session.client("stepfunctions", config=self._config))
+
+
+def _made[Client](make: Callable[[], Client]) -> Client:
+    """Make a client.
+
+    Raises:
+        CliError: The endpoint of the environment or of the profile is not a URL.
+
+    """
+    try:
+        return make()
+    except ValueError as error:
+        if "ndpoint" not in str(error):
+            raise
+        raise CliError(f"{error}: check AWS_ENDPOINT_URL and endpoint_url of the profile") from None

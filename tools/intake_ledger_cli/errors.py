@@ -46,6 +46,10 @@ class CliError(Exception):
     """The command cannot continue. The text has the reason and the fix."""
 
 
+class UsageError(CliError):
+    """The options of the command are wrong. The exit code is 2."""
+
+
 def denied_action(error: Exception) -> str | None:
     """Return the IAM action that AWS denied, or the operation's name if AWS does not name the action. Return None for
     other errors.

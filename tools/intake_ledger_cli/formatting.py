@@ -25,13 +25,14 @@ def duration(milliseconds: int) -> str:
 
 
 def relative_time(then: int, now: int) -> str:
-    """Format a time and its distance: "2026-11-21 20:01:02 UTC, 3 minutes ago"."""
+    """Format a time and its distance: "2026-11-21T20:01:02Z, 3 minutes ago"."""
     distance = f"in {duration(then - now)}" if then > now else f"{duration(now - then)} ago"
     return f"{timestamp(then)}, {distance}"
 
 
 def timestamp(then: int) -> str:
-    return f"{datetime.fromtimestamp(then / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    """Format a time as RFC 3339 does, in UTC."""
+    return f"{datetime.fromtimestamp(then / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def describe_state(shown: State, now: int) -> str:

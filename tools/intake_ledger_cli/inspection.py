@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from intake_ledger.protocol import ABSENT, Ordering, Row, State, StateKind, Status
+from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.formatting import agreement
 from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.s3_listing import ListedVersion
@@ -26,6 +27,23 @@ class Comparison:
     agree: bool | None
     """None if the comparison is not possible."""
     why: str
+
+
+def key_in(deployed: "DeployedPipeline", text: str) -> str:
+    """Return the key of a key or an `s3://` URI.
+
+    Raises:
+        UsageError: The URI names another bucket than the pipeline's, or no key.
+
+    """
+    if not text.startswith("s3://"):
+        return text
+    bucket, _, key = text.removeprefix("s3://").partition("/")
+    if bucket != deployed.bucket:
+        raise UsageError(f"{text} is in the bucket {bucket}, and {deployed.name} processes {deployed.bucket}")
+    if not key:
+        raise UsageError(f"{text} names a bucket without a key")
+    return key
 
 
 def compare(

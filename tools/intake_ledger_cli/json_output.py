@@ -12,7 +12,7 @@ from intake_ledger_cli.reprocess import ReprocessResult
 from intake_ledger_cli.transfer import TransferResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from intake_ledger_cli.deployed import DeployedPipeline
     from intake_ledger_cli.former import FormerPipeline
@@ -20,9 +20,26 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
+VERSION = 1
+"""The version of the documents. A release that removes a field or changes its meaning raises it."""
+
+
+def versioned(document: JsonObject) -> JsonObject:
+    """Return the document with the version of its form."""
+    return {"formatVersion": VERSION, **document}
+
 
 def list_json(found: ReviewPage) -> JsonObject:
     return {"rows": [_entry(one) for one in found.entries], "after": found.after}
+
+
+def reasons_json(counts: "Mapping[tuple[str, str], int]") -> JsonObject:
+    return {
+        "reasons": [
+            {"status": status, "reasonCode": code, "rows": number}
+            for (status, code), number in sorted(counts.items(), key=lambda one: -one[1])
+        ]
+    }
 
 
 def inspect_json(
@@ -33,6 +50,7 @@ def inspect_json(
         "bucket": deployed.bucket,
         "key": key,
         "wanted": deployed.wants(key),
+        "filters": [{"prefix": one.prefix, "suffix": one.suffix} for one in deployed.filters],
         "denied": denied,
         "states": [
             {

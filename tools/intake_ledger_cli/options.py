@@ -17,8 +17,8 @@ from intake_ledger.protocol import ReasonCode, Status
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.deployed import DeployedPipeline, find_pipeline
-from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.json_output import JsonObject
+from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.json_output import JsonObject, versioned
 
 _CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
 """Texts that look like a reason code."""
@@ -28,10 +28,17 @@ _CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
 class Call:
     """The shared options of one call."""
 
-    stack: Annotated[str, typer.Option(help="CloudFormation stack of the pipeline.", show_default=False)]
+    stack: Annotated[
+        str,
+        typer.Option(help="CloudFormation stack of the pipeline.", envvar="INTAKE_LEDGER_STACK", show_default=False),
+    ]
     pipeline: Annotated[
         str | None,
-        typer.Option(help="Name of the pipeline or its construct's ID, if the stack has several.", show_default=False),
+        typer.Option(
+            help="Name of the pipeline or its construct's ID, if the stack has several.",
+            envvar="INTAKE_LEDGER_PIPELINE",
+            show_default=False,
+        ),
     ] = None
     region: Annotated[str | None, typer.Option(help="AWS Region, as for the AWS CLI.", show_default=False)] = None
     profile: Annotated[str | None, typer.Option(help="AWS profile, as for the AWS CLI.", show_default=False)] = None
@@ -50,7 +57,7 @@ class Call:
     def output(self, document: JsonObject, shown: RenderableType) -> None:
         """Print the JSON object or the table."""
         if self.as_json:
-            sys.stdout.write(json.dumps(document, indent=2) + "\n")
+            sys.stdout.write(json.dumps(versioned(document), indent=2) + "\n")
         else:
             console().print(shown)
 
@@ -75,27 +82,27 @@ def check_selection(
     """Check the options of reprocess that select objects.
 
     Raises:
-        CliError: They select nothing, or contradict each other.
+        UsageError: They select nothing, or contradict each other.
 
     """
     if sum((bool(keys), prefix is not None, rejected)) != 1:
-        raise CliError("reprocess needs exactly one of: keys, --prefix, --rejected")
+        raise UsageError("reprocess needs exactly one of: keys, --prefix, --rejected")
     if reason is not None and not rejected:
-        raise CliError(f"--reason {reason} needs --rejected: only rejected objects have a reason")
+        raise UsageError(f"--reason {reason} needs --rejected: only rejected objects have a reason")
     if version_id is not None and len(keys or ()) != 1:
-        raise CliError(f"--version-id {version_id} needs exactly one key, and {len(keys or ())} were given")
+        raise UsageError(f"--version-id {version_id} needs exactly one key, and {len(keys or ())} were given")
 
 
 def review_status(name: str) -> Status | None:
     """Parse the option `--status`. An empty text means all statuses.
 
     Raises:
-        CliError: The index does not hold this status.
+        UsageError: The index does not hold this status.
 
     """
     allowed = {"": None, "FAILED": Status.FAILED, "REJECTED": Status.REJECTED}
     if name.upper() not in allowed:
-        raise CliError(f"--status {name} cannot be listed: use FAILED or REJECTED, or omit --status for both")
+        raise UsageError(f"--status {name} cannot be listed: use FAILED or REJECTED, or omit --status for both")
     return allowed[name.upper()]
 
 
@@ -103,11 +110,11 @@ def check_reason(reason: str | None) -> None:
     """Refuse a reason that matches nothing, if it looks like a misspelled code.
 
     Raises:
-        CliError: It looks like a code. The message lists all codes.
+        UsageError: It looks like a code. The message lists all codes.
 
     """
     if reason is None or reason in ReasonCode:
         return
     if _CODE.fullmatch(reason) or get_close_matches(reason, list(ReasonCode)):
         codes = ", ".join(sorted(ReasonCode))
-        raise CliError(f"--reason {reason} matches nothing and is not a reason code; the codes are {codes}")
+        raise UsageError(f"--reason {reason} matches nothing and is not a reason code; the codes are {codes}")

@@ -6,7 +6,7 @@ import heapq
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.ledger import complete_since, record_key
@@ -39,6 +39,8 @@ class ObjectRow:
 
     key: str
     row: Row
+    token: str = ""
+    """The place of the row in a list, for `--after`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,48 +90,46 @@ def read_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", key: str) 
     contents = [from_dynamodb(item) for page in pages for item in page["Items"]]
     latest = deployed.ordering is Ordering.LATEST
     fitting = [one for one in contents if one["sk"].endswith("@latest") is latest]
-    return [entry for one in fitting if (entry := _entry(deployed, one))]
+    return [entry for one in fitting if (entry := entry_of(deployed, one))]
 
 
 def rows_to_review(
-    client: "DynamoDBClient", deployed: "DeployedPipeline", status: Status | None = None, *, after: str | None = None
+    client: "DynamoDBClient",
+    deployed: "DeployedPipeline",
+    status: Status | None = None,
+    *,
+    after: str | None = None,
+    waiting: bool = False,
+    before: int | None = None,
+    page_rows: int | None = None,
 ) -> Iterator[ObjectRow]:
     """Yield failed and rejected rows, oldest first. The index is eventually consistent.
 
+    Args:
+        client: of DynamoDB.
+        deployed: the pipeline.
+        status: only rows with this status.
+        after: token of a list. Only rows after it.
+        waiting: rows whose processor raised `NotYet` instead.
+        before: only rows whose last change is before this time, in epoch milliseconds.
+        page_rows: rows of one request to each partition. As many as DynamoDB gives when omitted.
+
     Raises:
         CliError: `after` is not a token of a list.
 
     """
-    for item in _review_items(client, deployed, status, after=_place(after)):
-        if entry := _entry(deployed, from_dynamodb(item)):
+    for item in _review_items(client, deployed, status, after=_place(after), waiting=waiting, page_rows=page_rows):
+        if before is not None and _place_of(item)[0] >= before:
+            return
+        if entry := entry_of(deployed, from_dynamodb(item)):
             yield entry
 
 
-def list_rows_to_review(
-    client: "DynamoDBClient",
-    deployed: "DeployedPipeline",
-    status: Status | None,
-    *,
-    limit: int,
-    after: str | None,
-    waiting: bool = False,
-) -> ReviewPage:
-    """Return the first `limit` rows that need review. With `waiting`, return rows whose processor raised `NotYet`
-    instead.
-
-    Raises:
-        CliError: `after` is not a token of a list.
-
-    """
-    found: list[ObjectRow] = []
-    last: Any = None
-    for item in _review_items(client, deployed, status, after=_place(after), waiting=waiting):
-        if entry := _entry(deployed, from_dynamodb(item)):
-            if len(found) == limit:
-                return ReviewPage(found, _token(last))
-            found.append(entry)
-            last = item
-    return ReviewPage(found, None)
+def first_page(rows: Iterator[ObjectRow], limit: int) -> ReviewPage:
+    """Return the first `limit` rows, and the token of the last one if there are more."""
+    found = list(islice(rows, limit))
+    more = next(rows, None) is not None
+    return ReviewPage(found, found[-1].token if more else None)
 
 
 def read_audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline") -> AuditState:
@@ -190,10 +190,13 @@ def _review_items(
     *,
     after: "_Place | None",
     waiting: bool = False,
+    page_rows: int | None = None,
 ) -> Iterator[Any]:
     """Yield the index's items after `after`, merged from all partitions in the order of `_place_of`."""
     names = [waiting_partition(deployed.name)] if waiting else review_partitions(deployed.name)
-    partitions = [_by_place(_one_partition(client, deployed, name, status, after)) for name in names]
+    partitions = [
+        _by_place(_one_partition(client, deployed, name, status, after, page_rows=page_rows)) for name in names
+    ]
     for item in heapq.merge(*partitions, key=_place_of):
         if after is None or _place_of(item) > after:
             yield item
@@ -205,6 +208,8 @@ def _one_partition(
     partition: str,
     status: Status | None,
     after: "_Place | None",
+    *,
+    page_rows: int | None,
 ) -> Iterator[Any]:
     request: dict[str, Any] = {
         "TableName": deployed.table,
@@ -221,6 +226,8 @@ def _one_partition(
         request["FilterExpression"] = "#status = :status"
         request["ExpressionAttributeNames"]["#status"] = "status"
         request["ExpressionAttributeValues"][":status"] = {"S": status.value}
+    if page_rows is not None:
+        request["PaginationConfig"] = {"PageSize": page_rows}
     for page in client.get_paginator("query").paginate(**request):
         yield from page["Items"]
 
@@ -235,16 +242,18 @@ def _place_of(item: Any) -> "_Place":
     return int(item["updated_at"]["N"]), item["pk"]["S"], item["sk"]["S"]
 
 
-def _entry(deployed: "DeployedPipeline", content: dict[str, Any]) -> ObjectRow | None:
+def entry_of(deployed: "DeployedPipeline", content: dict[str, Any]) -> ObjectRow | None:
     """Return None for other items: an audit's record, or a row of another bucket that the pipeline used before."""
     row = row_from_attributes(content)
     own = f"{deployed.bucket}/"
-    return ObjectRow(content["pk"].removeprefix(own), row) if row and content["pk"].startswith(own) else None
+    if row is None or not content["pk"].startswith(own):
+        return None
+    return ObjectRow(content["pk"].removeprefix(own), row, _token((row.updated_at, content["pk"], content["sk"])))
 
 
-def _token(item: Any) -> str:
+def _token(place: "_Place") -> str:
     """Encode the end of a list for the command line."""
-    return base64.urlsafe_b64encode(json.dumps(_place_of(item)).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
 
 
 def _place(token: str | None) -> "_Place | None":

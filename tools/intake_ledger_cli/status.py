@@ -115,6 +115,21 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
     )
 
 
+def needs_a_person(found: PipelineStatus) -> bool:
+    """Return True if a line of the status is red: a person should look at it. Parts that are denied do not count."""
+    counts, depth, hour = found.needs_review, found.dead_letters, found.last_hour
+    return any(
+        (
+            isinstance(found.source, str) and found.source != "Enabled",
+            isinstance(found.breaker, BreakerState) and found.breaker.opened_at is not None,
+            isinstance(depth, QueueDepth) and depth.waiting + depth.hidden > 0,
+            isinstance(counts, Counts) and (counts.rejected.number > 0 or counts.rejected.unknown),
+            isinstance(hour, LastHour) and bool(hour.tick_problems),
+            isinstance(found.alarms, list) and any(one.state == "ALARM" for one in found.alarms),
+        )
+    )
+
+
 def _allowed[T](ask: Callable[[], T]) -> T | AccessDenied:
     try:
         return ask()

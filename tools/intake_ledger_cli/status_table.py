@@ -42,6 +42,30 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
     return Group(heading(deployed.name, f"bucket {deployed.bucket}, {formatting.timestamp(now)}"), lines)
 
 
+def status_line(found: PipelineStatus, now: int) -> str:
+    """Describe the status in one line, for a log or a pipe."""
+    parts = [formatting.timestamp(now)]
+    if not isinstance(found.source, AccessDenied):
+        parts.append(f"consumer={found.source}")
+    if not isinstance(found.breaker, AccessDenied):
+        parts.append(f"breaker={'closed' if found.breaker.opened_at is None else 'open'}")
+    for name, depth in (("queue", found.queue), ("dead_letters", found.dead_letters)):
+        if not isinstance(depth, AccessDenied):
+            parts.append(f"{name}={depth.waiting}+{depth.hidden}")
+    if not isinstance(counts := found.needs_review, AccessDenied):
+        each = (("failed", counts.failed), ("rejected", counts.rejected), ("waiting", counts.waiting))
+        parts += [f"{name}={_brief(count)}" for name, count in each]
+    if not isinstance(found.alarms, AccessDenied):
+        parts.append(f"alarms={sum(one.state == 'ALARM' for one in found.alarms)}")
+    return " ".join(parts)
+
+
+def _brief(count: Count) -> str:
+    if count.unknown:
+        return "?"
+    return f"{count.number}+" if count.why else str(count.number)
+
+
 def count_text(count: Count, style: str, what: str, now: int) -> Text:
     """Describe a count and the age of its oldest row."""
     if count.unknown:

@@ -1,6 +1,6 @@
 """Builds the tables that show list, inspect and report. Keys and reasons are escaped."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
-def list_table(found: ReviewPage, now: int) -> RenderableType:
+def list_table(found: ReviewPage, now: int, *, paged: bool = True) -> RenderableType:
     if not found.entries:
         return Text("none", style=GOOD)
     table = Table(box=None, pad_edge=False, header_style=DIM)
@@ -46,7 +46,21 @@ def list_table(found: ReviewPage, now: int) -> RenderableType:
         )
     if found.after is None:
         return table
+    if not paged:
+        return Group(table, Text("more rows follow, raise --limit", style=DIM))
     return Group(table, Text(f"more rows follow, list them with --after {found.after}", style=DIM))
+
+
+def reasons_table(counts: Mapping[tuple[str, str], int]) -> RenderableType:
+    if not counts:
+        return Text("none", style=GOOD)
+    table = Table(box=None, pad_edge=False, header_style=DIM)
+    table.add_column("rows", justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("reason code", overflow="fold")
+    for (status, code), number in sorted(counts.items(), key=lambda one: -one[1]):
+        table.add_row(f"{number:,}", Text(status, style=BAD if status == Status.REJECTED else WARNING), escape(code))
+    return table
 
 
 def inspect_table(
@@ -54,7 +68,7 @@ def inspect_table(
 ) -> RenderableType:
     parts: list[RenderableType] = [heading(escape(key), f"{deployed.name}, bucket {deployed.bucket}")]
     if not deployed.wants(key):
-        parts.append(Text("this key matches none of the pipeline's filters, so the pipeline ignores it", style=WARNING))
+        parts.append(Text(escape(_outside_filters(deployed)), style=WARNING))
     for one in found:
         lines = grid()
         pairs = formatting.describe_row(one.row, now) if one.row else [("status", "no row")]
@@ -72,6 +86,16 @@ def inspect_table(
     if not found:
         parts.append(Text("neither S3 nor the ledger has a version of this key"))
     return Group(*parts)
+
+
+def _outside_filters(deployed: "DeployedPipeline") -> str:
+    filters = " or ".join(
+        " and ".join(
+            filter(None, (one.prefix and f"begin with {one.prefix!r}", one.suffix and f"end with {one.suffix!r}"))
+        )
+        for one in deployed.filters
+    )
+    return f"this key matches none of the pipeline's filters, so the pipeline ignores it: keys must {filters}"
 
 
 def report_table(found: dict[str, Any], in_full: str | None, now: int) -> RenderableType:

@@ -1,0 +1,128 @@
+"""Selects rows for `list`: by status, key, age, or claims of dead workers. Memory does not grow with the table."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.protocol import Ordering, Status, from_dynamodb
+from intake_ledger_cli import reading
+from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.formatting import timestamp
+from intake_ledger_cli.reading import ObjectRow
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from intake_ledger_cli.deployed import DeployedPipeline
+
+_AGE = re.compile(r"(\d+)([smhd])")
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NO_REASON = "no reason"
+_CSV_COLUMNS = ("since", "status", "attempts", "reason_code", "reason", "key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The rows that a list has. Times are in epoch milliseconds."""
+
+    status: Status | None = None
+    waiting: bool = False
+    stuck: bool = False
+    """PROCESSING rows whose lease has ended: their worker died."""
+    prefix: str = ""
+    before: int | None = None
+    """Only rows whose last change is before this time."""
+
+
+def parse_age(text: str) -> int:
+    """Parse an age such as `90s`, `15m`, `2h` or `3d` into milliseconds.
+
+    Raises:
+        UsageError: It is not an age.
+
+    """
+    match = _AGE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--older-than {text} is not an age: use a number and s, m, h or d, such as 2h")
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+def select_rows(
+    client: "DynamoDBClient",
+    deployed: "DeployedPipeline",
+    selection: Selection,
+    *,
+    now: int,
+    after: str | None = None,
+    limit: int | None = None,
+) -> Iterator[ObjectRow]:
+    """Yield rows, oldest change first. Stuck rows come in no order, since no index has them.
+
+    With `limit` and without filters, each partition of the index is read no further than that.
+
+    Raises:
+        CliError: `after` is not a token of a list.
+
+    """
+    if selection.stuck:
+        rows = _stuck_rows(client, deployed, now)
+    else:
+        is_filtered = selection.status is not None or selection.prefix
+        rows = reading.rows_to_review(
+            client,
+            deployed,
+            selection.status,
+            after=after,
+            waiting=selection.waiting,
+            before=selection.before,
+            page_rows=None if is_filtered or limit is None else min(limit + 1, 1_000),
+        )
+    for entry in rows:
+        is_old = selection.before is None or entry.row.updated_at < selection.before
+        if is_old and entry.key.startswith(selection.prefix):
+            yield entry
+
+
+def count_reasons(rows: Iterator[ObjectRow]) -> Counter[tuple[str, str]]:
+    """Count rows by status and reason code. Rows of older releases have no code."""
+    return Counter((entry.row.status.value, entry.row.reason_code or _NO_REASON) for entry in rows)
+
+
+def csv_lines(rows: Iterator[ObjectRow], limit: int) -> Iterator[str]:
+    """Yield a header and one line for each row."""
+    yield _csv_line(_CSV_COLUMNS)
+    for entry in islice(rows, limit):
+        row = entry.row
+        since = timestamp(row.waiting_since or row.updated_at)
+        yield _csv_line((since, row.status.value, row.attempts, row.reason_code or "", row.reason or "", entry.key))
+
+
+def _csv_line(values: tuple[Any, ...]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(values)
+    return line.getvalue()
+
+
+def _stuck_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", now: int) -> Iterator[ObjectRow]:
+    """Scan the whole table: a request for each MB of it."""
+    names = ("sk", "status", "lease_until")
+    pages = client.get_paginator("scan").paginate(
+        TableName=deployed.table,
+        FilterExpression="begins_with(#sk, :own) AND #status = :processing AND #lease_until <= :now",
+        ExpressionAttributeNames={f"#{name}": name for name in names},
+        ExpressionAttributeValues={
+            ":own": {"S": f"{deployed.name}@"},
+            ":processing": {"S": Status.PROCESSING.value},
+            ":now": {"N": str(now)},
+        },
+    )
+    latest = deployed.ordering is Ordering.LATEST
+    for item in (item for page in pages for item in page["Items"]):
+        content = from_dynamodb(item)
+        if content["sk"].endswith("@latest") is latest and (entry := reading.entry_of(deployed, content)):
+            yield entry

@@ -1,0 +1,164 @@
+"""The commands that only look: status, watch, ls, list and inspect."""
+
+import json
+import sys
+import time
+from typing import Annotated
+
+import typer
+from botocore.exceptions import ClientError
+from rich.live import Live
+
+from intake_ledger_cli import (
+    json_output,
+    listing,
+    pipelines,
+    reading,
+    s3_listing,
+    status,
+    status_json,
+    status_table,
+    tables,
+)
+from intake_ledger_cli.app import ExitCode, app, end_with, now_ms
+from intake_ledger_cli.aws import Aws
+from intake_ledger_cli.console import console
+from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.inspection import compare, key_in
+from intake_ledger_cli.json_output import versioned
+from intake_ledger_cli.options import Call, review_status, with_shared_options
+
+
+@app.command("status")
+@with_shared_options
+def status_command(call: Call, *, exit_code: ExitCode = False) -> None:
+    """Show breaker, queues, failed and rejected objects, claims, the last audit and alarms, in at most 20 requests."""
+    aws, deployed = call.open()
+    found, now = status.read_status(aws, deployed), now_ms()
+    call.output(status_json.status_json(deployed, found, now), status_table.status_table(deployed, found, now))
+    end_with(status.needs_a_person(found), exit_code)
+
+
+@app.command()
+@with_shared_options
+def watch(
+    call: Call,
+    *,
+    interval: Annotated[float, typer.Option(help="Seconds between two updates.", min=1)] = 3,
+) -> None:
+    """Repeat the status until Ctrl-C. In a pipe or with --json, print one line for each update."""
+    aws, deployed = call.open()
+    screen = console()
+    try:
+        if screen.is_terminal and not call.as_json:
+            with Live(console=screen, auto_refresh=False) as live:
+                while True:
+                    found = status.read_status(aws, deployed)
+                    live.update(status_table.status_table(deployed, found, now_ms()), refresh=True)
+                    time.sleep(interval)
+        while True:
+            found, now = status.read_status(aws, deployed), now_ms()
+            document = versioned(status_json.status_json(deployed, found, now))
+            line = json.dumps(document) if call.as_json else status_table.status_line(found, now)
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        return
+
+
+@app.command("ls")
+def ls_command(
+    region: Annotated[str | None, typer.Option(help="AWS Region, as for the AWS CLI.", show_default=False)] = None,
+    profile: Annotated[str | None, typer.Option(help="AWS profile, as for the AWS CLI.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)] = False,
+) -> None:
+    """List the pipelines of the account in a region, with their stacks."""
+    aws = Aws(region=region, profile=profile)
+    found = pipelines.list_pipelines(aws)
+    if as_json:
+        document = versioned(pipelines.pipelines_json(found, aws.region))
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        console().print(pipelines.pipelines_table(found, aws.region))
+
+
+@app.command("list")
+@with_shared_options
+def list_command(
+    call: Call,
+    *,
+    only: Annotated[str, typer.Option("--status", help="FAILED or REJECTED. Without it, both.")] = "",
+    waiting: Annotated[bool, typer.Option("--waiting", help="List objects whose processor raised NotYet.")] = False,
+    stuck: Annotated[
+        bool,
+        typer.Option("--stuck", help="List claims whose lease ended without an outcome. Reads the whole table."),
+    ] = False,
+    prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
+    older_than: Annotated[
+        str | None, typer.Option(help="Only rows whose last change is older, such as 2h or 3d.", show_default=False)
+    ] = None,
+    by_reason: Annotated[bool, typer.Option("--by-reason", help="Count rows by status and reason code.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
+    limit: Annotated[int, typer.Option(help="Largest number of objects.", min=1)] = 50,
+    after: Annotated[str | None, typer.Option(help="Token that the previous page printed.", show_default=False)] = None,
+    exit_code: ExitCode = False,
+) -> None:
+    """List objects that failed or were rejected, with reasons, oldest first."""
+    if sum((bool(only), waiting, stuck)) > 1:
+        raise UsageError("use only one of --status, --waiting and --stuck")
+    if as_csv and (by_reason or call.as_json):
+        raise UsageError("--csv prints rows: omit --by-reason and --json")
+    if after is not None and (stuck or by_reason):
+        raise UsageError("--after continues a list of rows: omit --stuck and --by-reason")
+    now = now_ms()
+    selection = listing.Selection(
+        status=review_status(only),
+        waiting=waiting,
+        stuck=stuck,
+        prefix=prefix,
+        before=None if older_than is None else now - listing.parse_age(older_than),
+    )
+    aws, deployed = call.open()
+    most = None if by_reason else limit
+    rows = listing.select_rows(aws.dynamodb, deployed, selection, now=now, after=after, limit=most)
+    if by_reason:
+        counts = listing.count_reasons(rows)
+        call.output(json_output.reasons_json(counts), tables.reasons_table(counts))
+        end_with(bool(counts), exit_code)
+    elif as_csv:
+        number = -1  # the header is not a row
+        for line in listing.csv_lines(rows, limit):
+            sys.stdout.write(line)
+            number += 1
+        end_with(number > 0, exit_code)
+    else:
+        found = reading.first_page(rows, limit)
+        call.output(json_output.list_json(found), tables.list_table(found, now, paged=not stuck))
+        end_with(bool(found.entries), exit_code)
+
+
+@app.command()
+@with_shared_options
+def inspect(
+    call: Call,
+    key: Annotated[str, typer.Argument(help="Key of the object, not encoded, or its s3:// URI.", show_default=False)],
+    *,
+    exit_code: ExitCode = False,
+) -> None:
+    """Compare the ledger's row of an object with S3."""
+    aws, deployed = call.open()
+    key = key_in(deployed, key)
+    # Read the row before S3, so that a change in between can only make the ledger look late.
+    entries, denied = reading.read_rows(aws.dynamodb, deployed, key), None
+    try:
+        versions = s3_listing.list_key_versions(aws.s3, deployed, key)
+    except ClientError as error:
+        if (denied := denied_action(error)) is None:
+            raise
+        versions = None
+    now = now_ms()
+    found = compare(entries, versions, deployed, now, reading.read_complete_since(aws.dynamodb, deployed))
+    document = json_output.inspect_json(deployed, key, found, denied)
+    call.output(document, tables.inspect_table(deployed, key, found, denied, now))
+    end_with(any(one.agree is False for one in found), exit_code)
