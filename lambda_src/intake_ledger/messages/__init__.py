@@ -4,9 +4,9 @@ The messages come from SQS (standard or FIFO), Kinesis, the stream of a DynamoDB
 a row of the ledger, and each key a lock. `handler` is Lambda's entry point.
 """
 
+from intake_ledger.keyed import KeyedClaim, KeyedLedger
 from intake_ledger.messages.composition import handler
 from intake_ledger.messages.consumer import MessageConsumer
-from intake_ledger.messages.keyed_ledger import KeyedClaim, KeyedLedger
 from intake_ledger.messages.keyed_message import KeyedMessage, MessageProcessor
 from intake_ledger.messages.queues import MessageQueues
 from intake_ledger.messages.settings import MessageSettings, MessageSource, message_settings

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from intake_ledger.aws import LambdaContext
 from intake_ledger.consumer import make_services
+from intake_ledger.keyed import KeyedLedger
 from intake_ledger.messages.consumer import MessageConsumer
-from intake_ledger.messages.keyed_ledger import KeyedLedger
 from intake_ledger.messages.queues import MessageQueues
 from intake_ledger.messages.settings import message_settings
 from intake_ledger.processor import load_processor

@@ -20,7 +20,7 @@ from intake_ledger.messages.reader import MessageReader, is_stream_record
 from intake_ledger.messages.settings import MessageSettings, MessageSource
 
 if TYPE_CHECKING:
-    from intake_ledger.messages.keyed_ledger import KeyedLedger
+    from intake_ledger.keyed import KeyedLedger
     from intake_ledger.messages.queues import MessageQueues
 
 MAX_PAUSE_SECONDS = 5.0

@@ -1,6 +1,5 @@
 """The argument of a processor of messages."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,11 +50,3 @@ class KeyedMessage:
 
 
 MessageProcessor = Callable[[KeyedMessage], Commit | str | None]
-
-
-def idempotency_key(source: str, key: str, identity: str) -> str:
-    """The idempotency key of a message. `source` is the name before the key in the row's partition key."""
-    # The lengths separate the parts, because a key may have any character.
-    parts = (source, key, identity)
-    text = "".join(f"{len(part)}:{part}" for part in parts)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -5,13 +5,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, cast
 
 from intake_ledger.consumer.object_call import Progress
+from intake_ledger.keyed import idempotency_key
 from intake_ledger.ledger import Claim
-from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange, MessageProcessor, idempotency_key
+from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange, MessageProcessor
 from intake_ledger.messages.settings import MessageSource
 from intake_ledger.protocol import LibraryError, ObjectGone
 
 if TYPE_CHECKING:
-    from intake_ledger.messages.keyed_ledger import KeyedClaim
+    from intake_ledger.keyed import KeyedClaim
 
 
 class MessageCall:

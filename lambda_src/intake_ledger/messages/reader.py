@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from intake_ledger.events import OWN_MESSAGE, MalformedError, Message, Parsed, Unparseable
+from intake_ledger.keyed import InvalidName, name_of
 from intake_ledger.messages.keyed_message import MessageChange
 from intake_ledger.messages.settings import MessageSettings, MessageSource, compiled
 from intake_ledger.messages.stream_values import dynamodb_record, kinesis_data
@@ -18,10 +19,6 @@ from intake_ledger.protocol import Change, Origin, State, StateKind
 
 RECORD = "record"
 """The kind of our own message that has a record of a stream."""
-MAX_BYTES = 1024
-"""Of a key and of an identity. A partition key of DynamoDB takes 2,048."""
-_NULL = "null"
-"""The ledger takes this version for none, as S3 does."""
 _SOURCES = {"aws:kinesis": MessageSource.KINESIS, "aws:dynamodb": MessageSource.DYNAMODB}
 
 
@@ -108,16 +105,7 @@ def _name(what: str, expression: Any, content: Any) -> str:
     except Exception as problem:  # noqa: BLE001 - the functions of JMESPath raise errors of several types
         # Their texts quote the message.
         raise MalformedError(f"the {what} cannot be evaluated: {type(problem).__name__}") from None
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        kind = "missing or null" if value is None else f"{type(value).__name__}, expected a text or a whole number"
-        raise MalformedError(f"the {what} is {kind}")
-    name = str(value)
-    if name == _NULL and what == "identity":
-        raise MalformedError("the identity is the text 'null'")
     try:
-        length = len(name.encode())
-    except UnicodeEncodeError:
-        raise MalformedError(f"the {what} is not valid Unicode") from None
-    if not 1 <= length <= MAX_BYTES:
-        raise MalformedError(f"the {what} has {length} bytes, expected 1 to {MAX_BYTES:,}")
-    return name
+        return name_of(what, value)
+    except InvalidName as problem:
+        raise MalformedError(str(problem)) from None

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, override
 
+from intake_ledger.keyed.key_lock import HeldByOther, KeyLocks, Lock
 from intake_ledger.ledger import AWS_ERRORS, Claim, Element, Ledger, LedgerOptions, LedgerTable, StateReader
-from intake_ledger.messages.key_lock import HeldByOther, KeyLocks, Lock
 from intake_ledger.protocol import (
     Change,
     Fenced,
@@ -116,43 +116,44 @@ class KeyedLedger(Ledger):
         try:
             super().abandon(claim, reason)
         finally:
-            self._free(claim)
+            self.free(claim)
 
     @override
     def fail(self, claim: Claim, reason: Reason, **options: Any) -> None:
         try:
             super().fail(claim, reason, **options)
         finally:
-            self._free(claim)
+            self.free(claim)
 
     @override
     def wait(self, claim: Claim, reason: Reason, *, retry_at: int) -> None:
         try:
             super().wait(claim, reason, retry_at=retry_at)
         finally:
-            self._free(claim)
+            self.free(claim)
 
     @override
     def reject(self, claim: Claim, reason: Reason, *, s3_error: str | None = None) -> None:
         try:
             super().reject(claim, reason, s3_error=s3_error)
         finally:
-            self._free(claim)
+            self.free(claim)
 
     @override
     def release(self, claim: Claim) -> None:
         try:
             super().release(claim)
         finally:
-            self._free(claim)
+            self.free(claim)
 
     @override
     def extend(self, claim: Claim, *, lease_ms: int) -> None:
         """Extend the lease of row and lock; see `Ledger.extend`."""
-        super().extend(claim, lease_ms=lease_ms)
         lock = _lock_of(claim)
         if not self._locks.extend(lock, until=self._clock() + lease_ms):
             raise Fenced(f"fence {lock.fence} of {lock.key.pk} is no longer current: the lock's lease ended")
+        # Afterwards, since a row that is extended alone would keep the message from its next attempt.
+        super().extend(claim, lease_ms=lease_ms)
 
     def free_locks(self) -> None:
         """Free all locks that this worker still holds. No processor of it may run."""
@@ -160,7 +161,8 @@ class KeyedLedger(Ledger):
             self._locks.free(lock)
         self._held.clear()
 
-    def _free(self, claim: Claim) -> None:
+    def free(self, claim: Claim) -> None:
+        """Free the lock of a claim, if it is still held. The processor of the claim must not run."""
         lock = _lock_of(claim)
         if self._held.pop(lock.owner, None) is not None:
             self._locks.free(lock)
