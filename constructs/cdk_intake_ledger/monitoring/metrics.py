@@ -101,6 +101,10 @@ class IntakeMetrics:
         """Attempts that ended because the processor raised `NotYet`."""
         return self.metric("Waiting", **options)
 
+    def metric_started(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Executions that were started, if a state machine is the processor."""
+        return self.metric("Started", **options)
+
     def metric_waited_too_long(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Changes that were rejected because the processor raised `NotYet` for longer than `max_wait`."""
         return self.metric("WaitedTooLong", **options)

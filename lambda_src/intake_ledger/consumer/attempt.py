@@ -11,7 +11,7 @@ from intake_ledger.consumer.batch import ProcessingTime
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures, Outcome
-from intake_ledger.consumer.object_call import ProcessorCall, Progress
+from intake_ledger.consumer.object_call import ProcessorCall, Progress, Started
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
@@ -126,6 +126,8 @@ class Attempts:
             commit = as_commit(returned)
         except (Unprocessable, NotYet, WrongReturnError) as decision:
             return self._judged(claim, decision)
+        except Started as elsewhere:
+            return Outcome(OutcomeKind.STARTED, retry_after=elsewhere.retry_after)
         except ObjectGone:
             return self._gone(claim, begun=progress.begun)
         except KeyboardInterrupt:  # the process has to end

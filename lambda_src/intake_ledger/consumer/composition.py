@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from intake_ledger.aws import POOL, Bucket, LambdaContext, Queues, bucket_client, ledger_client, make_client
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.services import Services
-from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import CompletenessRecord, ExecutionLedger, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor import Processor, load_processor
+from intake_ledger.processor import ObjectChange, Processor, load_processor
 from intake_ledger.protocol import ConsumerSettings, Policy, consumer_settings
 
 if TYPE_CHECKING:
+    from intake_ledger.consumer.executions import Executions
     from intake_ledger.consumer.set_wakes import SetWakes
 
 
@@ -29,6 +30,10 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[
 def make_consumer() -> Consumer:
     """The consumer that the environment's variables describe, made once per execution environment."""
     settings = consumer_settings(os.environ)
+    if "INTAKE_STATE_MACHINE" in os.environ:
+        services = make_services(settings, ledger_class=ExecutionLedger)
+        executions = make_executions(os.environ, services)
+        return Consumer(services, no_processor, executions=executions, sets=make_sets(os.environ, services))
     services = make_services(settings)
     return Consumer(services, make_processor(settings), sets=make_sets(os.environ, services))
 
@@ -104,6 +109,25 @@ def make_sets(environment: Mapping[str, str], services: Services) -> "SetWakes |
     from intake_ledger.consumer.set_wakes import make_set_wakes  # noqa: PLC0415 - most pipelines have no sets
 
     return make_set_wakes(described, services, _maker(services.settings, partial(make_client, "sqs")))
+
+
+def make_executions(environment: Mapping[str, str], services: Services) -> "Executions":
+    """The executions of the state machine that the settings name.
+
+    Raises:
+        SettingsError: A variable of the state machine is missing or malformed.
+
+    """
+    from intake_ledger.consumer.executions import Executions  # noqa: PLC0415 - most pipelines have no state machine
+    from intake_ledger.executions import StateMachine, execution_settings  # noqa: PLC0415 - as above
+
+    make = partial(make_client, "stepfunctions")
+    return Executions(services, StateMachine(_maker(services.settings, make), execution_settings(environment)))
+
+
+def no_processor(change: ObjectChange) -> None:
+    """Refuse the change: a state machine is the processor."""
+    raise NotImplementedError(f"a state machine processes {change.key}")
 
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:

@@ -18,6 +18,7 @@ from intake_ledger.events import Message, read_batch
 from intake_ledger.processor import Processor
 
 if TYPE_CHECKING:
+    from intake_ledger.consumer.executions import Executions
     from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
 
@@ -31,6 +32,7 @@ class Consumer:
         processor: Processor,
         *,
         call: ProcessorCall | None = None,
+        executions: "Executions | None" = None,
         sets: "SetWakes | None" = None,
         processing_time: ProcessingTime | None = None,
         breaker: CircuitBreaker | None = None,
@@ -42,6 +44,7 @@ class Consumer:
             services: the settings, and the services that its parts share.
             processor: the function that is called for each claim.
             call: calls the processor; as for objects when omitted.
+            executions: starts and ends executions, if a state machine is the processor.
             sets: wakes the sets of files that have the pipeline's objects as parts. There are none when omitted.
             processing_time: the average time of the processor so far. Unknown when omitted.
             breaker: the circuit breaker. A new one when omitted.
@@ -49,7 +52,7 @@ class Consumer:
 
         """
         settings = services.settings
-        call = call or ObjectCall(services, processor)
+        call = executions or call or ObjectCall(services, processor)
         breaker = breaker or CircuitBreaker(
             settings.min_backoff_seconds * 1000, settings.max_backoff_seconds * 1000, services.jitter
         )
@@ -68,7 +71,7 @@ class Consumer:
         self._services = services
         self._sets = sets
         self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
-        self._messages = MessageHandler(services, attempts, failures, downstream)
+        self._messages = MessageHandler(services, attempts, failures, downstream, executions)
         self._parallel: ParallelGroups | None = None
         if self._threads is not None:
             from intake_ledger.consumer import threads  # noqa: PLC0415 - as in `_threads`

@@ -1,6 +1,7 @@
 """Handle one message: claim each change that it reports, and run the processor on it."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.batch import CLAIMED_RESERVE_SECONDS, RESERVE_SECONDS, Batch, HeldCommit
@@ -22,6 +23,9 @@ from intake_ledger.protocol import (
     Verdict,
     made_at,
 )
+
+if TYPE_CHECKING:
+    from intake_ledger.consumer.executions import Executions
 
 BUSY_JITTER_SECONDS = 5.0
 LATER_FORMAT_SECONDS = 900
@@ -59,7 +63,14 @@ def later_format_seconds(receives: int) -> float:
 class MessageHandler:
     """Handles the messages of a batch, one at a time in each thread."""
 
-    def __init__(self, services: Services, attempts: Attempts, failures: Failures, downstream: Downstream) -> None:
+    def __init__(
+        self,
+        services: Services,
+        attempts: Attempts,
+        failures: Failures,
+        downstream: Downstream,
+        executions: "Executions | None" = None,
+    ) -> None:
         self._settings = services.settings
         self._ledger = services.ledger
         self._telemetry = services.telemetry
@@ -68,6 +79,7 @@ class MessageHandler:
         self._attempts = attempts
         self._failures = failures
         self._downstream = downstream
+        self._executions = executions
 
     def handle(self, message: Message, batch: Batch) -> float | None:
         """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
@@ -87,6 +99,13 @@ class MessageHandler:
         """Handle one part of a message. Returns the seconds until a retry, or the part if it cannot be handled."""
         if isinstance(parsed, Ignored):
             self._telemetry.ignored(parsed.why)
+            return None
+        if (
+            isinstance(parsed, Change)
+            and parsed.execution
+            and not (self._executions and self._executions.takes(parsed))
+        ):
+            self._telemetry.ignored("the end of an execution that this pipeline has not started")
             return None
         if isinstance(parsed, Change) and (reason := misdirected(parsed, self._settings, self._clock())):
             return Unparseable(reason.text, parsed.body, code=reason.code)
@@ -114,6 +133,8 @@ class MessageHandler:
                 if isinstance(answer, Claim) and batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
                     # The claim itself took long. The processor must have its whole time.
                     return self._attempts.release(answer, 0)
+            if self._executions is not None and isinstance(answer, Ruling):
+                answer = self._executions.resolve(change, answer, batch.lease_ms)
             if isinstance(answer, Ruling):
                 return self._without_claim(change, answer, message)
             # A processor may run for minutes. Messages that failed before must not wait for that.
@@ -122,7 +143,8 @@ class MessageHandler:
             if outcome.commit is not None:
                 held = HeldCommit(message, answer, outcome.commit, self._clock(), outcome.duration_ms)
                 batch.held.append(held)
-            if not outcome.judge_again:
+            executions = self._executions
+            if executions.is_finished(change, answer, outcome) if executions else not outcome.judge_again:
                 return outcome.retry_after
             # The reported state is over. From here on the change only wakes the key.
             change, answer = replace(change, reported_as_new=False), None
@@ -142,6 +164,9 @@ class MessageHandler:
         """Act on a verdict that gives no claim. Returns the seconds until a retry."""
         if ruling.verdict is Verdict.BUSY:
             if change.origin is Origin.PART and message.receives == 1 and _is_awaited(ruling.row):
+                return None
+            # An event of Step Functions only wakes. The message of the claim is in the queue and comes again.
+            if change.execution is not None:
                 return None
             return self._until_free(ruling.row)
         if ruling.verdict is Verdict.LATER_FORMAT:

@@ -25,6 +25,17 @@ class Progress:
     """True once the processor has started. It may have written something then."""
 
 
+class Started(Exception):  # noqa: N818 - an answer, not an error
+    """A call raises this: the work goes on outside of this attempt, and the claim stays.
+
+    `retry_after` is the time in seconds until its message asks how the work stands.
+    """
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__("the work was started")
+        self.retry_after = retry_after
+
+
 class ProcessorCall(Protocol):
     """Calls the processor for a claim."""
 

@@ -11,6 +11,7 @@ from intake_ledger.ledger.dynamodb_table import (
     LedgerTable,
     condition_failed,
 )
+from intake_ledger.ledger.execution_ledger import ExecutionLedger
 from intake_ledger.ledger.ledger import Ledger
 from intake_ledger.ledger.transactions import Element
 
@@ -25,6 +26,7 @@ __all__ = [
     "Condition",
     "ConditionFailed",
     "Element",
+    "ExecutionLedger",
     "Incomplete",
     "Ledger",
     "LedgerOptions",

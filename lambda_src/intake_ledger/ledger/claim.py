@@ -22,6 +22,11 @@ class Claim:
 
     verdict: ClassVar = Verdict.ACCEPTED
 
+    @staticmethod
+    def of_row(key: RowKey, change: Change, row: Row, seen: Row | None = None, why: str = "") -> "Claim":
+        """The claim that wrote this row, on the state that the row names."""
+        return Claim(key, change, State(row.kind, row.version_id, row.etag, row.size), row, seen, why)
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerOptions:

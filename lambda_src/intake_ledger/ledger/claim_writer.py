@@ -64,6 +64,8 @@ class _Request:
     lease_ms: int
     new: bool
     """True if it may be claimed without a look at S3, if the key has no row."""
+    ended: int | None = None
+    """The fence of an execution that has ended."""
 
 
 class ClaimWriter:
@@ -87,6 +89,11 @@ class ClaimWriter:
         self._clock = clock
         self._new_owner = new_owner
         self._completeness = completeness
+
+    def claim_ended(self, change: Change, *, lease_ms: int, ended: int) -> Claim | Ruling:
+        """Judge one change whose row was read; see `Ledger.claim_ended`."""
+        request = replace(self._request(change, lease_ms), ended=ended)
+        return self._judge(request, self._table.get(request.key))
 
     def claim(self, change: Change, *, lease_ms: int) -> Claim | Ruling:
         """Judge one change; see `Ledger.claim`."""
@@ -155,11 +162,13 @@ class ClaimWriter:
         change = request.change
         seen: Row | None = None
         for _ in range(MAX_JUDGEMENTS):
-            ruling = judge_row(row, change, owner=request.owner, now=self._clock())
+            executions = self._options.policy.executions
+            ruling = judge_row(
+                row, change, owner=request.owner, now=self._clock(), executions=executions, ended=request.ended
+            )
             if ruling is not None:
                 if ruling.verdict is Verdict.ACCEPTED and row is not None:
-                    state = State(row.kind, row.version_id, row.etag, row.size)
-                    return Claim(request.key, change, state, row, seen, ruling.why)
+                    return Claim.of_row(request.key, change, row, seen, ruling.why)
                 return replace(ruling, row=row)
             shown = self._state(change, row)
             if shown is None:

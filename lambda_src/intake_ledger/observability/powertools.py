@@ -37,6 +37,7 @@ VERDICT_METRICS = {
     Verdict.LATER_FORMAT: "LaterFormat",
 }
 """The metric of each verdict."""
+_GOOD = frozenset({OutcomeKind.COMMITTED, OutcomeKind.STARTED})
 _TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})
 """Verdicts after which the row that was judged is replaced."""
 
@@ -83,7 +84,7 @@ class PowertoolsTelemetry(Telemetry):
             lag_ms = max(0, claim.row.updated_at + duration_ms - claim.change.event_time)
             fields["commit_lag_ms"] = lag_ms
             self._time("CommitLag", lag_ms)
-        write = self._logger.info if outcome is OutcomeKind.COMMITTED else self._logger.warning
+        write = self._logger.info if outcome in _GOOD else self._logger.warning
         write(outcome.lower(), extra=extra)
 
     @override

@@ -62,7 +62,7 @@ def remote_processor(make_client: Callable[[], Invokes], function: str) -> Proce
         content = cast("BinaryIO", answer["Payload"]).read()
         if "FunctionError" in answer:
             raise _failure(content)
-        return _commit(content)
+        return commit_from(content)
 
     return process
 
@@ -85,7 +85,15 @@ def request_of(change: ObjectChange) -> dict[str, Any]:
     }
 
 
-def _commit(content: bytes) -> Commit:
+def commit_from(content: bytes) -> Commit:
+    """Read the answer of a processor.
+
+    Raises:
+        Unprocessable: The answer has `unprocessable`.
+        NotYet: The answer has `notYet`.
+        WrongReturnError: It is none of the answers of docs/processor-json.md.
+
+    """
     try:
         answer = json.loads(content)
     except ValueError:

@@ -4,7 +4,7 @@ Other packages import from here.
 """
 
 from intake_ledger.protocol import row_changes
-from intake_ledger.protocol.change import RESTORED, Change, Origin
+from intake_ledger.protocol.change import RESTORED, Change, EndedExecution, Origin
 from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
     Fenced,
@@ -77,6 +77,7 @@ __all__ = [
     "Change",
     "ConsumerSettings",
     "Delivery",
+    "EndedExecution",
     "Fenced",
     "KeyFilter",
     "LibraryError",

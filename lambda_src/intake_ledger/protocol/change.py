@@ -20,6 +20,18 @@ class Origin(StrEnum):
     """An overtaken worker. It may have written over the result of its successor."""
     PART = "part"
     """A pipeline that finished a change of an object, which may be a part of this set of files."""
+    EXECUTION = "execution"
+    """Step Functions. An execution that processed a change has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedExecution:
+    """The execution that an event of Step Functions reports. No decision uses its status."""
+
+    name: str
+    fence: int
+    redriven: bool
+    """True unless the event says that it was never redriven. Its effect may have come after a later claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,8 @@ class Change:
     """A ULID in canonical form. A later request has a greater one."""
     rejected_fence: int | None = None
     """On a copy from the dead-letter queue: the fence of its rejection."""
+    execution: "EndedExecution | None" = None
+    """The execution that has ended, if Step Functions reports this."""
 
     @property
     def identity(self) -> str | None:

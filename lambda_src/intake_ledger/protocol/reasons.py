@@ -32,6 +32,8 @@ class OutcomeKind(StrEnum):
     GONE = "VersionGone"
     WAITING = "Waiting"
     """The processor raised `NotYet`, because something that it needs is missing."""
+    STARTED = "Started"
+    """An execution of the state machine was started. It goes on when the attempt has ended."""
 
 
 class ReasonCode(StrEnum):

@@ -86,9 +86,22 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
     )
 
 
-def extended(row: Row, *, lease_until: int) -> Row:
-    """The claimed row with a later end of its lease."""
-    return replace(row, lease_until=lease_until)
+def extended(row: Row, *, lease_until: int, owner: str | None = None) -> Row:
+    """The claimed row with a later end of its lease. `owner` takes the claim over under the same fence."""
+    return replace(row, lease_until=lease_until, lease_owner=owner or row.lease_owner)
+
+
+def resumed(row: Row, *, owner: str, now: int, lease_until: int) -> Row:
+    """The failed row of an execution that a person has redriven: it is processed again under the same fence."""
+    return replace(
+        row,
+        status=Status.PROCESSING,
+        lease_until=lease_until,
+        lease_owner=owner,
+        retry_at=None,
+        updated_at=now,
+        needs_review=None,
+    )
 
 
 def _next_fence(seen: Row, now: int) -> int:

@@ -150,10 +150,11 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
     """
     read = _Reader(environment)
     function = read.text("INTAKE_PROCESSOR_FUNCTION", "") or None
+    elsewhere = function or environment.get("INTAKE_STATE_MACHINE")
     return ConsumerSettings(
         **_common(read),
         dlq_url=read.text("INTAKE_DLQ_URL"),
-        processor=read.text("INTAKE_PROCESSOR", "" if function else None),
+        processor=read.text("INTAKE_PROCESSOR", "" if elsewhere else None),
         processor_function=function,
         processing_timeout_seconds=read.whole("INTAKE_PROCESSING_TIMEOUT_SECONDS", 1),
         # A worker that dies before it starts may waste one attempt.

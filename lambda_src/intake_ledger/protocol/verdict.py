@@ -48,6 +48,8 @@ class Policy:
     """True if the processor is told of removals."""
     keeps_rows: bool = False
     """True if the row of an object stays as long as the object; see `Retention`."""
+    executions: bool = False
+    """True if executions of a state machine process the changes. An execution outlives the lease of its claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,18 @@ _NOT_COMMITTED = "this is the current state and it is not committed"
 
 
 def judge_row(  # noqa: PLR0911 - one return per line of the table
-    row: Row | None, change: Change, *, owner: str, now: int
+    row: Row | None, change: Change, *, owner: str, now: int, executions: bool = False, ended: int | None = None
 ) -> Ruling | None:
     """The verdict that the row alone allows. None: ask S3 for the state.
 
-    `owner` is the lease owner of this attempt, and `now` is in epoch milliseconds.
+    Args:
+        row: the row of the key. None: there is none.
+        change: the change of the message.
+        owner: the lease owner of this attempt.
+        now: epoch milliseconds.
+        executions: as in `Policy`.
+        ended: the fence of an execution that has ended, or was never started.
+
     """
     if row is None:
         return None
@@ -80,6 +89,9 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
             # The answer to the first write was lost. The SDK repeated it, and the first write refused the second.
             return Ruling(Verdict.ACCEPTED, "our own claim, written before its answer was lost")
         return Ruling(Verdict.BUSY, "another attempt holds the key")
+    if executions and row.unfinished and (row.status is Status.PROCESSING or row.fence != ended):
+        # The lease of the claim does not tell whether its execution runs. A failed one may have been redriven.
+        return Ruling(Verdict.BUSY, "the execution of the last claim decides")
     if change.reprocess_id is not None:
         if row.served_reprocess_id is not None and change.reprocess_id <= row.served_reprocess_id:
             return Ruling(Verdict.DUPLICATE, "this reprocess request, or a later one, was served")

@@ -1,0 +1,172 @@
+"""The part of the consumer that lets executions of a state machine process the claims.
+
+A claim starts one execution, and its message returns to the queue. The messages of the key ask Step Functions how the
+execution stands, and the one that sees its end records the outcome, under the fence of the claim.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import cast
+
+from intake_ledger.consumer.failures import Outcome
+from intake_ledger.consumer.object_call import Progress, Started
+from intake_ledger.consumer.services import Services
+from intake_ledger.executions import (
+    Action,
+    Execution,
+    StateMachine,
+    commit_of,
+    decide,
+    execution_input,
+    execution_name,
+    poll_ms,
+)
+from intake_ledger.ledger import AWS_ERRORS, Claim, ExecutionLedger
+from intake_ledger.protocol import Change, Fenced, OutcomeKind, Row, Ruling, Status, Verdict
+
+UNKNOWN_SECONDS = 20
+"""The wait after a request to Step Functions that failed."""
+MAX_JUDGEMENTS = 4
+"""A row that changes between the answer of Step Functions and the write is judged again this number of times."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedClaim(Claim):
+    """A claim whose execution has ended. Its outcome is to be recorded."""
+
+    execution: Execution | None = None
+
+
+class Executions:
+    """Starts the executions of claims, and decides about rows whose execution may run. It is the `ProcessorCall`."""
+
+    package = ""
+
+    def __init__(self, services: Services, machine: StateMachine) -> None:
+        self._settings = services.settings
+        if not isinstance(services.ledger, ExecutionLedger):
+            raise TypeError("a state machine as the processor needs an ExecutionLedger")
+        self._ledger = services.ledger
+        self._telemetry = services.telemetry
+        self._clock = services.clock
+        self._machine = machine
+        self._limit_ms = machine.settings.execution_seconds * 1000
+        self._longest_task_ms = machine.settings.longest_task_seconds * 1000
+
+    def __call__(
+        self,
+        claim: Claim,
+        progress: Progress,
+        *,
+        limit: AbstractContextManager[None],  # noqa: ARG002 - an execution has a limit of its own
+        remaining_seconds: Callable[[], float],  # noqa: ARG002 - as above
+    ) -> object:
+        """Start the execution of a claim, or give the outcome of one that has ended.
+
+        Raises:
+            Started: It was started, or it is unknown whether it was.
+
+        """
+        progress.begun = True
+        if isinstance(claim, EndedClaim) and claim.execution is not None:
+            return commit_of(claim.execution)
+        name = execution_name(claim.key, claim.row.fence)
+        given = execution_input(claim, pipeline=self._settings.pipeline, ordering=self._settings.ordering)
+        try:
+            self._machine.start(name, given)
+        except Exception as error:
+            self._telemetry.log_error("an execution could not be started", name, error)
+            raise Started(UNKNOWN_SECONDS) from error
+        raise Started(poll_ms(0, self._limit_ms) / 1000)
+
+    def takes(self, change: Change) -> bool:
+        """True if the pipeline has started the execution whose end is reported.
+
+        If it was redriven, its effect may have come after a later claim. The row records that, and the key is processed
+        again. Otherwise a later claim begins only after the execution and its tasks have ended.
+        """
+        ended = change.execution
+        if ended is None or change.bucket != self._settings.bucket:
+            return False
+        key = self._ledger.key_of(change)
+        if ended.name != execution_name(key, ended.fence):
+            return False
+        if ended.redriven and (state := change.state) is not None:
+            row = Row(Status.PROCESSING, ended.fence, state.version_id, state.etag, state.size, state.kind)
+            claim = Claim(key, change, state, row, None)
+            if self._ledger.report_late_write(claim):
+                self._telemetry.late_write(claim)
+        return True
+
+    def resolve(self, change: Change, ruling: Ruling, lease_ms: int) -> Claim | Ruling:
+        """Decide about a row that is BUSY because its execution may run.
+
+        Returns:
+            A claim whose execution has ended, or is to be started. Otherwise a ruling. The row of a BUSY one has the
+            time at which to ask again.
+
+        """
+        answer: Claim | Ruling = ruling
+        for _ in range(MAX_JUDGEMENTS):
+            if isinstance(answer, Claim) or answer.verdict is not Verdict.BUSY:
+                return answer
+            if answer.row is None or not answer.row.unfinished:
+                return answer
+            try:
+                return self._decided(change, answer, lease_ms)
+            except Fenced:
+                # Another worker has recorded the outcome, or has taken the claim over.
+                answer = self._ledger.claim(change, lease_ms=lease_ms)
+                self._telemetry.decided(change, answer, now=self._clock())
+        return answer
+
+    def _decided(self, change: Change, ruling: Ruling, lease_ms: int) -> Claim | Ruling:
+        row = cast("Row", ruling.row)
+        name = execution_name(self._ledger.key_of(change), row.fence)
+        try:
+            execution = self._machine.describe(name)
+        except AWS_ERRORS as error:
+            self._telemetry.log_error("Step Functions did not describe an execution", name, error)
+            return _until(row, ruling, self._clock() + UNKNOWN_SECONDS * 1000)
+        decision = decide(row, execution, now=self._clock(), longest_task_ms=self._longest_task_ms)
+        claim = Claim.of_row(self._ledger.key_of(change), change, row, row, decision.action.value)
+        if decision.action is Action.WAIT:
+            return _until(row, ruling, decision.until)
+        if decision.action is Action.FINISH:
+            return EndedClaim(claim.key, change, claim.state, row, row, claim.why, execution)
+        if decision.action in (Action.EXTEND, Action.RESUME):
+            return _until(row, ruling, self._keep(claim, decision.action, lease_ms))
+        answer: Claim | Ruling
+        if decision.action is Action.START:
+            answer = self._ledger.take_over(claim, lease_ms=lease_ms)
+        else:
+            answer = self._ledger.claim_ended(change, lease_ms=lease_ms, ended=row.fence)
+        self._telemetry.decided(change, answer, now=self._clock())
+        return answer
+
+    def _keep(self, claim: Claim, action: Action, lease_ms: int) -> int:
+        """Extend the lease of an execution that runs. Returns the time of the next poll, in epoch milliseconds."""
+        now = self._clock()
+        wait = poll_ms(max(now - claim.row.updated_at, 0), self._limit_ms)
+        if action is Action.RESUME:
+            self._ledger.resume(claim, lease_ms=wait + lease_ms)
+        else:
+            self._ledger.extend(claim, lease_ms=wait + lease_ms)
+        return now + wait
+
+    @staticmethod
+    def is_finished(change: Change, claim: Claim, outcome: Outcome) -> bool:
+        """True if nothing remains to be judged for the change after this attempt.
+
+        The execution of an earlier state may have ended. The state of the change is judged then.
+        """
+        if not isinstance(claim, EndedClaim):
+            return not outcome.judge_again
+        same = change.identity == claim.state.identity and not change.asked_for
+        return outcome.kind is OutcomeKind.COMMITTED and same
+
+
+def _until(row: Row, ruling: Ruling, at: int) -> Ruling:
+    """The ruling BUSY until this time, in epoch milliseconds."""
+    return replace(ruling, row=replace(row, lease_until=at))

@@ -1,0 +1,74 @@
+"""Parse the events of Step Functions that report the end of an execution.
+
+An event only wakes the consumer, and EventBridge may lose it. The input of the execution names the object.
+"""
+
+import json
+import re
+from typing import Any
+
+from intake_ledger.events.fields import Field, MalformedError, bucket_name, object_key, read_fields
+from intake_ledger.events.s3_event import Ignored
+from intake_ledger.protocol import Change, EndedExecution, Origin, State, StateKind
+
+_DETAIL = (
+    Field("detail.name"),
+    Field("detail.status"),
+    Field("detail.redriveCount", int, required=False),
+)
+_INPUT = (
+    Field("bucket", convert=bucket_name),
+    Field("key", convert=object_key),
+    Field("kind"),
+    Field("versionId", required=False),
+    Field("etag", required=False),
+    Field("size", int, required=False),
+    Field("fence", int),
+)
+_NAME = re.compile(r"[0-9a-f]{40}-[1-9]\d*")
+
+
+def parse_execution_event(event: dict[str, Any], body: str) -> Change | Ignored:
+    """Parse an event of Step Functions. `body` becomes the body of the change.
+
+    Raises:
+        MalformedError: It has not the form of such an event.
+
+    """
+    if event.get("detail-type") != "Step Functions Execution Status Change":
+        return Ignored("an event of Step Functions that reports no execution")
+    name, status, redrives = read_fields(event, _DETAIL)
+    # Longer than the texts of S3.
+    text = event["detail"].get("input")
+    if status in ("RUNNING", "PENDING_REDRIVE"):
+        return Ignored("an execution that has not ended")
+    if not isinstance(text, str):
+        # EventBridge leaves out a long input. The message that started the execution asks for its end.
+        return Ignored("the end of an execution without its input")
+    try:
+        bucket, key, kind, version_id, etag, size, fence = read_fields(json.loads(text), _INPUT)
+        state = _state(kind, version_id, etag, size)
+    except (MalformedError, ValueError, RecursionError):
+        return Ignored("the end of an execution that no pipeline has started")
+    if not _NAME.fullmatch(name) or not name.endswith(f"-{fence}"):
+        return Ignored("the end of an execution that no pipeline has started")
+    return Change(
+        bucket,
+        key,
+        Origin.EXECUTION,
+        event_name=f"IntakeLedger:Execution:{status}",
+        body=body,
+        state=state,
+        execution=EndedExecution(name, fence, redriven=redrives != 0),
+    )
+
+
+def _state(kind: str, version_id: str | None, etag: str | None, size: int | None) -> State:
+    """The state that the execution was given; see docs/processor-json.md."""
+    if kind == "created" and (version_id or etag):
+        return State(StateKind.OBJECT, version_id, etag, size)
+    if kind == "removed":
+        return State(StateKind.MARKER if version_id else StateKind.ABSENT, version_id)
+    if kind == "deleted" and version_id:
+        return State(StateKind.DELETED, version_id)
+    raise MalformedError(f"kind is {kind!r}")

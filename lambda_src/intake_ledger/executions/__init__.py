@@ -1,0 +1,21 @@
+"""A state machine as the processor: names and inputs of executions, requests to Step Functions, and the next step."""
+
+from intake_ledger.executions.answer import commit_of
+from intake_ledger.executions.decide import Action, Decision, Execution, decide, poll_ms
+from intake_ledger.executions.names import execution_input, execution_name
+from intake_ledger.executions.settings import ExecutionSettings, execution_settings
+from intake_ledger.executions.state_machine import StateMachine
+
+__all__ = [
+    "Action",
+    "Decision",
+    "Execution",
+    "ExecutionSettings",
+    "StateMachine",
+    "commit_of",
+    "decide",
+    "execution_input",
+    "execution_name",
+    "execution_settings",
+    "poll_ms",
+]

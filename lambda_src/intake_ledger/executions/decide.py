@@ -1,0 +1,92 @@
+"""What to do about a claim whose execution may run: a pure function of Step Functions' answer, the row and the time.
+
+DescribeExecution decides. The lease only says when a missing execution may be started again, and an event of Step
+Functions only wakes the consumer.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from intake_ledger.protocol import Row, Status
+
+MIN_POLL_MS = 20_000
+_GROWTH = 1 / 16
+"""A poll waits for this share of the execution's age, so that polls do not use up the queue's maxReceiveCount."""
+
+
+class Action(StrEnum):
+    """The next step."""
+
+    WAIT = "wait"
+    """Return the message until the time of the decision."""
+    EXTEND = "its execution runs"
+    """It runs. Extend the lease until the next poll."""
+    RESUME = "its execution was redriven and runs"
+    """The failed execution runs again, because a person has redriven it. Take its row back."""
+    START = "its execution was not started"
+    """The worker died before it could start the execution. Start the same one again, with the same fence."""
+    FINISH = "its execution has ended"
+    """It has ended. Record its outcome."""
+    CLAIM = "its execution has ended before"
+    """Its outcome is recorded, or it never ran. Judge the change by S3's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The answer of DescribeExecution."""
+
+    name: str
+    status: str
+    stopped_at: int | None = None
+    """Epoch milliseconds. None while it runs."""
+    output: str | None = None
+    error: str | None = None
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The next step, and for WAIT the time in epoch milliseconds at which to ask again."""
+
+    action: Action
+    until: int = 0
+
+
+def decide(row: Row, execution: Execution | None, *, now: int, longest_task_ms: int) -> Decision:
+    """The next step for a row that is PROCESSING or FAILED.
+
+    Args:
+        row: the row, as it was read.
+        execution: the execution of its fence. None: it does not exist.
+        now: epoch milliseconds.
+        longest_task_ms: the longest time for which a task may outlive its execution.
+
+    """
+    failed = row.status is Status.FAILED
+    if execution is None:
+        if failed:
+            return Decision(Action.CLAIM)
+        return Decision(Action.WAIT, row.lease_until or now) if row.is_live(now) else Decision(Action.START)
+    if execution.status in ("SUCCEEDED", "FAILED"):
+        return Decision(Action.CLAIM if failed else Action.FINISH)
+    if execution.status in ("ABORTED", "TIMED_OUT"):
+        # A task of it may still write. The next claim must not begin before.
+        rest = (now if execution.stopped_at is None else execution.stopped_at) + longest_task_ms
+        if now < rest:
+            return Decision(Action.WAIT, rest)
+        return Decision(Action.CLAIM if failed else Action.FINISH)
+    # RUNNING, PENDING_REDRIVE, and any status that a later Step Functions may have.
+    return Decision(Action.RESUME if failed else Action.EXTEND)
+
+
+def poll_ms(age_ms: int, limit_ms: int) -> int:
+    """Milliseconds until the next look at a running execution, if no event wakes the consumer before.
+
+    Args:
+        age_ms: the time since its claim.
+        limit_ms: the limit of an execution. One look comes at its end.
+
+    """
+    wait = max(MIN_POLL_MS, int(age_ms * _GROWTH))
+    left = limit_ms - age_ms
+    return max(MIN_POLL_MS, min(wait, left)) if left > 0 else wait

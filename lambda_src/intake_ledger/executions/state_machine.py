@@ -1,0 +1,73 @@
+"""The requests to Step Functions. Only StartExecution and DescribeExecution are sent."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.executions.decide import Execution
+from intake_ledger.executions.settings import ExecutionSettings
+
+
+class StepFunctions(Protocol):
+    """The methods of boto3's Step Functions client that this module calls."""
+
+    def start_execution(self, *, stateMachineArn: str, name: str, input: str) -> Any: ...  # noqa: N803 - boto3's
+
+    def describe_execution(self, *, executionArn: str) -> Any: ...  # noqa: N803 - boto3's
+
+
+class StateMachine:
+    """Starts executions of one state machine, and asks how they stand. The client is made at the first request."""
+
+    def __init__(self, make_client: Callable[[], StepFunctions], settings: ExecutionSettings) -> None:
+        self._make_client = make_client
+        self._made: StepFunctions | None = None
+        self.settings = settings
+
+    def start(self, name: str, given: str) -> None:
+        """Start an execution. An execution with this name that runs or has ended is a success.
+
+        Raises:
+            ClientError: Step Functions refused the request, or the SDK repeated it without success. The execution may
+                run nevertheless. Also BotoCoreError.
+
+        """
+        try:
+            self._client.start_execution(stateMachineArn=self.settings.machine, name=name, input=given)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ExecutionAlreadyExists":
+                raise
+
+    def describe(self, name: str) -> Execution | None:
+        """The execution with this name. None: it does not exist.
+
+        Raises:
+            ClientError: Step Functions refused the request. Also BotoCoreError.
+
+        """
+        try:
+            answer = self._client.describe_execution(executionArn=self.settings.executions + name)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
+                raise
+            return None
+        return Execution(
+            name,
+            answer["status"],
+            _epoch_ms(answer.get("stopDate")),
+            answer.get("output"),
+            answer.get("error"),
+            answer.get("cause"),
+        )
+
+    @property
+    def _client(self) -> StepFunctions:
+        if self._made is None:
+            self._made = self._make_client()
+        return self._made
+
+
+def _epoch_ms(moment: datetime | None) -> int | None:
+    return None if moment is None else int(moment.timestamp() * 1000)

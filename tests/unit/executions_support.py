@@ -1,0 +1,150 @@
+"""A pipeline whose processor is a state machine: the real consumer and ledger over AWS in memory."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from intake_ledger.aws import Bucket, Queues
+from intake_ledger.consumer import Consumer, Services
+from intake_ledger.consumer.executions import Executions
+from intake_ledger.executions import ExecutionSettings, StateMachine
+from intake_ledger.ledger import ExecutionLedger, LedgerOptions, LedgerTable
+from intake_ledger.protocol import Policy, Row, row_key
+from intake_ledger_testing.events import s3_notification
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
+from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
+from tests.settings import CONSUMER
+from tests.unit.support import HOUR, SECOND, Clock
+from tests.unit.test_consumer import Context, FakeTelemetry
+
+EXECUTION_SECONDS = 6 * 3600
+LONGEST_TASK_SECONDS = 2 * 3600
+SETTINGS = replace(
+    CONSUMER, queue_url=QUEUE_URL, dlq_url=DEAD_LETTER_URL, max_attempts=3, processing_timeout_seconds=30
+)
+
+
+@dataclass
+class ExecutionPipeline:
+    """The pipeline. Each invocation takes 90 seconds at most."""
+
+    clock: Clock = field(default_factory=Clock)
+    lost_events: bool = False
+    """True if EventBridge loses each event."""
+
+    def __post_init__(self) -> None:
+        self.s3 = MemoryS3(clock=self.clock)
+        self.store = MemoryDynamoDB()
+        self.sqs = MemorySQS(clock=self.clock, visibility_seconds=300)
+        self.machine = MemoryStepFunctions(clock=self.clock)
+        self.telemetry = FakeTelemetry()
+        self._owners = 0
+        self.consumer = self.make_consumer()
+
+    def make_consumer(self, before_start: Callable[[], None] = lambda: None) -> Consumer:
+        """Another worker. `before_start` runs between its claims and StartExecution."""
+        settings = SETTINGS
+        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=True)
+        ledger = ExecutionLedger(
+            LedgerTable(cast("Any", self.store), settings.table),
+            bucket := Bucket(lambda: cast("Any", self.s3), settings.bucket),
+            LedgerOptions(settings.pipeline, settings.ordering, policy, 6 * HOUR),
+            clock=self.clock,
+            new_owner=self._owner,
+        )
+        queues = Queues(lambda: cast("Any", self.sqs), QUEUE_URL, DEAD_LETTER_URL)
+        services = Services(
+            settings, ledger, bucket, queues, cast("Any", self.telemetry), self.clock, jitter=lambda: 0.0
+        )
+        times = ExecutionSettings(MACHINE, EXECUTION_SECONDS, LONGEST_TASK_SECONDS)
+
+        def make_client() -> MemoryStepFunctions:
+            return self.machine
+
+        class Interrupted(Executions):
+            def __call__(self, *plain: Any, **named: Any) -> object:
+                before_start()
+                return super().__call__(*plain, **named)
+
+        return Consumer(services, _none, executions=Interrupted(services, StateMachine(make_client, times)))
+
+    def put(self, key: str = "a.csv", content: str = "1") -> str:
+        """Upload an object and send its event. Returns its version ID."""
+        version = self.s3.put(key, content.encode())
+        self.sqs.send(self.event(key, version.version_id))
+        return str(version.version_id)
+
+    def event(self, key: str, version_id: str | None) -> str:
+        """The body of S3's event."""
+        return s3_notification(SETTINGS.bucket, key, version_id=version_id, etag="e", size=1)
+
+    def turn(self, consumer: Consumer | None = None) -> int:
+        """Handle the visible messages. Returns their number."""
+        records = self.sqs.receive(10, lambda visible: visible)
+        if not records:
+            return 0
+        context = Context(self.clock, self.clock() + 90 * SECOND)
+        answer = (consumer or self.consumer).handle({"Records": records}, cast("Any", context))
+        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        self.sqs.delete(str(one["messageId"]) for one in records if one["messageId"] not in failed)
+        return len(records)
+
+    def end(self, execution: MemoryExecution, status: str = "SUCCEEDED", **details: Any) -> None:
+        """End an execution and send its event."""
+        body = self.machine.end(execution.name, status, **details)
+        if not self.lost_events:
+            self.sqs.send(body)
+
+    def running(self) -> list[MemoryExecution]:
+        """The executions that run."""
+        return [one for one in self.machine.executions.values() if one.status == "RUNNING"]
+
+    def run(self, processor: Callable[[MemoryExecution], None], *, seconds: int = 60, turns: int = 400) -> None:
+        """Handle all messages until the queue is empty. `processor` ends each execution after these seconds."""
+        due: dict[str, int] = {}
+        for _ in range(turns):
+            while self.turn():
+                pass
+            for one in self.running():
+                due.setdefault(one.name, self.clock() + seconds * 1000)
+            times = [at for name, at in due.items() if self.machine.executions[name].status == "RUNNING"]
+            if (visible := self.sqs.next_visible_at()) is not None:
+                times.append(visible)
+            if not times:
+                return
+            self.clock.now = max(self.clock.now, min(times))
+            for one in self.running():
+                if due[one.name] <= self.clock():
+                    del due[one.name]
+                    processor(one)
+        raise AssertionError(f"not quiet after {turns} turns: {len(self.sqs.messages)} messages")
+
+    def row(self, key: str = "a.csv") -> Row:
+        """The key's row."""
+        place = row_key(SETTINGS.pipeline, SETTINGS.ordering, SETTINGS.bucket, key, None)
+        row = LedgerTable(cast("Any", self.store), SETTINGS.table).get(place)
+        assert row is not None
+        return row
+
+    def versions(self) -> list[str]:
+        """The version of each execution, in the order of their starts."""
+        return [str(one.given["versionId"]) for one in self.machine.executions.values()]
+
+    def _owner(self) -> str:
+        self._owners += 1
+        return f"owner-{self._owners}"
+
+
+def given_event(execution: MemoryExecution, **changes: object) -> str:
+    """An event about an execution, with another detail."""
+    detail = {"name": execution.name, "status": "SUCCEEDED", "input": execution.input} | changes
+    return json.dumps(
+        {"source": "aws.states", "detail-type": "Step Functions Execution Status Change", "detail": detail}
+    )
+
+
+def _none(_: object) -> None:
+    raise NotImplementedError
