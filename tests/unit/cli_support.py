@@ -225,7 +225,12 @@ class FakeLambda:
         if "EventSourceArn" in request:
             return {"EventSourceMappings": [{"State": self.source, "FunctionArn": one} for one in self.readers]}
         assert request["FunctionName"] in self.environments
-        return {"EventSourceMappings": [{"State": self.source}]}
+        return {"EventSourceMappings": [{"State": self.source, "UUID": "uuid-1"}]}
+
+    def update_event_source_mapping(self, **request: Any) -> dict[str, Any]:
+        assert request["UUID"] == "uuid-1"
+        self.source = "Enabled" if request["Enabled"] else "Disabled"
+        return {}
 
     def invoke(self, **request: Any) -> dict[str, Any]:
         self.invoked.append({"function": request["FunctionName"], **json.loads(request["Payload"])})

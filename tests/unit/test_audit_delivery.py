@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from intake_ledger.delivery_check.check import DeliveryCheck, Looked
-from intake_ledger.protocol import Delivery, KeyFilter
+from intake_ledger.protocol import Delivery, KeyFilter, to_dynamodb
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET
 
@@ -120,6 +120,8 @@ class Aws:
     fails: dict[str, Exception] = field(default_factory=dict)
     """Errors, by the operation."""
     called: list[str] = field(default_factory=list)
+    pause: dict[str, Any] = field(default_factory=dict)
+    """The item that `intake-ledger pause` writes."""
 
     def look(self) -> Looked:
         world = replace(AuditWorld(filters=self.filters).settings, delivery=self.delivery)
@@ -145,6 +147,10 @@ class Aws:
         assert request == {"EventSourceArn": QUEUE}
         self._call("ListEventSourceMappings")
         return {"EventSourceMappings": self.mappings}
+
+    def get_item(self, **_: Any) -> dict[str, Any]:
+        self._call("GetItem")
+        return {"Item": to_dynamodb(self.pause)} if self.pause else {}
 
     def get_function_configuration(self, **request: Any) -> dict[str, Any]:
         assert request == {"FunctionName": "Consumer"}
@@ -479,6 +485,19 @@ class TestSettings:
         (said,) = Aws(mappings=[mapping(State=state)]).problems()
         expected = f"the queue's event source mapping is {state}, so that no message is processed: {UPDATE} --enabled`"
         assert said == expected
+
+    @pytest.mark.failure_mode("F160")
+    def test_a_pause_is_reported_with_its_reason(self) -> None:
+        """And with the command that ends it. A mapping that takes messages costs no further request."""
+        pause = {"paused_by": "arn:aws:iam::1:user/ana", "because": "the warehouse is being moved"}
+        (said,) = Aws(mappings=[mapping(State="Disabled")], pause=pause).problems()
+        assert said == (
+            "paused by arn:aws:iam::1:user/ana because the warehouse is being moved, so that no message is processed: "
+            "run `intake-ledger resume`"
+        )
+        running = Aws(pause=pause)
+        assert running.problems() == []
+        assert "GetItem" not in running.called
 
     @pytest.mark.parametrize("state", ["Creating", "Enabling", "Updating"])
     def test_a_mapping_that_is_being_changed_is_no_problem(self, state: str) -> None:

@@ -572,7 +572,7 @@ def test_the_page_shows_commands_that_there_are() -> None:
         group.commands[name].make_context(name, arguments)
     commands_table, _, _ = page.partition("\n## ")
     rows = re.findall(r"^\| (`.*?) \|", commands_table, re.MULTILINE)
-    assert {word for row in rows for word in re.findall("`([a-z]+)", row)} == set(group.commands)
+    assert {word for row in rows for word in re.findall("`([a-z-]+)", row)} == set(group.commands)
 
 
 def test_it_needs_no_cdk_to_start() -> None:

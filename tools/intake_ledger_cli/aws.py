@@ -63,6 +63,12 @@ class Aws:
         return _made(lambda: self._session.client("sqs", config=self._config))
 
     @cached_property
+    def sts(self) -> Any:
+        # No type stubs, as for CloudWatch.
+        session: Any = self._session
+        return _made(lambda: session.client("sts", config=self._config))
+
+    @cached_property
     def tagging(self) -> Any:
         # No type stubs, as for CloudWatch.
         session: Any = self._session

@@ -1,14 +1,18 @@
 """The entry point of the command line, and the commands about audits. Other modules do the work."""
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import current_thread, main_thread
+from typing import NoReturn
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger_cli import (
+    acting_commands,
     audits,
     looking_commands,
     moving_commands,
@@ -19,6 +23,8 @@ from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import CliError, UsageError, describe_error
 from intake_ledger_cli.options import Call, with_shared_options
 
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code after SIGTERM, as shells name it."""
 WRONG_USAGE = 2
 """Exit code of wrong options, as of click."""
 
@@ -30,6 +36,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         arguments: of the command; those of the process when omitted.
 
     """
+    with _stopped_by_sigterm():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         app(args=None if arguments is None else list(arguments))
         sys.stdout.flush()
@@ -46,6 +57,23 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return _complain(f"{error.strerror or error}: check disk space and permissions", 1)
     return 0
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """End the command as Ctrl-C does: messages that it has hidden become visible again."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(TERMINATED)
 
 
 def _complain(text: str, code: int) -> int:
@@ -86,4 +114,4 @@ def report(call: Call, *, exit_code: ExitCode = False) -> None:
     end_with(audits.has_findings(found), exit_code)
 
 
-__all__ = ["app", "looking_commands", "moving_commands", "run"]
+__all__ = ["acting_commands", "app", "looking_commands", "moving_commands", "run"]

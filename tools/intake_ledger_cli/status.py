@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import RowKey, breaker_key, from_dynamodb
+from intake_ledger.protocol import RowKey, breaker_key, from_dynamodb, pause_key
 from intake_ledger_cli import counting, metrics, reading
 from intake_ledger_cli.counting import Counts
 from intake_ledger_cli.errors import denied_action
@@ -60,6 +60,15 @@ class BreakerState:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseRecord:
+    """A pause by `intake-ledger pause`. `at` is in epoch milliseconds."""
+
+    at: int
+    by: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class TableSize:
     """Numbers of rows of all pipelines of the table. DynamoDB counts them about every six hours."""
 
@@ -85,6 +94,8 @@ class PipelineStatus:
     audit: AuditState | AccessDenied
     breaker: BreakerState | AccessDenied
     table: TableSize | AccessDenied
+    pause: PauseRecord | None
+    """Who has paused the consumer. None: no one, or the record may not be read."""
     source: str | AccessDenied
     """The state of the event source mapping, as Lambda names it."""
     alarms: list[Alarm] | AccessDenied
@@ -110,6 +121,7 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
         else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {})),
         breaker=items if isinstance(items, AccessDenied) else _breaker(items.get(breaker_key(deployed.name), {})),
         table=size,
+        pause=None if isinstance(items, AccessDenied) else _pause(items.get(pause_key(deployed.name), {})),
         source=_allowed(lambda: _source(aws, deployed)),
         alarms=_allowed(lambda: _alarms(aws, deployed)),
     )
@@ -146,7 +158,7 @@ def _depth(aws: "Aws", url: str) -> QueueDepth:
 
 def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:
     """Read the items that are no rows, in one consistent request."""
-    keys = [reading.audit_key(deployed), breaker_key(deployed.name)]
+    keys = [reading.audit_key(deployed), breaker_key(deployed.name), pause_key(deployed.name)]
     wanted: Any = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
     answer = aws.dynamodb.batch_get_item(RequestItems={deployed.table: {"Keys": wanted, "ConsistentRead": True}})
     items = [from_dynamodb(item) for item in answer["Responses"].get(deployed.table, ())]
@@ -161,6 +173,10 @@ def _breaker(content: Mapping[str, Any]) -> BreakerState:
         content.get("reason", ""),
         content.get("reason_code", ""),
     )
+
+
+def _pause(content: Mapping[str, Any]) -> PauseRecord | None:
+    return PauseRecord(content["paused_at"], content["paused_by"], content["because"]) if content else None
 
 
 def _table_size(aws: "Aws", deployed: "DeployedPipeline") -> TableSize:

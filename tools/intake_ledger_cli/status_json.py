@@ -21,6 +21,7 @@ def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -
         "bucket": deployed.bucket,
         "at": now,
         "consumer": _denied(found.source) if isinstance(found.source, AccessDenied) else found.source,
+        "pause": None if found.pause is None else asdict(found.pause),
         "queue": _depth(found.queue, ages.queue_age_seconds if ages else None),
         "deadLetters": _depth(found.dead_letters, ages.dead_letter_age_seconds if ages else None),
         "lastHour": _denied(hour) if isinstance(hour, AccessDenied) else _last_hour(hour),

@@ -10,7 +10,15 @@ from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape,
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
-from intake_ledger_cli.status import AccessDenied, Alarm, BreakerState, PipelineStatus, QueueDepth, TableSize
+from intake_ledger_cli.status import (
+    AccessDenied,
+    Alarm,
+    BreakerState,
+    PauseRecord,
+    PipelineStatus,
+    QueueDepth,
+    TableSize,
+)
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
 def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> RenderableType:
     lines = grid()
     hour = None if isinstance(found.last_hour, AccessDenied) else found.last_hour
-    add_line(lines, "Consumer", _source(found.source))
+    add_line(lines, "Consumer", _source(found.source, found.pause, now))
     add_line(lines, "Breaker", _breaker(found.breaker, now))
     add_line(lines, "Queue", _depth(found.queue, hour.queue_age_seconds if hour else None))
     add_line(lines, "Dead letters", _dead_letters(found.dead_letters, hour.dead_letter_age_seconds if hour else None))
@@ -83,11 +91,15 @@ def _access_denied(denied: AccessDenied) -> Text:
     return Text(f"not allowed: {denied.action}", style=DIM)
 
 
-def _source(source: str | AccessDenied) -> Text:
+def _source(source: str | AccessDenied, pause: PauseRecord | None, now: int) -> Text:
     if isinstance(source, AccessDenied):
         return _access_denied(source)
     if source == "Enabled":
         return Text("takes messages", style=GOOD)
+    if pause is not None:
+        since = formatting.duration(now - pause.at)
+        text = f"paused for {since} by {pause.by} because {pause.because}: {source}, see: resume"
+        return Text(escape(text), style=BAD)
     return Text(f"takes no messages: its event source mapping is {source}", style=BAD)
 
 

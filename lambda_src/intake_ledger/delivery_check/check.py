@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.delivery_check.deployed import (
+    NOT_POLLING,
     Deployed,
     dead_letter_problems,
     describe_keys,
@@ -21,6 +22,7 @@ from intake_ledger.delivery_check.deployed import (
     queue_problems,
     table_problems,
 )
+from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.delivery_check.policies import Caller, decide
 from intake_ledger.protocol import AuditSettings, Delivery, KeyFilter
 
@@ -271,7 +273,11 @@ class DeliveryCheck:
 
     def _mappings(self, queue_arn: str) -> Iterator[str]:
         answer = self._make_client("lambda").list_event_source_mappings(EventSourceArn=queue_arn)
-        yield from mapping_problems(self._deployed, answer["EventSourceMappings"])
+        for problem in mapping_problems(self._deployed, answer["EventSourceMappings"]):
+            # One more read, and only while the mapping is disabled.
+            is_off = NOT_POLLING in problem
+            paused = describe_pause(self._dynamodb, self._settings.table, self._settings.pipeline) if is_off else ""
+            yield paused or problem
 
     def _function(self) -> Iterator[str]:
         functions, name = self._make_client("lambda"), self._deployed.function

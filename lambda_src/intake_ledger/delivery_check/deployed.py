@@ -15,6 +15,8 @@ from intake_ledger.protocol import KeyFilter, SettingsError
 EXPIRY = "expires_at"
 _NO_LIMIT = 0
 _UNRESERVED = -1
+NOT_POLLING = "so that no message is processed"
+"""Part of the problem of a mapping that is disabled."""
 _POLLING = ("Creating", "Enabling", "Enabled", "Updating")
 """States of an event source mapping that takes messages, or soon will (Lambda API reference,
 "EventSourceMappingConfiguration")."""
@@ -162,7 +164,7 @@ def _own_mapping_problems(deployed: Deployed, mapping: Mapping[str, Any]) -> Ite
     update = f"aws lambda update-event-source-mapping --uuid {mapping['UUID']}"
     what = "the queue's event source mapping"
     if deployed.enabled and mapping.get("State") not in _POLLING:
-        yield f"{what} is {mapping.get('State')}, so that no message is processed: run `{update} --enabled`"
+        yield f"{what} is {mapping.get('State')}, {NOT_POLLING}: run `{update} --enabled`"
     again = deployed.again("function")
     scaling = mapping.get("ScalingConfig") or {}
     for name, actual, wanted, repair in (

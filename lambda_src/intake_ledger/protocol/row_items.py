@@ -67,6 +67,11 @@ def breaker_key(pipeline: str) -> RowKey:
     return RowKey(f"{pipeline}#downstream", "breaker")
 
 
+def pause_key(pipeline: str) -> RowKey:
+    """The key of the item that says who has paused the consumer, and why."""
+    return RowKey(f"{pipeline}#downstream", "pause")
+
+
 def review_partitions(pipeline: str) -> list[str]:
     """All partition keys of the pipeline's FAILED and REJECTED rows in the index `needs_review`."""
     return [f"{pipeline}#{number}" for number in range(REVIEW_PARTITIONS)]

@@ -1,0 +1,169 @@
+"""F160, F161: pause, resume, retry-now and SIGTERM. Each operation says who did what, when and why."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from intake_ledger.delivery_check.pauses import describe_pause
+from intake_ledger.protocol import Ordering, Origin, Row, Status, from_dynamodb, success_key
+from intake_ledger_cli import redrive
+from intake_ledger_cli.aws import Aws
+from intake_ledger_cli.sending import send
+from tests.unit.cli_support import NAME, Site, client, denied, make_site
+from tests.unit.support import HOUR, MINUTE
+from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("dynamodb")
+WHO = "arn:aws:sts::111122223333:assumed-role/Operator/ana"
+
+
+class FakeSts:
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Arn": WHO}
+
+
+@pytest.fixture
+def person(sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch) -> Person:  # noqa: F811
+    monkeypatch.setattr(Aws, "sts", FakeSts())
+    return sit(make_site())
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@pytest.mark.failure_mode("F160")
+def test_a_pause_says_who_why_and_how_it_ends(person: Person) -> None:
+    """In status, in the audit's report and in the list of operations. `resume` ends all of it."""
+    because = "the warehouse is being moved"
+    person.types("pause", "--because", because, "--yes")
+    assert "Messages wait in the queue" in person.complaint
+    assert f"pause by {WHO} because {because}" in person.complaint
+    assert person.functions.source == "Disabled"
+    shown = person.types("status")
+    assert f"by {WHO} because {because}: Disabled, see: resume" in shown
+    assert person.reads("status")["pause"]["because"] == because
+    table = person.site.deployed.table
+    problem = describe_pause(client("dynamodb"), table, NAME)
+    assert problem.startswith(f"paused by {WHO} because {because}")
+    assert problem.endswith("run `intake-ledger resume`")
+    person.types("resume")
+    assert person.functions.source == "Enabled"
+    assert describe_pause(client("dynamodb"), table, NAME) == ""
+    assert "takes messages" in person.types("status")
+    found = person.reads("operations")["operations"]
+    assert [(one["what"], one["by"], one["because"]) for one in found] == [
+        ("resume", WHO, ""),
+        ("pause", WHO, because),
+    ]
+
+
+@pytest.mark.failure_mode("F160")
+def test_a_pause_without_a_terminal_needs_yes(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command says what it would do, and does nothing. A reason is required."""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    person.types("pause", "--because", "x", ends=2)
+    assert "will process no message until" in person.complaint
+    assert "use --yes" in person.complaint
+    person.types("pause", "--yes", ends=2)
+    assert person.functions.source == "Enabled"
+    assert person.reads("operations")["operations"] == []
+
+
+def test_a_mapping_that_lambda_changes_is_left_alone(person: Person) -> None:
+    """Lambda would refuse the request with an error that explains nothing."""
+    person.functions.source = "Disabling"
+    person.types("pause", "--because", "x", "--yes", ends=1)
+    assert "repeat the command in a minute" in person.complaint
+
+
+def test_a_record_that_is_denied_does_not_stop_the_command(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line on standard error names the denied action."""
+    dynamodb: Any = client("dynamodb")
+
+    class ReadOnly:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(dynamodb, name)
+
+        def put_item(self, **_: Any) -> Any:
+            raise denied("dynamodb:PutItem", "PutItem")
+
+    monkeypatch.setattr(Aws, "dynamodb", ReadOnly())
+    person.types("resume")
+    assert "not recorded in the ledger: dynamodb:PutItem is not allowed" in person.complaint
+
+
+@pytest.mark.failure_mode("F161")
+@pytest.mark.parametrize("ordering", list(Ordering))
+def test_retry_now_ends_the_waits_and_the_breakers_pause(
+    sit: Callable[..., Person],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    ordering: Ordering,
+) -> None:
+    """Each row is due, and has a message. Rows that are due already, or rejected, are left alone."""
+    monkeypatch.setattr(Aws, "sts", FakeSts())
+    person = sit(make_site(ordering))
+    site, later = person.site, now() + HOUR
+    failed = Row(Status.FAILED, 3, version_id="v1", attempts=1, updated_at=now(), retry_at=later)
+    site.row("in/failed", failed)
+    site.row("in/waits", replace(failed, waiting_since=now() - MINUTE))
+    site.row("in/due", replace(failed, retry_at=now() - MINUTE))
+    site.reject("in/rejected", "no invoice")
+    assert person.reads("retry-now") == {"formatVersion": 1, "retried": 2, "changed": 0, "failed": 0}
+    assert {(row["key"], row["due"]) for row in _due(site)} == {
+        ("in/failed", True),
+        ("in/waits", True),
+        ("in/due", True),
+    }
+    changes = site.changes()
+    assert {change.key for change in changes} == {"in/failed", "in/waits"}
+    assert {change.origin for change in changes} == {Origin.AUDIT}
+    assert {change.state is None for change in changes} == {ordering is Ordering.LATEST}
+    key = success_key(NAME)
+    place: Any = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
+    item = client("dynamodb").get_item(TableName=site.deployed.table, Key=place)["Item"]
+    assert now() - MINUTE < from_dynamodb(item)["retry_now_at"] <= now()
+    assert person.reads("operations")["operations"][0]["what"] == "retry-now of 2 objects"
+    assert person.reads("retry-now")["retried"] == 0
+
+
+@pytest.mark.failure_mode("F161")
+def test_retry_now_takes_keys(person: Person) -> None:
+    """Others keep their time."""
+    row = Row(Status.FAILED, 3, version_id="v1", attempts=1, updated_at=now(), retry_at=now() + HOUR)
+    for key in ("in/a", "in/b"):
+        person.site.row(key, row)
+    assert person.reads("retry-now", "in/a")["retried"] == 1
+    assert {(row["key"], row["due"]) for row in _due(person.site)} == {("in/a", True), ("in/b", False)}
+
+
+def _due(site: Site) -> list[dict[str, Any]]:
+    items = client("dynamodb").scan(TableName=site.deployed.table)["Items"]
+    rows = [from_dynamodb(item) for item in items if item.get("status", {}).get("S") == "FAILED"]
+    prefix = f"{site.deployed.bucket}/"
+    return [{"key": row["pk"].removeprefix(prefix), "due": row["retry_at"] <= now()} for row in rows]
+
+
+@pytest.mark.failure_mode("F162")
+def test_sigterm_gives_hidden_messages_back(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that is stopped must not hide dead-letter messages for a quarter of an hour."""
+    for number in range(11):
+        person.site.dead_letter(f"{number}", reason="y")
+    calls = iter(range(9))
+
+    def stopped(*arguments: Any) -> Any:
+        if next(calls):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0)  # Python handles the signal at the next instruction
+        return send(*arguments)
+
+    monkeypatch.setattr(redrive, "send", stopped)
+    before = signal.getsignal(signal.SIGTERM)
+    assert "10 messages moved back to the queue" in person.types("redrive", ends=143)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert person.site.visible(person.site.deployed.dead_letter_url) == 1

@@ -1,0 +1,105 @@
+"""Records who did what and when in the ledger's table, and asks before a command that stops work.
+
+The items have the partition key `<pipeline>#operations`. No row has such a key. They expire after a year.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import typer
+from botocore.exceptions import ClientError
+
+from intake_ledger.protocol import from_dynamodb, to_dynamodb
+from intake_ledger_cli.console import console, escape
+from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.formatting import timestamp
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import DeployedPipeline
+
+_KEPT_MS = 365 * 86_400_000
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of a person. `at` is in epoch milliseconds."""
+
+    at: int
+    by: str
+    what: str
+    because: str
+
+
+def caller(aws: "Aws") -> str:
+    """Return the ARN of the caller, or `unknown` if AWS does not tell it."""
+    try:
+        return str(aws.sts.get_caller_identity()["Arn"])
+    except ClientError:
+        return UNKNOWN
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Say what the command will do, and ask. With `yes` do not ask.
+
+    Raises:
+        UsageError: There is no terminal to ask at.
+        Abort: The person declined.
+
+    """
+    notes = console(stderr=True)
+    notes.print(escape(what))
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask at: use --yes")
+    typer.confirm("Continue?", abort=True, err=True)
+
+
+def record(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
+    """Write the operation into the ledger's table, and one line about it on standard error.
+
+    A denied write is told, and does not stop the command.
+    """
+    line = f"{timestamp(operation.at)} {operation.what} by {operation.by}"
+    line += f" because {operation.because}" if operation.because else ""
+    console(stderr=True).print(escape(line))
+    content: dict[str, Any] = {
+        "pk": f"{deployed.name}#operations",
+        "sk": f"{operation.at:014d}#{operation.what}",
+        "at": operation.at,
+        "done_by": operation.by,
+        "what": operation.what,
+        "because": operation.because,
+        "expires_at": (operation.at + _KEPT_MS) // 1000,
+    }
+    try:
+        aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+    except ClientError as error:
+        if (action := denied_action(error)) is None:
+            raise
+        console(stderr=True).print(f"not recorded in the ledger: {action} is not allowed")
+
+
+def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limit: int) -> list[Operation]:
+    """Return the last operations, newest first."""
+    pages = client.get_paginator("query").paginate(
+        TableName=deployed.table,
+        KeyConditionExpression="#pk = :pk",
+        ExpressionAttributeNames={"#pk": "pk"},
+        ExpressionAttributeValues={":pk": {"S": f"{deployed.name}#operations"}},
+        ScanIndexForward=False,
+        PaginationConfig={"PageSize": limit},
+    )
+    items = (from_dynamodb(item) for page in pages for item in page["Items"])
+    return [_operation(item) for item in islice(items, limit)]
+
+
+def _operation(content: Mapping[str, Any]) -> Operation:
+    return Operation(content["at"], content["done_by"], content["what"], content["because"])

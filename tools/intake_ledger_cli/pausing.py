@@ -1,0 +1,63 @@
+"""Pauses and resumes a consumer by its event source mapping. Messages wait in the queue meanwhile."""
+
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.protocol import pause_key, to_dynamodb
+from intake_ledger_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.operations import Operation
+
+_CHANGING = frozenset({"Creating", "Deleting", "Disabling", "Enabling", "Updating"})
+
+
+def mapping_of(aws: "Aws", deployed: "DeployedPipeline") -> str:
+    """Return the UUID of the consumer's event source mapping.
+
+    Raises:
+        CliError: There is none, there are several, or Lambda is changing it.
+
+    """
+    answer = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)
+    mappings = answer["EventSourceMappings"]
+    if len(mappings) != 1:
+        raise CliError(f"{deployed.consumer_function} has {len(mappings)} event source mappings, expected one")
+    [mapping] = mappings
+    if mapping["State"] in _CHANGING:
+        state = mapping["State"]
+        raise CliError(f"Lambda is changing the event source mapping ({state}): repeat the command in a minute")
+    return mapping["UUID"]
+
+
+def pause(aws: "Aws", deployed: "DeployedPipeline", uuid: str, operation: "Operation") -> None:
+    """Record the pause, and disable the mapping. The record comes first, so that the audit knows its reason.
+
+    Raises:
+        ClientError: AWS refuses a request.
+
+    """
+    key = pause_key(deployed.name)
+    content = {
+        "pk": key.pk,
+        "sk": key.sk,
+        "paused_at": operation.at,
+        "paused_by": operation.by,
+        "because": operation.because,
+    }
+    aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+    aws.functions.update_event_source_mapping(UUID=uuid, Enabled=False)
+
+
+def resume(aws: "Aws", deployed: "DeployedPipeline", uuid: str) -> None:
+    """Enable the mapping, and remove the record of the pause.
+
+    Raises:
+        ClientError: AWS refuses a request.
+
+    """
+    aws.functions.update_event_source_mapping(UUID=uuid, Enabled=True)
+    key = pause_key(deployed.name)
+    place: Any = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
+    aws.dynamodb.delete_item(TableName=deployed.table, Key=place)
