@@ -27,6 +27,9 @@ from tests.protocol.mutants import MUTANTS, Mutant
 from tests.protocol.pool import MEMORY, Ended, Job, run_jobs
 from tests.protocol.scenarios import FULL, SHORT
 from tests.protocol.seeding import preload, seed
+from tests.protocol.set_search import SHORT as SHORT_SETS
+from tests.protocol.set_search import WORLDS as SETS
+from tests.protocol.set_search import explore as explore_sets
 from tests.protocol.simulation import Measured, Misfortune, Simulation
 
 
@@ -48,6 +51,8 @@ def tell(name: str, result: Result) -> str:
 
 def explore(name: str) -> tuple[bool, str]:
     """Search one scenario to its end."""
+    if name in SETS:
+        return explore_sets(name)
     result = Explorer(FULL[name]).explore()
     return not result.violation, tell(name, result)
 
@@ -89,8 +94,8 @@ def plan(names: Sequence[str], mutants: Sequence[Mutant], *, trace: bool) -> lis
     worlds = [Part("world", Job(name, partial(explore, name), MEMORY)) for name in names]
     defects = [Part("seeded defect", Job(mutant.name, partial(find, mutant))) for mutant in mutants]
     replays = [Part("replay", Job("the measured bucket", replay))] if trace else []
-    worlds.sort(key=lambda part: cost(FULL[part.job.name]))
-    short = [part for part in worlds if part.job.name in SHORT]
+    worlds.sort(key=lambda part: cost(FULL[part.job.name]) if part.job.name in FULL else 0)
+    short = [part for part in worlds if part.job.name in SHORT or part.job.name in SHORT_SETS]
     return short + defects + replays + [part for part in worlds if part not in short]
 
 
@@ -133,13 +138,13 @@ def main() -> int:
     started = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, metavar="N")
-    parser.add_argument("--scenario", nargs="+", choices=FULL, metavar="NAME")
+    parser.add_argument("--scenario", nargs="+", choices=[*FULL, *SETS], metavar="NAME")
     parser.add_argument("--mutants", nargs="?", const="", metavar="TEXT")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--short", action="store_true")
     asked = parser.parse_args()
     everything = not (asked.scenario or asked.short or asked.trace or asked.mutants is not None)
-    names = asked.scenario or list(SHORT if asked.short else FULL if everything else ())
+    names = asked.scenario or list(SHORT | SHORT_SETS if asked.short else FULL | SETS if everything else ())
     wanted = "" if everything else asked.mutants
     mutants = [] if wanted is None else [one for one in MUTANTS if wanted in one.name]
     # A process that is told to end stops its child processes, too.

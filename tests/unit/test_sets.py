@@ -394,6 +394,17 @@ class TestForms:
         assert len(bench.runs) == 1
         assert bench.dynamodb.requests.count("BatchGetItem") < 250, "a wake reads no more than it needs"
 
+    def test_the_message_of_a_waiting_attempt_that_comes_early_stays(self) -> None:
+        """Clocks differ a little, and SQS may deliver a message twice. Without it, nobody would look again."""
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, manifest(A))
+        bench.run(0.001)
+        [waiting] = bench.sets.queue.messages
+        waiting.visible_at = bench.now
+        bench.run(0.001)
+        assert bench.sets.verdicts["BUSY"] == 1
+        assert bench.sets.queue.messages == [waiting]
+
     @pytest.mark.parametrize(
         ("form", "key", "expected"),
         [
