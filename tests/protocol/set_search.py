@@ -3,7 +3,7 @@
 The real consumers of parts and of sets run against DynamoDB, S3 and SQS in memory, and stop before each request. The
 search tries every order of uploads, deliveries, requests, deaths and ends of leases. A worker is a function of its
 message and of the answers so far, so each step runs it from its start. In each state the search checks the promises of
-docs/protocol.md. When nothing but waiting is left, it lets time pass, delivers what is left, and checks the end.
+docs/protocol.md. When only waiting messages are left, it lets time pass, delivers them, and checks the end.
 """
 
 import io
@@ -100,7 +100,7 @@ class Worker(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What the processor of sets was called with."""
+    """The argument of one call of the processor of sets."""
 
     version: str
     manifest: str | None
@@ -345,7 +345,7 @@ class SetSearch:
         return after
 
     def _drain(self, world: World, trace: tuple[Any, ...]) -> None:
-        """Let time pass and deliver what is left, one message after the other. Then check the end."""
+        """Let time pass and deliver the other messages, one after the other. Then check the end."""
         for _ in range(_ROUNDS):
             if not world.messages:
                 break
@@ -455,7 +455,7 @@ class SetSearch:
                 raise ViolationError(f"G2: {version} of {key} was replaced before the look", trace)
 
     def _observe(self, world: World, trace: tuple[Any, ...] = ()) -> None:
-        """Record what was committed, and the true state of the set."""
+        """Record the commits of parts, and the true state of the set."""
         for key in (*self.parts, self.set_key):
             row = self._row(world, PARTS, key)
             if row is None or row.committed_state is None or key == self.set_key:
@@ -485,7 +485,7 @@ class SetSearch:
                 raise ViolationError(f"G3: {state} was committed {number} times", trace)
 
     def _truth(self, world: World) -> Any:
-        """The set by S3 and by what was committed: its manifest and its parts. None: it is incomplete or removed."""
+        """The set by S3 and by the commits: its manifest and its parts. None: it is incomplete or removed."""
         present = {key: own[-1] for key, own in world.objects.items() if own and own[-1].content is not None}
         names = [key for key in self.parts if key in present]
         manifest = None

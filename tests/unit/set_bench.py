@@ -143,7 +143,7 @@ class SetBench:
         self._deliver([(self.parts, self._invoke_parts)], until=None)
 
     def run(self, hours: float | None = None) -> None:
-        """Deliver all messages until there are none, or those that are visible within some hours."""
+        """Deliver all messages, or those that become visible within some hours."""
         pipelines = [(self.parts, self._invoke_parts), (self.sets, self._invoke_sets)]
         self._deliver(pipelines, until=None if hours is None else self.now + int(hours * HOUR))
 

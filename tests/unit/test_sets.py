@@ -366,7 +366,7 @@ class TestForms:
 
     @pytest.mark.failure_mode("F157")
     def test_a_folder_is_processed_when_it_is_quiet(self) -> None:
-        """Each upload begins the time of quiet anew, and uploads for longer than max_wait reject nothing."""
+        """Each upload begins the time of quiet again, and uploads for longer than max_wait reject nothing."""
         bench = SetBench(QUIET, max_wait=3600)
         for number in range(20):
             bench.put(f"incoming/1/{number}")
@@ -395,7 +395,7 @@ class TestForms:
         assert bench.dynamodb.requests.count("BatchGetItem") < 250, "a wake reads no more than it needs"
 
     def test_the_message_of_a_waiting_attempt_that_comes_early_stays(self) -> None:
-        """Clocks differ a little, and SQS may deliver a message twice. Without it, nobody would look again."""
+        """Clocks differ a little, and SQS may deliver a message twice. Without it, no message would look again."""
         bench = SetBench(MANIFEST)
         bench.put(KEY, manifest(A))
         bench.run(0.001)
