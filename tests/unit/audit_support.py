@@ -1,7 +1,5 @@
 """Shared by the audit's tests: a bucket that is listed in pages, a queue, and the audit around a ledger in memory."""
 
-import hashlib
-import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from botocore.exceptions import ClientError
-from botocore.response import StreamingBody
 
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
@@ -34,6 +31,7 @@ from intake_ledger.protocol import (
     row_key,
 )
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import MemorySQS
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
 
@@ -144,53 +142,43 @@ class MemoryFiles:
     """
 
     def __init__(self) -> None:
-        self._buckets: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        self._buckets: defaultdict[str, MemoryS3] = defaultdict(lambda: MemoryS3(clock=lambda: 0, versioned=False))
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:  # noqa: N803 - as boto3 has it
-        self._buckets[Bucket][Key] = bytes(Body)
+        self._buckets[Bucket].put(Key, bytes(Body))
 
-    def get_object(self, *, Bucket: str, Key: str, Range: str = "", IfMatch: str | None = None) -> dict[str, Any]:  # noqa: N803 - as boto3 has it
-        content = self._buckets[Bucket].get(Key)
-        if content is None:
-            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": Key}}, "GetObject")
-        if IfMatch not in (None, _etag(content)):
-            raise ClientError({"Error": {"Code": "PreconditionFailed", "Message": Key}}, "GetObject")
-        size = len(content)
-        if Range:
-            first = max(size - int(Range.removeprefix("bytes=-")), 0)
-            content, shown = content[first:], {"ContentRange": f"bytes {first}-{size - 1}/{size}"}
-        else:
-            shown = {}
-        return {"Body": StreamingBody(cast("Any", io.BytesIO(content)), len(content)), **shown}
+    def get_object(self, *, Bucket: str, **request: Any) -> dict[str, Any]:  # noqa: N803 - as boto3 has it
+        return self._buckets[Bucket].get_object(**request)
 
     def delete_object(self, *, Bucket: str, Key: str) -> None:  # noqa: N803 - as boto3 has it
-        self._buckets[Bucket].pop(Key, None)
+        self._buckets[Bucket].delete(Key)
 
     def copy_object(self, *, Bucket: str, Key: str, CopySource: dict[str, str]) -> None:  # noqa: N803 - as boto3 has it
-        self._buckets[Bucket][Key] = self._buckets[CopySource["Bucket"]][CopySource["Key"]]
+        self._buckets[Bucket].put(Key, self._content(CopySource["Bucket"], CopySource["Key"]))
 
     def upload_file(self, filename: str, bucket: str, key: str) -> None:
-        self._buckets[bucket][key] = Path(filename).read_bytes()
+        self._buckets[bucket].put(key, Path(filename).read_bytes())
 
     def download_file(self, bucket: str, key: str, filename: str) -> None:
-        Path(filename).write_bytes(self._buckets[bucket][key])
+        Path(filename).write_bytes(self._content(bucket, key))
 
     def get_paginator(self, operation: str) -> Self:
         assert operation == "list_objects_v2"
         return self
 
     def paginate(self, *, Bucket: str, Prefix: str, Delimiter: str = "") -> Iterator[dict[str, Any]]:  # noqa: N803 - as boto3 has it
-        names = sorted(key for key in self._buckets[Bucket] if key.startswith(Prefix))
+        keys = self._buckets[Bucket].keys
+        names = sorted(key for key in keys if key.startswith(Prefix))
         if Delimiter:
             rest = (name.removeprefix(Prefix) for name in names)
             folders = sorted({Prefix + part.partition(Delimiter)[0] + Delimiter for part in rest if Delimiter in part})
             yield {"CommonPrefixes": [{"Prefix": folder} for folder in folders]}
             return
-        yield {"Contents": [{"Key": name, "ETag": _etag(self._buckets[Bucket][name])} for name in names]}
+        yield {"Contents": [{"Key": name, "ETag": f'"{keys[name][-1].etag}"'} for name in names]}
 
-
-def _etag(content: bytes) -> str:
-    return f'"{hashlib.md5(content).hexdigest()}"'
+    def _content(self, bucket: str, key: str) -> bytes:
+        content: bytes = self.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return content
 
 
 class FakeSQS(MemorySQS):

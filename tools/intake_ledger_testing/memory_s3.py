@@ -74,12 +74,20 @@ class MemoryS3:
         }
 
     def get_object(self, **request: Any) -> dict[str, Any]:
-        """Answer as boto3's client. `ChecksumMode` adds the CRC32 that boto3 uploads with."""
+        """Answer as boto3's client. `ChecksumMode` adds the CRC32 that boto3 uploads with.
+
+        A `Range` names the last bytes, as `bytes=-100`.
+        """
         content = self._find("GetObject", request).content or b""
         if request["Key"] in self.archived:
             raise s3_error("GetObject", 403, "InvalidObjectState")
+        shown = {}
+        if "Range" in request:
+            size = len(content)
+            first = max(size - int(request["Range"].removeprefix("bytes=-")), 0)
+            content, shown = content[first:], {"ContentRange": f"bytes {first}-{size - 1}/{size}"}
         self._last = _Connection(content)
-        answer = {"Body": StreamingBody(cast("Any", self._last), len(content)), "ContentLength": len(content)}
+        answer = {"Body": StreamingBody(cast("Any", self._last), len(content)), "ContentLength": len(content)} | shown
         if request.get("ChecksumMode") == "ENABLED":
             checksum = zlib.crc32(content).to_bytes(4, "big")
             answer |= {"ChecksumCRC32": b64encode(checksum).decode(), "ChecksumType": "FULL_OBJECT"}
@@ -137,6 +145,9 @@ class _Connection(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def read(self, size: int | None = -1, /) -> bytes | None:
+        return super().read(-1 if size is None else size)  # None reads everything, as with urllib3
 
     def readinto(self, buffer: Any, /) -> int:
         data = self._content.read(min(len(buffer), max(self._ends - self._content.tell(), 0)))
