@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from examples.demo.material import Source
     from examples.demo.script import Script
 
+STAGE_1_SECONDS = 300.0
+
 
 @dataclass(frozen=True)
 class Options:
@@ -108,7 +110,7 @@ def _stage_1(screen: Screen, world: World, wire: Wire, script: Script) -> Native
             show(len(found), "")
             return found if len(found) == len(put) else {}
 
-        complete = world.aws.wait_until(effects, "the first files are in the catalogue", timeout=90)
+        complete = world.aws.wait_until(effects, "the first files are in the catalogue", timeout=STAGE_1_SECONDS)
     waits = [(complete[key]["ended"] - done.at) / 1000 for key, done in put.items()]
     native = Native(len(put), len(complete), statistics.median(waits))
     screen.say(

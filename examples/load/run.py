@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from examples.load.script import Script
 
-FAULT_SECONDS = 120.0
+FAULT_SECONDS = 300.0
 
 
 @dataclass(frozen=True)

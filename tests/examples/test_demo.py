@@ -31,7 +31,7 @@ def test_the_demo_on_a_folder_is_right_and_writes_its_page(tmp_path: Path) -> No
     (files / "bytes.bin").write_bytes(bytes(range(256)))
     (files / ".hidden").write_text("left out")
 
-    ran = demo("--short", "--files", str(files), "--output", str(tmp_path / "demo.html"), timeout=240)
+    ran = demo("--short", "--files", str(files), "--output", str(tmp_path / "demo.html"), timeout=900)
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "FILES: 1 files are left out" in ran.stdout

@@ -22,7 +22,7 @@ def test_fenced_outputs_are_right_where_others_are_not(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
         check=False,
     )
 

@@ -58,7 +58,7 @@ class BroughtStack(cdk.Stack):
             scope,
             id,
             processor=recording(self._code, self._effects),
-            processing_timeout=cdk.Duration.seconds(4),
+            processing_timeout=cdk.Duration.seconds(20),
             removal_policy=DESTROY,
             **options,
         )

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import override
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.local.faults import STACK
 from tests.local.faults.scenarios import LINES, SHORT, Outcome, run
 from tests.local.faults.world import Sources
 from tests.local.recorded import put_code
-from tests.local.support import Catalogue, Pipeline
+from tests.local.support import TIMEOUT, Catalogue, Pipeline
 from tests.local.worker_run import STACK as WORKED
 from tests.local.worker_run import scenario as worker_run
 
@@ -43,9 +44,19 @@ def _wanted(items: list[pytest.Item]) -> set[str]:
     return {name for item in items for name in getattr(item, "fixturenames", ())}
 
 
+class PatientAws(LocalAws):
+    """A local AWS whose conditions may take longer, on a busy machine."""
+
+    @override
+    def wait_until[T](
+        self, condition: Callable[[], T], what: str, *, timeout: float = TIMEOUT, interval: float = 0.1
+    ) -> T:
+        return super().wait_until(condition, what, timeout=timeout, interval=interval)
+
+
 @pytest.fixture(scope="session")
 def aws() -> Iterator[LocalAws]:
-    with LocalAws() as local:
+    with PatientAws(start_timeout=TIMEOUT) as local:
         yield local
 
 

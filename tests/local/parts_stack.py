@@ -29,7 +29,7 @@ class PartsStack(cdk.Stack):
             processor=recording(code, effects),
             bucket=bucket,
             deletes=True,
-            processing_timeout=cdk.Duration.seconds(2),
+            processing_timeout=cdk.Duration.seconds(20),
             audit=AuditOptions(
                 settle_time=cdk.Duration.seconds(1),
                 budget=1_000,

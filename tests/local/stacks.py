@@ -29,8 +29,9 @@ from tests.synth.build import new_app
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES: dict[str, Any] = {
-    # A first event also creates the clients, which takes long on a busy machine.
-    "processing_timeout": cdk.Duration.seconds(4),
+    # An attempt that times out after its effect is repeated. A first event also creates the clients, which takes long
+    # on a busy machine.
+    "processing_timeout": cdk.Duration.seconds(20),
     "concurrency": ConcurrencyOptions(clock_skew=cdk.Duration.seconds(2)),
     "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(5)),
     "audit": AuditOptions(settle_time=cdk.Duration.seconds(1)),
@@ -53,7 +54,8 @@ class LocalStack(CatalogueStack):
         self._code = code
         super().__init__(scope, id, **TIMES)
         self._effects.grant(self.models, "dynamodb:PutItem")
-        pipeline(self, "Second", code, self._effects, deletes=True)
+        # The message of a dead worker is hidden for longer than its lease.
+        pipeline(self, "Second", code, self._effects, deletes=True, processing_timeout=cdk.Duration.seconds(4))
         existing = s3.Bucket(self, "Existing", versioned=True, removal_policy=cdk.RemovalPolicy.DESTROY)
         pipeline(self, "OnExisting", code, self._effects, bucket=existing)
         self._add_threads()

@@ -13,7 +13,8 @@ from boto3.dynamodb.types import TypeDeserializer
 from cdk_intake_ledger.testing import LocalAws
 
 Entry = dict[str, Any]
-TIMEOUT = 90.0
+TIMEOUT = 240.0
+"""Seconds. No test waits for so long, unless the machine is very busy."""
 _read = TypeDeserializer().deserialize
 
 

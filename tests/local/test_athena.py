@@ -87,7 +87,7 @@ def test_the_statements_for_athena_find_what_duckdb_finds(aws: LocalAws, tmp_pat
             QueryExecutionContext={"Database": DATABASE},
             ResultConfiguration={"OutputLocation": f"s3://{FILES}/results/"},
         )["QueryExecutionId"]
-        aws.wait_until(partial(ended, athena, id_), "the query has ended", timeout=60)
+        aws.wait_until(partial(ended, athena, id_), "the query has ended", timeout=240)
         done = athena.look(id_)
         assert done.failure == ""
         # The local AWS writes the result below the place that it tells.

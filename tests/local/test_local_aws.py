@@ -34,10 +34,10 @@ def listens(url: str) -> bool:
 def test_nothing_is_left_when_the_parent_is_killed(aws: LocalAws) -> None:
     """No handler runs in a process that gets SIGKILL; the server, its workers and its directory go all the same."""
     script = [sys.executable, "-c", STARTS_AND_IS_KILLED]
-    ran = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(script, capture_output=True, text=True, check=False, timeout=240)
     directory, url = ran.stdout.split()
 
-    aws.wait_until(lambda: not Path(directory).exists() and not listens(url), "it is gone", timeout=20)
+    aws.wait_until(lambda: not Path(directory).exists() and not listens(url), "it is gone", timeout=120)
 
 
 def test_a_port_that_was_taken_meanwhile_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:

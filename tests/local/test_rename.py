@@ -51,7 +51,7 @@ def synthesise(aws: LocalAws, folder: Path, *, renamed: bool) -> Json:
         "Billing" if renamed else "Orders",
         bucket=s3.Bucket(stack, "Inbox", versioned=True),
         processor=Processor.from_asset(code, entrypoint="counting:process", environment=environment),
-        processing_timeout=cdk.Duration.seconds(4),
+        processing_timeout=cdk.Duration.seconds(20),
         audit=AuditOptions(settle_time=cdk.Duration.seconds(1)),
     )
     calls.grant(pipeline, "dynamodb:UpdateItem")
@@ -81,7 +81,7 @@ def deploy(aws: LocalAws, what: str, template: Json) -> dict[str, str]:
     put = getattr(cloudformation, f"{what}_stack")
     put(StackName=STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
     waiter = cloudformation.get_waiter(f"stack_{what}_complete")
-    waiter.wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 90})
+    waiter.wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 240})
     [stack] = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
     return {one["OutputKey"].removesuffix("Output"): one["OutputValue"] for one in stack["Outputs"]}
 

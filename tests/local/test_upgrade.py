@@ -12,6 +12,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalAws
 from tests.local import release
+from tests.local.support import TIMEOUT
 
 STATEFUL = ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")
 RELEASES = sorted(path.name.removesuffix(".template.json") for path in release.RELEASES.glob("*.template.json"))
@@ -32,7 +33,7 @@ class Deployed:
         put = getattr(cloudformation, f"{what}_stack")
         put(StackName=release.STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
         done = cloudformation.get_waiter(f"stack_{what}_complete")
-        done.wait(StackName=release.STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 90})
+        done.wait(StackName=release.STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 240})
 
     def physical(self, template: Mapping[str, Any], *types: str) -> dict[str, str]:
         """The physical ids of the resources of these types."""
@@ -57,7 +58,7 @@ class Deployed:
             items = self.aws.client("dynamodb").scan(TableName=table, ConsistentRead=True)["Items"]
             return next((one for one in items if one.get("committed_state", {}).get("S") == f"v#{version}"), {})
 
-        return self.aws.wait_until(row, f"version {version} is committed", timeout=90)
+        return self.aws.wait_until(row, f"version {version} is committed", timeout=TIMEOUT)
 
     def calls(self, table: str, version: str) -> int:
         """Count the processor's calls for a version."""

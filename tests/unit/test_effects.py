@@ -9,7 +9,7 @@ from tests.effects.downstreams import DOWNSTREAMS
 from tests.effects.rounds import ALL, LATE, ROUNDS, Downstream, Happening, count_wrong
 from tests.settings import THOROUGH
 
-MORE = range(ROUNDS, 5 * ROUNDS)
+MORE = range(ROUNDS, 2 * ROUNDS)
 
 
 @pytest.fixture(scope="module", params=DOWNSTREAMS, ids=lambda one: one.name)

@@ -218,7 +218,7 @@ class Outcome:
         return [f"{what} is not right" for what, right in checks.items() if not right]
 
 
-def run(aws: LocalAws, outputs: Mapping[str, str], objects: int, *, timeout: float = 90) -> Outcome:
+def run(aws: LocalAws, outputs: Mapping[str, str], objects: int, *, timeout: float = 240) -> Outcome:
     """Lose notifications for a part of `objects` objects, and let the audit find the changes."""
     world, lost = World(aws, outputs, timeout), Lost.of(objects)
     world.stop_the_schedule()
