@@ -163,3 +163,20 @@ def test_the_lag_from_event_to_commit_is_measured(
     telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=500)
     telemetry.flush()
     assert values(capsys).get("CommitLag") == (None if lag is None else [float(lag)])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("commits", [99, 100, 101, 200])
+def test_a_batch_whose_lags_fill_a_metric_is_written_without_a_warning(
+    telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str], commits: int
+) -> None:
+    """Powertools writes a metric with 100 values at once, and warns of a later write without metrics."""
+    row = Row(Status.PROCESSING, 1, attempts=1, updated_at=5_000)
+    claim = Claim(KEY, replace(CHANGE, event_time=1_000), State(StateKind.OBJECT, "v1"), row, None, "why")
+    for _ in range(commits):
+        telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=500)
+    capsys.readouterr()
+    telemetry.flush()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(len(line.get("CommitLag", [])) for line in lines) == commits
+    assert sum(sum(line.get(OutcomeKind.COMMITTED.value, [])) for line in lines) == commits

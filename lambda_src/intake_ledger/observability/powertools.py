@@ -150,10 +150,11 @@ class PowertoolsTelemetry(Telemetry):
     @override
     def flush(self) -> None:
         with self._lock:
-            for name, count in self._counts.items():
-                self._metrics.add_metric(name, unit=MetricUnit.Count, value=count)
             for name, milliseconds in self._times:
                 self._metrics.add_metric(name, unit=MetricUnit.Milliseconds, value=milliseconds)
+            # The last: Powertools writes what it has when a metric has 100 values, and warns of a write without metrics.
+            for name, count in self._counts.items():
+                self._metrics.add_metric(name, unit=MetricUnit.Count, value=count)
             if self._counts:
                 self._metrics.flush_metrics()
                 sys.stdout.flush()
