@@ -152,7 +152,7 @@ class PowertoolsTelemetry(Telemetry):
         with self._lock:
             for name, milliseconds in self._times:
                 self._metrics.add_metric(name, unit=MetricUnit.Milliseconds, value=milliseconds)
-            # The last: Powertools writes what it has when a metric has 100 values, and warns of a write without metrics.
+            # At the end: Powertools writes when a metric has 100 values, and warns of a write without metrics.
             for name, count in self._counts.items():
                 self._metrics.add_metric(name, unit=MetricUnit.Count, value=count)
             if self._counts:
