@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "ProcessorBase.__init__": "The options of a processor, which users write as keyword arguments.",
     "IntakeQueue.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "IntakeWorkers.__init__": "The options of the construct. CDK passes options as keyword arguments.",
+    "MessageIntake.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "LocalPipeline.__init__": "The options of the construct that a test can set, by the same names.",
     "list_command": "typer makes an option of the command from each parameter.",
     "reprocess_command": "typer makes an option of the command from each parameter.",

@@ -17,7 +17,8 @@ from cdk_intake_ledger._lazy import lazily
 if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.functions import Processor
-    from cdk_intake_ledger.monitoring import IntakeMonitoring
+    from cdk_intake_ledger.messages import MessageIntake, MessageSource
+    from cdk_intake_ledger.monitoring import IntakeMonitoring, MessageMonitoring
     from cdk_intake_ledger.options import (
         AuditOptions,
         AuditScale,
@@ -48,6 +49,9 @@ __all__ = [
     "IntakePipeline",
     "IntakeQueue",
     "IntakeWorkers",
+    "MessageIntake",
+    "MessageMonitoring",
+    "MessageSource",
     "MonitoringOptions",
     "NetworkOptions",
     "Ordering",
@@ -73,6 +77,9 @@ if not TYPE_CHECKING:
             "IntakePipeline": "cdk_intake_ledger.pipeline",
             "IntakeQueue": "cdk_intake_ledger.resources",
             "IntakeWorkers": "cdk_intake_ledger.workers",
+            "MessageIntake": "cdk_intake_ledger.messages",
+            "MessageMonitoring": "cdk_intake_ledger.monitoring",
+            "MessageSource": "cdk_intake_ledger.messages",
             "MonitoringOptions": "cdk_intake_ledger.options",
             "NetworkOptions": "cdk_intake_ledger.options",
             "Ordering": "cdk_intake_ledger.options",

@@ -29,37 +29,37 @@ def plan_of(
     """The numbers that these options give. A token is `UNKNOWN`."""
     executions = processor.executions
     return Plan(
-        processing_timeout=_seconds(processing_timeout),
-        clock_skew=_seconds(concurrency.clock_skew),
-        max_attempts=_number(retry.max_attempts),
-        min_backoff=_seconds(retry.min_backoff),
-        max_backoff=_seconds(retry.max_backoff),
-        max_wait=_seconds(retry.max_wait),
-        batch_size=_number(concurrency.batch_size),
-        max_batching_window=_seconds(concurrency.max_batching_window) if concurrency.max_batching_window else 0,
-        max_concurrency=_number(concurrency.max_concurrency),
-        threads=_number(concurrency.threads),
+        processing_timeout=seconds_of(processing_timeout),
+        clock_skew=seconds_of(concurrency.clock_skew),
+        max_attempts=number_of(retry.max_attempts),
+        min_backoff=seconds_of(retry.min_backoff),
+        max_backoff=seconds_of(retry.max_backoff),
+        max_wait=seconds_of(retry.max_wait),
+        batch_size=number_of(concurrency.batch_size),
+        max_batching_window=seconds_of(concurrency.max_batching_window) if concurrency.max_batching_window else 0,
+        max_concurrency=number_of(concurrency.max_concurrency),
+        threads=number_of(concurrency.threads),
         commit_together=concurrency.commit_together,
-        visibility_timeout=_seconds(queue.visibility_timeout if queue else None),
-        queue_retention=_seconds(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
-        dead_letter_retention=_seconds(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY,
-        ledger_retention=_seconds(ledger.retention) if ledger else LEDGER_RETENTION_DAYS * DAY,
-        audit_interval=_seconds(audit.interval),
-        settle_time=_seconds(audit.settle_time),
-        look_back=_seconds(audit.look_back),
-        audit_budget=_number(audit.budget),
-        resubmit_rate=_number(audit.resubmit_rate),
-        backfill_rate=_number(audit.backfill_rate),
-        memory_size=_number(processor.memory_size),
-        processor_timeout=_seconds(processor.function_timeout),
+        visibility_timeout=seconds_of(queue.visibility_timeout if queue else None),
+        queue_retention=seconds_of(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
+        dead_letter_retention=seconds_of(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY,
+        ledger_retention=seconds_of(ledger.retention) if ledger else LEDGER_RETENTION_DAYS * DAY,
+        audit_interval=seconds_of(audit.interval),
+        settle_time=seconds_of(audit.settle_time),
+        look_back=seconds_of(audit.look_back),
+        audit_budget=number_of(audit.budget),
+        resubmit_rate=number_of(audit.resubmit_rate),
+        backfill_rate=number_of(audit.backfill_rate),
+        memory_size=number_of(processor.memory_size),
+        processor_timeout=seconds_of(processor.function_timeout),
         managed_instances=processor.capacity_provider is not None,
-        execution_timeout=_seconds(executions.timeout if executions else None),
-        longest_task=_seconds(executions.longest_task if executions else None),
+        execution_timeout=seconds_of(executions.timeout if executions else None),
+        longest_task=seconds_of(executions.longest_task if executions else None),
         max_receives=queue.max_receives if queue else MAX_RECEIVES,
     )
 
 
-def _seconds(duration: Duration | None) -> float:
+def seconds_of(duration: Duration | None) -> float:
     """The seconds of a duration; `UNKNOWN` if it is None or contains a token."""
     if duration is None:
         return UNKNOWN
@@ -71,6 +71,7 @@ def _seconds(duration: Duration | None) -> float:
     return UNKNOWN if seconds < 0 else float(seconds)
 
 
-def _number(value: float | None) -> float:
+def number_of(value: float | None) -> float:
+    """A number; `UNKNOWN` if it is None or a token."""
     # A token is a negative number. Ask the CDK about negative numbers only: each question is a call of its process.
     return UNKNOWN if value is None or (value < 0 and Token.is_unresolved(value)) else value

@@ -34,6 +34,7 @@ from cdk_intake_ledger import (
     Processor,
 )
 from tests.synth.build import PROCESSORS, Json, processor
+from tests.synth.message_stack import message_intakes
 
 CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
 """`cdk init` sets it. Without it, access logs need ACLs."""
@@ -404,5 +405,6 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     outputs,
     audit_by_inventory,
     example,
+    message_intakes,
 )
 """Rows of the matrix. A name tells which resource exists before the pipeline."""

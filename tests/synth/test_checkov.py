@@ -13,7 +13,17 @@ from tests.synth.conftest import Matrix
 
 ROOT = Path(__file__).parents[2]
 CHECKOV = ROOT / "build" / "checkov" / "bin" / "checkov"
-TEMPLATES = ["Default", "OwnKey", "InVpc", "ImportedBucket", "Everything", "Outputs", "AuditByInventory", "Catalogue"]
+TEMPLATES = [
+    "Default",
+    "OwnKey",
+    "InVpc",
+    "ImportedBucket",
+    "Everything",
+    "Outputs",
+    "AuditByInventory",
+    "Catalogue",
+    "Messages",
+]
 
 ACCEPTED = {
     "CKV_AWS_18": (

@@ -61,6 +61,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         rows.audit_by_inventory,
         rows.state_machine,
         rows.example,
+        rows.message_intakes,
     ):
         row(app)
     app.synth()

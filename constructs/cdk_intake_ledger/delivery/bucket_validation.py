@@ -18,7 +18,7 @@ from constructs import Construct, IValidation
 from cdk_intake_ledger.delivery.bucket_notifications import cdk_configuration, has_cdk_notifications, owned_resource
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
 from cdk_intake_ledger.options import Delivery
-from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.resources import other_consumer_problems, properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
     BUCKET_NOT_VERSIONED,
     EVENT_BRIDGE_SWITCHED_OFF,
@@ -28,7 +28,6 @@ from cdk_intake_ledger.validation.bucket_rules import (
     VERSIONS_EXPIRE_EARLY,
 )
 from cdk_intake_ledger.validation.plan import DAY, span
-from cdk_intake_ledger.validation.queue_rules import QUEUE_HAS_OTHER_CONSUMER
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
 
@@ -102,12 +101,7 @@ class BucketValidation:
         """Find event source mappings of other functions on an existing queue (F128)."""
         if self._consumed is None:
             return
-        queue, own_mapping = self._consumed.queue, f"{self._consumed.source.node.path}/Resource"
-        for construct in self._scope.node.root.node.find_all():
-            if not isinstance(construct, lambda_.CfnEventSourceMapping) or construct.enabled is False:
-                continue
-            if construct.event_source_arn == queue.queue_arn and construct.node.path != own_mapping:
-                yield QUEUE_HAS_OTHER_CONSUMER.problem(mapping=construct.node.path, path=queue.node.path)
+        yield from other_consumer_problems(self._consumed.queue, self._consumed.source)
 
     def _replaced_notifications(self) -> Iterator[Problem]:
         if self._began_with_cdk_notifications or not has_cdk_notifications(self._bucket):

@@ -1,6 +1,6 @@
 """The Lambda functions of a pipeline, and the processor."""
 
-from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, archive, runtime_layer
 from cdk_intake_ledger.functions.machine_checks import machine_problems
@@ -9,12 +9,14 @@ from cdk_intake_ledger.functions.pipeline_resources import (
     TABLE_KEY_ACTIONS,
     PipelineResources,
     existing_resources,
+    grant_keys,
     in_seconds,
     in_text,
 )
 from cdk_intake_ledger.functions.processor import Processor
 
 __all__ = [
+    "LATE_AFTER",
     "QUEUE_KEY_ACTIONS",
     "TABLE_KEY_ACTIONS",
     "TESTED_RUNTIME",
@@ -25,6 +27,8 @@ __all__ = [
     "Processor",
     "archive",
     "existing_resources",
+    "grant_keys",
+    "hold_seconds",
     "in_seconds",
     "in_text",
     "intake_function",

@@ -114,7 +114,7 @@ def _of_queue(resources: PipelineResources) -> dict[str, str]:
     return {
         "INTAKE_DLQ_URL": resources.dead_letter_url,
         "INTAKE_MAX_RECEIVES": in_text(resources.queue.max_receives),
-        "INTAKE_MAX_HOLD_SECONDS": _hold_seconds(resources.queue),
+        "INTAKE_MAX_HOLD_SECONDS": hold_seconds(resources.queue),
         "INTAKE_MAX_EVENT_AGE_SECONDS": in_text(LATE_AFTER),
     }
 
@@ -124,13 +124,13 @@ def _of_options(retry: RetryOptions, concurrency: ConcurrencyOptions, queue: Int
         "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
         "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
         "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
-        "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait) if retry.max_wait else _hold_seconds(queue),
+        "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait) if retry.max_wait else hold_seconds(queue),
         "INTAKE_CONCURRENCY": in_text(concurrency.threads),
         "INTAKE_COMMIT_TOGETHER": "true" if concurrency.commit_together else "false",
     }
 
 
-def _hold_seconds(queue: IntakeQueue) -> str:
+def hold_seconds(queue: IntakeQueue) -> str:
     """Seconds that a message may wait in an outage. If the retention is unknown, SQS's default applies."""
     retention = queue.retention
     if retention is None or retention.is_unresolved():

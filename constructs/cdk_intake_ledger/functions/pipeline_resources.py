@@ -129,8 +129,7 @@ class PipelineResources:
             (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
             (self.ledger.encryption_key, TABLE_KEY_ACTIONS),
         )
-        for key, key_actions in _merged(keys):
-            key.grant(role, *sorted(key_actions))
+        grant_keys(role, keys)
 
 
 def existing_resources(
@@ -151,13 +150,14 @@ def _grant(role: iam.Role, actions: Sequence[str], resource: str) -> None:
     iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=[resource])
 
 
-def _merged(pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> Iterable[tuple[kms.IKey, set[str]]]:
-    """One entry for each key, since bucket, queue and table may have the same key."""
+def grant_keys(role: iam.Role, pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> None:
+    """Grant a role the use of keys, with one statement for each key: bucket, queue and table may have the same key."""
     merged: dict[str, tuple[kms.IKey, set[str]]] = {}
     for key, actions in pairs:
         if key is not None:
             merged.setdefault(key.node.path, (key, set()))[1].update(actions)
-    return merged.values()
+    for key, actions in merged.values():
+        key.grant(role, *sorted(actions))
 
 
 def in_seconds(duration: Duration) -> str:

@@ -1,6 +1,7 @@
 """Metrics, alarms and the dashboard of a pipeline."""
 
 from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
+from cdk_intake_ledger.monitoring.message_monitoring import MessageMonitoring
 from cdk_intake_ledger.monitoring.metrics import METRICS_NAMESPACE, IntakeMetrics
 
-__all__ = ["METRICS_NAMESPACE", "IntakeMetrics", "IntakeMonitoring"]
+__all__ = ["METRICS_NAMESPACE", "IntakeMetrics", "IntakeMonitoring", "MessageMonitoring"]

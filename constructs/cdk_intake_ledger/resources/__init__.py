@@ -2,6 +2,7 @@
 
 from cdk_intake_ledger.resources.bucket import intake_bucket, private_bucket
 from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources.event_sources import other_consumer_problems
 from cdk_intake_ledger.resources.fixed_names import FixedIds, pipeline_name_problems, register, tag
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.queue import IntakeQueue
@@ -15,6 +16,7 @@ __all__ = [
     "IntakeQueue",
     "allow_service",
     "intake_bucket",
+    "other_consumer_problems",
     "pipeline_name_problems",
     "private_bucket",
     "properties_of",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import Duration, Resource, Token
 from aws_cdk import aws_kms as kms
@@ -72,16 +73,10 @@ class ExistingQueue:
             if resource is not None and value is not None:
                 yield OPTION_OF_EXISTING_QUEUE.problem(name=name)
 
-    def setting_problems(self, max_attempts: float) -> Iterator[Problem]:
-        """Find settings of the queues that a pipeline cannot use.
-
-        Args:
-            max_attempts: the pipeline's. Each attempt uses at least one receive.
-
-        """
+    def event_problems(self) -> Iterator[Problem]:
+        """Find settings because of which S3's events could not reach the queues."""
         path = self._queue.node.path
-        # Read them now, because they can change after the queue was given to `IntakeQueue`.
-        properties = properties_of(self._resource) if self._resource is not None else {}
+        properties = self._properties()
         for queue in (self._queue, self._dead_letter_queue):
             if queue.fifo:
                 yield FIFO_QUEUE.problem(path=queue.node.path)
@@ -90,12 +85,25 @@ class ExistingQueue:
             yield QUEUE_MESSAGE_SIZE.problem(path=path, size=size)
         if properties.get("kmsMasterKeyId") == AWS_MANAGED_KEY:
             yield QUEUE_AWS_MANAGED_KEY.problem(path=path)
-        redrive = properties.get("redrivePolicy")
+
+    def receive_problems(self, max_attempts: float) -> Iterator[Problem]:
+        """Find a redrive policy that gives messages up before their last attempt.
+
+        Args:
+            max_attempts: of a message. Each attempt uses at least one receive.
+
+        """
+        path = self._queue.node.path
+        redrive = self._properties().get("redrivePolicy")
         receives = redrive.get("maxReceiveCount") if isinstance(redrive, dict) else None
         if isinstance(receives, int) and receives < 2 * max_attempts:
             yield QUEUE_MAX_RECEIVES.problem(
                 path=path, receives=receives, attempts=max_attempts, least=2 * max_attempts
             )
+
+    def _properties(self) -> dict[str, Any]:
+        """The queue's properties. They can change after the queue was given to `IntakeQueue`."""
+        return properties_of(self._resource) if self._resource is not None else {}
 
     def max_receives(self) -> int:
         """MaxReceiveCount of the queue: SQS's maximum without a redrive policy, 300 for an imported queue."""

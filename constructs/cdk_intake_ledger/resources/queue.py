@@ -1,6 +1,7 @@
 """The queue between S3 and the consumer, and its dead-letter queue."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy, Resource
 from aws_cdk import aws_kms as kms
@@ -19,6 +20,7 @@ from cdk_intake_ledger.validation.plan import (
 from cdk_intake_ledger.validation.queue_rules import (
     DEAD_LETTER_QUEUE_IN_USE,
     DEAD_LETTER_QUEUE_IS_QUEUE,
+    FIFO_QUEUE,
     QUEUE_IN_USE,
     QUEUE_PAIR,
     QUEUE_VISIBILITY_UNKNOWN,
@@ -31,7 +33,7 @@ QUEUE_OWNERS = f"{WARNING_PREFIX}:served"
 
 
 class IntakeQueue(Construct):
-    """A standard queue and its dead-letter queue: new ones, encrypted and for TLS only, or existing ones.
+    """A queue and its dead-letter queue: new ones, encrypted and for TLS only, or existing ones.
 
     Each queue belongs to one pipeline. Two consumers of one queue would take each other's messages. A redrive from a
     common dead-letter queue would send messages of one pipeline to the other. By default, CloudFormation keeps both
@@ -49,6 +51,7 @@ class IntakeQueue(Construct):
         retention: Duration | None = None,
         dead_letter_retention: Duration | None = None,
         encryption_key: kms.IKey | None = None,
+        fifo: bool = False,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         """Create both queues, or use existing ones.
@@ -69,6 +72,8 @@ class IntakeQueue(Construct):
             dead_letter_retention: the same for the dead-letter queue; 14 days, SQS's maximum, when omitted. SQS counts
                 it from the time at which a message was first sent.
             encryption_key: encrypts both queues; SQS's key when omitted.
+            fifo: whether new queues are FIFO queues, for `MessageSource.fifo` only; standard queues when omitted. SQS
+                then drops a message whose body was sent in the last 5 minutes, unless it has its own deduplication ID.
             removal_policy: of both new queues and of their policies; `RETAIN` when omitted.
 
         """
@@ -78,6 +83,7 @@ class IntakeQueue(Construct):
         self._made = queue is None and dead_letter_queue is None
         self._encryption_key = encryption_key
         self._policy: Resource | None = None
+        self._is_fifo = fifo
         if queue is not None and dead_letter_queue is not None:
             self._queue, self._dead_letter_queue = queue, dead_letter_queue
             options = QueueTimes(
@@ -95,6 +101,8 @@ class IntakeQueue(Construct):
             retention=retention or Duration.days(QUEUE_RETENTION_DAYS),
             dead_letter_retention=dead_letter_retention or Duration.days(DEAD_LETTER_RETENTION_DAYS),
         )
+        # SQS takes no `false` here.
+        order: dict[str, Any] = {"fifo": True, "content_based_deduplication": True} if fifo else {}
         encryption = sqs.QueueEncryption.KMS if encryption_key else sqs.QueueEncryption.SQS_MANAGED
         self._dead_letter_queue = sqs.Queue(
             self,
@@ -104,6 +112,7 @@ class IntakeQueue(Construct):
             encryption_master_key=encryption_key,
             enforce_ssl=True,
             removal_policy=removal_policy,
+            **order,
         )
         suppress(self._dead_letter_queue, DEAD_LETTERS)
         self._queue = sqs.Queue(
@@ -116,6 +125,7 @@ class IntakeQueue(Construct):
             enforce_ssl=True,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self._dead_letter_queue, max_receive_count=MAX_RECEIVES),
             removal_policy=removal_policy,
+            **order,
         )
         self._policy = _keep_policy(self._queue, removal_policy)
         _keep_policy(self._dead_letter_queue, removal_policy)
@@ -167,11 +177,12 @@ class IntakeQueue(Construct):
         policy = holder.node.default_child if holder else None
         return policy if isinstance(policy, sqs.CfnQueuePolicy) else None
 
-    def problems(self, max_attempts: float) -> list[Problem]:
+    def problems(self, max_attempts: float, *, for_events: bool = True) -> list[Problem]:
         """Find reasons why a pipeline cannot use these queues. The pipeline calls this method.
 
         Args:
             max_attempts: the pipeline's. Each attempt uses at least one receive.
+            for_events: whether S3's events have to reach the queue; they have to when omitted.
 
         Returns:
             The problems, which the pipeline reports with all others.
@@ -182,8 +193,16 @@ class IntakeQueue(Construct):
             path = (self if self._made else self._queue).node.path
             found.append(QUEUE_IN_USE.problem(path=path, owner=owner))
         if self._existing is not None:
-            found += [*self._dead_letter_problems(), *self._existing.setting_problems(max_attempts)]
+            found += [*self._dead_letter_problems(), *self._existing.receive_problems(max_attempts)]
+        if for_events:
+            found += self._event_problems()
         return found
+
+    def _event_problems(self) -> Iterator[Problem]:
+        if self._existing is not None:
+            yield from self._existing.event_problems()
+        elif self._is_fifo:
+            yield FIFO_QUEUE.problem(path=self.node.path)
 
     def _dead_letter_problems(self) -> Iterator[Problem]:
         path = self._dead_letter_queue.node.path

@@ -41,3 +41,6 @@ MEMORY = (128, 10_240)
 MANAGED_MEMORY = (2_048, 32_768)
 """MiB of a function on Lambda Managed Instances. The smallest size has 2 GB and 1 vCPU, and the API names the
 largest."""
+
+MAX_STREAM_BATCH = 10_000
+"""Records of a batch from a stream (Lambda API, `BatchSize` of CreateEventSourceMapping)."""

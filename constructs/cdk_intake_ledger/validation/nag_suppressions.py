@@ -58,6 +58,17 @@ SOURCE_DESTINATION = Suppression(
     "the consumer's event source",
     "A destination is for streams. Messages that the consumer rejects go to the dead-letter queue, with their reason.",
 )
+STREAM_DESTINATION = Suppression(
+    ("Serverless-LambdaEventSourceMappingDestination",),
+    "the mapping of a stream to a message intake",
+    "Lambda gives no record up: it retries until the ledger has rejected the record, with a copy in the dead-letter "
+    "queue. An alarm reports records that wait.",
+)
+STREAMS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the role of a message intake that reads a table's stream, `*`",
+    "CDK grants `dynamodb:ListStreams`, which supports no resource.",
+)
 AUDIT_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ",),
     "the audit's function",
@@ -152,6 +163,8 @@ SUPPRESSIONS = (
     TRACING,
     CONSUMER_DEAD_LETTERS,
     SOURCE_DESTINATION,
+    STREAM_DESTINATION,
+    STREAMS,
     AUDIT_DEAD_LETTERS,
     AUDIT_DESTINATION,
     OBJECTS,

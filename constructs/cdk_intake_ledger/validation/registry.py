@@ -160,6 +160,7 @@ _RULE_MODULES = (
     "output_rules",
     "worker_rules",
     "execution_rules",
+    "message_rules",
 )
 
 

@@ -1,0 +1,193 @@
+"""The consumer of a message intake: its function, permissions and event source mappings."""
+
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from cdk_intake_ledger.functions import (
+    LATE_AFTER,
+    QUEUE_KEY_ACTIONS,
+    TABLE_KEY_ACTIONS,
+    FunctionCode,
+    FunctionNetworking,
+    Processor,
+    grant_keys,
+    hold_seconds,
+    in_seconds,
+    in_text,
+    intake_function,
+)
+from cdk_intake_ledger.messages.message_source import MessageSource
+from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
+from cdk_intake_ledger.options import Ordering, Reasons, RetryOptions
+from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
+from cdk_intake_ledger.validation.nag_suppressions import (
+    CONSUMER_DEAD_LETTERS,
+    SOURCE_DESTINATION,
+    STREAM_DESTINATION,
+    STREAMS,
+    Wildcards,
+    suppress,
+)
+from cdk_intake_ledger.validation.plan import Plan
+
+HANDLER = "intake_ledger.messages.handler"
+TABLE_ACTIONS = (
+    "dynamodb:BatchGetItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+)
+QUEUE_ACTIONS = (
+    "sqs:ChangeMessageVisibility",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+    "sqs:ReceiveMessage",
+    "sqs:SendMessage",
+)
+FOR_EVER = -1
+"""Lambda retries a batch of a stream until it succeeds or its records expire. The ledger ends the attempts."""
+
+
+def source_name(name: str) -> str:
+    """The name of the messages' source in the ledger. A pipeline has its bucket's name there."""
+    return f"messages:{name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageResources:
+    """What the consumer uses."""
+
+    name: str
+    """The intake's name, unique among pipelines and intakes that share a ledger."""
+    source: MessageSource
+    key: str
+    identity: str
+    queue: IntakeQueue
+    """The queue of the source, or of redriven records."""
+    ledger: IntakeLedger
+    plan: Plan
+    retention: Duration
+    """Retention of settled rows."""
+    clock_skew: Duration
+    retry: RetryOptions
+    reasons: Reasons
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables of the function, without the processor's."""
+        retry, hold = self.retry, hold_seconds(self.queue)
+        return {
+            "INTAKE_PIPELINE_NAME": self.name,
+            "INTAKE_BUCKET_NAME": source_name(self.name),
+            "INTAKE_TABLE_NAME": self.ledger.table.table_name,
+            "INTAKE_QUEUE_URL": self.queue.queue.queue_url,
+            "INTAKE_DLQ_URL": self.queue.dead_letter_queue.queue_url,
+            # Each identity has its own row. A lock item excludes others of the same key.
+            "INTAKE_ORDERING": Ordering.EVERY_VERSION.value,
+            "INTAKE_DELETES": "false",
+            "INTAKE_RETENTION_SECONDS": in_seconds(self.retention),
+            "INTAKE_CLOCK_SKEW_SECONDS": in_seconds(self.clock_skew),
+            "INTAKE_PROCESSING_TIMEOUT_SECONDS": str(int(self.plan.processing_timeout)),
+            "INTAKE_MAX_EVENT_AGE_SECONDS": in_text(LATE_AFTER),
+            "INTAKE_MAX_RECEIVES": in_text(self.queue.max_receives),
+            "INTAKE_MAX_HOLD_SECONDS": hold,
+            "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
+            "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
+            "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
+            "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait) if retry.max_wait else hold,
+            "INTAKE_REASONS": self.reasons.value,
+            "INTAKE_MESSAGE_SOURCE": self.source.kind.value,
+            "INTAKE_MESSAGE_KEY": self.key,
+            "INTAKE_MESSAGE_IDENTITY": self.identity,
+            "POWERTOOLS_SERVICE_NAME": self.name,
+            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+        }
+
+
+class MessageConsumer(Construct):
+    """The function with its role, log group and event source mappings."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        networking: FunctionNetworking,
+        resources: MessageResources,
+        processor: Processor,
+        wildcards: Wildcards,
+    ) -> None:
+        super().__init__(scope, id)
+        self.function, self.role = intake_function(
+            self,
+            FunctionCode(
+                code=processor.code,
+                handler=HANDLER,
+                runtime=processor.runtime,
+                architecture=processor.architecture,
+                memory_size=processor.memory_size,
+                ephemeral_storage=processor.ephemeral_storage,
+                layers=processor.layers,
+            ),
+            networking=networking,
+            description=f"Intake ledger, consumer of messages of {resources.name}",
+            timeout=Duration.seconds(resources.plan.function_timeout),
+            environment=resources.environment | processor.settings,
+            suppression=CONSUMER_DEAD_LETTERS,
+        )
+        queue, ledger, source = resources.queue, resources.ledger, resources.source
+        for actions, arn in (
+            (TABLE_ACTIONS, ledger.table.table_arn),
+            (QUEUE_ACTIONS, queue.queue.queue_arn),
+            (("sqs:SendMessage",), queue.dead_letter_queue.queue_arn),
+        ):
+            self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[arn]))
+        grant_keys(self.role, ((queue.encryption_key, QUEUE_KEY_ACTIONS), (ledger.encryption_key, TABLE_KEY_ACTIONS)))
+        self.queue_source = lambda_.EventSourceMapping(
+            self,
+            "Source",
+            target=self.function,
+            event_source_arn=queue.queue.queue_arn,
+            batch_size=10 if source.is_stream else source.batch_size,
+            max_batching_window=None if source.is_stream else source.max_batching_window,
+            max_concurrency=source.max_concurrency,
+            # Otherwise Lambda would delete all messages of a batch, also the failed messages.
+            report_batch_item_failures=True,
+        )
+        """The mapping of the queue, which has redriven records only if the source is a stream."""
+        suppress(self.queue_source, SOURCE_DESTINATION)
+        if source.is_stream:
+            self._read_stream(source, wildcards)
+
+    def _read_stream(self, source: MessageSource, wildcards: Wildcards) -> None:
+        arn = source.stream_arn
+        assert arn is not None, "synthesis refused a table without a stream"
+        if source.stream is not None:
+            source.stream.grant_read(self.role)
+        if source.table is not None:
+            source.table.grant_stream_read(self.role)
+            # CDK grants dynamodb:ListStreams, which supports no resource.
+            wildcards.suppress(self.role, "*", STREAMS)
+        mapping = lambda_.EventSourceMapping(
+            self,
+            "Stream",
+            target=self.function,
+            event_source_arn=arn,
+            starting_position=source.starting_position,
+            batch_size=source.batch_size,
+            max_batching_window=source.max_batching_window,
+            parallelization_factor=source.parallelization_factor,
+            report_batch_item_failures=True,
+            # If the function ends without an answer, Lambda finds the record that stopped it.
+            bisect_batch_on_error=True,
+            retry_attempts=FOR_EVER,
+        )
+        suppress(mapping, STREAM_DESTINATION)
+        # The grants are in the role's policy, and Lambda checks them when it makes the mapping.
+        mapping.node.add_dependency(self.role)

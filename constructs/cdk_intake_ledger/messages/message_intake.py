@@ -1,0 +1,314 @@
+"""The construct of a message intake."""
+
+from collections.abc import Mapping
+
+import jsii
+from aws_cdk import Duration, Names, RemovalPolicy, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct, IValidation
+
+from cdk_intake_ledger.functions import FunctionNetworking, Processor, runtime_layer
+from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources
+from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, remembered
+from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
+from cdk_intake_ledger.monitoring import IntakeMetrics, MessageMonitoring
+from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions, RetryOptions
+from cdk_intake_ledger.resources import (
+    MAX_NAME,
+    FixedIds,
+    IntakeLedger,
+    IntakeQueue,
+    allow_service,
+    other_consumer_problems,
+    register,
+    tag,
+)
+from cdk_intake_ledger.validation.nag_suppressions import Wildcards
+from cdk_intake_ledger.validation.reporting import refuse
+
+
+@jsii.implements(iam.IGrantable)
+class MessageIntake(Construct, IntakeMetrics):
+    """Process keyed messages of a queue, a stream or a bus, with one commit for each identity and one attempt at a
+    time for each key.
+
+    The intake calls your function `process(message)` for each message that the ledger admits. If it needs other
+    resources, grant them to the intake: `table.grant_read_write_data(intake)`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        source: MessageSource,
+        key: str,
+        identity: str,
+        processor: Processor,
+        processing_timeout: Duration | None = None,
+        intake_name: str | None = None,
+        ledger: IntakeLedger | None = None,
+        retry: RetryOptions | None = None,
+        clock_skew: Duration | None = None,
+        network: NetworkOptions | None = None,
+        monitoring: MonitoringOptions | None = None,
+        encryption_key: kms.IKey | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+    ) -> None:
+        """Make an intake.
+
+        Args:
+            scope: the stack, or a construct in it.
+            id: the construct's id. Without an `intake_name`, the names of ledger, queues and intake follow from `scope`
+                and `id`.
+            source: where the messages come from.
+            key: a JMESPath expression for the key in the message's JSON, such as `detail.order_id`. Two messages of a
+                key are never processed at the same time.
+            identity: a JMESPath expression for the identity, such as `detail.event_id`. Two messages with the same key
+                and identity are duplicates, of which one is processed.
+            processor: your function, from `Processor.from_asset`, `from_code` or `from_image`.
+            processing_timeout: the processor's time for one message, 1 to 890 seconds; 1 minute when omitted.
+            intake_name: fixes the name in the ledger, logs and metrics, and all logical ids, as `pipeline_name` of a
+                pipeline does. When omitted, all of them follow from `scope` and `id`.
+            ledger: your own table, a ledger with options, or a ledger that pipelines share; a new ledger when omitted.
+            retry: how often and how soon a failed message is repeated; 12 attempts, with waits of 15 seconds to 30
+                minutes, when omitted. A stream has no waits.
+            clock_skew: the largest expected difference between the clocks of two workers, 1 second to 1 hour; 2 minutes
+                when omitted. A lease lasts this much longer than its invocation.
+            network: the VPC of the function; it runs outside of a VPC when omitted.
+            monitoring: alarm actions, log group and the text of failures; alarms without actions, and a new log group,
+                when omitted.
+            encryption_key: encrypts the queues and the table that the intake makes; the services' own keys when
+                omitted.
+            removal_policy: of the ledger, queues and logs that the intake makes; they are retained when omitted.
+
+        Raises:
+            IntakeConfigurationError: the intake cannot work. It lists all problems.
+
+        """
+        super().__init__(scope, id)
+        retry = retry or RetryOptions()
+        monitoring = monitoring or MonitoringOptions()
+        timeout, skew = processing_timeout or Duration.minutes(1), clock_skew or Duration.minutes(2)
+        existing = source.existing
+        dead_letters = existing.dead_letters
+        queue = (
+            IntakeQueue(
+                self,
+                "Queue",
+                queue=existing.queue,
+                dead_letter_queue=dead_letters,
+                visibility_timeout=existing.visibility_timeout,
+            )
+            if existing.queue is not None and dead_letters is not None
+            else None
+        )
+        plan = message_plan(
+            source, processor=processor, processing_timeout=timeout, clock_skew=skew, retry=retry, queue=queue
+        )
+        problems = message_problems(
+            self,
+            source,
+            name=intake_name,
+            expressions={"key": key, "identity": identity},
+            processor=processor,
+            plan=plan,
+            queue=queue,
+            ledger=ledger,
+        )
+        refuse(self.node.path, problems)
+
+        self._pipeline_name = intake_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
+        visibility = int(plan.least_visibility)
+        self._queue = queue or IntakeQueue(
+            self,
+            "Queue",
+            visibility_timeout=Duration.seconds(visibility),
+            encryption_key=encryption_key,
+            fifo=source.kind is SourceKind.FIFO,
+            removal_policy=removal_policy,
+        )
+        self._queue.attach_to(self, visibility)
+        self._ledger = ledger or IntakeLedger(
+            self, "Ledger", encryption_key=encryption_key, removal_policy=removal_policy
+        )
+        tag(self, self._pipeline_name)
+        wildcards = Wildcards(self)
+        self._consumer = MessageConsumer(
+            self,
+            "Consumer",
+            networking=FunctionNetworking(
+                layer=runtime_layer(self, "Runtime"),
+                network=network,
+                log_group=monitoring.log_group,
+                removal_policy=removal_policy,
+            ),
+            resources=MessageResources(
+                name=self._pipeline_name,
+                source=source,
+                key=key,
+                identity=identity,
+                queue=self._queue,
+                ledger=self._ledger,
+                plan=plan,
+                retention=self._ledger.retention or Duration.seconds(remembered(plan, source)),
+                clock_skew=skew,
+                retry=retry,
+                reasons=monitoring.reasons,
+            ),
+            processor=processor,
+            wildcards=wildcards,
+        )
+        self._monitoring = MessageMonitoring(
+            self,
+            "Monitoring",
+            pipeline_name=self._pipeline_name,
+            queue=self._queue.queue,
+            dead_letter_queue=self._queue.dead_letter_queue,
+            consumer_function=self._consumer.function,
+            reads_stream=source.is_stream,
+            alarm_actions=monitoring.alarm_actions,
+        )
+        if source.event_pattern is not None:
+            _deliver_events(self, source, self._queue)
+        self.node.add_validation(wildcards)
+        self.node.add_validation(_OneConsumer(self._queue.queue, self._consumer.queue_source))
+        if intake_name is not None:
+            register(self, intake_name, self._ledger.table)
+            FixedIds(intake_name).fix(self)
+
+    @property
+    def pipeline_name(self) -> str:
+        """The intake's name in the ledger, logs and metrics."""
+        return self._pipeline_name
+
+    @property
+    def queue(self) -> sqs.IQueue:
+        """The queue of the source. For a stream, the queue of records that an operator redrives."""
+        return self._queue.queue
+
+    @property
+    def dead_letter_queue(self) -> sqs.IQueue:
+        """The queue of messages that need an operator, each with its reason."""
+        return self._queue.dead_letter_queue
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The ledger's table. To read it, use `grant_read_ledger`. Do not write to it."""
+        return self._ledger.table
+
+    @property
+    def consumer_function(self) -> lambda_.IFunction:
+        """The function that runs the processor."""
+        return self._consumer.function
+
+    @property
+    def monitoring(self) -> MessageMonitoring:
+        """The alarms, and widgets for a dashboard."""
+        return self._monitoring
+
+    @property
+    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
+        """Alarms by name, such as `DeadLetters`."""
+        return self._monitoring.alarms
+
+    @property
+    def grant_principal(self) -> iam.IPrincipal:
+        """The role of the processor. It makes the intake a grantee."""
+        return self._consumer.role
+
+    def grant_send(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to send messages to the intake's queue.
+
+        Args:
+            grantee: may send to the queue, and use its key.
+
+        Returns:
+            the grant.
+
+        """
+        return self._with_queue_key(grantee, self._queue.queue.grant(grantee, "sqs:SendMessage"))
+
+    def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to read rows, and to list rows that need review.
+
+        Args:
+            grantee: gets the reading actions on the table and its index, and use of the table's key for them.
+
+        Returns:
+            the grant.
+
+        """
+        return self._ledger.grant_read(grantee)
+
+    def grant_redrive(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to move messages from the dead-letter queue back to the queue.
+
+        Args:
+            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key.
+
+        Returns:
+            the grant.
+
+        """
+        receive = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
+        send = self._queue.queue.grant(grantee, "sqs:GetQueueAttributes", "sqs:SendMessage")
+        return self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive)).combine(send)
+
+    def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
+        key = self._queue.encryption_key
+        return grant.combine(key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
+
+
+def _deliver_events(scope: Construct, source: MessageSource, queue: IntakeQueue) -> None:
+    """Add the rule that sends events to the queue."""
+    rule = events.Rule(
+        scope,
+        "Rule",
+        description=f"Intake ledger, messages for {scope.node.path}",
+        event_pattern=source.event_pattern,
+        event_bus=source.event_bus,
+        targets=[_QueueTarget(queue)],
+    )
+    account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
+    allow_service(
+        scope,
+        queue,
+        "events.amazonaws.com",
+        account | {"ArnEquals": {"aws:SourceArn": rule.rule_arn}},
+        # With the rule's ARN, key, queue and rule would depend on each other.
+        key_conditions=account,
+        dead_letters=True,
+    )
+
+
+@jsii.implements(events.IRuleTarget)
+class _QueueTarget:
+    """The queue as a target, without CDK's policies: with a key, they have no condition."""
+
+    def __init__(self, queue: IntakeQueue) -> None:
+        self._queue = queue
+
+    def bind(self, rule: object, id: str | None = None) -> events.RuleTargetConfig:  # noqa: ARG002
+        # EventBridge drops an event after a day of failed attempts if the target has no dead-letter queue.
+        dead_letters = events.CfnRule.DeadLetterConfigProperty(arn=self._queue.dead_letter_queue.queue_arn)
+        return events.RuleTargetConfig(arn=self._queue.queue.queue_arn, dead_letter_config=dead_letters)
+
+
+@jsii.implements(IValidation)
+class _OneConsumer:
+    """Checks at synthesis that no other function takes messages of the queue."""
+
+    def __init__(self, queue: sqs.IQueue, own: lambda_.EventSourceMapping) -> None:
+        self._queue = queue
+        self._own = own
+
+    def validate(self) -> list[str]:
+        """The messages. The CDK ends the synthesis if there are any."""
+        return [str(problem) for problem in other_consumer_problems(self._queue, self._own)]

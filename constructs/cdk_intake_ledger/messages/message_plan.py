@@ -1,0 +1,169 @@
+"""Checks all options of a message intake before it makes a resource."""
+
+import math
+from collections.abc import Iterator
+
+import jmespath  # type: ignore[import-untyped] # Powertools depends on it, so the CDK app has it
+from aws_cdk import Duration, Token
+from constructs import Construct
+
+from cdk_intake_ledger.functions import Processor
+from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
+from cdk_intake_ledger.options import RetryOptions
+from cdk_intake_ledger.pipeline_checks import plan_problems
+from cdk_intake_ledger.pipeline_plan import number_of, seconds_of
+from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
+from cdk_intake_ledger.validation.limits import MAX_STREAM_BATCH
+from cdk_intake_ledger.validation.message_rules import (
+    MESSAGE_DEAD_LETTER_QUEUE,
+    MESSAGE_EXPRESSION,
+    MESSAGE_FIFO_BATCH,
+    MESSAGE_LEDGER_RETENTION,
+    MESSAGE_PARALLELIZATION,
+    MESSAGE_PROCESSOR,
+    MESSAGE_QUEUE_KIND,
+    MESSAGE_STREAM_BATCH,
+    MESSAGE_TABLE_STREAM,
+)
+from cdk_intake_ledger.validation.number_rules import unknown_numbers
+from cdk_intake_ledger.validation.plan import (
+    DAY,
+    DEAD_LETTER_RETENTION_DAYS,
+    QUEUE_RETENTION_DAYS,
+    UNKNOWN,
+    Plan,
+    number_text,
+    span,
+)
+from cdk_intake_ledger.validation.registry import Problem
+
+MAX_FIFO_BATCH = 10
+MAX_PARALLELIZATION = 10
+
+
+def message_plan(
+    source: MessageSource,
+    *,
+    processor: Processor,
+    processing_timeout: Duration,
+    clock_skew: Duration,
+    retry: RetryOptions,
+    queue: IntakeQueue | None,
+) -> Plan:
+    """The numbers that these options give. A token is `UNKNOWN`, and so is a number that only a pipeline has."""
+    return Plan(
+        processing_timeout=seconds_of(processing_timeout),
+        clock_skew=seconds_of(clock_skew),
+        max_attempts=number_of(retry.max_attempts),
+        min_backoff=seconds_of(retry.min_backoff),
+        max_backoff=seconds_of(retry.max_backoff),
+        max_wait=seconds_of(retry.max_wait),
+        # A stream's batch needs no batching window.
+        batch_size=UNKNOWN if source.is_stream else number_of(source.batch_size),
+        max_batching_window=seconds_of(source.max_batching_window) if source.max_batching_window else 0,
+        max_concurrency=number_of(source.max_concurrency),
+        threads=1,
+        commit_together=False,
+        visibility_timeout=seconds_of(queue.visibility_timeout if queue else None),
+        queue_retention=seconds_of(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
+        dead_letter_retention=seconds_of(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY,
+        ledger_retention=UNKNOWN,
+        audit_interval=DAY,
+        settle_time=UNKNOWN,
+        look_back=UNKNOWN,
+        audit_budget=UNKNOWN,
+        memory_size=number_of(processor.memory_size),
+    )
+
+
+def message_problems(
+    scope: Construct,
+    source: MessageSource,
+    *,
+    name: str | None,
+    expressions: dict[str, str],
+    processor: Processor,
+    plan: Plan,
+    queue: IntakeQueue | None,
+    ledger: IntakeLedger | None,
+) -> list[Problem]:
+    """Reasons why an intake of messages cannot work."""
+    table = ledger.table if ledger else None
+    return [
+        *(pipeline_name_problems(scope, name, table) if name is not None else ()),
+        *expression_problems(expressions),
+        *source_problems(source),
+        *(queue.problems(plan.max_attempts, for_events=False) if queue else ()),
+        *(ledger.problems() if ledger else ()),
+        *(_retention_problems(plan, ledger, _stream_retention(source)) if ledger else ()),
+        *processor.problems,
+        *([MESSAGE_PROCESSOR.problem()] if not processor.entrypoint else ()),
+        *unknown_numbers(plan),
+        *plan_problems(plan),
+    ]
+
+
+def expression_problems(expressions: dict[str, str]) -> Iterator[Problem]:
+    """Find expressions of JMESPath that do not compile."""
+    for name, expression in expressions.items():
+        if Token.is_unresolved(expression):
+            continue
+        try:
+            jmespath.compile(expression)
+        except jmespath.exceptions.JMESPathError as error:
+            # The error draws the position below the expression, in more lines.
+            text = str(error).splitlines()[0].rstrip(".:")
+            yield MESSAGE_EXPRESSION.problem(name=name, expression=expression, error=text[:1].lower() + text[1:])
+
+
+def source_problems(source: MessageSource) -> Iterator[Problem]:
+    """Find reasons why a source cannot work."""
+    size, existing = number_of(source.batch_size), source.existing
+    if existing.queue is not None and existing.dead_letters is None:
+        yield MESSAGE_DEAD_LETTER_QUEUE.problem(path=existing.queue.node.path)
+    fifo = source.kind is SourceKind.FIFO
+    for queue in filter(None, (existing.queue, existing.dead_letters)):
+        if queue.fifo != fifo:
+            found, wanted = ("standard", "FIFO") if fifo else ("FIFO", "standard")
+            other = "sqs" if fifo else "fifo"
+            yield MESSAGE_QUEUE_KIND.problem(
+                path=queue.node.path, found=found, wanted=wanted, source=source.kind.value, fix=other
+            )
+    if fifo and not 1 <= size <= MAX_FIFO_BATCH:
+        yield MESSAGE_FIFO_BATCH.problem(size=number_text(size))
+    if source.table is not None and source.stream_arn is None:
+        yield MESSAGE_TABLE_STREAM.problem(path=source.table.node.path)
+    if source.is_stream:
+        if not 1 <= size <= MAX_STREAM_BATCH:
+            yield MESSAGE_STREAM_BATCH.problem(size=number_text(size))
+        if not 1 <= source.parallelization_factor <= MAX_PARALLELIZATION:
+            yield MESSAGE_PARALLELIZATION.problem(factor=number_text(source.parallelization_factor))
+
+
+def remembered(plan: Plan, source: MessageSource) -> float:
+    """The retention of settled rows, in seconds, if the ledger has none."""
+    return max(plan.remembered, _longest_path(plan, _stream_retention(source)))
+
+
+def _stream_retention(source: MessageSource) -> float:
+    """The retention of the stream in seconds; 0 for queues. An imported stream has at least a day."""
+    if not source.is_stream:
+        return 0
+    resource = source.stream.node.default_child if source.stream is not None else None
+    hours = getattr(resource, "retention_period_hours", None)
+    return max(hours * 3_600, DAY) if isinstance(hours, int | float) else DAY
+
+
+def _longest_path(plan: Plan, stream: float) -> float:
+    """The longest time after which a message can come back: stream, queue, dead-letter queue and queue again."""
+    return 2 * plan.queue_retention + plan.dead_letter_retention + stream
+
+
+def _retention_problems(plan: Plan, ledger: IntakeLedger, stream: float) -> Iterator[Problem]:
+    retention, least = seconds_of(ledger.retention), _longest_path(plan, stream)
+    if math.isnan(retention) or math.isnan(least) or retention >= least:
+        return
+    parts = [f"twice the queue's {span(plan.queue_retention)}"]
+    parts += [f"the dead-letter queue's {span(plan.dead_letter_retention)}"]
+    parts += [f"the stream's {span(stream)}"] if stream else []
+    yield MESSAGE_LEDGER_RETENTION.problem(retention=span(retention), least=span(least), of=" and ".join(parts))

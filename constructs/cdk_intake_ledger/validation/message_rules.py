@@ -1,0 +1,71 @@
+"""Rules about message intakes."""
+
+from cdk_intake_ledger.validation.limits import MAX_STREAM_BATCH
+from cdk_intake_ledger.validation.plan import number_text
+from cdk_intake_ledger.validation.registry import Subject
+
+SUBJECT = Subject("Message intakes")
+
+MESSAGE_EXPRESSION = SUBJECT.error(
+    "message-expression",
+    inputs=("key", "identity"),
+    what="{name} is {expression!r}, which is not a JMESPath expression",
+    why="{error}",
+    fix='Name a field of the message, such as "detail.order_id", with quotation marks around other characters',
+)
+MESSAGE_PROCESSOR = SUBJECT.error(
+    "message-processor",
+    inputs=("processor",),
+    what="the processor is not a Python function of the consumer",
+    why="only Processor.from_asset, from_code and from_image can process messages",
+    fix="Use one of them, and call the other function from it",
+)
+MESSAGE_QUEUE_KIND = SUBJECT.error(
+    "message-queue-kind",
+    inputs=("source",),
+    what="{path} is a {found} queue",
+    why="queue and dead-letter queue of MessageSource.{source} are {wanted} queues",
+    fix="Use MessageSource.{fix}, and a dead-letter queue of the same kind",
+)
+MESSAGE_DEAD_LETTER_QUEUE = SUBJECT.error(
+    "message-dead-letter-queue",
+    inputs=("source",),
+    what="{path} has no dead-letter queue that synthesis can see",
+    why="rejected messages go there, each with its reason",
+    fix="Pass dead_letter_queue, or set it where the queue is created",
+)
+MESSAGE_TABLE_STREAM = SUBJECT.error(
+    "message-table-stream",
+    inputs=("source",),
+    what="the table {path} has no stream",
+    why="its changes are read from the stream",
+    fix="Set stream (dynamo_stream for TableV2) where the table is created, or import it with table_stream_arn",
+)
+MESSAGE_FIFO_BATCH = SUBJECT.error(
+    "message-fifo-batch",
+    inputs=("source",),
+    what="batch_size of a FIFO queue is {size}",
+    why="it must be 1 to 10, the range of Lambda for FIFO queues",
+    fix="Set a value in this range",
+)
+MESSAGE_STREAM_BATCH = SUBJECT.error(
+    "message-stream-batch",
+    inputs=("source",),
+    what="batch_size of a stream is {size}",
+    why=f"it must be 1 to {number_text(MAX_STREAM_BATCH)}, the range of Lambda for streams",
+    fix="Set a value in this range",
+)
+MESSAGE_PARALLELIZATION = SUBJECT.error(
+    "message-parallelization",
+    inputs=("source",),
+    what="parallelization_factor is {factor}",
+    why="it must be 1 to 10, the range of Lambda for streams",
+    fix="Set a value in this range",
+)
+MESSAGE_LEDGER_RETENTION = SUBJECT.error(
+    "message-ledger-retention",
+    inputs=("ledger", "source"),
+    what="the ledger's retention is {retention}",
+    why="a message can come back after {least} ({of})",
+    fix="Set the ledger's retention to at least {least}",
+)

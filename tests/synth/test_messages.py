@@ -1,0 +1,405 @@
+"""`MessageIntake`: keyed messages of queues, streams and buses."""
+
+from typing import Any
+
+import pytest
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+
+from cdk_intake_ledger import IntakeLedger, IntakePipeline, IntakeQueue, MessageIntake, MessageSource, Processor
+from tests.synth.build import (
+    Json,
+    actions,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    refused,
+    resources,
+    statements,
+    template_of,
+    variables,
+    warned,
+)
+from tests.synth.message_stack import PATTERN, changes_table, message_intakes, messages, record_stream
+
+SOURCES = {"Sqs": "sqs", "Fifo": "fifo", "Kinesis": "kinesis", "DynamoDb": "dynamodb", "EventBridge": "eventbridge"}
+STREAMS = ("Kinesis", "DynamoDb")
+MAPPING = "AWS::Lambda::EventSourceMapping"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return message_intakes(new_app())
+
+
+@pytest.fixture(scope="module")
+def template(stack: Stack) -> Json:
+    return template_of(stack)
+
+
+def standard(stack: Stack, name: str = "Orders", **options: Any) -> sqs.Queue:
+    dead = sqs.Queue(stack, f"{name}Dead", retention_period=Duration.days(14), **options)
+    return sqs.Queue(
+        stack,
+        name,
+        visibility_timeout=Duration.minutes(10),
+        dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=100),
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("name", "source"), SOURCES.items())
+def test_the_function_knows_its_source_its_key_and_its_identity(template: Json, name: str, source: str) -> None:
+    function = only(template, "AWS::Lambda::Function", f"{name}Consumer")
+    assert function["Handler"] == "intake_ledger.messages.handler"
+    environment = variables(template, f"{name}Consumer")
+    assert environment["INTAKE_MESSAGE_SOURCE"] == source
+    prefix = {"DynamoDb": "dynamodb.", "EventBridge": "detail."}.get(name, "")
+    assert environment["INTAKE_MESSAGE_KEY"] == f"{prefix}order_id"
+    assert environment["INTAKE_MESSAGE_IDENTITY"].endswith(("event_id", "eventID"))
+    assert environment["INTAKE_BUCKET_NAME"] == f"messages:{environment['INTAKE_PIPELINE_NAME']}"
+
+
+def test_the_runtime_has_every_variable_of_its_consumer(template: Json) -> None:
+    """Times follow from the options, as for a pipeline."""
+    expected = {
+        "INTAKE_ORDERING": "EVERY_VERSION",
+        "INTAKE_DELETES": "false",
+        "INTAKE_TABLE_NAME": "reference",
+        "INTAKE_QUEUE_URL": "reference",
+        "INTAKE_DLQ_URL": "reference",
+        "INTAKE_PROCESSOR": "orders:process",
+        "INTAKE_PROCESSING_TIMEOUT_SECONDS": "60",
+        "INTAKE_MAX_ATTEMPTS": "12",
+        "INTAKE_MIN_BACKOFF_SECONDS": "15",
+        "INTAKE_MAX_BACKOFF_SECONDS": "1800",
+        "INTAKE_MAX_WAIT_SECONDS": "259200",
+        "INTAKE_MAX_HOLD_SECONDS": "259200",
+        "INTAKE_MAX_RECEIVES": "1000",
+        "INTAKE_RETENTION_SECONDS": "3024000",
+        "INTAKE_CLOCK_SKEW_SECONDS": "120",
+        "INTAKE_REASONS": "TYPES",
+    }
+    assert expected.items() <= variables(template, "SqsConsumer").items()
+    assert only(template, "AWS::Lambda::Function", "SqsConsumer")["Timeout"] == 130
+    assert only(template, "AWS::SQS::Queue", "SqsQueueMessages")["VisibilityTimeout"] == 280
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_failed_message_does_not_fail_its_batch(template: Json, name: str) -> None:
+    for mapping in resources(template, MAPPING, f"{name}Consumer").values():
+        assert mapping["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_lambda_gives_no_record_of_a_stream_up(template: Json, name: str) -> None:
+    """It retries until the ledger has rejected the record, and bisects a batch that ends without an answer."""
+    mapping = only(template, MAPPING, f"{name}ConsumerStream")
+    assert mapping["BisectBatchOnFunctionError"] is True
+    assert mapping["MaximumRetryAttempts"] == -1
+    assert "MaximumRecordAgeInSeconds" not in mapping
+    assert mapping["StartingPosition"] == "TRIM_HORIZON"
+    assert (mapping["BatchSize"], mapping["ParallelizationFactor"]) == (100, 1)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_has_a_queue_for_redriven_records(template: Json, name: str) -> None:
+    """The same function consumes it."""
+    queue = resources(template, "AWS::SQS::Queue", f"{name}QueueMessages")
+    mapping = only(template, MAPPING, f"{name}ConsumerSource")
+    assert mapping["EventSourceArn"]["Fn::GetAtt"][0] in queue
+    assert mapping["FunctionName"] == only(template, MAPPING, f"{name}ConsumerStream")["FunctionName"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_queue_and_its_dead_letter_queue_are_of_the_same_kind(template: Json, name: str) -> None:
+    """SQS refuses a standard queue as the dead-letter queue of a FIFO queue."""
+    queues = resources(template, "AWS::SQS::Queue", f"{name}Queue").values()
+    assert [queue["Properties"].get("FifoQueue", False) for queue in queues] == [name == "Fifo"] * 2
+    assert all("SqsManagedSseEnabled" in queue["Properties"] for queue in queues)
+
+
+def test_the_role_has_only_the_actions_of_its_source(template: Json) -> None:
+    found = {
+        name: {one for statement in statements(template, f"{name}Consumer") for one in actions(statement)}
+        for name in SOURCES
+    }
+    common = found["Sqs"]
+    assert not any(one.startswith(("s3:", "kinesis:")) for one in common)
+    assert found["Fifo"] == found["EventBridge"] == common
+    assert {"kinesis:GetRecords", "kinesis:GetShardIterator"} <= found["Kinesis"] - common
+    assert found["DynamoDb"] - common == {
+        "dynamodb:DescribeStream",
+        "dynamodb:GetRecords",
+        "dynamodb:GetShardIterator",
+        "dynamodb:ListStreams",
+    }
+
+
+def test_events_of_a_bus_reach_the_queue_and_undelivered_ones_the_dead_letter_queue(template: Json) -> None:
+    rule = only(template, "AWS::Events::Rule", "EventBridgeRule")
+    assert rule["EventPattern"] == {"source": ["shop"], "detail-type": ["Order placed"]}
+    [target] = rule["Targets"]
+    queue, dead = (next(iter(resources(template, "AWS::SQS::Queue", f"EventBridgeQueue{end}"))) for end in ("M", "D"))
+    assert target["Arn"]["Fn::GetAtt"][0] == queue
+    assert target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0] == dead
+    allowed = [
+        statement
+        for statement in statements(template, "EventBridgeQueue", "AWS::SQS::QueuePolicy")
+        if statement["Principal"] == {"Service": "events.amazonaws.com"}
+    ]
+    assert len(allowed) == 2
+    assert all("aws:SourceArn" in statement["Condition"]["ArnEquals"] for statement in allowed)
+
+
+def test_a_bus_of_yours() -> None:
+    stack = new_stack()
+    bus = events.EventBus(stack, "Bus")
+    messages(stack, "Orders", MessageSource.event_bridge(PATTERN, event_bus=bus))
+    template = template_of(stack)
+    assert only(template, "AWS::Events::Rule")["EventBusName"] == {
+        "Ref": next(iter(resources(template, "AWS::Events::EventBus")))
+    }
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_alarms(stack: Stack, template: Json, name: str) -> None:
+    """Those of a pipeline without the audit's, and the age of records for streams."""
+    intake = stack.node.find_child(name)
+    assert isinstance(intake, MessageIntake)
+    expected = [
+        "DeadLetters",
+        "OldestMessage",
+        "Rejected",
+        "Fenced",
+        "WaitedTooLong",
+        "Retries",
+        "LapsedLeases",
+        "ConsumerFunctionErrors",
+        "ConsumerFunctionThrottles",
+        "DownstreamOut",
+        *(["IteratorAge"] if name in STREAMS else []),
+    ]
+    assert list(intake.alarms) == expected
+    assert len(intake.monitoring.widgets()) == (10 if name in STREAMS else 9)
+    if name in STREAMS:
+        alarm = only(template, "AWS::CloudWatch::Alarm", f"{name}MonitoringIteratorAge")
+        assert (alarm["MetricName"], alarm["Threshold"], alarm["Statistic"]) == ("IteratorAge", 3_600_000, "Maximum")
+
+
+def test_a_queue_of_yours_with_its_dead_letter_queue() -> None:
+    stack = new_stack()
+    orders = standard(stack)
+    intake = messages(
+        stack, "Intake", MessageSource.sqs(orders, batch_size=50, max_batching_window=Duration.seconds(5))
+    )
+    template = template_of(stack)
+    assert len(resources(template, "AWS::SQS::Queue")) == 2
+    assert intake.queue.queue_arn == orders.queue_arn
+    assert variables(template, "IntakeConsumer")["INTAKE_MAX_RECEIVES"] == "100"
+    mapping = only(template, MAPPING)
+    assert (mapping["BatchSize"], mapping["MaximumBatchingWindowInSeconds"]) == (50, 5)
+
+
+def test_a_fifo_queue_without_content_based_deduplication() -> None:
+    """The ledger knows the identities."""
+    stack = new_stack()
+    messages(stack, "Intake", MessageSource.fifo(standard(stack, fifo=True)))
+    assert all(
+        "ContentBasedDeduplication" not in queue["Properties"]
+        for queue in resources(template_of(stack), "AWS::SQS::Queue").values()
+    )
+
+
+def test_an_imported_queue_warns_about_its_visibility_timeout() -> None:
+    stack = new_stack()
+    live, dead = (
+        sqs.Queue.from_queue_arn(stack, name, f"arn:aws:sqs:eu-central-1:111122223333:{name}")
+        for name in ("Live", "Dead")
+    )
+    messages(stack, "Intake", MessageSource.sqs(live, dead_letter_queue=dead))
+    assert len(warned(stack, "queue-visibility-unknown")) == 1
+
+
+def test_a_shared_ledger_and_a_pipeline() -> None:
+    stack = new_stack()
+    ledger = IntakeLedger(stack, "Ledger")
+    IntakePipeline(stack, "Files", processor=processor(), ledger=ledger)
+    messages(stack, "Intake", MessageSource.sqs(), ledger=ledger)
+    assert len(resources(template_of(stack), "AWS::DynamoDB::Table")) == 1
+
+
+def test_rows_of_messages_expire_also_in_a_ledger_that_keeps_the_rows_of_objects() -> None:
+    stack = new_stack()
+    ledger = IntakeLedger(stack, "Ledger", retention=None)
+    messages(stack, "Intake", MessageSource.sqs(), ledger=ledger)
+    assert variables(template_of(stack), "IntakeConsumer")["INTAKE_RETENTION_SECONDS"] == "3024000"
+
+
+def test_a_name_fixes_the_logical_ids() -> None:
+    def ids(place: str) -> set[str]:
+        stack = new_stack()
+        messages(stack, place, MessageSource.sqs(), intake_name="orders")
+        return {name for name in template_of(stack)["Resources"] if not name.startswith("CDK")}
+
+    assert ids("Here") == ids("There")
+
+
+def test_two_intakes_with_a_name_are_refused() -> None:
+    stack = new_stack()
+    messages(stack, "One", MessageSource.sqs(), intake_name="orders")
+    with refused("pipeline-name-in-use"):
+        messages(stack, "Two", MessageSource.sqs(), intake_name="orders")
+
+
+def test_your_key_encrypts_queues_and_table() -> None:
+    stack = new_stack()
+    key = kms.Key(stack, "Key")
+    messages(stack, "Intake", MessageSource.event_bridge(PATTERN), encryption_key=key)
+    template = template_of(stack)
+    assert all("KmsMasterKeyId" in queue["Properties"] for queue in resources(template, "AWS::SQS::Queue").values())
+    [granted] = [one for one in statements(template, "IntakeConsumer") if "kms:Decrypt" in actions(one)]
+    assert {"kms:GenerateDataKey", "kms:DescribeKey"} <= set(actions(granted))
+    services = [one for one in template["Resources"].values() if one["Type"] == "AWS::KMS::Key"]
+    assert "events.amazonaws.com" in str(services)
+
+
+def test_grants() -> None:
+    stack = new_stack()
+    intake = messages(stack, "Intake", MessageSource.sqs(), encryption_key=kms.Key(stack, "Key"))
+    shop, operator = (
+        lambda_.Function(
+            stack,
+            name,
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            handler="index.handler",
+            code=lambda_.Code.from_inline("def handler(event, context): ..."),
+        )
+        for name in ("Shop", "Operator")
+    )
+    intake.grant_send(shop)
+    intake.grant_redrive(operator)
+    intake.grant_read_ledger(operator)
+    template = template_of(stack)
+    sends = {one for statement in statements(template, "Shop") for one in actions(statement)}
+    assert sends == {"sqs:SendMessage", "kms:Decrypt", "kms:GenerateDataKey"}
+    operates = {one for statement in statements(template, "Operator") for one in actions(statement)}
+    assert {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:SendMessage", "dynamodb:Query", "kms:Decrypt"} <= operates
+
+
+@pytest.mark.parametrize(("option", "expression"), [("key", "detail.["), ("identity", "a b"), ("key", "")])
+def test_an_expression_that_is_not_jmespath_is_refused(option: str, expression: str) -> None:
+    with refused("message-expression", f"{option} is "):
+        messages(new_stack(), "Intake", MessageSource.sqs(), **{option: expression})
+
+
+def test_an_existing_function_cannot_process_messages() -> None:
+    stack = new_stack()
+    function = lambda_.Function.from_function_name(stack, "Fn", "orders")
+    with refused("message-processor"):
+        messages(stack, "Intake", MessageSource.sqs(), processor=Processor.from_function(function))
+
+
+@pytest.mark.parametrize(("fifo", "text"), [(True, "is a FIFO queue"), (False, "is a standard queue")])
+def test_a_queue_of_the_other_kind_is_refused_with_the_fix(fifo: bool, text: str) -> None:
+    stack = new_stack()
+    queue = standard(stack, **({"fifo": True} if fifo else {}))
+    make = MessageSource.sqs if fifo else MessageSource.fifo
+    with refused("message-queue-kind", f"{text}.*MessageSource.{'fifo' if fifo else 'sqs'},"):
+        messages(stack, "Intake", make(queue))
+
+
+def test_a_queue_without_a_dead_letter_queue_is_refused() -> None:
+    stack = new_stack()
+    queue = sqs.Queue(stack, "Orders", visibility_timeout=Duration.minutes(10))
+    with refused("message-dead-letter-queue"):
+        messages(stack, "Intake", MessageSource.sqs(queue))
+
+
+def test_a_table_without_a_stream_is_refused_with_the_fix() -> None:
+    stack = new_stack()
+    with refused("message-table-stream", "Stack/Changes has no stream.*Set stream"):
+        messages(stack, "Intake", MessageSource.dynamodb(changes_table(stack, stream=False)))
+
+
+def test_an_imported_table_needs_the_arn_of_its_stream() -> None:
+    stack = new_stack()
+    with refused("message-table-stream"):
+        messages(stack, "Intake", MessageSource.dynamodb(dynamodb.Table.from_table_name(stack, "Their", "orders")))
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        (lambda _: MessageSource.fifo(batch_size=11), "message-fifo-batch"),
+        (lambda stack: MessageSource.kinesis(record_stream(stack), batch_size=10_001), "message-stream-batch"),
+        (
+            lambda stack: MessageSource.kinesis(record_stream(stack), parallelization_factor=11),
+            "message-parallelization",
+        ),
+        (lambda _: MessageSource.sqs(batch_size=11), "batching-window-needed"),
+        (lambda _: MessageSource.sqs(max_concurrency=1), "max-concurrency-range"),
+    ],
+)
+def test_a_number_out_of_range_is_refused(source: Any, rule: str) -> None:
+    stack = new_stack()
+    with refused(rule):
+        messages(stack, "Intake", source(stack))
+
+
+def test_a_short_visibility_timeout_is_refused() -> None:
+    stack = new_stack()
+    dead = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))
+    short = sqs.Queue(stack, "Short", dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=100))
+    with refused("visibility-covers-function", "visibility_timeout is 30 seconds"):
+        messages(stack, "Intake", MessageSource.sqs(short))
+
+
+@pytest.mark.parametrize(("days", "stream_days"), [(20, 0), (25, 7)])
+def test_a_ledger_that_forgets_too_early_is_refused(days: int, stream_days: int) -> None:
+    """A message can come back after both queues, and after the stream."""
+    stack = new_stack()
+    ledger = IntakeLedger(stack, "Ledger", retention=Duration.days(days))
+    source = (
+        MessageSource.kinesis(record_stream(stack, retention_period=Duration.days(stream_days)))
+        if stream_days
+        else MessageSource.sqs()
+    )
+    with refused("message-ledger-retention", f"after {22 + stream_days} days"):
+        messages(stack, "Intake", source, ledger=ledger)
+
+
+@pytest.mark.failure_mode("F128")
+def test_a_queue_that_another_function_reads_is_refused() -> None:
+    stack = new_stack()
+    queue = standard(stack)
+    messages(stack, "Intake", MessageSource.sqs(queue))
+    other = lambda_.Function(
+        stack,
+        "Other",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("def handler(event, context): ..."),
+    )
+    lambda_.EventSourceMapping(stack, "Second", target=other, event_source_arn=queue.queue_arn)
+    with refused("queue-has-other-consumer", "Second"):
+        template_of(stack)
+
+
+def test_a_queue_belongs_to_one_intake() -> None:
+    stack = new_stack()
+    queue = standard(stack)
+    messages(stack, "One", MessageSource.sqs(queue))
+    with refused("queue-in-use"):
+        messages(stack, "Two", MessageSource.sqs(queue))
+
+
+def test_a_pipeline_refuses_a_new_fifo_queue() -> None:
+    stack = new_stack()
+    with refused("fifo-queue"):
+        IntakePipeline(stack, "Files", processor=processor(), queue=IntakeQueue(stack, "Queue", fifo=True))
