@@ -119,7 +119,8 @@ class Site:
         """Return the environment variables of the consumer."""
         deployed = self.deployed
         filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in deployed.filters]
-        return {
+        messages = {"INTAKE_MESSAGE_SOURCE": deployed.message_source} if deployed.message_source else {}
+        return messages | {
             "INTAKE_PIPELINE_NAME": deployed.name,
             "INTAKE_BUCKET_NAME": deployed.bucket,
             "INTAKE_TABLE_NAME": deployed.table,
@@ -168,6 +169,19 @@ def make_site(
             reports=None,
         )
     )
+
+
+def make_message_site(source: str = "sqs") -> Site:
+    """The resources of an intake of messages."""
+    site = make_site(Ordering.EVERY_VERSION)
+    deployed = replace(site.deployed, bucket=f"messages:{NAME}", audit_function=None, message_source=source)
+    if source == "fifo":
+        urls = []
+        for url in (deployed.queue_url, deployed.dead_letter_url):
+            name = f"{url.rsplit('/', 1)[-1]}.fifo"
+            urls.append(client("sqs").create_queue(QueueName=name, Attributes={"FifoQueue": "true"})["QueueUrl"])
+        deployed = replace(deployed, queue_url=urls[0], dead_letter_url=urls[1])
+    return Site(deployed)
 
 
 @dataclass

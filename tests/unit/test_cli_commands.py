@@ -36,6 +36,7 @@ from tests.unit.cli_support import (
     Site,
     client,
     denied,
+    make_message_site,
     make_site,
 )
 from tests.unit.support import START, notification, record
@@ -559,6 +560,71 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
         person.types(command, *arguments)
     # CloudWatch's actions have no resources, so that no grant of the pipeline can allow them.
     assert {action for action in used if not action.startswith("cloudwatch:")} == NEEDED[command]
+
+
+class TestMessages:
+    """An intake of messages, which has neither a bucket nor an audit."""
+
+    @pytest.fixture
+    def person(self, sit: Callable[..., Person]) -> Person:
+        return sit(make_message_site(), audit=False)
+
+    def test_the_status_names_the_source_and_no_audit(self, person: Person) -> None:
+        shown = person.types("status")
+        assert "messages of sqs" in shown
+        assert "Last audit" not in shown
+        assert person.reads("status")["messageSource"] == "sqs"
+
+    def test_two_mappings_of_a_stream_are_one_source(self, person: Person) -> None:
+        """A stream's intake also takes redriven records from its queue."""
+        mappings = {"EventSourceMappings": [{"State": "Enabled"}, {"State": "Enabled"}]}
+        person.functions.list_event_source_mappings = lambda **_: mappings  # type: ignore[method-assign]
+        assert person.reads("status")["consumer"] == "Enabled"
+        mappings["EventSourceMappings"][1]["State"] = "Disabled"
+        assert person.reads("status")["consumer"] == "Enabled, Disabled"
+
+    def test_rejected_messages_are_listed_with_their_identities(self, person: Person) -> None:
+        for identity in ("e1", "e2"):
+            person.site.reject("o-7", "no amount", version=identity)
+        assert [row["version_id"] for row in person.reads("list")["rows"]] == ["e1", "e2"]
+        shown = person.types("list")
+        assert "identity" in shown
+        assert "e2" in shown
+
+    def test_a_key_is_shown_with_all_its_messages_and_without_s3(self, person: Person) -> None:
+        """The lock of the key is no message."""
+        site = person.site
+        site.row("o-7", Row(Status.PROCESSED, START, version_id="e1", committed_state="v#e1", updated_at=START))
+        site.reject("o-7", "no amount", version="e2")
+        lock: Any = {"pk": {"S": f"{site.deployed.bucket}/o-7"}, "sk": {"S": f"{NAME}@lock"}, "fence": {"N": "7"}}
+        client("dynamodb").put_item(TableName=site.deployed.table, Item=lock)
+        found = person.reads("inspect", "o-7")
+        assert [one["row"]["version_id"] for one in found["states"]] == ["e1", "e2"]
+        shown = person.types("inspect", "o-7")
+        assert "no amount" in shown
+        assert "S3" not in shown
+        assert "the ledger has no message of this key" in person.types("inspect", "o-8")
+
+    def test_rejected_messages_are_redriven(self, person: Person) -> None:
+        person.site.dead_letter('{"order_id": "o-7"}', pipeline=NAME, key="o-7", fence=7, reason="no amount")
+        assert person.reads("redrive", "--key", "o-7")["moved"] == 1
+        [message] = person.site.messages()
+        assert (message["body"], message["fence"]) == ('{"order_id": "o-7"}', "7")
+
+    def test_a_redriven_message_of_a_fifo_queue_keeps_its_group(self, sit: Callable[..., Person]) -> None:
+        """SQS would drop a body that it got in the last five minutes."""
+        person, sqs = sit(make_message_site("fifo"), audit=False), client("sqs")
+        deployed, body = person.site.deployed, '{"order_id": "o-7"}'
+        for place, url in enumerate((deployed.queue_url, deployed.dead_letter_url)):
+            sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId="o-7", MessageDeduplicationId=str(place))
+        assert person.reads("redrive")["moved"] == 1
+        found = sqs.receive_message(QueueUrl=deployed.queue_url, MaxNumberOfMessages=10, AttributeNames=["All"])
+        assert [one["Attributes"]["MessageGroupId"] for one in found["Messages"]] == ["o-7", "o-7"]
+
+    @pytest.mark.parametrize("arguments", [("audit",), ("report",), ("reprocess", "o-7"), ("adopt", "--from", "Old")])
+    def test_commands_for_files_say_so(self, person: Person, arguments: tuple[str, ...]) -> None:
+        person.types(*arguments, ends=1)
+        assert "takes messages of sqs, and this command is for files" in person.complaint
 
 
 def test_the_page_shows_commands_that_there_are() -> None:

@@ -97,7 +97,7 @@ def audit(
     exit_code: ExitCode = False,
 ) -> None:
     """Run the audit now: list the bucket and resubmit each key that differs from the ledger. It may take minutes."""
-    aws, deployed = call.open()
+    aws, deployed = call.open_files()
     with console(stderr=True).status("the audit is running"):
         found = audits.run_audit(aws, deployed, dry_run=dry_run, sleep=time.sleep)
     call.output(found, tables.report_table(found, audits.report_location(deployed, found), now_ms()))
@@ -108,7 +108,7 @@ def audit(
 @with_shared_options
 def report(call: Call, *, exit_code: ExitCode = False) -> None:
     """Show the report of the last audit."""
-    aws, deployed = call.open()
+    aws, deployed = call.open_files()
     found = audits.last_report(aws.dynamodb, deployed)
     call.output(found, tables.report_table(found, audits.report_location(deployed, found), now_ms()))
     end_with(audits.has_findings(found), exit_code)

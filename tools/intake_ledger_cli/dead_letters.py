@@ -23,6 +23,8 @@ class DeadLetterMessage:
     receipt_handle: str
     sent_at: int
     """The time of the first send in epoch milliseconds. SQS keeps it when it moves a message itself."""
+    group: str = ""
+    """The message group of a FIFO queue."""
 
     @property
     def reason(self) -> str:
@@ -70,6 +72,7 @@ def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
         message.get("MessageAttributes", {}),
         message["ReceiptHandle"],
         int(message["Attributes"]["SentTimestamp"]),
+        message["Attributes"].get("MessageGroupId", ""),
     )
 
 

@@ -53,8 +53,15 @@ class DeployedPipeline:
     """The ARNs of all state machines of the stack. One of them may run the audit in parts."""
     reports: str | None
     """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
+    message_source: str | None = None
+    """The kind of the source of an intake of messages, such as `sqs` or `kinesis`. None for a pipeline of files."""
     others: tuple[str, ...] = ()
     """The names of the stack's other pipelines."""
+
+    @property
+    def place(self) -> str:
+        """The bucket, or the kind of the messages' source, as people read it."""
+        return f"messages of {self.message_source}" if self.message_source else f"bucket {self.bucket}"
 
     def wants(self, key: str) -> bool:
         """True if the key passes the pipeline's filters."""
@@ -109,6 +116,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
         machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
         reports=_report_prefix(audit_variables, name),
+        message_source=variables.get("INTAKE_MESSAGE_SOURCE"),
         others=tuple(sorted(consumers.keys() - {name})),
     )
 

@@ -44,7 +44,7 @@ class Drain:
                     QueueUrl=self._url,
                     MaxNumberOfMessages=MAX_BATCH_SIZE,
                     MessageAttributeNames=["All"],
-                    AttributeNames=["SentTimestamp"],
+                    AttributeNames=["SentTimestamp", "MessageGroupId"],
                     VisibilityTimeout=HIDDEN_SECONDS,
                     WaitTimeSeconds=WAIT_SECONDS,
                 )

@@ -1,20 +1,27 @@
-"""Compares the ledger with S3 for one key."""
+"""Compares the ledger with S3 for one key. Messages have rows only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import ClientError
+
 from intake_ledger.protocol import ABSENT, Ordering, Row, State, StateKind, Status
-from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli import reading, s3_listing
+from intake_ledger_cli.errors import UsageError, denied_action
 from intake_ledger_cli.formatting import agreement
 from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.s3_listing import ListedVersion
 
 if TYPE_CHECKING:
+    from intake_ledger_cli.aws import Aws
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
 _LATER_FORMAT = "a later release wrote the row, and this release cannot judge it"
+
+
+_NO_LISTING = "messages are in no listing that the row could be compared with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,26 @@ def key_in(deployed: "DeployedPipeline", text: str) -> str:
     if not key:
         raise UsageError(f"{text} names a bucket without a key")
     return key
+
+
+def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple[list[Comparison], str | None]:
+    """Compare the rows of a key with S3. The second value is the action that the caller lacks to read S3, or None.
+
+    Raises:
+        ClientError: AWS returns an error other than a denial.
+
+    """
+    # Read the row before S3, so that a change in between can only make the ledger look late.
+    entries, denied = reading.read_rows(aws.dynamodb, deployed, key), None
+    if deployed.message_source is not None:
+        return [Comparison(entry.row, None, None, _NO_LISTING) for entry in entries], None
+    try:
+        versions = s3_listing.list_key_versions(aws.s3, deployed, key)
+    except ClientError as error:
+        if (denied := denied_action(error)) is None:
+            raise
+        versions = None
+    return compare(entries, versions, deployed, now, reading.read_complete_since(aws.dynamodb, deployed)), denied
 
 
 def compare(

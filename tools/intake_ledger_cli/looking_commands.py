@@ -6,7 +6,6 @@ import time
 from typing import Annotated
 
 import typer
-from botocore.exceptions import ClientError
 from rich.live import Live
 
 from intake_ledger_cli import (
@@ -14,7 +13,6 @@ from intake_ledger_cli import (
     listing,
     pipelines,
     reading,
-    s3_listing,
     status,
     status_json,
     status_table,
@@ -23,8 +21,8 @@ from intake_ledger_cli import (
 from intake_ledger_cli.app import ExitCode, app, end_with, now_ms
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
-from intake_ledger_cli.errors import UsageError, denied_action
-from intake_ledger_cli.inspection import compare, key_in
+from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.inspection import inspect_key, key_in
 from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.options import Call, review_status, with_shared_options
 
@@ -133,8 +131,10 @@ def list_command(
             number += 1
         end_with(number > 0, exit_code)
     else:
-        found = reading.first_page(rows, limit)
-        call.output(json_output.list_json(found), tables.list_table(found, now, paged=not stuck))
+        found, is_messages = reading.first_page(rows, limit), deployed.message_source is not None
+        call.output(
+            json_output.list_json(found), tables.list_table(found, now, paged=not stuck, identities=is_messages)
+        )
         end_with(bool(found.entries), exit_code)
 
 
@@ -146,19 +146,11 @@ def inspect(
     *,
     exit_code: ExitCode = False,
 ) -> None:
-    """Compare the ledger's row of an object with S3."""
+    """Compare the ledger's row of an object with S3, or show the rows of a key of messages."""
     aws, deployed = call.open()
     key = key_in(deployed, key)
-    # Read the row before S3, so that a change in between can only make the ledger look late.
-    entries, denied = reading.read_rows(aws.dynamodb, deployed, key), None
-    try:
-        versions = s3_listing.list_key_versions(aws.s3, deployed, key)
-    except ClientError as error:
-        if (denied := denied_action(error)) is None:
-            raise
-        versions = None
     now = now_ms()
-    found = compare(entries, versions, deployed, now, reading.read_complete_since(aws.dynamodb, deployed))
+    found, denied = inspect_key(aws, deployed, key, now)
     document = json_output.inspect_json(deployed, key, found, denied)
     call.output(document, tables.inspect_table(deployed, key, found, denied, now))
     end_with(any(one.agree is False for one in found), exit_code)

@@ -78,7 +78,7 @@ def adopt_command(
 
     The exit code is 1 while another call can move the remaining ones.
     """
-    aws, deployed = call.open()
+    aws, deployed = call.open_files()
     left = find_former(
         aws, deployed, former, table=from_table, queue=from_queue, dead_letter_queue=from_dead_letter_queue
     )
@@ -120,7 +120,7 @@ def reprocess_command(
 ) -> None:
     """Request that objects are processed again, or for the first time if the bucket is older than the pipeline."""
     check_selection(keys, prefix, rejected, reason, version_id)
-    aws, deployed = call.open()
+    aws, deployed = call.open_files()
     if request_id is not None:
         reprocess.check_id(request_id, deployed, now_ms())
     result = reprocess.ReprocessResult(request_id or ulid(now_ms(), secrets.randbits(RANDOM_BITS)))

@@ -54,6 +54,21 @@ class Call:
         aws = Aws(region=self.region, profile=self.profile)
         return aws, find_pipeline(aws, self.stack, self.pipeline)
 
+    def open_files(self) -> tuple[Aws, DeployedPipeline]:
+        """`open` for a command that needs S3.
+
+        Raises:
+            CliError: Also if it is an intake of messages, which S3 does not keep.
+
+        """
+        aws, deployed = self.open()
+        if deployed.message_source is not None:
+            raise CliError(
+                f"{deployed.name} takes {deployed.place}, and this command is for files: use status, list, inspect and "
+                "redrive"
+            )
+        return aws, deployed
+
     def output(self, document: JsonObject, shown: RenderableType) -> None:
         """Print the JSON object or the table."""
         if self.as_json:

@@ -130,7 +130,9 @@ class Redrive:
         return message.sent_at > begun_at + 999 or hash(message.body) in self._moved
 
     def _move(self, messages: Sequence[DeadLetterMessage]) -> None:
-        answers = send(self._client, self._queue_url, [OutgoingMessage(one.body, one.attributes) for one in messages])
+        answers = send(
+            self._client, self._queue_url, [OutgoingMessage(one.body, one.attributes, one.group) for one in messages]
+        )
         sent = []
         for message, why in zip(messages, answers, strict=True):
             if why is None:

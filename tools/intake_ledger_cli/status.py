@@ -187,7 +187,8 @@ def _table_size(aws: "Aws", deployed: "DeployedPipeline") -> TableSize:
 
 def _source(aws: "Aws", deployed: "DeployedPipeline") -> str:
     mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
-    return ", ".join(one["State"] for one in mappings) or "Missing"
+    # An intake of a stream has a second mapping, for redriven records.
+    return ", ".join(dict.fromkeys(one["State"] for one in mappings)) or "Missing"
 
 
 def _alarms(aws: "Aws", deployed: "DeployedPipeline") -> list[Alarm]:

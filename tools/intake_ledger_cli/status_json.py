@@ -19,6 +19,7 @@ def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -
     document: JsonObject = {
         "pipeline": deployed.name,
         "bucket": deployed.bucket,
+        "messageSource": deployed.message_source,
         "at": now,
         "consumer": _denied(found.source) if isinstance(found.source, AccessDenied) else found.source,
         "pause": None if found.pause is None else asdict(found.pause),

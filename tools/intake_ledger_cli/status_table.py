@@ -41,13 +41,16 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
         if counts.later_format.number or counts.later_format.why:
             what = "rows that this release does not process"
             add_line(lines, "Later release", count_text(counts.later_format, WARNING, what, now))
-    add_line(lines, "Rows", _rows(found.audit, found.table))
-    add_line(lines, "Claims", _claims(found.audit, now))
+    if deployed.message_source is None:
+        add_line(lines, "Rows", _rows(found.audit, found.table))
+        add_line(lines, "Claims", _claims(found.audit, now))
     add_line(lines, "Last hour", _last_hour(found.last_hour))
-    add_line(lines, "Last audit", _audit(found.audit, now))
-    add_line(lines, "Last tick", _tick(found.last_hour, now))
+    if deployed.message_source is None:
+        # Without a listing, an intake of messages has no audit.
+        add_line(lines, "Last audit", _audit(found.audit, now))
+        add_line(lines, "Last tick", _tick(found.last_hour, now))
     add_line(lines, "Alarms", _alarms(deployed, found.alarms))
-    return Group(heading(deployed.name, f"bucket {deployed.bucket}, {formatting.timestamp(now)}"), lines)
+    return Group(heading(deployed.name, f"{deployed.place}, {formatting.timestamp(now)}"), lines)
 
 
 def status_line(found: PipelineStatus, now: int) -> str:

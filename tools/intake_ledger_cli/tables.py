@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
-def list_table(found: ReviewPage, now: int, *, paged: bool = True) -> RenderableType:
+def list_table(found: ReviewPage, now: int, *, paged: bool = True, identities: bool = False) -> RenderableType:
     if not found.entries:
         return Text("none", style=GOOD)
     table = Table(box=None, pad_edge=False, header_style=DIM)
@@ -25,6 +25,8 @@ def list_table(found: ReviewPage, now: int, *, paged: bool = True) -> Renderable
     table.add_column("status", no_wrap=True)
     table.add_column("attempts", justify="right", no_wrap=True)
     table.add_column("key", overflow="fold")
+    if identities:
+        table.add_column("identity", overflow="fold")
     table.add_column("reason", overflow="fold")
     for entry in found.entries:
         row = entry.row
@@ -42,6 +44,7 @@ def list_table(found: ReviewPage, now: int, *, paged: bool = True) -> Renderable
             Text("WAITING" if is_waiting else row.status.value, style=style),
             str(row.attempts),
             escape(entry.key),
+            *([escape(row.version_id or "")] if identities else []),
             escape(row.reason or "") + due,
         )
     if found.after is None:
@@ -66,7 +69,7 @@ def reasons_table(counts: Mapping[tuple[str, str], int]) -> RenderableType:
 def inspect_table(
     deployed: "DeployedPipeline", key: str, found: Sequence[Comparison], denied: str | None, now: int
 ) -> RenderableType:
-    parts: list[RenderableType] = [heading(escape(key), f"{deployed.name}, bucket {deployed.bucket}")]
+    parts: list[RenderableType] = [heading(escape(key), f"{deployed.name}, {deployed.place}")]
     if not deployed.wants(key):
         parts.append(Text(escape(_outside_filters(deployed)), style=WARNING))
     for one in found:
@@ -74,6 +77,9 @@ def inspect_table(
         pairs = formatting.describe_row(one.row, now) if one.row else [("status", "no row")]
         for place, (label, text) in enumerate(pairs):
             add_line(lines, "Ledger" if place == 0 else f"  {label}", Text(escape(text)))
+        if deployed.message_source is not None:
+            parts.append(lines)
+            continue
         if denied is not None:
             add_line(lines, "S3", Text(f"not allowed: {denied}", style=DIM))
         else:
@@ -84,7 +90,10 @@ def inspect_table(
             add_line(lines, "Agree", Text.assemble(verdict, one.why))
         parts.append(lines)
     if not found:
-        parts.append(Text("neither S3 nor the ledger has a version of this key"))
+        if deployed.message_source is None:
+            parts.append(Text("neither S3 nor the ledger has a version of this key"))
+        else:
+            parts.append(Text("the ledger has no message of this key"))
     return Group(*parts)
 
 
