@@ -1,0 +1,201 @@
+"""Keyed messages of all five sources, deployed: each effect once, with duplicates, failures and a redrive."""
+
+import base64
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdk_intake_ledger.testing import LocalAws
+from intake_ledger_cli import commands
+from tests.local.message_stack import STACK
+from tests.local.support import TIMEOUT
+from tests.unit.stream_mapping import Record, StreamMapping
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {"Sqs": "sqs", "Fifo": "fifo", "Kinesis": "kinesis", "DynamoDb": "dynamodb", "EventBridge": "eventbridge"}
+STREAMS = ("Kinesis", "DynamoDb")
+
+ORDERS = [
+    ("o-1", "e-1", "book"),
+    ("o-1", "e-1", "book"),
+    ("o-1", "e-2", "book"),
+    ("o-2", "e-3", "fail once"),
+    ("o-3", "e-4", "reject"),
+    ("o-1", "e-1", "book"),
+]
+"""Key, identity and what the processor does: copies, two identities of a key, a failure and a rejection."""
+AT_FIRST = {("o-1", "e-1", 1): 1, ("o-1", "e-2", 1): 1, ("o-2", "e-3", 2): 1}
+"""Effects before the redrive: key, identity and attempt, with the number of calls."""
+
+
+class Intakes:
+    """The deployed intakes and their sources."""
+
+    def __init__(self, aws: LocalAws, outputs: dict[str, str]) -> None:
+        self.aws = aws
+        self.out = {name.removeprefix("Out"): value for name, value in outputs.items()}
+        self._number = count()
+        for order in ORDERS:
+            for name in SOURCES:
+                self.send(name, *order)
+
+    def send(self, name: str, key: str, identity: str, do: str) -> None:
+        order = {"order_id": key, "event_id": identity, "do": do}
+        body, number = json.dumps(order), str(next(self._number))
+        match name:
+            case "Sqs":
+                self.aws.client("sqs").send_message(QueueUrl=self.out["SqsQueue"], MessageBody=body)
+            case "Fifo":
+                self.aws.client("sqs").send_message(
+                    QueueUrl=self.out["FifoQueue"],
+                    MessageBody=body,
+                    MessageGroupId=key,
+                    MessageDeduplicationId=number,
+                )
+            case "Kinesis":
+                self.aws.client("kinesis").put_record(
+                    StreamName=self.out["Stream"], PartitionKey=key, Data=body.encode()
+                )
+            case "DynamoDb":
+                # An unchanged item would make no record.
+                item = {name: {"S": value} for name, value in {**order, "number": number}.items()}
+                self.aws.client("dynamodb").put_item(TableName=self.out["Changes"], Item=item)
+            case "EventBridge":
+                entry = {"Source": "shop", "DetailType": "Order", "Detail": body, "EventBusName": self.out["Bus"]}
+                self.aws.client("events").put_events(Entries=[entry])
+
+    def effects(self, name: str) -> "Counter[tuple[str, str, int]]":
+        found: Counter[tuple[str, str, int]] = Counter()
+        for key in ("o-1", "o-2", "o-3"):
+            answer = self.aws.client("dynamodb").query(
+                TableName=self.out["Effects"],
+                KeyConditionExpression="place = :place",
+                ExpressionAttributeValues={":place": {"S": f"{SOURCES[name]}/{key}"}},
+                ConsistentRead=True,
+            )
+            found.update((key, item["identity"]["S"], int(item["attempt"]["N"])) for item in answer["Items"])
+        return found
+
+    def dead_letters(self, name: str) -> list[dict[str, Any]]:
+        """The dead-letter messages, which stay."""
+        answer = self.aws.client("sqs").receive_message(
+            QueueUrl=self.out[f"{name}DeadLetters"],
+            MaxNumberOfMessages=10,
+            MessageAttributeNames=["All"],
+            VisibilityTimeout=0,
+        )
+        return list(answer.get("Messages", []))
+
+    def repair(self, name: str) -> None:
+        self.aws.client("dynamodb").put_item(
+            TableName=self.out["Effects"], Item={"place": {"S": f"open/{SOURCES[name]}"}, "id": {"S": "-"}}
+        )
+
+    def read_stream(self, name: str) -> None:
+        """Read the whole stream again as Lambda does. The local AWS goes on after a failed record, and Lambda stays."""
+        mapping = StreamMapping(lambda records: self._invoke(name, records))
+        mapping.run(self._kinesis_records() if name == "Kinesis" else self._dynamodb_records(), most=20)
+
+    def _invoke(self, name: str, records: Any) -> list[str]:
+        answer = self.aws.client("lambda").invoke(
+            FunctionName=self.out[f"{name}Function"], Payload=json.dumps({"Records": list(records)}).encode()
+        )
+        response = json.load(answer["Payload"])
+        return [one["itemIdentifier"] for one in response["batchItemFailures"]]
+
+    def _kinesis_records(self) -> list[Record]:
+        client, stream = self.aws.client("kinesis"), self.out["Stream"]
+        [shard] = client.list_shards(StreamName=stream)["Shards"]
+        iterator = client.get_shard_iterator(
+            StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        return [
+            {
+                "eventSource": "aws:kinesis",
+                "eventID": f"{shard['ShardId']}:{record['SequenceNumber']}",
+                "kinesis": {
+                    "partitionKey": record["PartitionKey"],
+                    "sequenceNumber": record["SequenceNumber"],
+                    "data": base64.b64encode(record["Data"]).decode(),
+                    "approximateArrivalTimestamp": record["ApproximateArrivalTimestamp"].timestamp(),
+                },
+            }
+            for record in client.get_records(ShardIterator=iterator)["Records"]
+        ]
+
+    def _dynamodb_records(self) -> list[Record]:
+        client = self.aws.client("dynamodbstreams")
+        arn = client.list_streams(TableName=self.out["Changes"])["Streams"][0]["StreamArn"]
+        [shard] = client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
+        iterator = client.get_shard_iterator(StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON")[
+            "ShardIterator"
+        ]
+        found = []
+        for record in client.get_records(ShardIterator=iterator)["Records"]:
+            change = record["dynamodb"]
+            seconds = change["ApproximateCreationDateTime"].timestamp()
+            found.append(
+                {"eventSource": "aws:dynamodb", "eventID": record["eventID"], "eventName": record["eventName"]}
+                | {"dynamodb": {**change, "ApproximateCreationDateTime": seconds}}
+            )
+        return found
+
+
+@pytest.fixture(scope="module")
+def intakes(aws: LocalAws) -> Intakes:
+    """The intakes, to whose sources all messages were sent."""
+    return Intakes(aws, aws.deploy(f"{sys.executable} -m tests.local.message_stack", cwd=ROOT)[STACK])
+
+
+@pytest.fixture
+def types(aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs a command for an intake, and reads its document."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in aws.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+
+    def run(intake: str, *arguments: str) -> Any:
+        code = commands.run([*arguments, "--stack", STACK, "--pipeline", intake, "--json"])
+        captured = capsys.readouterr()
+        assert code == 0, captured.err
+        return json.loads(captured.out)
+
+    return run
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_effect_happens_once_and_a_rejected_message_after_its_redrive(
+    intakes: Intakes, types: Callable[..., Any], name: str
+) -> None:
+    """Copies have no effect, a failure is repeated, and the rejected message waits with its reason for an operator."""
+    aws = intakes.aws
+    [letter] = aws.wait_until(lambda: intakes.dead_letters(name), f"{name} rejects a message", timeout=TIMEOUT)
+    assert letter["MessageAttributes"]["reason"]["StringValue"] == "no amount in o-3"
+    assert letter["MessageAttributes"]["reason_code"]["StringValue"] == "unprocessable"
+    if name in STREAMS:
+        intakes.read_stream(name)
+    aws.wait_until(lambda: sum(intakes.effects(name).values()) >= 3, f"{name} has its effects", timeout=TIMEOUT)
+    assert intakes.effects(name) == AT_FIRST
+
+    [row] = types(name, "list", "--status", "REJECTED")["rows"]
+    assert (row["key"], row["version_id"], row["reason"]) == ("o-3", "e-4", "no amount in o-3")
+    assert types(name, "status")["messageSource"] == SOURCES[name]
+    assert len(types(name, "inspect", "o-1")["states"]) == 2
+
+    intakes.repair(name)
+    assert types(name, "redrive", "--key", "o-3")["moved"] == 1
+    aws.wait_until(lambda: ("o-3", "e-4", 1) in intakes.effects(name), f"{name} redrives", timeout=TIMEOUT)
+    assert intakes.effects(name) == AT_FIRST | {("o-3", "e-4", 1): 1}
+    assert intakes.dead_letters(name) == []
+    if name in STREAMS:
+        # A replay of the stream has no effect.
+        intakes.read_stream(name)
+        assert intakes.effects(name) == AT_FIRST | {("o-3", "e-4", 1): 1}
