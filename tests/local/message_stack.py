@@ -1,4 +1,4 @@
-"""An intake of each source: `python -m tests.local.message_stack` synthesises them."""
+"""An intake of each source, and the example: `python -m tests.local.message_stack` synthesises them."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kinesis as kinesis
 from constructs import Construct
+from examples.orders.stack import OrdersStack
 
 from cdk_intake_ledger import IntakeLedger, MessageIntake, MessageSource, Processor, RetryOptions
 from tests.local.recorded import effects_table
@@ -83,4 +84,5 @@ class MessageStack(cdk.Stack):
 if __name__ == "__main__":
     app = new_app()
     MessageStack(app, STACK)
+    OrdersStack(app)
     app.synth()

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples.orders import run as orders
+from examples.orders import stack as orders_stack
 
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_cli import commands
@@ -148,9 +150,14 @@ class Intakes:
 
 
 @pytest.fixture(scope="module")
-def intakes(aws: LocalAws) -> Intakes:
+def deployed(aws: LocalAws) -> dict[str, dict[str, str]]:
+    return aws.deploy(f"{sys.executable} -m tests.local.message_stack", cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def intakes(aws: LocalAws, deployed: dict[str, dict[str, str]]) -> Intakes:
     """The intakes, to whose sources all messages were sent."""
-    return Intakes(aws, aws.deploy(f"{sys.executable} -m tests.local.message_stack", cwd=ROOT)[STACK])
+    return Intakes(aws, deployed[STACK])
 
 
 @pytest.fixture
@@ -199,3 +206,9 @@ def test_each_effect_happens_once_and_a_rejected_message_after_its_redrive(
         # A replay of the stream has no effect.
         intakes.read_stream(name)
         assert intakes.effects(name) == AT_FIRST | {("o-3", "e-4", 1): 1}
+
+
+def test_the_example_books_each_order_once(aws: LocalAws, deployed: dict[str, dict[str, str]]) -> None:
+    """Orders that arrive twice change the stock once, and an order that is too large has a reason."""
+    outcome = orders.run(aws, deployed[orders_stack.STACK])
+    assert outcome.right, outcome

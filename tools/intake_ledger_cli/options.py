@@ -17,7 +17,7 @@ from intake_ledger.protocol import ReasonCode, Status
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.deployed import DeployedPipeline, find_pipeline
-from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.json_output import JsonObject, versioned
 
 _CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
