@@ -305,6 +305,15 @@ def test_an_existing_function_cannot_process_messages() -> None:
         messages(stack, "Intake", MessageSource.sqs(), processor=Processor.from_function(function))
 
 
+def test_messages_need_lambdas_own_capacity() -> None:
+    stack = new_stack()
+    provider = lambda_.CapacityProvider.from_capacity_provider_arn(
+        stack, "Capacity", "arn:aws:lambda:eu-central-1:111122223333:capacity-provider:large"
+    )
+    with refused("message-capacity-provider"):
+        messages(stack, "Intake", MessageSource.sqs(), processor=processor(capacity_provider=provider))
+
+
 @pytest.mark.parametrize(("fifo", "text"), [(True, "is a FIFO queue"), (False, "is a standard queue")])
 def test_a_queue_of_the_other_kind_is_refused_with_the_fix(fifo: bool, text: str) -> None:
     stack = new_stack()

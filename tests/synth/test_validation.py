@@ -36,6 +36,8 @@ def called(node: ast.AST) -> str:
     match node:
         case ast.Call(func=ast.Name(id=name)):
             return name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="events"), attr="Rule")):
+            return ""  # a rule of EventBridge
         case ast.Call(func=ast.Attribute(value=ast.Name(id="Problem"), attr="of")):
             return "Problem"
         case ast.Call(func=ast.Attribute(attr=name)):

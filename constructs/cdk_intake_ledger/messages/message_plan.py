@@ -15,6 +15,7 @@ from cdk_intake_ledger.pipeline_plan import number_of, seconds_of
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation.limits import MAX_STREAM_BATCH
 from cdk_intake_ledger.validation.message_rules import (
+    MESSAGE_CAPACITY_PROVIDER,
     MESSAGE_DEAD_LETTER_QUEUE,
     MESSAGE_EXPRESSION,
     MESSAGE_FIFO_BATCH,
@@ -98,6 +99,7 @@ def message_problems(
         *(_retention_problems(plan, ledger, _stream_retention(source)) if ledger else ()),
         *processor.problems,
         *([MESSAGE_PROCESSOR.problem()] if not processor.entrypoint else ()),
+        *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
         *unknown_numbers(plan),
         *plan_problems(plan),
     ]

@@ -20,6 +20,13 @@ MESSAGE_PROCESSOR = SUBJECT.error(
     why="only Processor.from_asset, from_code and from_image can process messages",
     fix="Use one of them, and call the other function from it",
 )
+MESSAGE_CAPACITY_PROVIDER = SUBJECT.error(
+    "message-capacity-provider",
+    inputs=("processor",),
+    what="the processor has a capacity_provider",
+    why="the consumer of messages runs on Lambda's own capacity only",
+    fix="Omit capacity_provider",
+)
 MESSAGE_QUEUE_KIND = SUBJECT.error(
     "message-queue-kind",
     inputs=("source",),
