@@ -186,7 +186,7 @@ def test_alarms(stack: Stack, template: Json, name: str) -> None:
         *(["IteratorAge"] if name in STREAMS else []),
     ]
     assert list(intake.alarms) == expected
-    assert len(intake.monitoring.widgets()) == (10 if name in STREAMS else 9)
+    assert len(intake.monitoring.widgets()) == (11 if name in STREAMS else 10)
     if name in STREAMS:
         alarm = only(template, "AWS::CloudWatch::Alarm", f"{name}MonitoringIteratorAge")
         assert (alarm["MetricName"], alarm["Threshold"], alarm["Statistic"]) == ("IteratorAge", 3_600_000, "Maximum")

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 
 import jsii
-from aws_cdk import Duration, Names, RemovalPolicy, Stack
+from aws_cdk import Duration, Names, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct, IValidation
+from constructs import Construct
 
 from cdk_intake_ledger.functions import FunctionNetworking, Processor, runtime_layer
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources
+from cdk_intake_ledger.messages.message_delivery import OneConsumer, deliver_events
 from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, remembered
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
 from cdk_intake_ledger.monitoring import IntakeMetrics, MessageMonitoring
@@ -24,8 +24,6 @@ from cdk_intake_ledger.resources import (
     FixedIds,
     IntakeLedger,
     IntakeQueue,
-    allow_service,
-    other_consumer_problems,
     register,
     tag,
 )
@@ -176,9 +174,9 @@ class MessageIntake(Construct, IntakeMetrics):
             alarm_actions=monitoring.alarm_actions,
         )
         if source.event_pattern is not None:
-            _deliver_events(self, source, self._queue)
+            deliver_events(self, source, self._queue)
         self.node.add_validation(wildcards)
-        self.node.add_validation(_OneConsumer(self._queue.queue, self._consumer.queue_source))
+        self.node.add_validation(OneConsumer(self._queue.queue, self._consumer.queue_source))
         if intake_name is not None:
             register(self, intake_name, self._ledger.table)
             FixedIds(intake_name).fix(self)
@@ -264,51 +262,3 @@ class MessageIntake(Construct, IntakeMetrics):
     def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
         key = self._queue.encryption_key
         return grant.combine(key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
-
-
-def _deliver_events(scope: Construct, source: MessageSource, queue: IntakeQueue) -> None:
-    """Add the rule that sends events to the queue."""
-    rule = events.Rule(
-        scope,
-        "Rule",
-        description=f"Intake ledger, messages for {scope.node.path}",
-        event_pattern=source.event_pattern,
-        event_bus=source.event_bus,
-        targets=[_QueueTarget(queue)],
-    )
-    account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
-    allow_service(
-        scope,
-        queue,
-        "events.amazonaws.com",
-        account | {"ArnEquals": {"aws:SourceArn": rule.rule_arn}},
-        # With the rule's ARN, key, queue and rule would depend on each other.
-        key_conditions=account,
-        dead_letters=True,
-    )
-
-
-@jsii.implements(events.IRuleTarget)
-class _QueueTarget:
-    """The queue as a target, without CDK's policies: with a key, they have no condition."""
-
-    def __init__(self, queue: IntakeQueue) -> None:
-        self._queue = queue
-
-    def bind(self, rule: object, id: str | None = None) -> events.RuleTargetConfig:  # noqa: ARG002
-        # EventBridge drops an event after a day of failed attempts if the target has no dead-letter queue.
-        dead_letters = events.CfnRule.DeadLetterConfigProperty(arn=self._queue.dead_letter_queue.queue_arn)
-        return events.RuleTargetConfig(arn=self._queue.queue.queue_arn, dead_letter_config=dead_letters)
-
-
-@jsii.implements(IValidation)
-class _OneConsumer:
-    """Checks at synthesis that no other function takes messages of the queue."""
-
-    def __init__(self, queue: sqs.IQueue, own: lambda_.EventSourceMapping) -> None:
-        self._queue = queue
-        self._own = own
-
-    def validate(self) -> list[str]:
-        """The messages. The CDK ends the synthesis if there are any."""
-        return [str(problem) for problem in other_consumer_problems(self._queue, self._own)]
