@@ -11,11 +11,11 @@ from typing import Any
 from cdk_intake_ledger.testing import LocalAws
 
 STOCK = {"bolts": 100, "nuts": 100, "washers": 100}
-ORDERS = [
+ORDERS: list[dict[str, Any]] = [
     {"order_id": f"o-{number}", "article": article, "pieces": 1 + number % 4}
     for number, article in enumerate(sorted(STOCK) * 8)
 ]
-TOO_LARGE = {"order_id": "o-large", "article": "bolts", "pieces": 1_000}
+TOO_LARGE: dict[str, Any] = {"order_id": "o-large", "article": "bolts", "pieces": 1_000}
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def run(aws: LocalAws, outputs: Mapping[str, str], *, seed: int = 7) -> Outcome:
     items = dynamodb.scan(TableName=out["StockTable"], ConsistentRead=True)["Items"]
     booked: Counter[str] = Counter()
     for order in ORDERS:
-        booked[str(order["article"])] += int(order["pieces"])
+        booked[order["article"]] += order["pieces"]
     return Outcome(
         stock={item["article"]["S"]: int(item["pieces"]["N"]) for item in items},
         expected={article: pieces - booked[article] for article, pieces in STOCK.items()},

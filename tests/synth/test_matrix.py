@@ -11,6 +11,7 @@ from cdk_intake_ledger.validation.reporting import WARNING_PREFIX
 from tests.synth import matrix as rows
 from tests.synth.build import Json, resources, rules_in, template_of, warnings
 from tests.synth.conftest import Matrix
+from tests.synth.message_stack import message_intakes
 
 PARTS = {
     "AWS::S3::Bucket": "Bucket195ECF73",
@@ -50,7 +51,7 @@ WARNINGS = {
 """The rules whose warnings synthesis prints for a row. It prints none for the other rows."""
 
 Row = Callable[[App], Stack]
-ORDERS = [row for row in rows.ROWS if row not in (rows.example, rows.message_intakes)]
+ORDERS = [row for row in rows.ROWS if row not in (rows.example, message_intakes)]
 """The example's pipeline has another name; `test_pipeline.py` looks at it. `test_messages.py` looks at messages."""
 
 

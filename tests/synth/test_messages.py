@@ -317,7 +317,9 @@ def test_messages_need_lambdas_own_capacity() -> None:
 @pytest.mark.parametrize(("fifo", "text"), [(True, "is a FIFO queue"), (False, "is a standard queue")])
 def test_a_queue_of_the_other_kind_is_refused_with_the_fix(fifo: bool, text: str) -> None:
     stack = new_stack()
-    queue = standard(stack, **({"fifo": True} if fifo else {}))
+    # SQS takes no `false` here.
+    options: Any = {"fifo": True} if fifo else {}
+    queue = standard(stack, **options)
     make = MessageSource.sqs if fifo else MessageSource.fifo
     with refused("message-queue-kind", f"{text}.*MessageSource.{'fifo' if fifo else 'sqs'},"):
         messages(stack, "Intake", make(queue))

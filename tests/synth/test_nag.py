@@ -17,6 +17,7 @@ from cdk_intake_ledger.validation import nag_suppressions
 from tests.synth import matrix as rows
 from tests.synth.build import new_app, new_stack, processor
 from tests.synth.conftest import Matrix
+from tests.synth.message_stack import message_intakes
 
 PACKS = (AwsSolutionsChecks, ServerlessChecks)
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -61,7 +62,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         rows.audit_by_inventory,
         rows.state_machine,
         rows.example,
-        rows.message_intakes,
+        message_intakes,
     ):
         row(app)
     app.synth()
