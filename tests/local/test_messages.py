@@ -31,7 +31,7 @@ ORDERS = [
     ("o-3", "e-4", "reject"),
     ("o-1", "e-1", "book"),
 ]
-"""Key, identity and what the processor does: copies, two identities of a key, a failure and a rejection."""
+"""Key, identity and the order to the processor: copies, two identities of a key, a failure and a rejection."""
 AT_FIRST = {("o-1", "e-1", 1): 1, ("o-1", "e-2", 1): 1, ("o-2", "e-3", 2): 1}
 """Effects before the redrive: key, identity and attempt, with the number of calls."""
 

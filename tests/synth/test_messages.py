@@ -169,7 +169,7 @@ def test_a_bus_of_yours() -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_alarms(stack: Stack, template: Json, name: str) -> None:
-    """Those of a pipeline without the audit's, and the age of records for streams."""
+    """A pipeline's alarms without the audit, and the age of records for streams."""
     intake = stack.node.find_child(name)
     assert isinstance(intake, MessageIntake)
     expected = [

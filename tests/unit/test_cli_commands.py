@@ -592,7 +592,7 @@ class TestMessages:
         assert "e2" in shown
 
     def test_a_key_is_shown_with_all_its_messages_and_without_s3(self, person: Person) -> None:
-        """The lock of the key is no message."""
+        """The lock of the key is not listed."""
         site = person.site
         site.row("o-7", Row(Status.PROCESSED, START, version_id="e1", committed_state="v#e1", updated_at=START))
         site.reject("o-7", "no amount", version="e2")

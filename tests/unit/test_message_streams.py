@@ -239,7 +239,7 @@ def test_records_that_do_not_fit_into_the_invocation_are_returned() -> None:
     st.booleans(),
 )
 def test_the_order_of_each_key_is_the_streams(script: list[tuple[str, str]], batch_size: int, bisect: bool) -> None:
-    """Whatever fails, kills or is bisected: nothing is lost, and no key is committed in another order."""
+    """With failures, kills and bisection, nothing is lost, and no key is committed in another order."""
     intake = Intake(MessageSource.KINESIS)
     kinds = {f"e-{number}": kind for number, (_, kind) in enumerate(script)}
 

@@ -200,7 +200,7 @@ def test_a_redriven_message_is_processed_again() -> None:
 
 
 def test_attempts_are_counted_per_message_and_end_in_the_dead_letter_queue() -> None:
-    """As for objects."""
+    """Like objects."""
     intake = Intake(process=lambda message: raise_(RuntimeError()) if message.identity == "e-1" else None)
     for receives in range(1, SETTINGS.max_attempts + 1):
         intake.handle([sqs("o-1", "e-1", receives=receives), sqs("o-1", f"e-{receives + 1}")])
