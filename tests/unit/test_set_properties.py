@@ -1,0 +1,47 @@
+"""Properties of manifests and of the keys of sets, for random input."""
+
+import json
+from contextlib import suppress
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intake_ledger.protocol import Unprocessable
+from intake_ledger.set_members import MAX_PARTS, FormKind, PartsFormat, SetForm
+from intake_ledger.sets.manifest import parts_of
+
+NAMES = st.text('ab./:\\ué"\n,', max_size=8) | st.sampled_from(["s3://b/a", "/a", "../a", "m", "key"])
+CONTENTS = st.one_of(
+    st.binary(max_size=60),
+    st.lists(NAMES | st.none() | st.integers(), max_size=5).map(lambda names: json.dumps(names).encode()),
+    st.lists(NAMES, max_size=5).map(lambda names: "\n".join(["key", *names]).encode()),
+)
+
+
+@given(CONTENTS, st.sampled_from(PartsFormat), st.booleans())
+def test_any_manifest_gives_keys_that_can_be_parts_or_a_reason(
+    content: bytes, parts: PartsFormat, absolute: bool
+) -> None:
+    """No other exception: it would return the message again and again."""
+    form = SetForm(FormKind.MANIFEST, "**", parts=parts, absolute=absolute)
+    keys: tuple[str, ...] = ()
+    with suppress(Unprocessable):
+        keys = parts_of(content, "f/m", form, bucket="b", wants=lambda key: not key.endswith("b"))
+    assert len(set(keys)) == len(keys) <= MAX_PARTS
+    for key in keys:
+        assert key != "f/m"
+        assert 1 <= len(key.encode()) <= 1_024
+        assert not {".", ".."} & set(key.split("/"))
+        assert not key.endswith("b")
+
+
+@given(st.text("ab/", min_size=1, max_size=12), st.sampled_from(["*/_S", "a/*/_S", "_S", "*/", "a/*/"]))
+def test_a_set_has_itself_as_its_set_and_its_folder_begins_its_keys(key: str, pattern: str) -> None:
+    """So each message about a part, a marker or a set finds the same set."""
+    quiet = pattern.endswith("/")
+    form = SetForm(FormKind.QUIET if quiet else FormKind.MARKER, pattern, quiet_seconds=60 if quiet else 0)
+    found = form.set_of(key)
+    if found is not None:
+        assert form.set_of(found) == found
+        assert key.startswith(form.folder(found))
+        assert form.is_control(found) is not quiet
