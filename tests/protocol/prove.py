@@ -4,6 +4,7 @@
 --scenario NAME ...   explore only these
 --trace               replay only the measured bucket
 --mutants [TEXT]      seed only the defects, those with the text in their name
+--executions          search only the worlds of executions
 --short               the short scenarios, as `make test` does
 
 The exit code is 0 if all that ran passed, 1 if something is violated or a seeded defect is not found, and 2 if the
@@ -22,6 +23,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import NamedTuple
 
+from tests.protocol import execution_worlds
 from tests.protocol.explorer import Explorer, Result, Scenario
 from tests.protocol.mutants import MUTANTS, Mutant
 from tests.protocol.pool import MEMORY, Ended, Job, run_jobs
@@ -55,6 +57,13 @@ def explore(name: str) -> tuple[bool, str]:
         return explore_sets(name)
     result = Explorer(FULL[name]).explore()
     return not result.violation, tell(name, result)
+
+
+def explore_executions(name: str) -> tuple[bool, str]:
+    """Search one world of executions to its end."""
+    found = execution_worlds.explore(execution_worlds.WORLDS[name])
+    result = Result(found.violation, found.trace, found.states, complete=True)
+    return not found.violation, tell(name, result)
 
 
 def find(mutant: Mutant) -> tuple[bool, str]:
@@ -142,15 +151,20 @@ def main() -> int:
     parser.add_argument("--mutants", nargs="?", const="", metavar="TEXT")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--executions", action="store_true")
     asked = parser.parse_args()
-    everything = not (asked.scenario or asked.short or asked.trace or asked.mutants is not None)
+    everything = not (asked.executions or asked.scenario or asked.short or asked.trace or asked.mutants is not None)
     names = asked.scenario or list(SHORT | SHORT_SETS if asked.short else FULL | SETS if everything else ())
     wanted = "" if everything else asked.mutants
     mutants = [] if wanted is None else [one for one in MUTANTS if wanted in one.name]
     # A process that is told to end stops its child processes, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     until = None if asked.minutes is None else started + asked.minutes * 60
-    return run(plan(names, mutants, trace=everything or asked.trace), until)
+    parts = plan(names, mutants, trace=everything or asked.trace)
+    if everything or asked.executions:
+        worlds = execution_worlds.WORLDS
+        parts += [Part("world of executions", Job(name, partial(explore_executions, name), MEMORY)) for name in worlds]
+    return run(parts, until)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,91 @@
 """A state machine as the processor: one execution for each fence, and its outcome in the ledger."""
 
-import pytest
+import json
+from dataclasses import replace
+from typing import cast
 
-from intake_ledger.protocol import OutcomeKind, Status
-from intake_ledger_testing.memory_step_functions import MemoryExecution
-from tests.unit.executions_support import ExecutionPipeline
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from intake_ledger.events import Ignored, own_message, parse_message
+from intake_ledger.executions import Action, Execution, decide, execution_name, execution_settings, poll_ms
+from intake_ledger.protocol import Change, Origin, OutcomeKind, Row, RowKey, SettingsError, Status
+from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution
+from tests.unit.executions_support import LONGEST_TASK_SECONDS, SETTINGS, ExecutionPipeline, given_event
+from tests.unit.support import HOUR, MINUTE, SECOND
+
+NOW = 10**12
+TASK = 2 * HOUR
+THROTTLED = ClientError({"Error": {"Code": "ThrottlingException"}}, "StartExecution")
 
 
 def succeed(pipeline: ExecutionPipeline) -> None:
     pipeline.run(lambda execution: pipeline.end(execution, output={"commit": execution.given["versionId"]}))
+
+
+class TestTable:
+    @pytest.mark.parametrize(
+        ("status", "stopped_ago", "live", "processing", "failed"),
+        [
+            ("RUNNING", None, True, Action.EXTEND, Action.RESUME),
+            ("RUNNING", None, False, Action.EXTEND, Action.RESUME),
+            ("PENDING_REDRIVE", None, False, Action.EXTEND, Action.RESUME),
+            ("A_LATER_STATUS", None, False, Action.EXTEND, Action.RESUME),
+            ("SUCCEEDED", 0, True, Action.FINISH, Action.CLAIM),
+            ("SUCCEEDED", 0, False, Action.FINISH, Action.CLAIM),
+            ("FAILED", 0, False, Action.FINISH, Action.CLAIM),
+            ("ABORTED", TASK - 1, False, Action.WAIT, Action.WAIT),
+            ("ABORTED", TASK, False, Action.FINISH, Action.CLAIM),
+            ("TIMED_OUT", TASK - 1, False, Action.WAIT, Action.WAIT),
+            ("TIMED_OUT", TASK, False, Action.FINISH, Action.CLAIM),
+            (None, None, True, Action.WAIT, Action.CLAIM),
+            (None, None, False, Action.START, Action.CLAIM),
+        ],
+    )
+    def test_describe_decides(
+        self, status: str | None, stopped_ago: int | None, live: bool, processing: Action, failed: Action
+    ) -> None:
+        """The lease decides only where no execution exists."""
+        stopped = None if stopped_ago is None else NOW - stopped_ago
+        execution = None if status is None else Execution("name", status, stopped)
+        row = Row(Status.PROCESSING, 5, lease_until=NOW + 1 if live else NOW)
+        assert decide(row, execution, now=NOW, longest_task_ms=TASK).action is processing
+        assert decide(replace(row, status=Status.FAILED), execution, now=NOW, longest_task_ms=TASK).action is failed
+
+    def test_polls_grow_so_that_receives_do_not_run_out(self) -> None:
+        """Eleven hours take less than 120 polls, and one comes at the limit."""
+        age, polls = 0, 0
+        while age < 11 * HOUR:
+            age += poll_ms(age, 11 * HOUR)
+            polls += 1
+        assert polls < 120
+        assert age < 11 * HOUR + MINUTE
+
+
+class TestNames:
+    @pytest.mark.failure_mode("F144")
+    def test_names_and_inputs_are_valid_and_of_the_row_only(self) -> None:
+        """Two messages about one state make the same request."""
+        name = execution_name(RowKey("bucket/" + "ä" * 500, "p"), 10**15)
+        assert len(name) <= 80
+        assert name != execution_name(RowKey("bucket/b", "p"), 10**15)
+        with pytest.raises(ValueError, match="fence"):
+            execution_name(RowKey("bucket/b", "p"), -1)
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        [execution] = pipeline.running()
+        assert execution.given["fenceText"] == str(execution.given["fence"]) == str(pipeline.row().fence)
+        assert set(execution.given["intake"]) == {"pk", "sk"}
+        assert "eventTime" not in execution.given
+
+    def test_settings_are_checked(self) -> None:
+        """The longest task is as long as an execution when it is omitted."""
+        given = {"INTAKE_STATE_MACHINE": MACHINE, "INTAKE_EXECUTION_SECONDS": "60"}
+        assert execution_settings(given).longest_task_seconds == 60
+        for wrong in ({"INTAKE_STATE_MACHINE": "x"}, {"INTAKE_EXECUTION_SECONDS": "0"}):
+            with pytest.raises(SettingsError):
+                execution_settings(given | wrong)
 
 
 class TestOutcomes:
@@ -22,6 +99,7 @@ class TestOutcomes:
         assert pipeline.versions() == [version]
         assert pipeline.telemetry.outcomes == [OutcomeKind.STARTED, OutcomeKind.COMMITTED]
 
+    @pytest.mark.failure_mode("F140")
     @pytest.mark.parametrize("lost", [False, True])
     def test_twenty_objects_with_overwrites_failures_and_poison(self, lost: bool) -> None:
         """Exactly the expected executions start, whether events are lost or not."""
@@ -49,3 +127,159 @@ class TestOutcomes:
             wanted = Status.REJECTED if key == "19.csv" else Status.PROCESSED
             assert (row.status, row.version_id) == (wanted, version)
         assert [letter.reason for letter in pipeline.sqs.dead_letters] == ["poison"]
+
+    @pytest.mark.parametrize(
+        ("end", "status", "text"),
+        [
+            ({"output": {"result": 1}}, Status.PROCESSED, ""),
+            ({"output": {"unprocessable": "page 2"}}, Status.REJECTED, "page 2"),
+            ({"output": {"unprocessable": 2}}, Status.REJECTED, "another object"),
+            ({"output": {"notYet": "file b"}}, Status.FAILED, "file b"),
+            ({"status": "FAILED", "error": "Unprocessable", "cause": "bad"}, Status.REJECTED, "bad"),
+            ({"status": "FAILED", "error": "States.Timeout"}, Status.FAILED, "States.Timeout"),
+            ({"status": "FAILED", "error": "secret text"}, Status.FAILED, "the execution failed"),
+        ],
+    )
+    def test_each_end_has_its_outcome(self, end: dict[str, object], status: Status, text: str) -> None:
+        """As for a processor that is a Lambda function. Another output commits with the name of the execution."""
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        [execution] = pipeline.running()
+        pipeline.end(execution, cast("str", end.pop("status", "SUCCEEDED")), **end)
+        pipeline.turn()
+        row = pipeline.row()
+        assert row.status is status
+        assert text in (row.reason or "")
+        assert "secret" not in (row.reason or "")
+        if status is Status.PROCESSED:
+            assert row.commit_id == execution.name
+
+    @pytest.mark.failure_mode("F143")
+    @pytest.mark.parametrize("place", ["before", "after"])
+    def test_a_start_without_an_answer_keeps_the_claim(self, place: str) -> None:
+        """It may have been started, so the same execution is started again when the lease has ended."""
+        pipeline = ExecutionPipeline()
+        getattr(pipeline.machine, place).append(THROTTLED if place == "before" else ReadTimeoutError(endpoint_url="x"))
+        pipeline.put()
+        pipeline.turn()
+        assert pipeline.row().status is Status.PROCESSING
+        succeed(pipeline)
+        assert len(pipeline.machine.executions) == 1
+        assert pipeline.row().attempts == 1
+
+    @pytest.mark.failure_mode("F143")
+    def test_a_describe_that_is_refused_decides_nothing(self) -> None:
+        """The message returns, and the row stays."""
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        pipeline.end(pipeline.running()[0], output={"commit": "x"})
+        pipeline.machine.before.append(THROTTLED)
+        pipeline.turn()
+        assert pipeline.row().status is Status.PROCESSING
+        succeed(pipeline)
+        assert pipeline.row().commit_id == "x"
+
+    @pytest.mark.failure_mode("F141")
+    @pytest.mark.parametrize("status", ["ABORTED", "TIMED_OUT"])
+    def test_no_claim_begins_before_the_longest_task_could_have_ended(self, status: str) -> None:
+        """A task of an execution that was aborted or timed out runs on."""
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        stopped = pipeline.clock()
+        pipeline.end(pipeline.running()[0], status)
+        second = pipeline.put(content="2")
+        started: list[int] = []
+
+        def process(execution: MemoryExecution) -> None:
+            started.append(pipeline.row().updated_at)
+            pipeline.end(execution, output={"commit": "x"})
+
+        pipeline.run(process)
+        assert pipeline.versions()[1:] == [second]
+        assert started[0] >= stopped + LONGEST_TASK_SECONDS * SECOND
+
+
+class TestEvents:
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"input": None},
+            {"input": "[]"},
+            {"input": '{"bucket": "bucket"}'},
+            {"status": "RUNNING"},
+            {"name": "by-hand"},
+        ],
+    )
+    def test_an_event_without_its_input_or_of_another_starter_is_ignored(self, changes: dict[str, object]) -> None:
+        """The message that started the execution asks for its end."""
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        [parsed] = parse_message(given_event(pipeline.running()[0], **changes))
+        assert isinstance(parsed, Ignored)
+
+    def test_an_event_of_another_row_is_ignored(self) -> None:
+        """Two pipelines may use one state machine."""
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        [execution] = pipeline.running()
+        body = given_event(execution, input=json.dumps(execution.given | {"key": "other.csv"}))
+        [parsed] = parse_message(body)
+        assert isinstance(parsed, Change)
+        pipeline.sqs.send(body)
+        pipeline.turn()
+        assert len(pipeline.telemetry.ignored_) == 1
+
+
+class TestRedrives:
+    @pytest.mark.failure_mode("F142")
+    def test_a_failed_execution_that_runs_again_takes_its_row_back(self) -> None:
+        """Another execution must not start while it runs."""
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        [execution] = pipeline.running()
+        pipeline.end(execution, "FAILED")
+        pipeline.turn()
+        assert pipeline.row().status is Status.FAILED
+        pipeline.machine.redrive(execution.name)
+        pipeline.clock.advance(HOUR)
+        pipeline.turn()
+        assert pipeline.row().status is Status.PROCESSING
+        succeed(pipeline)
+        assert pipeline.row().status is Status.PROCESSED
+        assert len(pipeline.machine.executions) == 1
+
+    @pytest.mark.failure_mode("F142")
+    def test_a_redriven_execution_that_ends_after_a_later_commit_is_healed(self) -> None:
+        """Its event records the late write, and the newest version is processed once more."""
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        [first] = pipeline.running()
+        pipeline.end(first, "FAILED")
+        second = pipeline.put(content="2")
+        succeed(pipeline)
+        assert pipeline.versions()[1:] == [second]
+        pipeline.machine.redrive(first.name)
+        pipeline.end(first, output={"commit": "late"})
+        succeed(pipeline)
+        assert pipeline.versions()[1:] == [second, second]
+        assert pipeline.telemetry.late_writes == ["v#version-1"]
+
+    def test_a_restart_is_the_same_request_whatever_message_asks_for_it(self) -> None:
+        """Step Functions answers a start with another input with an error."""
+        pipeline = ExecutionPipeline()
+        pipeline.machine.before.append(THROTTLED)
+        pipeline.put()
+        pipeline.turn()
+        pipeline.sqs.messages.clear()
+        pipeline.clock.advance(HOUR)
+        pipeline.sqs.send(own_message(Origin.AUDIT, SETTINGS.bucket, "a.csv"))
+        pipeline.turn()
+        [execution] = pipeline.running()
+        assert execution.given["eventName"] == "ObjectCreated:Put"

@@ -12,6 +12,7 @@ from typing import cast
 from intake_ledger.consumer.failures import Outcome
 from intake_ledger.consumer.object_call import Progress, Started
 from intake_ledger.consumer.services import Services
+from intake_ledger.events import own_message
 from intake_ledger.executions import (
     Action,
     Execution,
@@ -23,7 +24,7 @@ from intake_ledger.executions import (
     poll_ms,
 )
 from intake_ledger.ledger import AWS_ERRORS, Claim, ExecutionLedger
-from intake_ledger.protocol import Change, Fenced, OutcomeKind, Row, Ruling, Status, Verdict
+from intake_ledger.protocol import Change, Fenced, Origin, OutcomeKind, Row, Ruling, Status, Verdict
 
 UNKNOWN_SECONDS = 20
 """The wait after a request to Step Functions that failed."""
@@ -48,6 +49,7 @@ class Executions:
         if not isinstance(services.ledger, ExecutionLedger):
             raise TypeError("a state machine as the processor needs an ExecutionLedger")
         self._ledger = services.ledger
+        self._queues = services.queues
         self._telemetry = services.telemetry
         self._clock = services.clock
         self._machine = machine
@@ -80,11 +82,12 @@ class Executions:
             raise Started(UNKNOWN_SECONDS) from error
         raise Started(poll_ms(0, self._limit_ms) / 1000)
 
-    def takes(self, change: Change) -> bool:
-        """True if the pipeline has started the execution whose end is reported.
+    def is_judged(self, change: Change) -> bool:
+        """True if the end of an execution is reported that this pipeline has started. Its change is to be judged.
 
-        If it was redriven, its effect may have come after a later claim. The row records that, and the key is processed
-        again. Otherwise a later claim begins only after the execution and its tasks have ended.
+        If it was redriven, its effect may have come after a later claim. The row records that, and a message of its own
+        wakes the key: the event would record it again at each delivery. Without a redrive, a later claim begins only
+        after the execution and its tasks have ended.
         """
         ended = change.execution
         if ended is None or change.bucket != self._settings.bucket:
@@ -97,6 +100,8 @@ class Executions:
             claim = Claim(key, change, state, row, None)
             if self._ledger.report_late_write(claim):
                 self._telemetry.late_write(claim)
+                self._queues.wake(own_message(Origin.LATE, change.bucket, change.key))
+                return False
         return True
 
     def resolve(self, change: Change, ruling: Ruling, lease_ms: int) -> Claim | Ruling:

@@ -103,9 +103,9 @@ class MessageHandler:
         if (
             isinstance(parsed, Change)
             and parsed.execution
-            and not (self._executions and self._executions.takes(parsed))
+            and not (self._executions and self._executions.is_judged(parsed))
         ):
-            self._telemetry.ignored("the end of an execution that this pipeline has not started")
+            self._telemetry.ignored("the end of an execution that is not judged")
             return None
         if isinstance(parsed, Change) and (reason := misdirected(parsed, self._settings, self._clock())):
             return Unparseable(reason.text, parsed.body, code=reason.code)

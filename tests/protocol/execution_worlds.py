@@ -1,0 +1,420 @@
+"""Search small worlds in which executions of a state machine process the changes, with the real consumer and ledger.
+
+One key, one queue, DynamoDB, S3 and Step Functions in memory. Each step is an invocation of a worker, a step of an
+execution, an upload, or time. A worker may die at each of its requests. It may also pause there, while its lease ends
+and another worker handles a message. The search is breadth-first, so the first violation has the shortest trace.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+from intake_ledger.aws import Bucket, Queues
+from intake_ledger.consumer import Consumer, Services
+from intake_ledger.consumer.executions import Executions
+from intake_ledger.executions import ExecutionSettings, StateMachine
+from intake_ledger.ledger import ExecutionLedger, LedgerOptions, LedgerTable
+from intake_ledger.protocol import Policy, Row, Status, row_key
+from intake_ledger_testing.events import s3_notification, sqs_event
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
+from tests.settings import CONSUMER
+from tests.unit.support import HOUR, MINUTE, Clock
+from tests.unit.test_consumer import Context, FakeTelemetry
+
+KEY = "a.csv"
+LONGEST_TASK = 24 * HOUR
+LAPSE = 2 * HOUR
+"""Longer than each lease and each backoff, and shorter than the longest task."""
+
+
+class DiedError(KeyboardInterrupt):
+    """The worker dies here. The consumer lets this error pass, as it does when its process ends."""
+
+
+class ExecutionWorld(NamedTuple):
+    """The faults that may happen."""
+
+    puts: int = 1
+    deliveries: int = 1
+    deaths: int = 0
+    pauses: int = 0
+    losses: int = 0
+    """Lost events of Step Functions."""
+    fails: int = 0
+    poison: int = 0
+    aborts: int = 0
+    """Executions that are aborted or time out while a task runs on."""
+    redrives: int = 0
+
+
+WORLDS = {
+    "executions, deaths": ExecutionWorld(deaths=2, losses=1),
+    "executions, overwrites": ExecutionWorld(puts=2, deaths=1, losses=2),
+    "executions, pauses": ExecutionWorld(pauses=1, losses=1),
+    "executions, pauses and overwrites": ExecutionWorld(puts=2, pauses=1),
+    "executions, duplicates": ExecutionWorld(puts=2, deliveries=2, losses=1),
+    "executions, failures": ExecutionWorld(puts=2, fails=1, losses=1),
+    "executions, poison": ExecutionWorld(puts=2, poison=1, losses=1),
+    "executions, aborted with a task": ExecutionWorld(puts=2, aborts=1),
+    "executions, redriven": ExecutionWorld(puts=2, fails=1, redrives=1),
+}
+
+
+class Result(NamedTuple):
+    """The first violation with its steps, or the number of states."""
+
+    violation: str
+    trace: list[str]
+    states: int
+
+
+@dataclass
+class World:
+    """Everything that can matter later."""
+
+    left: ExecutionWorld
+    clock: Clock = field(default_factory=Clock)
+    queue: list[str] = field(default_factory=list)
+    phases: dict[str, int] = field(default_factory=dict)
+    """1 after the effect of an execution."""
+    tasks: list[str] = field(default_factory=list)
+    """Versions that tasks of closed executions may still write."""
+    downstream: str = ""
+    redriven: bool = False
+    rejected: list[str] = field(default_factory=list)
+    owners: int = 0
+    bad: str = ""
+
+    def __post_init__(self) -> None:
+        self.s3 = MemoryS3(clock=self.clock)
+        self.store = MemoryDynamoDB()
+        self.machine = MemoryStepFunctions(clock=self.clock)
+
+    def use(self, **budget: int) -> None:
+        """Use up a part of the budget."""
+        self.left = self.left._replace(**{name: getattr(self.left, name) - used for name, used in budget.items()})
+
+    @property
+    def row(self) -> Row | None:
+        place = row_key(CONSUMER.pipeline, CONSUMER.ordering, CONSUMER.bucket, KEY, None)
+        return LedgerTable(cast("Any", self.store), CONSUMER.table).get(place)
+
+    @property
+    def current(self) -> str:
+        version = self.s3.current(KEY)
+        return str(version.version_id) if version else ""
+
+    def state(self) -> object:
+        """The world without the times and names that make no difference."""
+        row, now = self.row, self.clock()
+        names = sorted(self.machine.executions, key=_fence)
+        fences = sorted({_fence(name) for name in names} | ({row.fence} if row else set()))
+        seen = None
+        if row is not None:
+            busy = row.is_live(now), (row.retry_at or 0) > now, bool(row.lease_until)
+            names_of = row.version_id, row.committed_state, row.late_writes, row.rejected_fence is not None
+            seen = row.status, fences.index(row.fence), row.attempts, busy, names_of
+        executions = tuple(
+            (
+                fences.index(_fence(one.name)),
+                one.given["versionId"],
+                one.status,
+                self.phases.get(one.name),
+                _rests(one, now),
+            )
+            for one in (self.machine.executions[name] for name in names)
+        )
+        queue = tuple(sorted(_label(body, fences) for body in self.queue))
+        facts = self.current, self.downstream, tuple(sorted(self.tasks)), self.redriven, tuple(self.rejected)
+        return self.left, seen, executions, queue, facts, self.bad
+
+
+def _fence(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def _rests(execution: MemoryExecution, now: int) -> bool:
+    return execution.status == "ABORTED" and now < (execution.stopped_at or 0) + LONGEST_TASK
+
+
+def _label(body: str, fences: list[int]) -> str:
+    content = json.loads(body)
+    if "detail" in content:
+        return f"end of {fences.index(_fence(content['detail']['name']))} {content['detail']['redriveCount']}"
+    if "intakeLedger" in content:
+        return "wake"
+    return f"event of {content['Records'][0]['s3']['object']['versionId']}"
+
+
+Step = tuple[str, Callable[[World], None]]
+
+
+def steps(w: World) -> Iterator[Step]:
+    """Each step from here, with each fault of a worker."""
+    yield from plain_steps(w)
+    for body in dict.fromkeys(w.queue):
+        if not (w.left.deaths or w.left.pauses):
+            continue
+        label = f"a worker handles {_short(body)}"
+        requests = work(copy.deepcopy(w), body)
+        for number in range(requests):
+            if w.left.deaths:
+                yield f"{label}, and dies before request {number}", _dying(body, number, after=False)
+                yield f"{label}, and dies after request {number}", _dying(body, number, after=True)
+            if w.left.pauses:
+                yield from _pauses(label, body, number)
+
+
+def plain_steps(w: World) -> Iterator[Step]:
+    """Each step without a fault of a worker."""
+    if w.left.puts:
+        yield "an upload", _upload
+    for body in dict.fromkeys(w.queue):
+        yield f"a worker handles {_short(body)}", partial(_handle, body=body)
+    for name, execution in w.machine.executions.items():
+        label = f"execution {execution.given['versionId']}"
+        if execution.status == "RUNNING":
+            if not w.phases.get(name):
+                yield f"{label} writes", partial(_write, name=name)
+            else:
+                yield from _ends(w, name, label, "SUCCEEDED", {})
+            if w.left.fails:
+                yield from _ends(w, name, f"{label} fails:", "FAILED", {"fails": 1})
+            if w.left.poison and execution.given["versionId"] == "version-1":
+                yield from _ends(w, name, f"{label} is poisoned:", "FAILED", {"poison": 1}, "Unprocessable")
+            if w.left.aborts:
+                yield from _ends(w, name, f"{label} with a task:", "ABORTED", {"aborts": 1})
+        elif execution.status == "FAILED" and w.left.redrives:
+            yield f"{label} is redriven", partial(_redrive, name=name)
+    for version in dict.fromkeys(w.tasks):
+        yield f"a task writes {version}", partial(_task, version=version, writes=True)
+        yield f"a task of {version} ends", partial(_task, version=version, writes=False)
+    row, now = w.row, w.clock()
+    if row is not None and (row.is_live(now) or (row.retry_at or 0) > now):
+        yield "leases and waits end", lambda x: x.clock.advance(LAPSE)
+    if not w.tasks and any(_rests(one, now) for one in w.machine.executions.values()):
+        yield "the time of the longest task is over", lambda x: x.clock.advance(LONGEST_TASK)
+
+
+def _short(body: str) -> str:
+    content = json.loads(body)
+    if "detail" in content:
+        return f"the end of {content['detail']['name'][-4:]}"
+    return "a wake" if "intakeLedger" in content else f"{content['Records'][0]['s3']['object']['versionId']}"
+
+
+def _upload(w: World) -> None:
+    version = w.s3.put(KEY, str(w.left.puts).encode()).version_id
+    w.use(puts=1)
+    body = s3_notification(CONSUMER.bucket, KEY, version_id=version, etag="e", size=1)
+    w.queue += [body] * w.left.deliveries
+
+
+def _ends(w: World, name: str, label: str, status: str, used: dict[str, int], error: str = "") -> Iterator[Step]:
+    def end(x: World, lost: int) -> None:
+        x.use(**used, losses=lost)
+        if status == "ABORTED" and not x.phases.get(name):
+            x.tasks.append(x.machine.executions[name].given["versionId"])
+        body = x.machine.end(name, status, output={"commit": "done"}, error=error)
+        x.queue += [] if lost else [body]
+
+    yield f"{label} ends {status}", lambda x: end(x, 0)
+    if w.left.losses:
+        yield f"{label} ends {status}, and its event is lost", lambda x: end(x, 1)
+
+
+def _write(w: World, name: str) -> None:
+    version = w.machine.executions[name].given["versionId"]
+    w.phases[name] = 1
+    row = w.row
+    if not w.redriven and row is not None and row.fence > _fence(name):
+        w.bad = f"the execution of {version} writes after a later claim"
+    w.downstream = version
+
+
+def _redrive(w: World, name: str) -> None:
+    w.machine.redrive(name)
+    w.use(redrives=1)
+    w.phases[name] = 0
+    w.redriven = True
+
+
+def _task(w: World, version: str, *, writes: bool) -> None:
+    w.tasks.remove(version)
+    if writes:
+        w.downstream = version
+
+
+def _dying(body: str, number: int, *, after: bool) -> Callable[[World], None]:
+    def die(w: World) -> None:
+        w.use(deaths=1)
+        w.queue.remove(body)
+
+        def fault(place: int, is_after: bool) -> None:
+            if (place, is_after) == (number, after):
+                raise DiedError
+
+        try:
+            acknowledged = bool(work(w, body, fault, acknowledges=True))
+        except DiedError:
+            acknowledged = False
+        if not acknowledged:
+            w.queue.append(body)
+
+    return die
+
+
+def _pauses(label: str, body: str, number: int) -> Iterator[Step]:
+    """A worker pauses before a request. Its lease ends, its message comes again, and another step happens."""
+
+    def take_over(x: World, rounds: int, *, ends: bool) -> None:
+        """Another worker handles the same message, and the execution that it starts ends."""
+        x.use(pauses=1)
+
+        def fault(place: int, is_after: bool) -> None:
+            if place != number or is_after:
+                return
+            for _ in range(rounds):
+                x.clock.advance(LAPSE)
+                work(x, body)
+                for name, one in list(x.machine.executions.items()):
+                    if ends and one.status == "RUNNING":
+                        _write(x, name)
+                        x.queue.append(x.machine.end(name, "FAILED"))
+
+        _handle(x, body, fault)
+
+    yield (
+        f"{label}, and pauses before request {number}: another worker handles it",
+        lambda x: take_over(x, 1, ends=False),
+    )
+    yield f"{label}, and pauses before request {number}: others start and fail", lambda x: take_over(x, 2, ends=True)
+
+
+def _handle(w: World, body: str, fault: Callable[[int, bool], None] = lambda _, __: None) -> None:
+    w.queue.remove(body)
+    if not work(w, body, fault, acknowledges=True):
+        w.queue.append(body)
+
+
+class _Line:
+    """A client whose requests are counted."""
+
+    def __init__(self, client: Any, count: list[int], fault: Callable[[int, bool], None]) -> None:
+        self._client, self._count, self._fault = client, count, fault
+
+    def __getattr__(self, name: str) -> Any:
+        request = getattr(self._client, name)
+
+        def call(**arguments: Any) -> Any:
+            number = self._count[0]
+            self._count[0] += 1
+            self._fault(number, False)
+            try:
+                return request(**arguments)
+            finally:
+                self._fault(number, True)
+
+        return call
+
+
+class _Queues:
+    def __init__(self, w: World) -> None:
+        self._w = w
+
+    def deliver_later(self, *_: Any, **__: Any) -> None:
+        """Each message may be received at any time."""
+
+    def wake(self, body: str) -> None:
+        self._w.queue.append(body)
+
+    def dead_letter(self, body: str, attributes: Any) -> None:
+        self._w.rejected.append(str(attributes["version_id"]))
+        self._w.rejected = sorted(set(self._w.rejected))
+
+
+def work(
+    w: World, body: str, fault: Callable[[int, bool], None] = lambda _, __: None, *, acknowledges: bool = False
+) -> int:
+    """Run the real consumer on one message. Returns its requests, or whether it acknowledges the message."""
+    count = [0]
+
+    def owner() -> str:
+        w.owners += 1
+        return f"w{w.owners}"
+
+    policy = Policy(9, CONSUMER.retention_seconds * 1000, deletes=True)
+    dynamodb, s3, machine = (_Line(one, count, fault) for one in (w.store, w.s3, w.machine))
+    bucket = Bucket(lambda: cast("Any", s3), CONSUMER.bucket)
+    ledger = ExecutionLedger(
+        LedgerTable(cast("Any", dynamodb), CONSUMER.table),
+        bucket,
+        LedgerOptions(CONSUMER.pipeline, CONSUMER.ordering, policy, 6 * HOUR),
+        clock=w.clock,
+        new_owner=owner,
+    )
+    queues = cast("Queues", _Queues(w))
+    services = Services(CONSUMER, ledger, bucket, queues, cast("Any", FakeTelemetry()), w.clock, jitter=lambda: 1.0)
+    settings = ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000)
+    running = [one.name for one in w.machine.executions.values() if one.status == "RUNNING"]
+    consumer = Consumer(services, _none, executions=Executions(services, StateMachine(lambda: machine, settings)))
+    context = Context(w.clock, w.clock() + 3 * MINUTE)
+    answer = consumer.handle(sqs_event(body), cast("Any", context))
+    after = [one.name for one in w.machine.executions.values() if one.status == "RUNNING"]
+    if len(after) > 1 and not w.redriven and len(after) > len(running):
+        w.bad = "two executions of the key run at the same time"
+    return not answer["batchItemFailures"] if acknowledges else count[0]
+
+
+def _none(_: object) -> None:
+    raise NotImplementedError
+
+
+def at_rest(w: World) -> str:
+    """What is wrong when nothing moves any more. Empty if something moves."""
+    running = any(one.status == "RUNNING" for one in w.machine.executions.values())
+    if w.left.puts or w.queue or running or w.tasks:
+        return ""
+    row = w.row
+    if row is None:
+        return "there is no row" if w.current else ""
+    if row.status is Status.REJECTED:
+        fine = row.version_id == w.current and w.current in w.rejected
+        return "" if fine else f"lost: {w.current} is current, and {row.version_id} is rejected"
+    if not row.settled or row.committed_state != f"v#{w.current}":
+        return f"lost: {w.current} is current, and the row is {row.status} {row.committed_state}"
+    return "" if w.downstream == w.current else f"the downstream has {w.downstream}, current is {w.current}"
+
+
+def explore(world: ExecutionWorld, *, states: int = 10**6) -> Result:
+    """Search all worlds from here."""
+    first = World(world)
+    worlds: list[tuple[World, int, str]] = [(first, -1, "")]
+    known = {first.state()}
+    for here, (w, _, _) in enumerate(worlds):
+        violation = w.bad or at_rest(w)
+        if violation:
+            return Result(violation, _trace(worlds, here), len(worlds))
+        for label, step in steps(w):
+            following = copy.deepcopy(w)
+            step(following)
+            if (state := following.state()) not in known:
+                known.add(state)
+                worlds.append((following, here, label))
+        if len(worlds) > states:
+            break
+    return Result("", [], len(worlds))
+
+
+def _trace(worlds: list[tuple[World, int, str]], here: int) -> list[str]:
+    trace: list[str] = []
+    while here > 0:
+        _, before, label = worlds[here]
+        trace.append(label)
+        here = before
+    return trace[::-1]

@@ -1,0 +1,29 @@
+"""Search the small worlds of executions. `make prove` searches the long ones, too."""
+
+import pytest
+
+from tests.protocol.execution_worlds import WORLDS, explore
+
+SHORT = ("executions, deaths", "executions, overwrites", "executions, pauses", "executions, duplicates")
+
+
+@pytest.mark.failure_mode("F138", "F139")
+@pytest.mark.parametrize("name", SHORT)
+def test_one_execution_for_each_fence_and_nothing_is_lost(name: str) -> None:
+    """With deaths and pauses at each request, overwrites, duplicates and lost events."""
+    result = explore(WORLDS[name])
+    assert not result.violation, "\n".join([result.violation, *result.trace])
+
+
+@pytest.mark.failure_mode("F141")
+def test_a_task_that_outlives_its_execution_does_not_write_over_a_newer_version() -> None:
+    """The next claim waits for the longest task."""
+    result = explore(WORLDS["executions, aborted with a task"])
+    assert not result.violation, "\n".join([result.violation, *result.trace])
+
+
+@pytest.mark.failure_mode("F142")
+def test_a_redriven_execution_is_healed() -> None:
+    """The row is taken back, or the late write is recorded and the key is processed again."""
+    result = explore(WORLDS["executions, redriven"], states=1_500)
+    assert not result.violation, "\n".join([result.violation, *result.trace])
