@@ -31,7 +31,7 @@ def template() -> Json:
 
 
 def test_the_consumer_runs_on_the_capacity_provider_with_one_invocation_at_a_time(template: Json) -> None:
-    """Another process of the same environment would survive the end of one that hangs."""
+    """The end of a process that hangs ends its environment."""
     config = only(template, "AWS::Lambda::Function", "OrdersConsumer")["CapacityProviderConfig"]
     managed = config["LambdaManagedInstancesCapacityProviderConfig"]
     assert managed["CapacityProviderArn"]["Fn::GetAtt"][0].startswith("Provider")

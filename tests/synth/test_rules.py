@@ -9,6 +9,7 @@ from cdk_intake_ledger import RetryOptions
 from cdk_intake_ledger.pipeline_checks import CHECKS, plan_problems
 from cdk_intake_ledger.validation.plan import DAY, HOUR, MINUTE, UNKNOWN, Plan, function_timeout, span
 from cdk_intake_ledger.validation.plan_check import Check
+from intake_ledger.executions import poll_ms
 
 PLAN = Plan(
     processing_timeout=60,
@@ -135,7 +136,7 @@ BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str, str]] = [
         "executions-within-retention",
         "5 executions of 3 hours can take",
     ),
-    ({"execution_timeout": 60, "max_attempts": 4}, "max_receives", 12, 11, "executions-within-receives", "after 11"),
+    ({"execution_timeout": 60, "max_attempts": 4}, "max_receives", 16, 15, "executions-within-receives", "after 15"),
     ({"execution_timeout": 60}, "threads", 1, 2, "executions-without-threads", "threads is 2"),
     (
         {"execution_timeout": 60},
@@ -324,3 +325,15 @@ def test_a_message_can_reach_the_dead_letter_queue_and_stay() -> None:
 def test_times_are_shown_as_people_say_them(seconds: float, text: str) -> None:
     """The largest unit without a remainder."""
     assert span(seconds) == text
+
+
+def test_the_polls_of_an_execution_are_those_of_the_runtime() -> None:
+    """An execution of 6 hours is polled about 80 times, as docs/long-work.md says."""
+    limit, age, polls = 6 * HOUR * 1000, 0, 0
+    while age < limit:
+        age += poll_ms(age, limit)
+        polls += 1
+    assert 75 <= polls <= 85
+    plan = replace(PLAN, execution_timeout=6 * HOUR, longest_task=1, max_attempts=1)
+    # The plan adds the receive that starts the execution, and one after its end.
+    assert polls <= plan.execution_receives <= polls + 4

@@ -104,7 +104,7 @@ def test_the_consumer_may_start_this_machine_and_describe_its_executions_only(te
 
 
 def test_the_consumer_may_never_redrive_an_execution(template: Json) -> None:
-    """Also if somebody grants it more."""
+    """Also with further grants."""
     found = of_states(template)
     assert found["states:RedriveExecution"]["Effect"] == "Deny"
     assert found["states:RedriveExecution"]["Resource"] == found["states:DescribeExecution"]["Resource"]

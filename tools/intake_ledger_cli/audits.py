@@ -55,6 +55,8 @@ def _invoke(client: "LambdaClient", function: str, payload: str) -> Report:
 def _machine(client: "SFNClient", deployed: "DeployedPipeline") -> str | None:
     """Return the ARN of the state machine that calls this pipeline's audit function, or None."""
     for arn in deployed.machines:
+        if arn == deployed.state_machine:
+            continue
         if f':function:{deployed.audit_function}"' in client.describe_state_machine(stateMachineArn=arn)["definition"]:
             return arn
     return None

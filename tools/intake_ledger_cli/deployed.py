@@ -51,6 +51,8 @@ class DeployedPipeline:
     """All alarms of the stack."""
     machines: tuple[str, ...]
     """The ARNs of all state machines of the stack. One of them may run the audit in parts."""
+    state_machine: str | None = None
+    """The ARN of the state machine that is the processor, if one is."""
     reports: str | None
     """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
     message_source: str | None = None
@@ -115,6 +117,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         filters=tuple(KeyFilter(**one) for one in json.loads(variables.get("INTAKE_KEY_FILTERS", "[]"))),
         alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
         machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
+        state_machine=variables.get("INTAKE_STATE_MACHINE"),
         reports=_report_prefix(audit_variables, name),
         message_source=variables.get("INTAKE_MESSAGE_SOURCE"),
         others=tuple(sorted(consumers.keys() - {name})),

@@ -51,9 +51,18 @@ def describe_state(shown: State, now: int) -> str:
             return "no object"
 
 
-def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
-    """Describe a row as pairs of a label and its text. The first pair is the status."""
-    if row.is_live(now):
+def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple[str, str]]:
+    """Describe a row as pairs of a label and its text. The first pair is the status.
+
+    Args:
+        row: the row.
+        now: epoch milliseconds.
+        execution: the ARN of the execution that decides about the row, if a state machine is the processor.
+
+    """
+    if execution and row.status is Status.PROCESSING:
+        status = f"PROCESSING: attempt {row.attempts} is an execution, claimed {relative_time(row.updated_at, now)}"
+    elif row.is_live(now):
         ends = relative_time(row.lease_until or now, now)
         status = f"PROCESSING: attempt {row.attempts} is running, its lease ends {ends}"
     elif row.status is Status.PROCESSING:
@@ -73,6 +82,7 @@ def describe_row(row: Row, now: int) -> list[tuple[str, str]]:
         )
     pairs = [
         ("status", status),
+        ("execution", execution or ""),
         ("reason", row.reason or ""),
         ("reason code", row.reason_code or ""),
         ("state", describe_state(State(row.kind, row.version_id, row.etag, row.size), now)),
@@ -147,6 +157,8 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
         return _without_row(shown, deployed, now, complete_since, ignored=ignored)
     if row.is_live(now):
         return True, "an attempt is processing it"
+    if deployed.state_machine is not None and row.status is Status.PROCESSING:
+        return True, "an execution decides about it: the next message of the object, or the audit, asks how it stands"
     if row.has_committed(shown.identity):
         return True, "the ledger has committed the state that S3 shows"
     if row.identity != shown.identity or row.settled:

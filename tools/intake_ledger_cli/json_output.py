@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import Row, State, row_attributes
 from intake_ledger_cli.adopt import AdoptionResult
+from intake_ledger_cli.executions import execution_arn
 from intake_ledger_cli.reading import ObjectRow, ReviewPage
 from intake_ledger_cli.redrive import RedriveResult
 from intake_ledger_cli.reprocess import ReprocessResult
@@ -55,6 +56,7 @@ def inspect_json(
         "states": [
             {
                 "row": None if one.row is None else _row(one.row),
+                "execution": None if one.row is None else execution_arn(deployed, key, one.row),
                 "s3": None if one.state is None else _state(one.state),
                 "agree": one.agree,
                 "why": one.why,

@@ -22,6 +22,7 @@ from intake_ledger_cli.app import ExitCode, app, end_with, now_ms
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.executions import running_output
 from intake_ledger_cli.inspection import inspect_key, key_in
 from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.options import Call, review_status, with_shared_options
@@ -92,6 +93,7 @@ def list_command(
         bool,
         typer.Option("--stuck", help="List claims whose lease ended without an outcome. Reads the whole table."),
     ] = False,
+    running: Annotated[bool, typer.Option("--running", help="List the executions that run, newest first.")] = False,
     prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
     older_than: Annotated[
         str | None, typer.Option(help="Only rows whose last change is older, such as 2h or 3d.", show_default=False)
@@ -118,6 +120,9 @@ def list_command(
         before=None if older_than is None else now - listing.parse_age(older_than),
     )
     aws, deployed = call.open()
+    if running:
+        call.output(*running_output(aws.machines, deployed, limit, now))
+        return
     most = None if by_reason else limit
     rows = listing.select_rows(aws.dynamodb, deployed, selection, now=now, after=after, limit=most)
     if by_reason:

@@ -14,6 +14,7 @@ from intake_ledger.protocol import RowKey, breaker_key, from_dynamodb, pause_key
 from intake_ledger_cli import counting, metrics, reading
 from intake_ledger_cli.counting import Counts
 from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.executions import ExecutionCount, count_running
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import REVIEW_INDEX, AuditState
 
@@ -99,6 +100,8 @@ class PipelineStatus:
     source: str | AccessDenied
     """The state of the event source mapping, as Lambda names it."""
     alarms: list[Alarm] | AccessDenied
+    executions: ExecutionCount | AccessDenied | None = None
+    """None if the processor is not a state machine."""
 
 
 def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
@@ -124,6 +127,7 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
         pause=None if isinstance(items, AccessDenied) else _pause(items.get(pause_key(deployed.name), {})),
         source=_allowed(lambda: _source(aws, deployed)),
         alarms=_allowed(lambda: _alarms(aws, deployed)),
+        executions=_allowed(lambda: _executions(aws, deployed)),
     )
 
 
@@ -189,6 +193,11 @@ def _source(aws: "Aws", deployed: "DeployedPipeline") -> str:
     mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
     # An intake of a stream has a second mapping, for redriven records.
     return ", ".join(dict.fromkeys(one["State"] for one in mappings)) or "Missing"
+
+
+def _executions(aws: "Aws", deployed: "DeployedPipeline") -> ExecutionCount | None:
+    machine = deployed.state_machine
+    return None if machine is None else count_running(aws.machines, machine)
 
 
 def _alarms(aws: "Aws", deployed: "DeployedPipeline") -> list[Alarm]:

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger_cli.counting import Count
+from intake_ledger_cli.executions import ExecutionCount
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import AccessDenied, BreakerState, PipelineStatus, QueueDepth, TableSize
@@ -30,6 +31,7 @@ def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -
         "table": _denied(found.table) if isinstance(found.table, AccessDenied) else _table(found.table),
         "audit": _denied(found.audit) if isinstance(found.audit, AccessDenied) else _audit(found.audit, now),
         "tick": None if ages is None or ages.tick_at is None else {"at": ages.tick_at, "problems": ages.tick_problems},
+        "executions": _executions(found.executions),
         "alarms": _denied(found.alarms)
         if isinstance(found.alarms, AccessDenied)
         else [asdict(one) for one in found.alarms],
@@ -54,6 +56,12 @@ def count_json(count: Count) -> "int | JsonObject":
     if count.unknown:
         return {"unknown": count.why}
     return {"atLeast": count.number, "why": count.why} if count.why else count.number
+
+
+def _executions(count: ExecutionCount | AccessDenied | None) -> "JsonObject | None":
+    if count is None or isinstance(count, AccessDenied):
+        return None if count is None else _denied(count)
+    return {"running": count.number, "more": count.more, "oldestAt": count.oldest_at}
 
 
 def _last_hour(hour: LastHour) -> "JsonObject":

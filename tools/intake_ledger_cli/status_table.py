@@ -8,6 +8,7 @@ from rich.text import Text
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
 from intake_ledger_cli.counting import Count
+from intake_ledger_cli.executions import ExecutionCount
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
@@ -31,6 +32,8 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
     add_line(lines, "Breaker", _breaker(found.breaker, now))
     add_line(lines, "Queue", _depth(found.queue, hour.queue_age_seconds if hour else None))
     add_line(lines, "Dead letters", _dead_letters(found.dead_letters, hour.dead_letter_age_seconds if hour else None))
+    if found.executions is not None:
+        add_line(lines, "Executions", _executions(found.executions, now))
     counts = found.needs_review
     if isinstance(counts, AccessDenied):
         add_line(lines, "Failed, rejected", _access_denied(counts))
@@ -51,6 +54,16 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
         add_line(lines, "Last tick", _tick(found.last_hour, now))
     add_line(lines, "Alarms", _alarms(deployed, found.alarms))
     return Group(heading(deployed.name, f"{deployed.place}, {formatting.timestamp(now)}"), lines)
+
+
+def _executions(count: ExecutionCount | AccessDenied, now: int) -> Text:
+    if isinstance(count, AccessDenied):
+        return _access_denied(count)
+    if count.oldest_at is None:
+        return Text("none running")
+    number = f"more than {count.number:,}" if count.more else f"{count.number:,}"
+    since = formatting.duration(now - count.oldest_at)
+    return Text.assemble(f"{number} running, the oldest since {since}", ("  see: list --running", DIM))
 
 
 def status_line(found: PipelineStatus, now: int) -> str:

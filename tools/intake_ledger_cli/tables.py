@@ -10,6 +10,7 @@ from rich.text import Text
 from intake_ledger.protocol import Status
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
+from intake_ledger_cli.executions import execution_arn
 from intake_ledger_cli.inspection import Comparison
 from intake_ledger_cli.reading import ReviewPage
 
@@ -74,7 +75,8 @@ def inspect_table(
         parts.append(Text(escape(_outside_filters(deployed)), style=WARNING))
     for one in found:
         lines = grid()
-        pairs = formatting.describe_row(one.row, now) if one.row else [("status", "no row")]
+        execution = execution_arn(deployed, key, one.row) if one.row else None
+        pairs = formatting.describe_row(one.row, now, execution) if one.row else [("status", "no row")]
         for place, (label, text) in enumerate(pairs):
             add_line(lines, "Ledger" if place == 0 else f"  {label}", Text(escape(text)))
         if deployed.message_source is not None:

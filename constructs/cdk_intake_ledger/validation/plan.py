@@ -56,7 +56,7 @@ attempt, so that the message reaches the dead-letter queue with its reason befor
 RETURN_MARGIN = 30
 """Seconds by which the visibility timeout exceeds the lease. Lambda receives a message before the lease begins."""
 
-EXECUTION_POLL_SHARE, EXECUTION_POLL_SECONDS = 1 / 16, 60
+EXECUTION_POLL_SHARE, EXECUTION_POLL_SECONDS = 1 / 16, 30
 """The wait until the consumer asks again how an execution stands: a share of the time since the claim, and at least
 these seconds."""
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from intake_ledger.protocol import Row, Status
 
-MIN_POLL_MS = 20_000
+MIN_POLL_MS = 30_000
 _GROWTH = 1 / 16
 """A poll waits for this share of the execution's age, so that polls do not use up the queue's maxReceiveCount."""
 

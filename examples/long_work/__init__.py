@@ -1,0 +1,1 @@
+"""A pipeline whose work takes hours: each attempt is an execution of a state machine."""
