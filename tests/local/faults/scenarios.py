@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import NamedTuple
 
-from tests.local.faults import HOUR
+from tests.local.faults import HOUR, WIRED_SECONDS
 from tests.local.faults.downstream import TAKEN, Delivery, Mood, Reaction
 from tests.local.faults.judge import Expected, Report
 from tests.local.faults.proxy import Fault, Outbreak, Trouble
@@ -264,7 +264,7 @@ def _of_s3(times: int) -> tuple[Fault, ...]:
         Fault(Trouble.CUT, times // 6, ("GET", "HEAD")),
         *(fault for few in halves for fault in few),
         Fault(Trouble.SLOW, 2, ("GET", "HEAD"), seconds=1),
-        Fault(Trouble.SLOW, 2, ("GET",), seconds=3),  # the processor's whole time is two
+        Fault(Trouble.SLOW, 2, ("GET",), seconds=WIRED_SECONDS + 1),
     )
 
 
