@@ -28,6 +28,7 @@ MAX_PARAMETERS = 8
 """Parameters of a function, without `self` and `cls`."""
 
 EXCEPTIONS = {
+    "FileSets.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "IntakeConsumer.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "IntakeMonitoring.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "IntakePipeline.__init__": "The options of the construct. CDK passes options as keyword arguments.",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
+    from cdk_intake_ledger.sets import FileSets, ManifestFormat, SetForm, SetMonitoring
     from cdk_intake_ledger.workers import IntakeWorkers
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Delivery",
     "Engine",
     "Existing",
+    "FileSets",
     "IntakeConfigurationError",
     "IntakeLedger",
     "IntakeMonitoring",
@@ -52,12 +54,15 @@ __all__ = [
     "MessageIntake",
     "MessageMonitoring",
     "MessageSource",
+    "ManifestFormat",
     "MonitoringOptions",
     "NetworkOptions",
     "Ordering",
     "Processor",
     "Reasons",
     "RetryOptions",
+    "SetForm",
+    "SetMonitoring",
 ]
 
 # mypy would accept any name from a module that has a `__getattr__`.
@@ -71,6 +76,7 @@ if not TYPE_CHECKING:
             "Delivery": "cdk_intake_ledger.options",
             "Engine": "cdk_intake_ledger.options",
             "Existing": "cdk_intake_ledger.options",
+            "FileSets": "cdk_intake_ledger.sets",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
             "IntakeLedger": "cdk_intake_ledger.resources",
             "IntakeMonitoring": "cdk_intake_ledger.monitoring",
@@ -80,11 +86,14 @@ if not TYPE_CHECKING:
             "MessageIntake": "cdk_intake_ledger.messages",
             "MessageMonitoring": "cdk_intake_ledger.monitoring",
             "MessageSource": "cdk_intake_ledger.messages",
+            "ManifestFormat": "cdk_intake_ledger.sets",
             "MonitoringOptions": "cdk_intake_ledger.options",
             "NetworkOptions": "cdk_intake_ledger.options",
             "Ordering": "cdk_intake_ledger.options",
             "Processor": "cdk_intake_ledger.functions",
             "Reasons": "cdk_intake_ledger.options",
             "RetryOptions": "cdk_intake_ledger.options",
+            "SetForm": "cdk_intake_ledger.sets",
+            "SetMonitoring": "cdk_intake_ledger.sets",
         },
     )

@@ -26,12 +26,14 @@ from cdk_intake_ledger import (
     AuditScale,
     ConcurrencyOptions,
     Engine,
+    FileSets,
     IntakeLedger,
     IntakePipeline,
     IntakeQueue,
     MonitoringOptions,
     NetworkOptions,
     Processor,
+    SetForm,
 )
 from tests.synth.build import PROCESSORS, Json, processor
 from tests.synth.message_stack import message_intakes
@@ -368,6 +370,19 @@ def audit_by_inventory(app: App) -> Stack:
     return stack
 
 
+def file_sets(app: App) -> Stack:
+    """Sets of files of each form, in a VPC, with a key."""
+    stack = Stack(app, "FileSets")
+    pipeline = orders(stack, network=network(stack), encryption_key=key(stack))
+    for id, form in {
+        "Loads": SetForm.manifest("loads/*/manifest.json"),
+        "Exports": SetForm.marker("exports/*/_SUCCESS"),
+        "Drops": SetForm.quiet_prefix("drops/*/"),
+    }.items():
+        FileSets(stack, id, pipeline=pipeline, form=form, processor=processor())
+    return stack
+
+
 def example(app: App) -> Stack:
     return CatalogueStack(app, "Catalogue")
 
@@ -404,6 +419,7 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     everything,
     outputs,
     audit_by_inventory,
+    file_sets,
     example,
     message_intakes,
 )

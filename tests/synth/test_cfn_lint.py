@@ -10,7 +10,7 @@ from tests.synth.conftest import Matrix
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 REGIONS = ["us-east-1", "eu-central-1"]
-TEMPLATES = ["Default", "OwnKey", "ImportedBucket", "Everything", "Catalogue", "Messages"]
+TEMPLATES = ["Default", "OwnKey", "ImportedBucket", "Everything", "Catalogue", "Messages", "FileSets"]
 
 ACCEPTED = {
     "W3005": "CDK names a role in `DependsOn`, so that CloudFormation waits for its policies too.",

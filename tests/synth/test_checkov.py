@@ -23,6 +23,7 @@ TEMPLATES = [
     "AuditByInventory",
     "Catalogue",
     "Messages",
+    "FileSets",
 ]
 
 ACCEPTED = {

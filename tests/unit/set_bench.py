@@ -14,6 +14,7 @@ from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, Policy, Row, RowKey, row_key
 from intake_ledger.set_members import Membership, SetForm, SetTarget, Wakes
 from intake_ledger.sets import SetLedger, SetSettings, set_consumer
+from intake_ledger.sets.audit import SetAudit, SetFindings
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
@@ -165,7 +166,19 @@ class SetBench:
     def bucket(self) -> Bucket:
         return Bucket(lambda: cast("Any", self.s3), BUCKET)
 
+    def audit(self, remaining_seconds: float = 60) -> SetFindings:
+        """Run the audit of sets."""
+        return SetAudit(self.settings, self._set_services()).run(lambda: remaining_seconds)
+
+    def lose_wakes(self) -> None:
+        """Empty the queue of the sets."""
+        self.sets.queue = MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS)
+
     def set_consumer(self) -> Consumer:
+        services = self._set_services()
+        return set_consumer(services, self._process, settings=self.settings, membership=self.membership())
+
+    def _set_services(self) -> Services:
         bucket = self.bucket()
         consumer = self.settings.consumer
         ledger = SetLedger(
@@ -176,8 +189,7 @@ class SetBench:
             clock=self.clock,
             new_owner=self._new_owner,
         )
-        services = self._services(consumer, ledger, bucket, self.sets)
-        return set_consumer(services, self._process, settings=self.settings, membership=self.membership())
+        return self._services(consumer, ledger, bucket, self.sets)
 
     def part_consumer(self) -> Consumer:
         bucket, settings = self.bucket(), self.part_settings

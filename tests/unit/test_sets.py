@@ -486,3 +486,55 @@ class TestSettings:
             "https://sqs/sets",
             set_form(content, "INTAKE_SETS"),
         )
+
+
+class TestTheAudit:
+    def test_a_set_whose_wake_was_lost_is_found_and_woken(self) -> None:
+        bench = SetBench(MANIFEST)
+        for key in (KEY, A):
+            bench.put(key, manifest(A))
+        bench.run_parts()
+        bench.lose_wakes()
+        bench.now += 2 * HOUR
+        found = bench.audit()
+        assert (found.checked, found.woken, found.complete) == (1, [KEY], True)
+        bench.run()
+        assert [run.key for run in bench.runs] == [KEY]
+
+    def test_a_set_that_is_finished_waiting_or_young_is_left_alone(self) -> None:
+        bench = SetBench(MANIFEST)
+        for key in (KEY, A, "exports/2/manifest.json"):
+            bench.put(key, manifest(A) if key == KEY else json.dumps(["missing.csv"]))
+        bench.run_parts()
+        assert bench.audit().woken == [], "the messages may still be on the way"
+        bench.run(2)
+        assert bench.audit().woken == []
+
+    def test_a_waiting_set_whose_message_was_lost_is_found(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, manifest(A))
+        bench.run(1)
+        bench.lose_wakes()
+        bench.now += 30 * HOUR
+        assert bench.audit().woken == [KEY]
+
+    @pytest.mark.parametrize(
+        ("form", "keys", "expected"),
+        [
+            (MARKER, ("exports/1/a", "exports/1/_SUCCESS", "exports/2/a"), ["exports/1/_SUCCESS"]),
+            (QUIET, ("incoming/1/a", "incoming/1/b/c", "other/a"), ["incoming/1/"]),
+        ],
+    )
+    def test_the_other_forms_are_found_too(self, form: SetForm, keys: tuple[str, ...], expected: list[str]) -> None:
+        bench = SetBench(form)
+        for key in keys:
+            bench.put(key)
+        bench.run_parts()
+        bench.lose_wakes()
+        bench.now += 2 * HOUR
+        assert bench.audit().woken == expected
+
+    def test_an_audit_without_time_says_that_it_is_incomplete(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, manifest(A))
+        assert not bench.audit(remaining_seconds=1).complete

@@ -2,8 +2,10 @@
 
 from cdk_intake_ledger.audit.intake_audit import IntakeAudit
 from cdk_intake_ledger.audit.reports import report_problems
+from cdk_intake_ledger.audit.schedule import schedule
 
 __all__ = [
     "IntakeAudit",
     "report_problems",
+    "schedule",
 ]

@@ -37,6 +37,12 @@ class IntakeConsumer(Construct):
         super().__init__(scope, id)
         self.existing_function = processor.function
         self.executions = processor.executions
+        self.resources = resources
+        self.networking = networking
+        self.sets: list[dict[str, object]] = []
+        """Sets of files that the consumer wakes after the commits of their parts."""
+        self.has_workers = False
+        """True if workers outside of Lambda have a copy of the variables."""
         self.environment = (
             resources.environment
             | {

@@ -161,6 +161,7 @@ _RULE_MODULES = (
     "worker_rules",
     "execution_rules",
     "message_rules",
+    "set_rules",
 )
 
 

@@ -74,6 +74,7 @@ class IntakeWorkers(Construct):
         )
         # The audit compares the deployed mapping with this setting.
         _resource(consumer.source, lambda_.CfnEventSourceMapping).enabled = False
+        consumer.has_workers = True
         environment = dict(consumer.environment)
         if seconds is not None:
             environment["INTAKE_PROCESSING_TIMEOUT_SECONDS"] = str(int(seconds))

@@ -1,7 +1,7 @@
 """The entry point of the function of sets of files, and the consumer of an execution environment."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -12,42 +12,41 @@ from intake_ledger.processor import load_processor
 from intake_ledger.processor.file_set import SetProcessor
 from intake_ledger.set_members import Membership
 from intake_ledger.sets.call import SetCall
-from intake_ledger.sets.reader import SetReader
+from intake_ledger.sets.set_ledger import SetLedger, as_set_ledger
 from intake_ledger.sets.settings import SetSettings, set_settings
 
 
-class SetLedger(Ledger):
-    """A ledger whose states are those of sets."""
-
-    def __init__(
-        self,
-        table: LedgerTable,
-        bucket: Bucket,
-        options: LedgerOptions,
-        *,
-        settings: SetSettings,
-        clock: Callable[[], int],
-        **others: Any,
-    ) -> None:
-        """Take the arguments of `Ledger`, and the settings of the sets."""
-        self.reader = SetReader(table, bucket, settings, clock)
-        super().__init__(table, self.reader, options, clock=clock, **others)
-
-
-def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
-    """Lambda's entry point."""
+def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Lambda's entry point: a batch of messages, or the schedule's request for an audit."""
+    if "auditSets" in event:
+        return _audit(context)
     return make_consumer().handle(event, context)
 
 
+def _audit(context: LambdaContext) -> dict[str, Any]:
+    from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry  # noqa: PLC0415 - few need it
+    from intake_ledger.sets.audit import SetAudit  # noqa: PLC0415 - likewise
+
+    settings, services = _services()
+    found = SetAudit(settings, services).run(lambda: context.get_remaining_time_in_millis() / 1000)
+    PowertoolsAuditTelemetry().audited(found.as_json(), found.counts())
+    return found.as_json()
+
+
 @cache
-def make_consumer() -> Consumer:
-    """The consumer that the environment's variables describe, made once per execution environment."""
+def _services() -> tuple[SetSettings, Services]:
     settings = set_settings(os.environ)
 
     def ledger(table: LedgerTable, bucket: Bucket, options: LedgerOptions, **others: Any) -> Ledger:
         return SetLedger(table, bucket, options, settings=settings, **others)
 
-    services = make_services(settings.consumer, ledger_class=ledger)
+    return settings, make_services(settings.consumer, ledger_class=ledger)
+
+
+@cache
+def make_consumer() -> Consumer:
+    """The consumer that the environment's variables describe, made once per execution environment."""
+    settings, services = _services()
     membership = Membership(ledger_client(), settings.consumer.table, settings.consumer.bucket)
     processor = cast("SetProcessor", load_processor(settings.consumer.processor))
     return set_consumer(services, processor, settings=settings, membership=membership)
@@ -66,8 +65,6 @@ def set_consumer(
         options: further arguments of `Consumer`.
 
     """
-    ledger = services.ledger
-    if not isinstance(ledger, SetLedger):
-        raise TypeError("a consumer of sets needs a SetLedger")
-    call = SetCall(services, processor, settings=settings, reader=ledger.reader, membership=membership)
+    reader = as_set_ledger(services.ledger).reader
+    call = SetCall(services, processor, settings=settings, reader=reader, membership=membership)
     return Consumer(services, cast("Any", processor), call=call, **options)

@@ -1,0 +1,7 @@
+"""Sets of files: a manifest and its parts, a folder that a marker closes, or a folder that is quiet."""
+
+from cdk_intake_ledger.sets.file_sets import FileSets
+from cdk_intake_ledger.sets.set_form import ManifestFormat, SetForm
+from cdk_intake_ledger.sets.set_monitoring import SetMonitoring
+
+__all__ = ["FileSets", "ManifestFormat", "SetForm", "SetMonitoring"]

@@ -1,0 +1,216 @@
+"""The construct of sets of files: a function that processes files together when all of them are committed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import jsii
+from aws_cdk import Duration, Names, RemovalPolicy, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from cdk_intake_ledger.audit import schedule
+from cdk_intake_ledger.functions import (
+    QUEUE_KEY_ACTIONS,
+    IntakeConsumer,
+    Processor,
+)
+from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
+from cdk_intake_ledger.pipeline import IntakePipeline
+from cdk_intake_ledger.pipeline_checks import option_problems
+from cdk_intake_ledger.pipeline_plan import plan_of
+from cdk_intake_ledger.resources import MAX_NAME, FixedIds, IntakeQueue, pipeline_name_problems, register, tag
+from cdk_intake_ledger.sets.set_form import SetForm
+from cdk_intake_ledger.sets.set_monitoring import SetMonitoring
+from cdk_intake_ledger.sets.set_problems import set_problems
+from cdk_intake_ledger.sets.set_processor import SetProcessor
+from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
+from cdk_intake_ledger.validation.reporting import refuse
+
+AUDIT_MINUTES = 60
+"""Minutes between two audits of sets."""
+
+
+@jsii.implements(iam.IGrantable)
+class FileSets(Construct):
+    """Process files of a pipeline together, when the pipeline has committed all of them.
+
+    The files of a set are its parts. A part that is replaced later makes a new version of the set. A missing part is a
+    row that waits, with its reason, until the deadline. Grant resources that the processor needs to this construct:
+    `table.grant_read_write_data(sets)`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        pipeline: IntakePipeline,
+        form: SetForm,
+        processor: Processor,
+        deadline: Duration | None = None,
+        processing_timeout: Duration | None = None,
+        set_name: str | None = None,
+        queue: IntakeQueue | None = None,
+        retry: RetryOptions | None = None,
+        concurrency: ConcurrencyOptions | None = None,
+        monitoring: MonitoringOptions | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+    ) -> None:
+        """Make a queue, a dead-letter queue and a function for the sets. Bucket and ledger are the pipeline's.
+
+        Args:
+            scope: the stack of the pipeline, or a construct in it.
+            id: the construct's id. Without a `set_name`, the names of queues and sets follow from `scope` and `id`.
+            pipeline: the pipeline of the parts. Its processor is called for each part, and not for manifests and
+                markers.
+            form: what names the parts of a set.
+            processor: your function `process(files: FileSet)`.
+            deadline: the time for which a set waits for missing parts, from the arrival of its manifest or marker. It
+                is then rejected, until the missing part arrives. Three quarters of the queue's retention, 3 days, when
+                omitted.
+            processing_timeout: the processor's time for one set, 1 to 890 seconds; 1 minute when omitted.
+            set_name: fixes the name in the ledger, logs and metrics, and all logical ids, as `pipeline_name` of a
+                pipeline. When omitted, all of them follow from `scope` and `id`.
+            queue: a queue with options, or your own queue; a new queue when omitted.
+            retry: attempts of the processor and the waits between them, without `max_wait`; 12 attempts when omitted.
+            concurrency: batches, threads and the maximum number of invocations; batches of 10, one set after the other,
+                when omitted.
+            monitoring: alarm actions, log group and the text of failures; alarms without actions, and a log group, when
+                omitted.
+            removal_policy: of queues and logs; they are retained when omitted.
+
+        Raises:
+            IntakeConfigurationError: the sets cannot work. It lists all problems.
+
+        """
+        super().__init__(scope, id)
+        consumer = pipeline._consumer  # noqa: SLF001 - not public, since it is a part of the pipeline
+        parts, networking = consumer.resources, consumer.networking
+        retry, concurrency = retry or RetryOptions(), concurrency or ConcurrencyOptions()
+        monitoring = monitoring or MonitoringOptions()
+        timeout = processing_timeout or Duration.minutes(1)
+        plan = plan_of(
+            processor=processor,
+            processing_timeout=timeout,
+            concurrency=concurrency,
+            retry=replace(retry, max_wait=None),
+            audit=AuditOptions(),
+            queue=queue,
+            ledger=parts.ledger,
+        )
+        refuse(
+            self.node.path,
+            [
+                *(pipeline_name_problems(self, set_name, parts.table) if set_name is not None else ()),
+                *(queue.problems(plan.max_attempts) if queue else ()),
+                *option_problems(processor, plan, (), AuditOptions()),
+                *set_problems(self, consumer, form=form, processor=processor, deadline=(deadline, retry), plan=plan),
+            ],
+        )
+        self._name = set_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
+        visibility = int(plan.least_visibility)
+        self._queue = queue or IntakeQueue(
+            self,
+            "Queue",
+            visibility_timeout=Duration.seconds(visibility),
+            encryption_key=parts.queue.encryption_key,
+            removal_policy=removal_policy,
+        )
+        self._queue.attach_to(self, visibility)
+        for root in filter(None, (self, queue)):
+            tag(root, self._name)
+        self._consumer = IntakeConsumer(
+            self,
+            "Consumer",
+            networking=replace(networking, log_group=monitoring.log_group, removal_policy=removal_policy),
+            resources=replace(parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False),
+            processor=SetProcessor(processor, form=form, parts_pipeline=parts.name),
+            processing_timeout=timeout,
+            retry=replace(retry, max_wait=deadline),
+            concurrency=concurrency,
+            reasons=monitoring.reasons,
+        )
+        if form.kind == "manifest":
+            # The set records its parts, and the consumer of the parts finds their manifests.
+            for role, action in ((self._consumer.role, "dynamodb:BatchWriteItem"), (consumer.role, "dynamodb:Query")):
+                role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[parts.table.table_arn]))
+        self._wake_from(consumer, form)
+        self._audit()
+        self._monitoring = SetMonitoring(
+            self,
+            "Monitoring",
+            set_name=self._name,
+            queue=self._queue.queue,
+            dead_letter_queue=self._queue.dead_letter_queue,
+            function=self._consumer.function,
+            alarm_actions=monitoring.alarm_actions,
+        )
+        if set_name is not None:
+            register(self, set_name, parts.table)
+            ids = FixedIds(set_name)
+            ids.fix(self)
+            if queue is not None:
+                ids.fix(queue, "Queue")
+
+    @property
+    def set_name(self) -> str:
+        """The name of the sets in the ledger, logs and metrics. Pass it as `--pipeline` to the command."""
+        return self._name
+
+    @property
+    def queue(self) -> sqs.IQueue:
+        """The queue of messages that wake sets."""
+        return self._queue.queue
+
+    @property
+    def dead_letter_queue(self) -> sqs.IQueue:
+        """The queue of messages that need an operator, each with its reason."""
+        return self._queue.dead_letter_queue
+
+    @property
+    def function(self) -> lambda_.IFunction:
+        """The function that runs the processor."""
+        return self._consumer.function
+
+    @property
+    def monitoring(self) -> SetMonitoring:
+        """The alarms, the metrics, and widgets for a dashboard."""
+        return self._monitoring
+
+    @property
+    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
+        """Alarms by name, such as `WaitedTooLong`."""
+        return self._monitoring.alarms
+
+    @property
+    def grant_principal(self) -> iam.IPrincipal:
+        """The role of the processor. It makes the construct a grantee."""
+        return self._consumer.role
+
+    def _wake_from(self, consumer: IntakeConsumer, form: SetForm) -> None:
+        """Let the consumer of the parts wake the sets."""
+        queue = self._queue
+        queue.queue.grant(consumer.role, "sqs:SendMessage")
+        if queue.encryption_key is not None:
+            queue.encryption_key.grant(consumer.role, *QUEUE_KEY_ACTIONS)
+        consumer.sets.append({"name": self._name, **form.settings, "queueUrl": queue.queue.queue_url})
+        described = Stack.of(self).to_json_string(consumer.sets)
+        consumer.environment["INTAKE_SETS"] = described
+        consumer.function.add_environment("INTAKE_SETS", described)
+
+    def _audit(self) -> None:
+        """Look at the sets each hour, so that a lost message loses no set."""
+        schedule(
+            self,
+            "AuditSchedule",
+            description=f"Intake ledger, audit of the sets {self._name}",
+            minutes=AUDIT_MINUTES,
+            target=self._consumer.function.function_arn,
+            action="lambda:InvokeFunction",
+            content={"auditSets": True},
+        )
+        self._consumer.function.configure_async_invoke(retry_attempts=0)
+        suppress(self._consumer.function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)

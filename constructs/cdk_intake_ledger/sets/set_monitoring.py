@@ -1,0 +1,138 @@
+"""The alarms and the widgets of sets of files."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from cdk_intake_ledger.monitoring import FIVE_MINUTES, IntakeMetrics
+
+OLDEST_SECONDS = 3_600
+"""The longest normal age of a message that no function has received."""
+
+
+class SetMonitoring(Construct, IntakeMetrics):
+    """The alarms of one `FileSets`. Each shows a problem that an operator can fix.
+
+    - `WaitedTooLong`: a set missed its deadline, because a part is missing.
+    - `Rejected`: a set was rejected, because of its manifest, its processor or its deadline.
+    - `DeadLetters`: a message is in the dead-letter queue.
+    - `OldestMessage`: a message waits for an hour.
+    - `Fenced`: a worker exceeded its lease.
+    - `FunctionErrors`, `FunctionThrottles`: the function fails or is throttled.
+    - `AuditFindings`: the audit found a complete set that nothing had processed.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        set_name: str,
+        queue: sqs.IQueue,
+        dead_letter_queue: sqs.IQueue,
+        function: lambda_.IFunction,
+        alarm_actions: Sequence[cloudwatch.IAlarmAction],
+    ) -> None:
+        super().__init__(scope, id)
+        self._set_name = set_name
+        self._queue = queue
+        self._dead_letter_queue = dead_letter_queue
+        self._function = function
+        self._alarms = {
+            "WaitedTooLong": self._alarm(
+                "WaitedTooLong", self.metric_waited_too_long(), "a set missed its deadline, because a part is missing"
+            ),
+            "Rejected": self._alarm("Rejected", self.metric_rejected(), "sets were rejected"),
+            "DeadLetters": self._alarm(
+                "DeadLetters", self._dead_letters(), "messages wait in the dead-letter queue, each with its reason"
+            ),
+            "OldestMessage": self._alarm(
+                "OldestMessage",
+                self._oldest_message(),
+                "messages wait for longer than an hour",
+                threshold=OLDEST_SECONDS,
+                periods=3,
+            ),
+            "Fenced": self._alarm("Fenced", self.metric_fenced(), "a worker outlived its lease"),
+            "FunctionErrors": self._alarm(
+                "FunctionErrors",
+                self._function.metric_errors(period=FIVE_MINUTES),
+                "the function fails or times out, in two periods of five minutes within an hour",
+                periods=12,
+                datapoints=2,
+            ),
+            "FunctionThrottles": self._alarm(
+                "FunctionThrottles",
+                self._function.metric_throttles(period=FIVE_MINUTES),
+                "the function has been throttled for a quarter of an hour",
+                periods=3,
+            ),
+            "AuditFindings": self._alarm(
+                "AuditFindings", self.metric_audit_findings(), "the audit found sets that nothing had processed"
+            ),
+        }
+        for alarm in self._alarms.values() if alarm_actions else ():
+            alarm.add_alarm_action(*alarm_actions)
+
+    @property
+    def pipeline_name(self) -> str:
+        """The dimension `service` of the metrics: the name of the sets."""
+        return self._set_name
+
+    @property
+    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
+        """Alarms by name."""
+        return MappingProxyType(self._alarms)
+
+    def widgets(self) -> list[cloudwatch.ConcreteWidget]:
+        """Widgets for two rows of your dashboard: `dashboard.add_widgets(*sets.monitoring.widgets())`."""
+        messages = [
+            self._queue.metric_approximate_number_of_messages_visible(label="waiting"),
+            self._queue.metric_approximate_number_of_messages_not_visible(label="in work or set back"),
+            self._dead_letters().with_(label="dead letters"),
+        ]
+        graphs = {
+            "Sets": [self.metric_accepted(), self.metric_committed(), self.metric_duplicates()],
+            "Missing parts": [self.metric_waiting(), self.metric_waited_too_long()],
+            "Trouble": [self.metric_failed(), self.metric_rejected(), self.metric_fenced()],
+            "Messages": messages,
+        }
+        return [
+            cloudwatch.TextWidget(markdown=f"## {self._set_name}", width=6, height=3),
+            cloudwatch.AlarmStatusWidget(alarms=list(self._alarms.values()), width=18, height=3),
+            *(cloudwatch.GraphWidget(title=title, left=metrics, width=6) for title, metrics in graphs.items()),
+        ]
+
+    def _dead_letters(self) -> cloudwatch.Metric:
+        return self._dead_letter_queue.metric_approximate_number_of_messages_visible(
+            statistic="Maximum", period=FIVE_MINUTES
+        )
+
+    def _oldest_message(self) -> cloudwatch.Metric:
+        # SQS ignores messages that were received three times or more, so a set that waits for parts does not count.
+        return self._queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=FIVE_MINUTES)
+
+    def _alarm(
+        self,
+        name: str,
+        metric: cloudwatch.Metric,
+        meaning: str,
+        *,
+        threshold: float = 1,
+        periods: int = 1,
+        datapoints: int | None = None,
+    ) -> cloudwatch.Alarm:
+        return metric.create_alarm(
+            self,
+            name,
+            threshold=threshold,
+            evaluation_periods=periods,
+            datapoints_to_alarm=datapoints,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=f"{self._set_name}: {meaning}",
+        )

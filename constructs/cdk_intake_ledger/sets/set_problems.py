@@ -1,0 +1,67 @@
+"""Reasons why sets of files cannot work."""
+
+import math
+from collections.abc import Iterator
+
+from aws_cdk import Duration, Stack
+from constructs import Construct
+
+from cdk_intake_ledger.functions import IntakeConsumer, Processor
+from cdk_intake_ledger.options import Ordering, RetryOptions
+from cdk_intake_ledger.sets.set_form import SetForm
+from cdk_intake_ledger.validation.plan import DAY, QUEUE_RETENTION_DAYS, Plan
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.set_rules import (
+    SET_AFTER_WORKERS,
+    SET_DEADLINE_TWICE,
+    SET_EVERY_VERSION,
+    SET_FORMS_OVERLAP,
+    SET_OTHER_STACK,
+    SET_PROCESSOR,
+    deadline_problems,
+)
+
+
+def set_problems(
+    scope: Construct,
+    parts: IntakeConsumer,
+    *,
+    form: SetForm,
+    processor: Processor,
+    deadline: tuple[Duration | None, RetryOptions],
+    plan: Plan,
+) -> Iterator[Problem]:
+    """Find reasons why these options cannot work together.
+
+    Args:
+        scope: the construct of the sets.
+        parts: the consumer of the pipeline of the parts.
+        form: what names the parts.
+        processor: the processor of the sets.
+        deadline: the deadline, and the retry options beside it.
+        plan: the numbers of the sets.
+
+    """
+    resources, stack = parts.resources, Stack.of(scope)
+    path = parts.node.scope.node.path if parts.node.scope else ""
+    if resources.ordering is Ordering.EVERY_VERSION:
+        yield SET_EVERY_VERSION.problem(path=path)
+    if stack is not resources.stack:
+        yield SET_OTHER_STACK.problem(stack=stack.node.path, other=resources.stack.node.path)
+    if parts.has_workers:
+        yield SET_AFTER_WORKERS.problem(path=path)
+    if processor.function is not None:
+        yield SET_PROCESSOR.problem()
+    found = list(form.problems(tuple(resources.filters)))
+    yield from found
+    for content in () if found else parts.sets:
+        other = SetForm(str(content["form"]), str(content["pattern"]))
+        if form.overlaps(other):
+            yield SET_FORMS_OVERLAP.problem(
+                pattern=form.pattern, other_pattern=other.pattern, other=str(content["name"])
+            )
+    until, retry = deadline
+    if retry.max_wait is not None:
+        yield SET_DEADLINE_TWICE.problem()
+    retention = QUEUE_RETENTION_DAYS * DAY if math.isnan(plan.queue_retention) else plan.queue_retention
+    yield from deadline_problems(until.to_seconds() if until else None, retention)

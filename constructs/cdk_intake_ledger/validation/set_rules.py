@@ -1,0 +1,93 @@
+"""Rules about sets of files."""
+
+from collections.abc import Iterator
+
+from cdk_intake_ledger.validation.plan import HOLD_SHARE, HOUR, MINUTE, span
+from cdk_intake_ledger.validation.registry import Problem, Subject
+
+SUBJECT = Subject("Sets of files")
+LONGEST_QUIET = 11 * HOUR
+
+SET_FORM_PATTERN = SUBJECT.error(
+    "set-form-pattern",
+    inputs=("form",),
+    what="the {kind} form has the pattern {pattern!r}",
+    why="{why}",
+    fix="Use a pattern such as {example!r}",
+)
+SET_QUIET_FOR = SUBJECT.error(
+    "set-quiet-for",
+    inputs=("quiet_for",),
+    what="quiet_for is {value}",
+    why="SQS hides a waiting message for at most 12 hours",
+    fix="Use 1 second to {longest}",
+)
+SET_OUTSIDE_FILTERS = SUBJECT.error(
+    "set-outside-filters",
+    inputs=("form", "filters"),
+    what="no key of {pattern!r} passes the filters of the pipeline ({filters})",
+    why="the ledger never sees these objects, so no set would be processed",
+    fix="Add a filter for these keys to the pipeline, or correct the pattern",
+)
+SET_FORMS_OVERLAP = SUBJECT.error(
+    "set-forms-overlap",
+    inputs=("form",),
+    what="{pattern!r} and {other_pattern!r} of {other} can match the same key",
+    why="each of them would process the same files as a set of its own",
+    fix="Use patterns that exclude each other, or one FileSets with one processor",
+)
+SET_EVERY_VERSION = SUBJECT.error(
+    "set-every-version",
+    inputs=("pipeline", "ordering"),
+    what="{path} has the ordering EVERY_VERSION",
+    why="a set has one version of each part, and EVERY_VERSION has a row for each version",
+    fix="Use a pipeline with Ordering.LATEST for the parts",
+)
+SET_PROCESSOR = SUBJECT.error(
+    "set-processor",
+    inputs=("processor",),
+    what="the processor of a set is a Lambda function of its own",
+    why="the JSON of a change has one object, and a set has many",
+    fix="Use Processor.from_asset, from_code or from_image",
+)
+SET_OTHER_STACK = SUBJECT.error(
+    "set-other-stack",
+    inputs=("pipeline",),
+    what="the set is in the stack {stack} and its pipeline in {other}",
+    why="the functions of both send to each other, so the stacks would depend on each other",
+    fix="Create the set in the stack of its pipeline",
+)
+SET_AFTER_WORKERS = SUBJECT.error(
+    "set-after-workers",
+    inputs=("pipeline",),
+    what="{path} has IntakeWorkers already",
+    why="the workers would not know the set, and would not wake it",
+    fix="Create FileSets before IntakeWorkers",
+)
+SET_DEADLINE = SUBJECT.error(
+    "set-deadline",
+    inputs=("deadline", "retention"),
+    what="the deadline is {deadline} and the retention of the set's queue is {retention}",
+    why="SQS would delete the message of a set that still waits for parts",
+    fix="Use 1 minute to {most}, or give the queue a longer retention",
+)
+SET_DEADLINE_TWICE = SUBJECT.error(
+    "set-deadline-twice",
+    inputs=("deadline", "retry"),
+    what="retry has a max_wait",
+    why="the longest wait of a set for its parts is its deadline",
+    fix="Pass deadline, and omit max_wait",
+)
+
+
+def deadline_problems(deadline: float | None, retention: float) -> Iterator[Problem]:
+    """A deadline that the queue cannot keep. Both times are in seconds."""
+    most = HOLD_SHARE * retention
+    if deadline is not None and not MINUTE <= deadline <= most:
+        yield SET_DEADLINE.problem(deadline=span(deadline), retention=span(retention), most=span(most))
+
+
+def quiet_problems(quiet_for: float) -> Iterator[Problem]:
+    """A quiet time that SQS cannot hold, in seconds."""
+    if not 1 <= quiet_for <= LONGEST_QUIET:
+        yield SET_QUIET_FOR.problem(value=span(quiet_for), longest=span(LONGEST_QUIET))

@@ -1,0 +1,282 @@
+"""`FileSets`: a function that processes files of a pipeline together."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger import (
+    FileSets,
+    IntakePipeline,
+    IntakeQueue,
+    IntakeWorkers,
+    ManifestFormat,
+    Ordering,
+    Processor,
+    RetryOptions,
+    SetForm,
+)
+from cdk_intake_ledger.sets.patterns import can_match_both
+from intake_ledger.set_members import set_form, set_targets
+from tests.synth.build import (
+    Json,
+    actions,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    refused,
+    resources,
+    statements,
+    template_of,
+)
+
+MANIFEST = SetForm.manifest("loads/*/manifest.json")
+
+
+def with_sets(
+    app: App | None = None, *, form: SetForm = MANIFEST, pipeline: Json | None = None, **options: Any
+) -> Stack:
+    """A stack with a pipeline and its sets."""
+    stack = new_stack(app=app)
+    orders = IntakePipeline(stack, "Orders", **({"processor": processor()} | (pipeline or {})))
+    FileSets(stack, "Loads", **({"pipeline": orders, "form": form, "processor": processor()} | options))
+    return stack
+
+
+@pytest.fixture(scope="module")
+def template() -> Json:
+    stack = with_sets(deadline=Duration.hours(6))
+    orders: Any = stack.node.find_child("Orders")
+    FileSets(stack, "Exports", pipeline=orders, form=SetForm.marker("exports/*/_SUCCESS"), processor=processor())
+    return template_of(stack)
+
+
+def environment(template: Json, path: str) -> Json:
+    return dict(only(template, "AWS::Lambda::Function", path)["Environment"]["Variables"])
+
+
+def joined(value: Any) -> str:
+    """A text of a template, with `reference` for each reference."""
+    if isinstance(value, str):
+        return value
+    return "".join(part if isinstance(part, str) else "reference" for part in value["Fn::Join"][1])
+
+
+def test_the_function_of_the_sets_has_its_own_name_queue_and_deadline(template: Json) -> None:
+    sets, parts = environment(template, "LoadsConsumer"), environment(template, "OrdersConsumer")
+    assert only(template, "AWS::Lambda::Function", "LoadsConsumer")["Handler"] == "intake_ledger.sets.handler"
+    assert sets["INTAKE_SET_PARTS_PIPELINE"] == parts["INTAKE_PIPELINE_NAME"]
+    assert sets["INTAKE_PIPELINE_NAME"] != parts["INTAKE_PIPELINE_NAME"]
+    assert sets["INTAKE_MAX_WAIT_SECONDS"] == "21600"
+    assert sets["INTAKE_QUEUE_URL"]["Ref"].startswith("LoadsQueueMessages")
+    assert sets["INTAKE_DLQ_URL"]["Ref"].startswith("LoadsQueueDeadLetters")
+    for shared in ("INTAKE_BUCKET_NAME", "INTAKE_TABLE_NAME", "INTAKE_KEY_FILTERS"):
+        assert sets[shared] == parts[shared]
+
+
+def test_the_runtime_reads_the_variables_of_both_functions(template: Json) -> None:
+    """The construct and the runtime agree on the form."""
+    form = set_form(json.loads(environment(template, "LoadsConsumer")["INTAKE_SET_FORM"]), "INTAKE_SET_FORM")
+    targets = set_targets(joined(environment(template, "OrdersConsumer")["INTAKE_SETS"]))
+    assert [one.form.pattern for one in targets] == ["loads/*/manifest.json", "exports/*/_SUCCESS"]
+    assert targets[0].form == form
+    assert targets[0].name == environment(template, "LoadsConsumer")["INTAKE_PIPELINE_NAME"]
+    assert {one.queue_url for one in targets} == {"reference"}
+
+
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        (
+            SetForm.manifest("**/m.csv", format=ManifestFormat.CSV, absolute_keys=True),
+            {"form": "manifest", "pattern": "**/m.csv", "parts": "csv", "keys": "absolute"},
+        ),
+        (SetForm.marker("*/_SUCCESS"), {"form": "marker", "pattern": "*/_SUCCESS"}),
+        (SetForm.quiet_prefix("in/*/"), {"form": "quiet", "pattern": "in/*/", "quietSeconds": 600}),
+    ],
+)
+def test_the_runtime_accepts_each_form(form: SetForm, content: Json) -> None:
+    assert form.settings == content
+    set_form(form.settings, "INTAKE_SET_FORM")
+
+
+def test_the_consumer_of_the_parts_may_wake_the_sets_and_find_manifests(template: Json) -> None:
+    granted = list(statements(template, "OrdersConsumer"))
+    targets = [one["Resource"]["Fn::GetAtt"][0] for one in granted if actions(one) == ["sqs:SendMessage"]]
+    assert [one[:10] for one in sorted(targets)] == ["ExportsQue", "LoadsQueue", "OrdersQueu"]
+    assert any("dynamodb:Query" in actions(one) for one in granted)
+
+
+def test_the_function_of_the_sets_reads_bucket_and_ledger_and_takes_only_its_own_messages(template: Json) -> None:
+    granted = list(statements(template, "LoadsConsumer"))
+    receiving = [one["Resource"]["Fn::GetAtt"][0] for one in granted if "sqs:ReceiveMessage" in actions(one)]
+    assert [one[:18] for one in receiving] == ["LoadsQueueMessages"]
+    allowed = {action for one in granted for action in actions(one)}
+    assert {"s3:GetObjectVersion", "s3:ListBucket", "dynamodb:BatchWriteItem", "dynamodb:BatchGetItem"} <= allowed
+
+
+def test_only_manifests_need_the_items_of_their_parts(template: Json) -> None:
+    allowed = {action for one in statements(template, "ExportsConsumer") for action in actions(one)}
+    assert "dynamodb:BatchWriteItem" not in allowed
+
+
+def test_the_audit_of_the_sets_runs_each_hour(template: Json) -> None:
+    made = only(template, "AWS::Scheduler::Schedule", "Loads")
+    assert made["ScheduleExpression"] == "rate(60 minutes)"
+    assert json.loads(made["Target"]["Input"]) == {"auditSets": True}
+
+
+def test_there_is_an_alarm_for_each_problem_of_an_operator(template: Json) -> None:
+    alarms = resources(template, "AWS::CloudWatch::Alarm", "Loads")
+    names = {name.removeprefix("LoadsMonitoring")[:-8] for name in alarms}
+    assert names == {
+        "WaitedTooLong",
+        "Rejected",
+        "DeadLetters",
+        "OldestMessage",
+        "Fenced",
+        "FunctionErrors",
+        "FunctionThrottles",
+        "AuditFindings",
+    }
+
+
+def test_a_pipeline_without_sets_has_none_of_this() -> None:
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor())
+    assert "INTAKE_SETS" not in environment(template_of(stack), "OrdersConsumer")
+
+
+def test_a_set_name_fixes_the_logical_ids() -> None:
+    template = template_of(with_sets(set_name="DailyLoad"))
+    assert environment(template, "DailyLoadConsumer")["INTAKE_PIPELINE_NAME"] == "DailyLoad"
+
+
+def test_the_consumer_of_the_parts_may_use_the_key_of_the_sets_queue() -> None:
+    stack = new_stack()
+    orders = IntakePipeline(stack, "Orders", processor=processor())
+    queue = IntakeQueue(stack, "Theirs", encryption_key=kms.Key(stack, "Key"))
+    FileSets(stack, "Loads", pipeline=orders, form=MANIFEST, processor=processor(), queue=queue)
+    allowed = {action for one in statements(template_of(stack), "OrdersConsumer") for action in actions(one)}
+    assert {"kms:Decrypt", "kms:GenerateDataKey"} <= allowed
+
+
+@pytest.mark.parametrize(
+    ("options", "rule", "text"),
+    [
+        ({"form": SetForm.manifest("")}, "set-form-pattern", "manifest"),
+        ({"form": SetForm.marker("a/**/_SUCCESS")}, "set-form-pattern", r"only a manifest may have \*\*"),
+        ({"form": SetForm.marker("a/_*")}, "set-form-pattern", "key of the marker"),
+        ({"form": SetForm.marker("a/")}, "set-form-pattern", "not folders"),
+        ({"form": SetForm.quiet_prefix("drops")}, "set-form-pattern", "slash"),
+        ({"form": SetForm.quiet_prefix("in/", quiet_for=Duration.hours(12))}, "set-quiet-for", "12 hours"),
+        ({"deadline": Duration.seconds(5)}, "set-deadline", "5 seconds"),
+        ({"deadline": Duration.days(4)}, "set-deadline", "1 minute to 3 days"),
+        ({"retry": RetryOptions(max_wait=Duration.hours(1))}, "set-deadline-twice", ""),
+        ({"pipeline": {"ordering": Ordering.EVERY_VERSION}}, "set-every-version", "Stack/Orders"),
+        ({"set_name": "9"}, "name-format", ""),
+        ({"processing_timeout": Duration.hours(1)}, "processing-timeout-range", ""),
+    ],
+)
+def test_an_option_that_cannot_work_is_refused(options: Json, rule: str, text: str) -> None:
+    with refused(rule, text):
+        with_sets(**options)
+
+
+@pytest.mark.parametrize(
+    ("form", "prefix", "suffix", "allowed"),
+    [
+        (MANIFEST, "loads/", "", True),
+        (MANIFEST, "other/", "", False),
+        (MANIFEST, "", ".json", True),
+        (MANIFEST, "", ".csv", False),
+        (SetForm.manifest("**/manifest.json"), "deep/er/", "", True),
+        (SetForm.marker("out/*/_SUCCESS"), "out/", "", True),
+        (SetForm.marker("out/*/_SUCCESS"), "out/", ".csv", False),
+        (SetForm.quiet_prefix("drops/*/"), "drops/eu/", "", True),
+        (SetForm.quiet_prefix("drops/*/"), "in/", "", False),
+    ],
+)
+def test_a_form_that_the_pipeline_never_sees_is_refused(form: SetForm, prefix: str, suffix: str, allowed: bool) -> None:
+    filters = [s3.NotificationKeyFilter(prefix=prefix or None, suffix=suffix or None)]
+    if allowed:
+        with_sets(form=form, pipeline={"filters": filters})
+        return
+    with refused("set-outside-filters"):
+        with_sets(form=form, pipeline={"filters": filters})
+
+
+@pytest.mark.parametrize(
+    ("form", "allowed"),
+    [
+        (SetForm.manifest("loads/eu/*"), False),
+        (SetForm.manifest("**.json"), False),
+        (SetForm.quiet_prefix("loads/*/"), False),
+        (SetForm.manifest("loads/*/list.json"), True),
+        (SetForm.marker("loads/*/_SUCCESS"), True),
+    ],
+)
+def test_two_sets_of_a_pipeline_never_share_a_key(form: SetForm, allowed: bool) -> None:
+    stack = with_sets()
+    orders: Any = stack.node.find_child("Orders")
+    if allowed:
+        FileSets(stack, "More", pipeline=orders, form=form, processor=processor())
+        return
+    with refused("set-forms-overlap", "Loads"):
+        FileSets(stack, "More", pipeline=orders, form=form, processor=processor())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("a", "a", True),
+        ("a", "b", False),
+        ("*", "a/b", False),
+        ("**", "a/b", True),
+        ("a*c", "ab*", True),
+        ("*/x", "a/*", True),
+        ("*", "", True),
+        ("a**z", "*", True),
+        ("a/**", "*", False),
+        ("*a", "*b", False),
+        ("**/m", "*/*/m", True),
+    ],
+)
+def test_patterns_meet_if_a_key_matches_both(one: str, other: str, meet: bool) -> None:
+    assert can_match_both(one, other) is meet
+    assert can_match_both(other, one) is meet
+
+
+def test_a_processor_that_is_a_function_is_refused() -> None:
+    stack = new_stack()
+    orders = IntakePipeline(stack, "Orders", processor=processor())
+    theirs = lambda_.Function.from_function_name(stack, "Theirs", "theirs")
+    with refused("set-processor"):
+        FileSets(stack, "Loads", pipeline=orders, form=MANIFEST, processor=Processor.from_function(theirs))
+
+
+def test_sets_in_another_stack_are_refused() -> None:
+    app = new_app()
+    orders = IntakePipeline(new_stack(app=app), "Orders", processor=processor())
+    with refused("set-other-stack", "Stack"):
+        FileSets(new_stack("Other", app), "Loads", pipeline=orders, form=MANIFEST, processor=processor())
+
+
+def test_sets_after_workers_are_refused() -> None:
+    """Before them, the workers wake the sets as the function does."""
+    stack = with_sets()
+    orders: Any = stack.node.find_child("Orders")
+    cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=1))
+    image = ecs.ContainerImage.from_registry("example/orders")
+    IntakeWorkers(stack, "Workers", pipeline=orders, cluster=cluster, image=image)
+    [container] = only(template_of(stack), "AWS::ECS::TaskDefinition")["ContainerDefinitions"]
+    assert "INTAKE_SETS" in {one["Name"] for one in container["Environment"]}
+    with refused("set-after-workers", "Stack/Orders"):
+        FileSets(stack, "More", pipeline=orders, form=SetForm.marker("x/_SUCCESS"), processor=processor())
