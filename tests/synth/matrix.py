@@ -374,12 +374,12 @@ def file_sets(app: App) -> Stack:
     """Sets of files of each form, in a VPC, with a key."""
     stack = Stack(app, "FileSets")
     pipeline = orders(stack, network=network(stack), encryption_key=key(stack))
-    for id, form in {
+    for name, form in {
         "Loads": SetForm.manifest("loads/*/manifest.json"),
         "Exports": SetForm.marker("exports/*/_SUCCESS"),
         "Drops": SetForm.quiet_prefix("drops/*/"),
     }.items():
-        FileSets(stack, id, pipeline=pipeline, form=form, processor=processor())
+        FileSets(stack, name, pipeline=pipeline, form=form, processor=processor())
     return stack
 
 

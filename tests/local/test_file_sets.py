@@ -1,0 +1,190 @@
+"""Sets of files on the local AWS: each form, in one deployed stack."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from boto3.dynamodb.types import TypeDeserializer
+
+from cdk_intake_ledger.testing import LocalAws
+from intake_ledger.events import own_message
+from intake_ledger.protocol import Origin
+from tests.local.sets_stack import STACK
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 60.0
+Entry = dict[str, Any]
+_read = TypeDeserializer().deserialize
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The deployed stack."""
+
+    aws: LocalAws
+    found: dict[str, str]
+
+    def put(self, key: str, body: str | list[str]) -> str:
+        """Upload an object, and return its version. A list becomes a manifest."""
+        content = body if isinstance(body, str) else json.dumps(body)
+        answer = self.aws.client("s3").put_object(Bucket=self.found["Bucket"], Key=key, Body=content.encode())
+        return str(answer["VersionId"])
+
+    def runs(self, key: str) -> list[Entry]:
+        """The calls of a processor about a key."""
+        items = self._items(self.found["EffectsTable"], "place", key)
+        return [item | {"parts": [tuple(part) for part in item["parts"]]} for item in items]
+
+    def row(self, key: str, name: str) -> Entry:
+        """The row of a set; empty if there is none."""
+        rows = self._items(self.found["Table"], "pk", key)
+        return next((row for row in rows if row["sk"] == f"{name}OfTests@latest"), {})
+
+    def run_of(self, key: str, *parts: tuple[str, str, str]) -> Entry:
+        """The run of a set with exactly these parts (key, version and content), awaited."""
+
+        def found() -> list[Entry]:
+            return [run for run in self.runs(key) if run["parts"] == list(parts)]
+
+        run: Entry = self.wait(found, f"{key} is processed with {parts}")[0]
+        return run
+
+    def row_with(self, key: str, name: str, **expected: object) -> Entry:
+        """The row of a set with these values, awaited."""
+
+        def found() -> Entry | None:
+            row = self.row(key, name)
+            return row if row and all(row.get(field) == value for field, value in expected.items()) else None
+
+        row: Entry = self.wait(found, f"the row of {key} has {expected}")
+        return row
+
+    def wait[Found](self, look: Callable[[], Found], what: str) -> Any:
+        return self.aws.wait_until(look, what, timeout=TIMEOUT)
+
+    def invoke(self, name: str, payload: Entry) -> Entry:
+        answer = self.aws.client("lambda").invoke(
+            FunctionName=self.found[f"{name}Function"], Payload=json.dumps(payload).encode()
+        )
+        return dict(json.load(answer["Payload"]))
+
+    def _items(self, table: str, name: str, key: str) -> list[Entry]:
+        answer = self.aws.client("dynamodb").query(
+            TableName=table,
+            KeyConditionExpression=f"{name} = :place",
+            ExpressionAttributeValues={":place": {"S": f"{self.found['Bucket']}/{key}"}},
+            ConsistentRead=True,
+        )
+        return [{field: _read(value) for field, value in item.items()} for item in answer["Items"]]
+
+
+@pytest.fixture(scope="module")
+def sets(aws: LocalAws) -> Sets:
+    return Sets(aws, aws.deploy(f"{sys.executable} -m tests.local.sets_stack", cwd=ROOT)[STACK])
+
+
+@pytest.mark.parametrize("order", ["manifest first", "manifest last", "manifest in between"])
+def test_a_manifest_and_its_parts_become_one_run_in_any_order(sets: Sets, order: str) -> None:
+    folder = f"loads/{quote(order)}"
+    place = {"manifest first": 0, "manifest in between": 1, "manifest last": 2}[order]
+    versions = {}
+    uploads = [("b.csv", "B"), ("a.csv", "A")]
+    uploads.insert(place, ("manifest.json", json.dumps(["a.csv", "b.csv"])))
+    for name, body in uploads:
+        versions[name] = sets.put(f"{folder}/{name}", body)
+    a, b = f"{folder}/a.csv", f"{folder}/b.csv"
+    run = sets.run_of(f"{folder}/manifest.json", (a, versions["a.csv"], "A"), (b, versions["b.csv"], "B"))
+    assert run["calls"] == 1
+    assert sets.runs(f"{folder}/manifest.json") == [run], "no other version of the set was processed"
+    assert [len(sets.runs(key)) for key in (a, b)] == [1, 1], "each part was processed by the pipeline before"
+
+
+def test_a_missing_part_is_a_waiting_row_and_its_arrival_completes_the_set(sets: Sets) -> None:
+    key = "loads/waits/manifest.json"
+    one = sets.put("loads/waits/1", "one")
+    sets.put(key, ["1", "2", "3"])
+    row = sets.row_with(key, "Loads", status="FAILED", reason="2 of 3 parts are missing: loads/waits/2, loads/waits/3")
+    assert row["waiting_since"]
+    assert row["needs_review"]
+    assert sets.runs(key) == []
+    two, three = sets.put("loads/waits/2", "two"), sets.put("loads/waits/3", "three")
+    sets.run_of(key, ("loads/waits/1", one, "one"), ("loads/waits/2", two, "two"), ("loads/waits/3", three, "three"))
+    sets.row_with(key, "Loads", status="PROCESSED")
+
+
+def test_a_set_is_rejected_after_its_deadline_and_heals_when_the_part_comes(sets: Sets) -> None:
+    key = "hasty/1/manifest.json"
+    sets.put(key, ["part"])
+    row = sets.row_with(key, "Hasty", status="REJECTED")
+    assert "1 of 1 parts are missing: hasty/1/part" in row["reason"]
+    messages = sets.wait(
+        lambda: (
+            sets.aws.client("sqs")
+            .receive_message(QueueUrl=sets.found["HastyDeadLetterQueueUrl"], MessageAttributeNames=["All"])
+            .get("Messages")
+        ),
+        "a dead-letter message",
+    )
+    assert messages[0]["MessageAttributes"]["key"]["StringValue"] == key
+    version = sets.put("hasty/1/part", "late")
+    sets.run_of(key, ("hasty/1/part", version, "late"))
+    sets.row_with(key, "Hasty", status="PROCESSED")
+
+
+def test_replaced_parts_and_manifests_make_new_versions_and_duplicates_make_none(sets: Sets) -> None:
+    key = "loads/versions/manifest.json"
+    a, b = "loads/versions/a", "loads/versions/b"
+    first = sets.put(a, "first")
+    sets.put(key, ["a"])
+    sets.run_of(key, (a, first, "first"))
+    second = sets.put(a, "second")
+    sets.run_of(key, (a, second, "second"))
+    other = sets.put(b, "other")
+    sets.put(key, ["b", "a"])
+    sets.run_of(key, (b, other, "other"), (a, second, "second"))
+    settled = sets.row_with(key, "Loads", status="PROCESSED")
+
+    def answered() -> int:
+        records = [one for one in sets.aws.records(sets.found["LoadsFunction"]) if one.get("key") == key]
+        return sum(one.get("verdict") in ("DUPLICATE", "STALE") for one in records)
+
+    before = answered()
+    queue = sets.aws.client("sqs")
+    for _ in range(3):
+        body = own_message(Origin.PART, sets.found["Bucket"], key)
+        queue.send_message(QueueUrl=sets.found["LoadsQueueUrl"], MessageBody=body)
+        again = own_message(Origin.AUDIT, sets.found["Bucket"], a)
+        queue.send_message(QueueUrl=sets.found["PartsQueueUrl"], MessageBody=again)
+
+    # The message of a part that was processed before wakes its sets too.
+    sets.wait(lambda: answered() >= before + 4, "the copies were answered without work")
+    assert [run["calls"] for run in sets.runs(key)] == [1, 1, 1]
+    assert sets.row(key, "Loads")["fence"] == settled["fence"]
+
+
+def test_a_marker_closes_its_folder(sets: Sets) -> None:
+    key = "exports/day/_SUCCESS"
+    one, two = sets.put("exports/day/part-1", "1"), sets.put("exports/day/deep/part-2", "2")
+    sets.put(key, "")
+    sets.run_of(key, ("exports/day/deep/part-2", two, "2"), ("exports/day/part-1", one, "1"))
+    assert sets.runs("exports/day/part-1")[0]["calls"] == 1
+
+
+def test_a_folder_is_processed_when_it_is_quiet(sets: Sets) -> None:
+    one, two = sets.put("drops/eu/1", "1"), sets.put("drops/eu/2", "2")
+    sets.run_of("drops/eu/", ("drops/eu/1", one, "1"), ("drops/eu/2", two, "2"))
+    three = sets.put("drops/eu/3", "3")
+    sets.run_of("drops/eu/", ("drops/eu/1", one, "1"), ("drops/eu/2", two, "2"), ("drops/eu/3", three, "3"))
+    assert len(sets.runs("drops/eu/")) == 2
+
+
+def test_the_audit_runs_in_the_function_of_the_sets(sets: Sets) -> None:
+    found = sets.invoke("Loads", {"auditSets": True})
+    assert found["complete"]
+    assert found["findings"] == [], "each set is younger than the settle time"
+    assert found["checked"] >= 1
