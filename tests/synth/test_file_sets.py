@@ -43,8 +43,8 @@ MANIFEST = SetForm.manifest("loads/*/manifest.json")
 def with_sets(*, form: SetForm = MANIFEST, pipeline: Json | None = None, **options: Any) -> Stack:
     """A stack with a pipeline and its sets."""
     stack = new_stack()
-    orders = IntakePipeline(stack, "Orders", **({"processor": processor()} | (pipeline or {})))
-    FileSets(stack, "Loads", **({"pipeline": orders, "form": form, "processor": processor()} | options))
+    orders = IntakePipeline(stack, "Orders", processor=processor(), **(pipeline or {}))
+    FileSets(stack, "Loads", pipeline=orders, form=form, processor=processor(), **options)
     return stack
 
 

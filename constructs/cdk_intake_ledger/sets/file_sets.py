@@ -106,7 +106,7 @@ class FileSets(Construct):
             [
                 *(pipeline_name_problems(self, set_name, parts.table) if set_name is not None else ()),
                 *(queue.problems(plan.max_attempts) if queue else ()),
-                *option_problems(processor, plan, (), AuditOptions()),
+                *option_problems(self, processor, plan, filters=(), audit=AuditOptions(), network=networking.network),
                 *set_problems(self, consumer, form=form, processor=processor, deadline=(deadline, retry), plan=plan),
             ],
         )

@@ -27,7 +27,7 @@ class ManifestFormat(Enum):
 
 
 class SetForm:
-    """What names the parts of a set: a manifest, a marker file, or a folder that is quiet.
+    """The way to find the parts of a set: a manifest, a marker file, or a folder that is quiet.
 
     In a pattern, `*` stands for any characters but a slash, and `**` for any characters.
     """

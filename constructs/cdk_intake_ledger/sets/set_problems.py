@@ -38,7 +38,7 @@ def set_problems(
         parts: the consumer of the pipeline of the parts.
         form: what names the parts.
         processor: the processor of the sets.
-        deadline: the deadline, and the retry options beside it.
+        deadline: the deadline, and the retry options.
         plan: the numbers of the sets.
 
     """
@@ -50,7 +50,7 @@ def set_problems(
         yield SET_OTHER_STACK.problem(stack=stack.node.path, other=resources.stack.node.path)
     if parts.has_workers:
         yield SET_AFTER_WORKERS.problem(path=path)
-    if processor.function is not None:
+    if processor.function is not None or processor.executions is not None:
         yield SET_PROCESSOR.problem()
     found = list(form.problems(tuple(resources.filters)))
     yield from found

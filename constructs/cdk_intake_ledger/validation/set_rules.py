@@ -46,7 +46,7 @@ SET_EVERY_VERSION = SUBJECT.error(
 SET_PROCESSOR = SUBJECT.error(
     "set-processor",
     inputs=("processor",),
-    what="the processor of a set is a Lambda function of its own",
+    what="the processor of a set is a Lambda function of its own or a state machine",
     why="the JSON of a change has one object, and a set has many",
     fix="Use Processor.from_asset, from_code or from_image",
 )

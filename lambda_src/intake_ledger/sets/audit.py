@@ -22,7 +22,7 @@ SETTLE_MS = 60 * MINUTE
 LOOK_BACK_MS = 14 * DAY
 """The greatest age of a manifest, of a marker, or of the newest object of a folder."""
 MOST_OBJECTS = 1_000_000
-"""The objects that one audit lists. A listing has 1,000 in a request."""
+"""The largest number of objects that an audit lists, 1,000 in a request."""
 RESERVE_SECONDS = 5.0
 
 
