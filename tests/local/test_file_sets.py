@@ -14,6 +14,7 @@ from boto3.dynamodb.types import TypeDeserializer
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin
+from intake_ledger_cli import commands
 from tests.local.sets_stack import STACK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +89,27 @@ def sets(aws: LocalAws) -> Sets:
     return Sets(aws, aws.deploy(f"{sys.executable} -m tests.local.sets_stack", cwd=ROOT)[STACK])
 
 
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def command(sets: Sets, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs the command about the sets of manifests, and reads its document."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in sets.aws.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+
+    def run(*arguments: str, code: int = 0, pipeline: str = "LoadsOfTests") -> Any:
+        ended = commands.run([*arguments, "--stack", STACK, "--pipeline", pipeline, "--json"])
+        captured = capsys.readouterr()
+        assert ended == code, captured.err
+        return json.loads(captured.out) if code == 0 else captured.err
+
+    return run
+
+
 @pytest.mark.parametrize("order", ["manifest first", "manifest last", "manifest in between"])
 def test_a_manifest_and_its_parts_become_one_run_in_any_order(sets: Sets, order: str) -> None:
     folder = f"loads/{quote(order)}"
@@ -104,7 +126,8 @@ def test_a_manifest_and_its_parts_become_one_run_in_any_order(sets: Sets, order:
     assert [len(sets.runs(key)) for key in (a, b)] == [1, 1], "each part was processed by the pipeline before"
 
 
-def test_a_missing_part_is_a_waiting_row_and_its_arrival_completes_the_set(sets: Sets) -> None:
+def test_a_missing_part_is_a_waiting_row_and_its_arrival_completes_the_set(sets: Sets, command: Command) -> None:
+    """The command names the parts with their status."""
     key = "loads/waits/manifest.json"
     one = sets.put("loads/waits/1", "one")
     sets.put(key, ["1", "2", "3"])
@@ -112,25 +135,28 @@ def test_a_missing_part_is_a_waiting_row_and_its_arrival_completes_the_set(sets:
     assert row["waiting_since"]
     assert row["needs_review"]
     assert sets.runs(key) == []
+    shown = command("inspect", key)
+    assert (shown["agree"], shown["row"]["status"]) == (True, "FAILED")
+    assert [(part["key"][-1], part["version"], part["status"]) for part in shown["parts"]] == [
+        ("1", f"v#{one}", "PROCESSED"),
+        ("2", None, "no row"),
+        ("3", None, "no row"),
+    ]
+    assert "upload the manifest again" in command("reprocess", key, code=1)
     two, three = sets.put("loads/waits/2", "two"), sets.put("loads/waits/3", "three")
     sets.run_of(key, ("loads/waits/1", one, "one"), ("loads/waits/2", two, "two"), ("loads/waits/3", three, "three"))
     sets.row_with(key, "Loads", status="PROCESSED")
 
 
-def test_a_set_is_rejected_after_its_deadline_and_heals_when_the_part_comes(sets: Sets) -> None:
+def test_a_set_is_rejected_after_its_deadline_and_heals_when_the_part_comes(sets: Sets, command: Command) -> None:
     key = "hasty/1/manifest.json"
     sets.put(key, ["part"])
     row = sets.row_with(key, "Hasty", status="REJECTED")
     assert "1 of 1 parts are missing: hasty/1/part" in row["reason"]
-    messages = sets.wait(
-        lambda: (
-            sets.aws.client("sqs")
-            .receive_message(QueueUrl=sets.found["HastyDeadLetterQueueUrl"], MessageAttributeNames=["All"])
-            .get("Messages")
-        ),
-        "a dead-letter message",
-    )
-    assert messages[0]["MessageAttributes"]["key"]["StringValue"] == key
+    assert [one["key"] for one in command("list", "--status", "REJECTED", pipeline="HastyOfTests")["rows"]] == [key]
+    assert command("status", pipeline="HastyOfTests")["rejected"] == 1
+    moved = sets.wait(lambda: command("redrive", pipeline="HastyOfTests")["moved"], "the dead-letter message is moved")
+    assert moved == 1
     version = sets.put("hasty/1/part", "late")
     sets.run_of(key, ("hasty/1/part", version, "late"))
     sets.row_with(key, "Hasty", status="PROCESSED")
@@ -185,6 +211,6 @@ def test_a_folder_is_processed_when_it_is_quiet(sets: Sets) -> None:
 
 def test_the_audit_runs_in_the_function_of_the_sets(sets: Sets) -> None:
     found = sets.invoke("Loads", {"auditSets": True})
-    assert found["complete"]
+    assert found.get("complete") is True, found
     assert found["findings"] == [], "each set is younger than the settle time"
     assert found["checked"] >= 1

@@ -59,6 +59,8 @@ class DeployedPipeline:
     """The kind of the source of an intake of messages, such as `sqs` or `kinesis`. None for a pipeline of files."""
     others: tuple[str, ...] = ()
     """The names of the stack's other pipelines."""
+    set_variables: Mapping[str, str] | None = None
+    """The variables of the function of sets of files. None if this is a pipeline of objects."""
 
     @property
     def place(self) -> str:
@@ -121,6 +123,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         reports=_report_prefix(audit_variables, name),
         message_source=variables.get("INTAKE_MESSAGE_SOURCE"),
         others=tuple(sorted(consumers.keys() - {name})),
+        set_variables=variables if "INTAKE_SET_FORM" in variables else None,
     )
 
 

@@ -13,6 +13,7 @@ from intake_ledger_cli import (
     listing,
     pipelines,
     reading,
+    sets,
     status,
     status_json,
     status_table,
@@ -154,6 +155,11 @@ def inspect(
     """Compare the ledger's row of an object with S3, or show the rows of a key of messages."""
     aws, deployed = call.open()
     key = key_in(deployed, key)
+    if deployed.set_variables is not None:
+        document, shown = sets.inspect_set(aws, deployed, key, now_ms())
+        call.output(versioned(document), shown)
+        end_with(not document["agree"], exit_code)
+        return
     now = now_ms()
     found, denied = inspect_key(aws, deployed, key, now)
     document = json_output.inspect_json(deployed, key, found, denied)

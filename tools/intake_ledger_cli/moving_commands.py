@@ -11,6 +11,7 @@ from intake_ledger_cli.adopt import Adoption
 from intake_ledger_cli.app import DryRun, PerSecond, app, now_ms, rate_limit
 from intake_ledger_cli.console import console
 from intake_ledger_cli.dead_letters import MessageFilter
+from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.former import find_former
 from intake_ledger_cli.options import Call, check_reason, check_selection, with_shared_options
 from intake_ledger_cli.redrive import Redrive
@@ -121,6 +122,8 @@ def reprocess_command(
     """Request that objects are processed again, or for the first time if the bucket is older than the pipeline."""
     check_selection(keys, prefix, rejected, reason, version_id)
     aws, deployed = call.open_files()
+    if deployed.set_variables is not None:
+        raise CliError(f"{deployed.name} has sets of files: reprocess a part, or upload the manifest again")
     if request_id is not None:
         reprocess.check_id(request_id, deployed, now_ms())
     result = reprocess.ReprocessResult(request_id or ulid(now_ms(), secrets.randbits(RANDOM_BITS)))

@@ -47,6 +47,21 @@ class PowertoolsAuditTelemetry(AuditTelemetry):
         self._logger.info("report", extra={"key": key})
 
 
+def sets_audited(report: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+    """Report an audit of sets of files.
+
+    Args:
+        report: its result, with `findings` and a `runId`.
+        counts: the metrics.
+
+    """
+    logger = Logger()
+    logger.info("audited", extra={name: value for name, value in report.items() if name != "findings"})
+    for finding in report["findings"]:
+        logger.warning("finding", extra={"run_id": report["runId"], **finding})
+    _write(counts)
+
+
 def _write(counts: Mapping[str, int], oldest_claim_ms: int | None = None) -> None:
     """Write the metrics at once, so that they are not lost if the rest of the run fails."""
     metrics = Metrics()

@@ -24,12 +24,12 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def _audit(context: LambdaContext) -> dict[str, Any]:
-    from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry  # noqa: PLC0415 - few need it
+    from intake_ledger.observability.audit_powertools import sets_audited  # noqa: PLC0415 - few need it
     from intake_ledger.sets.audit import SetAudit  # noqa: PLC0415 - likewise
 
     settings, services = _services()
     found = SetAudit(settings, services).run(lambda: context.get_remaining_time_in_millis() / 1000)
-    PowertoolsAuditTelemetry().audited(found.as_json(), found.counts())
+    sets_audited(found.as_json(), found.counts())
     return found.as_json()
 
 

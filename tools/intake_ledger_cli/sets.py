@@ -1,0 +1,84 @@
+"""Describes a set of files: its row, its present state, and each part with its status."""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from intake_ledger.aws import Bucket
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import Ordering, row_key
+from intake_ledger.sets import SetReader, set_settings
+from intake_ledger_cli import formatting, reading
+from intake_ledger_cli.console import BAD, GOOD, WARNING, add_line, escape, grid, heading
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.json_output import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a set."""
+
+    key: str
+    version: str | None
+    """The committed version that the set has. None: the part is missing."""
+    status: str
+    """The status of its row in the ledger of the parts, or `no row`."""
+    reason: str | None
+
+
+def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple["JsonObject", RenderableType]:
+    """Compare the row of a set with its present state. Give the JSON and the table.
+
+    Args:
+        aws: the clients.
+        deployed: the pipeline of sets.
+        key: the key of the manifest or marker, or the folder with a slash at its end.
+        now: epoch milliseconds.
+
+    Raises:
+        ClientError: The caller may not read the manifest, the folder or the rows.
+
+    """
+    settings = set_settings(deployed.set_variables or {})
+    bucket = Bucket(lambda: aws.s3, deployed.bucket, deployed.bucket_owner)
+    table = LedgerTable(aws.dynamodb, deployed.table)
+    # The row first, so that a change in between can only make the ledger look late.
+    entries = reading.read_rows(aws.dynamodb, deployed, key)
+    row = entries[0].row if entries else None
+    reader = SetReader(table, bucket, settings, lambda: time.time_ns() // 1_000_000)
+    contents = reader.contents(reader.listing(key), whole=True)
+    parts = []
+    for name in contents.listing.keys:
+        place = row_key(settings.parts_pipeline, Ordering.LATEST, deployed.bucket, name, None)
+        own, version = table.get(place), contents.parts.get(name)
+        status, reason = (own.status, own.reason) if own else ("no row", None)
+        parts.append(Part(name, version.identity if version else None, status, reason))
+    agree = row is not None and row.identity == contents.state.identity
+    document: dict[str, Any] = {
+        "pipeline": deployed.name,
+        "bucket": deployed.bucket,
+        "key": key,
+        "state": contents.state.identity,
+        "problem": contents.listing.problem,
+        "agree": agree,
+        "row": None if row is None else {"status": row.status, "state": row.identity, "reason": row.reason},
+        "parts": [
+            {"key": one.key, "version": one.version, "status": one.status, "reason": one.reason} for one in parts
+        ],
+    }
+    lines = grid()
+    pairs = formatting.describe_row(row, now) if row else [("status", "no row")]
+    for place_, (label, text) in enumerate(pairs):
+        add_line(lines, "Ledger" if place_ == 0 else f"  {label}", Text(escape(text)))
+    add_line(lines, "Now", Text(contents.listing.problem or str(contents.state.version_id)))
+    add_line(lines, "Agree", Text("yes", style=GOOD) if agree else Text("no", style=BAD))
+    for one in parts:
+        found = Text(f"{one.status} {one.version}") if one.version else Text(f"missing: {one.status}", style=WARNING)
+        add_line(lines, escape(one.key), found)
+    return document, Group(heading(escape(key), f"{deployed.name}, bucket {deployed.bucket}"), lines)
