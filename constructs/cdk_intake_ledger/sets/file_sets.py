@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.audit import schedule
+from cdk_intake_ledger.audit import make_schedule
 from cdk_intake_ledger.functions import (
     QUEUE_KEY_ACTIONS,
     IntakeConsumer,
@@ -203,7 +203,7 @@ class FileSets(Construct):
 
     def _audit(self) -> None:
         """Look at the sets each hour, so that a lost message loses no set."""
-        schedule(
+        make_schedule(
             self,
             "AuditSchedule",
             description=f"Intake ledger, audit of the sets {self._name}",
