@@ -106,7 +106,7 @@ class SetForm:
             filters: those of the pipeline.
 
         """
-        why = self._pattern_problem()
+        why = self._pattern_refusal()
         if why is not None:
             yield SET_FORM_PATTERN.problem(
                 kind=self.kind, pattern=str(self.pattern), why=why, example=_EXAMPLES[self.kind]
@@ -126,7 +126,7 @@ class SetForm:
         if self.kind != "quiet":
             yield self.pattern
 
-    def _pattern_problem(self) -> str | None:
+    def _pattern_refusal(self) -> str | None:
         pattern = self.pattern
         if not pattern or Token.is_unresolved(pattern):
             return "the consumer compares each key with it, so it must be a text that is known at synthesis"
