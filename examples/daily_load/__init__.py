@@ -1,0 +1,1 @@
+"""Files of a day and their manifest, which become one load."""
