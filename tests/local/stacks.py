@@ -19,6 +19,8 @@ from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
 from tests.local.brought_stack import BroughtStack
 from tests.local.faults import stack as faults
+from tests.local.long_stack import STACK as LONG
+from tests.local.long_stack import LongStack
 from tests.local.parts_stack import PartsStack
 from tests.local.recorded import effects_table, put_code, recording
 from tests.local.watched_stack import STACK as WATCHED
@@ -133,6 +135,7 @@ def main() -> None:
     BroughtStack(app, "Brought", code=code)
     WatchedStack(app, WATCHED)
     WorkedStack(app, WORKED, code=code)
+    LongStack(app, LONG, code=code)
     app.synth()
 
 
