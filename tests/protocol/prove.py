@@ -23,7 +23,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import NamedTuple
 
-from tests.protocol import execution_worlds
+from tests.protocol import execution_worlds, message_worlds
 from tests.protocol.explorer import Explorer, Result, Scenario
 from tests.protocol.mutants import MUTANTS, Mutant
 from tests.protocol.pool import MEMORY, Ended, Job, run_jobs
@@ -55,7 +55,8 @@ def explore(name: str) -> tuple[bool, str]:
     """Search one scenario to its end."""
     if name in SETS:
         return explore_sets(name)
-    result = Explorer(FULL[name]).explore()
+    messages = message_worlds.FULL.get(name)
+    result = message_worlds.MessageSearch(messages).explore() if messages else Explorer(FULL[name]).explore()
     return not result.violation, tell(name, result)
 
 
@@ -98,13 +99,21 @@ def cost(scenario: Scenario) -> float:
     return 3.0 ** (steps + faults + scenario.rejects + scenario.redrives + scenario.ticks)
 
 
+def effort(name: str) -> float:
+    """The cost of a search by its name."""
+    if name in message_worlds.FULL:
+        return message_worlds.FULL[name].cost
+    return cost(FULL[name]) if name in FULL else 0
+
+
 def plan(names: Sequence[str], mutants: Sequence[Mutant], *, trace: bool) -> list[Part]:
     """The cheap and telling parts come first: short worlds, seeded defects, the replay, the long worlds by cost."""
     worlds = [Part("world", Job(name, partial(explore, name), MEMORY)) for name in names]
     defects = [Part("seeded defect", Job(mutant.name, partial(find, mutant))) for mutant in mutants]
     replays = [Part("replay", Job("the measured bucket", replay))] if trace else []
-    worlds.sort(key=lambda part: cost(FULL[part.job.name]) if part.job.name in FULL else 0)
-    short = [part for part in worlds if part.job.name in SHORT or part.job.name in SHORT_SETS]
+    worlds.sort(key=lambda part: effort(part.job.name))
+    small = SHORT.keys() | SHORT_SETS.keys() | message_worlds.SHORT
+    short = [part for part in worlds if part.job.name in small]
     return short + defects + replays + [part for part in worlds if part not in short]
 
 
@@ -147,14 +156,15 @@ def main() -> int:
     started = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, metavar="N")
-    parser.add_argument("--scenario", nargs="+", choices=[*FULL, *SETS], metavar="NAME")
+    parser.add_argument("--scenario", nargs="+", choices=[*FULL, *SETS, *message_worlds.FULL], metavar="NAME")
     parser.add_argument("--mutants", nargs="?", const="", metavar="TEXT")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--executions", action="store_true")
     asked = parser.parse_args()
     everything = not (asked.executions or asked.scenario or asked.short or asked.trace or asked.mutants is not None)
-    names = asked.scenario or list(SHORT | SHORT_SETS if asked.short else FULL | SETS if everything else ())
+    small, large = [*SHORT, *SHORT_SETS, *message_worlds.SHORT], [*FULL, *SETS, *message_worlds.FULL]
+    names = asked.scenario or (small if asked.short else large if everything else [])
     wanted = "" if everything else asked.mutants
     mutants = [] if wanted is None else [one for one in MUTANTS if wanted in one.name]
     # A process that is told to end stops its child processes, too.

@@ -77,9 +77,12 @@ def _search(mutant: Mutant) -> tuple[bool, str]:
     if mutant.found_by in sets.WORLDS:
         holds, told = sets.explore(mutant.found_by)
         return not holds, told.splitlines()[0]
+    worlds = importlib.import_module("tests.protocol.message_worlds")
     explorer = importlib.import_module("tests.protocol.explorer")
     scenarios = importlib.import_module("tests.protocol.scenarios")
-    result = explorer.Explorer(scenarios.FULL[mutant.found_by]).explore()
+    messages = worlds.FULL.get(mutant.found_by)
+    search = worlds.MessageSearch(messages) if messages else explorer.Explorer(scenarios.FULL[mutant.found_by])
+    result = search.explore()
     if not result.violation:
         return False, f"{mutant.found_by}: holds, {result.states:,} states"
     return True, f"{mutant.found_by}: VIOLATED: {result.violation}"

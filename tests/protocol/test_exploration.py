@@ -12,7 +12,7 @@ import intake_ledger
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.consumer import Consumer
 from intake_ledger.ledger import Ledger, LedgerTable
-from tests.protocol import program
+from tests.protocol import message_worlds, program
 from tests.protocol.explorer import Explorer, Scenario, Worker, World
 from tests.protocol.mutants import MUTANTS, Mutant
 from tests.protocol.program import Config, Effect
@@ -179,4 +179,4 @@ def test_a_seeded_defect_still_fits_the_code(mutant: Mutant) -> None:
         paths = [word for word in mutant.found_by.split() if word.startswith("tests/")]
         assert all(Path(path).is_file() for path in paths)
     else:
-        assert mutant.found_by in FULL.keys() | WORLDS.keys()
+        assert mutant.found_by in FULL.keys() | WORLDS.keys() | message_worlds.FULL.keys()

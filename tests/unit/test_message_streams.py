@@ -230,7 +230,7 @@ def test_records_that_do_not_fit_into_the_invocation_are_returned() -> None:
     assert len(intake.calls) == 2
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from(["good", "fails once", "poison", "kills"])), max_size=14

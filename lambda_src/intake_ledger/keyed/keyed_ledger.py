@@ -4,7 +4,7 @@ Timeline of a message (K is the key, L the lock's fence; all writes are conditio
 
     a new message       insert its row ─► take the lock of K (L) ─► processor ─► commit the row and free the lock
     K is busy           insert its row ─► the lock is held ─► release the row ─► BUSY
-    a failure           the row is FAILED, then the lock is freed
+    any other end       write the outcome, if there is one ─► free the lock
     a worker that died  the lease of row and lock ends; the next attempt takes both; the commit of L is refused
 """
 
@@ -18,7 +18,6 @@ from intake_ledger.ledger import AWS_ERRORS, Claim, Element, Ledger, LedgerOptio
 from intake_ledger.protocol import (
     Change,
     Fenced,
-    Reason,
     Row,
     Ruling,
     Status,
@@ -41,8 +40,8 @@ class KeyedClaim(Claim):
 class KeyedLedger(Ledger):
     """Claims messages, and writes the outcome of each claim on the condition that row and lock are still owned.
 
-    The end of a claim frees its lock. `free_locks` frees the locks of claims that had no end, because AWS did not
-    answer.
+    A commit frees the lock of its claim. After any other end of an attempt, also an error, the caller has to call
+    `free_locks`, or `free` where threads share the ledger.
     """
 
     def __init__(
@@ -73,7 +72,8 @@ class KeyedLedger(Ledger):
                 super().release(answer)
             raise
         if isinstance(taken, HeldByOther):
-            super().release(answer)
+            with suppress(Fenced):  # another attempt has the row already
+                super().release(answer)
             return Ruling(Verdict.BUSY, "another message of the key is processed", self._until_free(taken))
         self._held[taken.owner] = taken
         return KeyedClaim(answer.key, answer.change, answer.state, answer.row, answer.seen, answer.why, lock=taken)
@@ -110,41 +110,6 @@ class KeyedLedger(Ledger):
             raise Fenced(f"fence {lock.fence} of {lock.key.pk} is no longer current: the lock's lease ended") from None
         else:
             del self._held[lock.owner]
-
-    @override
-    def abandon(self, claim: Claim, reason: Reason) -> None:
-        try:
-            super().abandon(claim, reason)
-        finally:
-            self.free(claim)
-
-    @override
-    def fail(self, claim: Claim, reason: Reason, **options: Any) -> None:
-        try:
-            super().fail(claim, reason, **options)
-        finally:
-            self.free(claim)
-
-    @override
-    def wait(self, claim: Claim, reason: Reason, *, retry_at: int) -> None:
-        try:
-            super().wait(claim, reason, retry_at=retry_at)
-        finally:
-            self.free(claim)
-
-    @override
-    def reject(self, claim: Claim, reason: Reason, *, s3_error: str | None = None) -> None:
-        try:
-            super().reject(claim, reason, s3_error=s3_error)
-        finally:
-            self.free(claim)
-
-    @override
-    def release(self, claim: Claim) -> None:
-        try:
-            super().release(claim)
-        finally:
-            self.free(claim)
 
     @override
     def extend(self, claim: Claim, *, lease_ms: int) -> None:

@@ -1,0 +1,430 @@
+"""Search every order of the requests of several workers of a message intake, on the code that runs in Lambda.
+
+Each step runs a worker from its start with the answers so far, and stops it at its next request. The search then
+carries that request out, lets the processor fail, lets the worker die, repeats a request whose answer was lost, or lets
+all leases end. After each step these promises are checked:
+
+- Of one key, one live processor runs at most. A processor whose lease has ended is not live.
+- A committed message stays committed, so it takes effect once. Its commit has the highest fence of its key.
+- The fence of a key grows with each attempt.
+- In FIFO queues and streams, no message starts before the earlier ones of its key are finished.
+- A message leaves its queue or its shard only if its row is finished, and a rejected one has its copy.
+- A worker that returns holds no lock.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.aws import Bucket
+from intake_ledger.consumer import Services
+from intake_ledger.ledger import LedgerOptions, LedgerTable
+from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageConsumer, MessageQueues
+from intake_ledger.messages.settings import MessageSettings, MessageSource
+from intake_ledger.protocol import Ordering, Policy
+from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
+from intake_ledger_testing.outcome_counter import OutcomeCounter
+from tests.protocol.explorer import Result
+from tests.settings import CONSUMER
+from tests.unit.messages_support import INVOCATION_MS, SOURCE_NAME, kinesis, sqs
+from tests.unit.support import HOUR, START
+
+_STREAM = MessageSource.KINESIS
+_FINISHED = ("PROCESSED", "REJECTED")
+_WRITES = ("put_item", "update_item", "delete_item")
+
+
+class MessageWorld(NamedTuple):
+    """The messages and the faults of one search."""
+
+    messages: str
+    """A key and an identity for each message, such as `ka kb`. A message that occurs twice is a copy."""
+    source: MessageSource = MessageSource.SQS
+    deliveries: int = 3
+    """The number of batches that Lambda delivers in all."""
+    failures: int = 0
+    """The number of calls of the processor that fail."""
+    crashes: int = 0
+    lapses: int = 0
+    """The number of times that all leases end. Workers go on after it, and their messages come again."""
+    losses: int = 0
+    """The number of lost answers."""
+    max_attempts: int = 3
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        return [(one[0], one[1]) for one in self.messages.split()]
+
+    @property
+    def cost(self) -> float:
+        """A guess at the effort of the search, on the scale of `prove.cost`."""
+        faults = self.failures + self.crashes + self.lapses + self.losses
+        return 3.0 ** (self.deliveries + len(self.names) + faults)
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.source is not MessageSource.SQS
+
+
+SHORT: dict[str, MessageWorld] = {
+    "messages of a key": MessageWorld("ka kb", failures=1, deliveries=2),
+    "messages, a copy": MessageWorld("ka ka", losses=1, deliveries=2),
+    "messages, a late worker": MessageWorld("ka kb", lapses=1, deliveries=2),
+    "messages, a death": MessageWorld("ka", crashes=1, lapses=1, deliveries=2),
+    "messages, FIFO": MessageWorld("ka kb", MessageSource.FIFO, failures=1, crashes=1, deliveries=2),
+    "messages, a stream": MessageWorld("ka lb kc", _STREAM, failures=1, deliveries=2),
+}
+FULL: dict[str, MessageWorld] = SHORT | {
+    "messages of a key, deaths": MessageWorld("ka kb", crashes=1, failures=1, deliveries=2),
+    "messages, a copy and a late worker": MessageWorld("ka ka", lapses=1, deliveries=2),
+    "messages, lost answers": MessageWorld("ka kb", losses=2, failures=1, deliveries=2),
+    "messages, the last attempt": MessageWorld("ka", max_attempts=2, failures=2, deliveries=3),
+    "messages, FIFO, a late worker": MessageWorld("ka kb", MessageSource.FIFO, lapses=1, failures=1, deliveries=2),
+    "messages, a stream, a late worker": MessageWorld("ka kc", _STREAM, lapses=1, deliveries=2),
+    "messages, a stream, deaths": MessageWorld("ka kb", _STREAM, crashes=1, lapses=1, deliveries=2),
+}
+
+
+class _Answer(NamedTuple):
+    tick: int
+    value: Any
+    error: ClientError | RuntimeError | None = None
+
+
+class _Pause(KeyboardInterrupt):
+    """Stops a worker at the first request without an answer."""
+
+
+class _Request(NamedTuple):
+    operation: str
+    """A method of boto3's client, `send_message` or `process`."""
+    argument: Any
+    lease_until: int
+    """The end of the lease that the worker wrote into a lock last, in epoch milliseconds."""
+
+
+@dataclass(frozen=True)
+class _Worker:
+    number: int
+    batch: tuple[int, ...]
+    """Places of its messages in the script."""
+    started: int
+    """The world's tick at its start."""
+    history: tuple[_Answer, ...] = ()
+    asked: "_Request | list[str] | None" = None
+    """Its next request, or the ids that it returns."""
+
+
+@dataclass(frozen=True)
+class _State:
+    items: Mapping[tuple[str, str], Any]
+    workers: tuple[_Worker, ...]
+    waiting: tuple[int, ...]
+    """Places of the messages that Lambda may deliver."""
+    copies: tuple[str, ...] = ()
+    """Identities in the dead-letter queue."""
+    fences: tuple[tuple[str, int], ...] = ()
+    """The highest fence that a processor of each key had."""
+    tick: int = 0
+    delivered: int = 0
+    left: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Failures, crashes, lapses and losses that may still happen."""
+
+    @property
+    def name(self) -> str:
+        """Equal for states that go on in the same way."""
+        workers = [(one.number, one.batch, one.started, _told(one.history)) for one in self.workers]
+        rest = (self.waiting, self.copies, self.fences, self.tick, self.delivered, self.left)
+        return repr((sorted(self.items.items()), workers, rest))
+
+    @property
+    def now(self) -> int:
+        return START + self.tick * HOUR
+
+
+def _told(history: Sequence[_Answer]) -> list[Any]:
+    return [
+        (one.tick, one.value, one.error.response if isinstance(one.error, ClientError) else one.error is None)
+        for one in history
+    ]
+
+
+class _Violation(Exception):  # noqa: N818 - a finding
+    """A promise is broken."""
+
+
+class _Port:
+    """Answers a worker's requests from its history, and stops it at the next one."""
+
+    def __init__(self, worker: _Worker) -> None:
+        self._worker = worker
+        self._position = 0
+        self._owners = 0
+        self._lease_until = 0
+        self.asked: _Request | None = None
+        self.verdicts: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
+        self.late_writes = 0
+
+    def now(self) -> int:
+        tick = self._worker.history[self._position - 1].tick if self._position else self._worker.started
+        return START + tick * HOUR
+
+    def owner(self) -> str:
+        self._owners += 1
+        return f"w{self._worker.number}.{self._owners}"
+
+    def call(self, operation: str, argument: Any) -> Any:
+        if self.asked is None and self._position == len(self._worker.history):
+            self.asked = _Request(operation, argument, self._lease_until)
+        if self.asked is not None:
+            # Also in the `finally` of the code that is stopped: its first request counts.
+            raise _Pause
+        if operation == "update_item" and argument["Key"]["sk"]["S"].endswith("@lock"):
+            self._lease_until = int(argument["ExpressionAttributeValues"][":lease_until"]["N"])
+        answer = self._worker.history[self._position]
+        self._position += 1
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Nothing, if the invocation began before the leases ended: Lambda has ended it."""
+        return INVOCATION_MS if self.now() < START + (self._worker.started + 1) * HOUR else 0
+
+    def change_message_visibility_batch(self, **_: Any) -> dict[str, Any]:
+        return {}
+
+    def send_message(self, **request: Any) -> None:
+        self.call("send_message", request["MessageAttributes"]["version_id"]["StringValue"])
+
+    def process(self, message: KeyedMessage) -> None:
+        self.call("process", message)
+
+    def __getattr__(self, operation: str) -> Any:
+        return lambda **request: self.call(operation, request)
+
+
+class _Counter(OutcomeCounter):
+    def log_error(self, text: str, message_id: str, error: Exception) -> None:
+        """Raise errors that only a defect can cause. By name, since a seeded copy has other classes."""
+        if type(error).__name__ not in ("Fenced", "ClientError"):
+            raise AssertionError(text) from error
+
+
+class MessageSearch:
+    """The search of one world."""
+
+    def __init__(self, world: MessageWorld) -> None:
+        self._world = world
+        self._names = world.names
+        self._settings = replace(
+            CONSUMER,
+            pipeline="orders",
+            bucket=SOURCE_NAME,
+            ordering=Ordering.EVERY_VERSION,
+            deletes=False,
+            max_attempts=world.max_attempts,
+            min_backoff_seconds=0,
+            max_backoff_seconds=0,
+            processing_timeout_seconds=30,
+        )
+
+    def explore(self) -> Result:
+        """Search all orders, or until a promise is broken."""
+        world = self._world
+        left = (world.failures, world.crashes, world.lapses, world.losses)
+        start = _State({}, (), tuple(range(len(self._names))), left=left)
+        parents: dict[str, tuple[str, str] | None] = {start.name: None}
+        waiting = [start]
+        while waiting:
+            state = waiting.pop()
+            name = state.name
+            try:
+                for step, after in self._next(state):
+                    if after.name not in parents:
+                        parents[after.name] = name, step
+                        waiting.append(after)
+            except _Violation as violation:
+                trace, found = [], parents[name]
+                while found is not None:
+                    trace.append(found[1])
+                    found = parents[found[0]]
+                return Result(str(violation), trace[::-1], len(parents), complete=False)
+        return Result("", [], len(parents), complete=True)
+
+    def _next(self, state: _State) -> Iterator[tuple[str, _State]]:
+        failures, crashes, lapses, losses = state.left
+        if state.delivered < self._world.deliveries:
+            yield from self._deliveries(state)
+        for worker in state.workers:
+            asked = cast("_Request | list[str]", worker.asked)
+            others = replace(state, workers=tuple(one for one in state.workers if one is not worker))
+            if isinstance(asked, list):
+                yield f"{worker.number} returns {asked}", self._returned(others, worker, asked)
+                continue
+            yield f"{worker.number}: {asked.operation}", self._carried_out(others, worker, asked)
+            if asked.operation == "process" and failures:
+                after = replace(others, left=(failures - 1, crashes, lapses, losses))
+                yield f"{worker.number}: it fails", self._answered(after, worker, asked, RuntimeError())
+            if asked.operation in _WRITES and losses:
+                after = replace(others, left=(failures, crashes, lapses, losses - 1))
+                yield f"{worker.number}: {asked.operation} twice", self._carried_out(after, worker, asked, times=2)
+            if crashes:
+                again = self._again(others, worker)
+                yield f"{worker.number} dies", replace(again, left=(failures, crashes - 1, lapses, losses))
+        if lapses and (state.workers or state.items):
+            after = replace(state, tick=state.tick + 1, left=(failures, crashes, lapses - 1, losses))
+            for worker in state.workers:
+                after = self._again(after, worker)
+            yield "all leases end", after
+
+    def _deliveries(self, state: _State) -> Iterator[tuple[str, _State]]:
+        """Lambda's next batches: one message of a standard queue, or all that are left in order."""
+        batches = [state.waiting] if self._world.is_ordered else [(place,) for place in state.waiting]
+        for batch in filter(None, batches):
+            worker = self._asking(_Worker(state.delivered, batch, state.tick))
+            rest = tuple(place for place in state.waiting if place not in batch)
+            workers, delivered = (*state.workers, worker), state.delivered + 1
+            yield (
+                f"deliver {batch} to {worker.number}",
+                replace(state, workers=workers, waiting=rest, delivered=delivered),
+            )
+
+    def _again(self, state: _State, worker: _Worker) -> _State:
+        """The messages of the worker come again."""
+        unfinished = [place for place in worker.batch if self._status(state, place) not in _FINISHED]
+        # In order: a group, or a shard, is delivered from its first message on.
+        first = worker.batch if unfinished else ()
+        return replace(state, waiting=tuple(sorted({*state.waiting, *first})))
+
+    def _asking(self, worker: _Worker) -> _Worker:
+        return replace(worker, asked=self._ask(worker))
+
+    def _ask(self, worker: _Worker) -> _Request | list[str]:
+        """The worker's next request, or the ids that it returns."""
+        port, settings = _Port(worker), self._settings
+        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
+        options = LedgerOptions("orders", settings.ordering, policy, settings.max_event_age_seconds * 1000)
+        bucket = Bucket(lambda: cast("Any", None), SOURCE_NAME)
+        services = Services(
+            settings,
+            KeyedLedger(LedgerTable(cast("Any", port), "table"), bucket, options, clock=port.now, new_owner=port.owner),
+            bucket,
+            MessageQueues(lambda: cast("Any", port), QUEUE_URL, DEAD_LETTER_URL),
+            _Counter(port),
+            port.now,
+            lambda: 0.0,
+        )
+        intake = MessageSettings(settings, self._world.source, "order", "event")
+        consumer = MessageConsumer(intake, services, port.process, sleep=lambda _: None)
+        try:
+            answer = consumer.handle({"Records": [self._record(place) for place in worker.batch]}, port)
+        except _Pause:
+            assert port.asked is not None
+            return port.asked
+        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+
+    def _record(self, place: int) -> dict[str, Any]:
+        key, identity = self._names[place]
+        if self._world.source is MessageSource.KINESIS:
+            return kinesis(key, identity, place)
+        return sqs(key, identity, group="g") | {"messageId": str(place)}
+
+    def _carried_out(self, state: _State, worker: _Worker, asked: _Request, times: int = 1) -> _State:
+        """The state after a request, which is carried out again if its answer is lost."""
+        if asked.operation == "process":
+            return self._answered(state, worker, asked, None)
+        if asked.operation == "send_message":
+            copies = tuple(sorted({*state.copies, asked.argument}))
+            return self._answered(replace(state, copies=copies), worker, asked, None)
+        store, value, error = MemoryDynamoDB(cast("Any", state.items)), None, None
+        for _ in range(times):
+            try:
+                value, error = getattr(store, asked.operation)(**asked.argument), None
+            except ClientError as refused:
+                value, error = None, refused
+        after = replace(state, items=store.items)
+        self._check_rows(state, after, worker)
+        return self._answered(after, worker, asked, error, value)
+
+    def _answered(self, state: _State, worker: _Worker, asked: _Request, error: Any, value: Any = None) -> _State:
+        answer = _Answer(state.tick, value, error)
+        moved = self._asking(replace(worker, history=(*worker.history, answer)))
+        if isinstance(moved.asked, _Request) and moved.asked.operation == "process":
+            state = self._begun(state, moved.asked.argument)
+        workers = sorted((*state.workers, moved), key=lambda one: one.number)
+        return replace(state, workers=tuple(workers))
+
+    def _begun(self, state: _State, message: KeyedMessage) -> _State:
+        """The processor of a worker starts."""
+        fences = dict(state.fences)
+        if message.fence <= fences.get(message.key, 0):
+            raise _Violation(f"the fence of {message.key} does not grow")
+        fences[message.key] = message.fence
+        running = [one.asked for one in state.workers if isinstance(one.asked, _Request)]
+        live = [one for one in running if one.operation == "process" and one.lease_until > state.now]
+        if any(one.argument.key == message.key for one in live):
+            raise _Violation(f"two live processors of {message.key}")
+        for place, (key, identity) in enumerate(self._names):
+            if self._world.is_ordered and (key, identity) == (message.key, message.identity):
+                break
+            if self._world.is_ordered and key == message.key and self._status(state, place) not in _FINISHED:
+                raise _Violation(f"{message.identity} starts before {identity}")
+        return replace(state, fences=tuple(sorted(fences.items())))
+
+    def _check_rows(self, before: _State, after: _State, worker: _Worker) -> None:
+        """Check each row that a request has changed, and the fences of the locks."""
+        for key in before.items.keys() | after.items.keys():
+            old, new = before.items.get(key, {}), after.items.get(key, {})
+            if key[1].endswith("@lock"):
+                if int(new.get("fence", {}).get("N", 0)) < int(old.get("fence", {}).get("N", 0)):
+                    raise _Violation("the fence of a lock goes back")
+                continue
+            was, now = (one.get("status", {}).get("S") for one in (old, new))
+            if was == "PROCESSED" and old != new:
+                raise _Violation(f"the commit of {key[1]} is changed")
+            if was != now == "PROCESSED":
+                name = key[0].removeprefix(f"{SOURCE_NAME}/")
+                if self._fence(worker, key[1].rpartition("#")[2]) != dict(before.fences)[name]:
+                    raise _Violation(f"{key[1]} is committed after a later attempt on its key")
+
+    def _fence(self, worker: _Worker, identity: str) -> int:
+        """The fence of the worker's last processor call on this message."""
+        for length in range(len(worker.history), -1, -1):
+            asked = self._ask(replace(worker, history=worker.history[:length]))
+            if isinstance(asked, _Request) and asked.operation == "process" and asked.argument.identity == identity:
+                return int(asked.argument.fence)
+        raise _Violation(f"{identity} is committed without its processor")
+
+    def _returned(self, state: _State, worker: _Worker, failed: list[str]) -> _State:
+        """Lambda deletes the messages that the worker does not return, or goes on in the shard."""
+        for key, item in state.items.items():
+            mine = item.get("lease_owner", {}).get("S", "").startswith(f"w{worker.number}.")
+            if key[1].endswith("@lock") and mine and int(item["lease_until"]["N"]) > state.now:
+                raise _Violation(f"worker {worker.number} returns and holds the lock of {key[0]}")
+        if self._world.source is MessageSource.KINESIS:
+            lowest = int(failed[0]) if failed else len(self._names)
+            again = [place for place in worker.batch if place >= lowest]
+        else:
+            again = [place for place in worker.batch if str(place) in failed]
+        for place in set(worker.batch) - set(again):
+            status = self._status(state, place)
+            if status not in _FINISHED:
+                raise _Violation(f"{self._names[place]} is acknowledged and {status}")
+            if status == "REJECTED" and self._names[place][1] not in state.copies:
+                raise _Violation(f"{self._names[place]} is rejected without a copy")
+        waiting = {place for place in state.waiting if place not in worker.batch} | set(again)
+        late = {place for place in state.waiting if place in worker.batch}
+        # A copy that came again after a lapse stays: SQS takes no receipt handle of an earlier receive.
+        return replace(state, waiting=tuple(sorted(waiting | late)))
+
+    def _status(self, state: _State, place: int) -> str | None:
+        key, identity = self._names[place]
+        item = state.items.get((f"{SOURCE_NAME}/{key}", f"orders@v#{identity}"), {})
+        status: str | None = item.get("status", {}).get("S")
+        return status
