@@ -2013,6 +2013,8 @@ MUTANTS = (
         'raise NotYet(f"a version of a part is gone: {gone}") from gone',
         "raise",
         "tests/unit/test_sets.py -k is_gone",
+    ),
+    Mutant(
         "two messages of a key at once",
         "keyed/key_lock.py",
         'f"{LEASE_ENDED} AND (',
