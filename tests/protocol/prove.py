@@ -112,7 +112,7 @@ def plan(names: Sequence[str], mutants: Sequence[Mutant], *, trace: bool) -> lis
     defects = [Part("seeded defect", Job(mutant.name, partial(find, mutant))) for mutant in mutants]
     replays = [Part("replay", Job("the measured bucket", replay))] if trace else []
     worlds.sort(key=lambda part: effort(part.job.name))
-    small = SHORT.keys() | SHORT_SETS.keys() | message_worlds.SHORT
+    small = SHORT.keys() | SHORT_SETS.keys() | message_worlds.SHORT.keys()
     short = [part for part in worlds if part.job.name in small]
     return short + defects + replays + [part for part in worlds if part not in short]
 
