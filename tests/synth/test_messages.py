@@ -9,8 +9,17 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
+from aws_cdk.assertions import Template
 
-from cdk_intake_ledger import IntakeLedger, IntakePipeline, IntakeQueue, MessageIntake, MessageSource, Processor
+from cdk_intake_ledger import (
+    IntakeLedger,
+    IntakePipeline,
+    IntakeQueue,
+    MessageIntake,
+    MessageSource,
+    Processor,
+    RetryOptions,
+)
 from tests.synth.build import (
     Json,
     actions,
@@ -361,6 +370,29 @@ def test_a_number_out_of_range_is_refused(source: Any, rule: str) -> None:
     stack = new_stack()
     with refused(rule):
         messages(stack, "Intake", source(stack))
+
+
+def test_a_record_waits_no_longer_than_its_stream_keeps_it() -> None:
+    """A stream loses its records after its retention, a day here. A queue keeps messages for 14 days."""
+    stack = new_stack()
+    messages(stack, "Stream", MessageSource.kinesis(record_stream(stack)))
+    messages(stack, "Queue", MessageSource.sqs())
+    waits = {
+        variables["INTAKE_MESSAGE_SOURCE"]: (variables["INTAKE_MAX_HOLD_SECONDS"], variables["INTAKE_MAX_WAIT_SECONDS"])
+        for function in Template.from_stack(stack).find_resources("AWS::Lambda::Function").values()
+        if "INTAKE_MESSAGE_SOURCE" in (variables := function["Properties"]["Environment"]["Variables"])
+    }
+    days = 24 * 3600 * 3 // 4
+    assert waits["kinesis"][0] == str(days)
+    assert int(waits["kinesis"][1]) <= days
+    assert int(waits["sqs"][0]) > days
+
+
+def test_a_wait_that_is_longer_than_the_stream_is_refused() -> None:
+    stack = new_stack()
+    retry = RetryOptions(max_wait=Duration.hours(20))
+    with refused("message-stream-wait", "max_wait is 20 hours"):
+        messages(stack, "Intake", MessageSource.kinesis(record_stream(stack)), retry=retry)
 
 
 def test_a_short_visibility_timeout_is_refused() -> None:

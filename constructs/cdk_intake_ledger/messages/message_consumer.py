@@ -20,6 +20,7 @@ from cdk_intake_ledger.functions import (
     in_text,
     intake_function,
 )
+from cdk_intake_ledger.messages.message_plan import longest_hold
 from cdk_intake_ledger.messages.message_source import MessageSource
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Ordering, Reasons, RetryOptions
@@ -80,7 +81,7 @@ class MessageResources:
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables of the function, without the processor's."""
-        retry, hold = self.retry, hold_seconds(self.queue)
+        retry, hold = self.retry, in_text(longest_hold(self.source, int(hold_seconds(self.queue))))
         return {
             "INTAKE_PIPELINE_NAME": self.name,
             "INTAKE_BUCKET_NAME": source_name(self.name),

@@ -24,12 +24,14 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_PROCESSOR,
     MESSAGE_QUEUE_KIND,
     MESSAGE_STREAM_BATCH,
+    MESSAGE_STREAM_WAIT,
     MESSAGE_TABLE_STREAM,
 )
 from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import (
     DAY,
     DEAD_LETTER_RETENTION_DAYS,
+    HOLD_SHARE,
     QUEUE_RETENTION_DAYS,
     UNKNOWN,
     Plan,
@@ -96,7 +98,8 @@ def message_problems(
         *source_problems(source),
         *(queue.problems(plan.max_attempts, for_events=False) if queue else ()),
         *(ledger.problems() if ledger else ()),
-        *(_retention_problems(plan, ledger, _stream_retention(source)) if ledger else ()),
+        *_wait_problems(plan, source),
+        *(_retention_problems(plan, ledger, stream_retention(source)) if ledger else ()),
         *processor.problems,
         *([MESSAGE_PROCESSOR.problem()] if not processor.entrypoint else ()),
         *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
@@ -144,10 +147,10 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
 
 def remembered(plan: Plan, source: MessageSource) -> float:
     """The retention of settled rows, in seconds, if the ledger has none."""
-    return max(plan.remembered, _longest_path(plan, _stream_retention(source)))
+    return max(plan.remembered, _longest_path(plan, stream_retention(source)))
 
 
-def _stream_retention(source: MessageSource) -> float:
+def stream_retention(source: MessageSource) -> float:
     """The retention of the stream in seconds; 0 for queues. An imported stream has at least a day."""
     if not source.is_stream:
         return 0
@@ -159,6 +162,17 @@ def _stream_retention(source: MessageSource) -> float:
 def _longest_path(plan: Plan, stream: float) -> float:
     """The longest time after which a message can come back: stream, queue, dead-letter queue and queue again."""
     return 2 * plan.queue_retention + plan.dead_letter_retention + stream
+
+
+def longest_hold(source: MessageSource, queue_hold: float) -> float:
+    """Seconds that a message may wait. A queue keeps it for `queue_hold`, and a stream loses it after its retention."""
+    return min(queue_hold, stream_retention(source) * HOLD_SHARE) if source.is_stream else queue_hold
+
+
+def _wait_problems(plan: Plan, source: MessageSource) -> Iterator[Problem]:
+    kept = stream_retention(source)
+    if source.is_stream and plan.max_wait > kept * HOLD_SHARE:
+        yield MESSAGE_STREAM_WAIT.problem(wait=span(plan.max_wait), retention=span(kept), most=span(kept * HOLD_SHARE))
 
 
 def _retention_problems(plan: Plan, ledger: IntakeLedger, stream: float) -> Iterator[Problem]:

@@ -69,6 +69,13 @@ MESSAGE_PARALLELIZATION = SUBJECT.error(
     why="it must be 1 to 10, the range of Lambda for streams",
     fix="Set a value in this range",
 )
+MESSAGE_STREAM_WAIT = SUBJECT.error(
+    "message-stream-wait",
+    inputs=("retry", "source"),
+    what="max_wait is {wait}",
+    why="the stream keeps a record for {retention}, and loses one that waits for longer",
+    fix="Set max_wait to at most {most}, or give the stream a longer retention",
+)
 MESSAGE_LEDGER_RETENTION = SUBJECT.error(
     "message-ledger-retention",
     inputs=("ledger", "source"),
