@@ -173,7 +173,7 @@ def main() -> int:
     parts = plan(names, mutants, trace=everything or asked.trace)
     if everything or asked.executions:
         worlds = execution_worlds.WORLDS
-        parts += [Part("world of executions", Job(name, partial(explore_executions, name), MEMORY)) for name in worlds]
+        parts += [Part("execution world", Job(name, partial(explore_executions, name), MEMORY)) for name in worlds]
     return run(parts, until)
 
 
