@@ -213,6 +213,8 @@ def test_the_package_exports_only_what_processors_need() -> None:
     """The package exports the names that a processor imports, and nothing else."""
     assert sorted(intake_ledger.__all__) == [
         "Commit",
+        "FileSet",
+        "KeyedMessage",
         "NotYet",
         "ObjectChange",
         "ObjectGone",
@@ -222,6 +224,7 @@ def test_the_package_exports_only_what_processors_need() -> None:
         "OutputConflict",
         "OutputError",
         "Overtaken",
+        "SetFile",
         "Unprocessable",
     ]
     assert issubclass(Unprocessable, Exception)

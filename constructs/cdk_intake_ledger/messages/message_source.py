@@ -46,23 +46,23 @@ class MessageSource:
     batch_size: int
     """The maximum number of messages in one invocation."""
     max_batching_window: Duration | None = None
-    """The time for which Lambda collects messages for a batch."""
+    """The time for which Lambda collects messages for a batch. It does not wait when omitted."""
     max_concurrency: int | None = None
-    """The maximum number of concurrent invocations for a queue."""
+    """The maximum number of concurrent invocations for a queue. No limit when omitted."""
     existing: QueueOptions = QueueOptions()
-    """An existing queue."""
+    """An existing queue. The intake makes one when omitted."""
     stream: aws_kinesis.IStream | None = None
-    """The stream of Kinesis."""
+    """The stream of Kinesis. None when omitted."""
     table: aws_dynamodb.ITable | None = None
-    """The table whose stream is read."""
+    """The table whose stream is read. None when omitted."""
     parallelization_factor: int = 1
-    """The number of batches of a shard that are processed at the same time."""
+    """The number of batches of a shard that are processed at the same time. 1 when omitted."""
     starting_position: lambda_.StartingPosition = lambda_.StartingPosition.TRIM_HORIZON
-    """Where a new intake begins to read a stream."""
+    """Where a new intake begins to read a stream. At the oldest record when omitted."""
     event_pattern: aws_events.EventPattern | None = None
-    """The pattern of the rule."""
+    """The pattern of the rule. None when omitted."""
     event_bus: aws_events.IEventBus | None = None
-    """The bus of the rule."""
+    """The bus of the rule. The account's default bus when omitted."""
 
     @classmethod
     def sqs(
@@ -80,8 +80,8 @@ class MessageSource:
         Args:
             queue: your queue, without another consumer; a new queue when omitted.
             dead_letter_queue: your dead-letter queue, for this intake only; that of `queue` when omitted.
-            visibility_timeout: the visibility timeout of an imported queue, so that it can be checked. Omit it for
-                other queues.
+            visibility_timeout: the visibility timeout of an imported queue, so that it can be checked; that of a queue
+                of this app when omitted.
             batch_size: the maximum number of messages in one invocation, 1 to 10,000; 10 when omitted. More than 10
                 need a `max_batching_window`.
             max_batching_window: the time for which Lambda collects messages for a batch, up to 5 minutes; it does not
@@ -118,9 +118,9 @@ class MessageSource:
         Args:
             queue: your FIFO queue, without another consumer; a new queue when omitted.
             dead_letter_queue: your FIFO dead-letter queue, for this intake only; that of `queue` when omitted.
-            visibility_timeout: as for `sqs`.
+            visibility_timeout: as for `sqs`, also when omitted.
             batch_size: the maximum number of messages in one invocation, 1 to 10; 10 when omitted.
-            max_concurrency: as for `sqs`.
+            max_concurrency: as for `sqs`; no limit when omitted.
 
         """
         return cls(
@@ -149,7 +149,7 @@ class MessageSource:
         Args:
             stream: the stream. Other consumers may read it too.
             batch_size: the maximum number of records in one invocation, 1 to 10,000; 100 when omitted.
-            max_batching_window: as for `sqs`.
+            max_batching_window: as for `sqs`; Lambda does not wait when omitted.
             parallelization_factor: the number of batches of a shard that are processed at the same time, 1 to 10; 1
                 when omitted. Lambda keeps the order of each partition key.
             starting_position: where a new intake begins; at the oldest record, `TRIM_HORIZON`, when omitted.
@@ -178,10 +178,10 @@ class MessageSource:
 
         Args:
             table: a table with a stream. A stream has at most two readers.
-            batch_size: as for `kinesis`.
-            max_batching_window: as for `sqs`.
-            parallelization_factor: as for `kinesis`. Lambda keeps the order of each item.
-            starting_position: as for `kinesis`.
+            batch_size: as for `kinesis`; 100 when omitted.
+            max_batching_window: as for `sqs`; Lambda does not wait when omitted.
+            parallelization_factor: as for `kinesis`; 1 when omitted. Lambda keeps the order of each item.
+            starting_position: as for `kinesis`; at the oldest record when omitted.
 
         """
         return cls(
@@ -208,9 +208,9 @@ class MessageSource:
         Args:
             event_pattern: which events.
             event_bus: the bus; the account's default bus when omitted.
-            batch_size: as for `sqs`.
-            max_batching_window: as for `sqs`.
-            max_concurrency: as for `sqs`.
+            batch_size: as for `sqs`; 10 when omitted.
+            max_batching_window: as for `sqs`; Lambda does not wait when omitted.
+            max_concurrency: as for `sqs`; no limit when omitted.
 
         """
         return cls(

@@ -96,7 +96,12 @@ class SetForm:
         return content
 
     def overlaps(self, other: "SetForm") -> bool:
-        """Tell if a key can be the key of a set of both forms."""
+        """Tell if a key can be the key of a set of both forms.
+
+        Args:
+            other: another form.
+
+        """
         return can_match_both(_area(self), _area(other))
 
     def problems(self, filters: tuple[KeyPattern, ...]) -> Iterator[Problem]:

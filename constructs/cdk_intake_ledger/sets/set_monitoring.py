@@ -37,6 +37,18 @@ class SetMonitoring(Construct, IntakeMetrics):
         function: lambda_.IFunction,
         alarm_actions: Sequence[cloudwatch.IAlarmAction],
     ) -> None:
+        """Make the alarms. `FileSets` calls this.
+
+        Args:
+            scope: the construct `FileSets`.
+            id: the construct's id.
+            set_name: the name in logs and metrics.
+            queue: the queue of the sets.
+            dead_letter_queue: its dead-letter queue.
+            function: the function that runs the processor.
+            alarm_actions: actions of each alarm.
+
+        """
         super().__init__(scope, id)
         self._set_name = set_name
         self._queue = queue

@@ -23,7 +23,8 @@ class SetFile:
 
     key: str
     """The object's key, not percent-encoded."""
-    state: State = field(repr=False)
+    state: State
+    """The state of the object: its version or its ETag, and its size."""
     _opened: OpenedObject = field(repr=False)
 
     @property
