@@ -6,9 +6,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import current_thread, main_thread
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
+import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger_cli import (
@@ -22,6 +24,7 @@ from intake_ledger_cli.app import DryRun, ExitCode, app, end_with, now_ms
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import CliError, UsageError, describe_error
 from intake_ledger_cli.options import Call, with_shared_options
+from intake_ledger_cli.report_file import MOST_HOURS, write_report
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as shells name it."""
@@ -106,8 +109,20 @@ def audit(
 
 @app.command()
 @with_shared_options
-def report(call: Call, *, exit_code: ExitCode = False) -> None:
-    """Show the report of the last audit."""
+def report(
+    call: Call,
+    *,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page with state, reasons, charts and the last audits to this file instead."),
+    ] = None,
+    hours: Annotated[int, typer.Option(help="Length of the page's charts.", min=1, max=MOST_HOURS)] = 24,
+    exit_code: ExitCode = False,
+) -> None:
+    """Show the report of the last audit. With --html, write one self-contained page about the pipeline."""
+    if html is not None:
+        end_with(write_report(call, html, hours), exit_code)
+        return
     aws, deployed = call.open_files()
     found = audits.last_report(aws.dynamodb, deployed)
     call.output(found, tables.report_table(found, audits.report_location(deployed, found), now_ms()))

@@ -1,0 +1,237 @@
+"""Collects what the page of `report --html` shows, in a bounded number of requests.
+
+A part that the caller may not read is shown as denied, and the others are shown.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.protocol import from_dynamodb
+from intake_ledger_cli import reading, status
+from intake_ledger_cli.audits import Report
+from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.reading import ObjectRow
+from intake_ledger_cli.status import AccessDenied, PipelineStatus
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import DeployedPipeline
+
+REVIEWED = 5_000
+"""The largest number of rows whose reasons are counted. They are the oldest."""
+SCANNED_PAGES = 5
+"""The largest number of pages of the table that are searched for hot keys. A page has 1 MB, about 2,000 rows."""
+HOT_KEYS = 10
+AUDITS = 30
+POINTS = 48
+"""Columns of the charts over time."""
+_LOOK_BACK_DAYS = (2, 31, 366)
+"""Reports are listed from so many days ago, until there are enough: an audit may run hourly or weekly."""
+_LISTED = 10_000
+"""The largest number of reports that one listing reads."""
+_COUNTS = ("Accepted", "Retries", "Committed", "Rejected", "Failed", "LapsedLeases")
+_LAGS = ("p50", "p99", "Maximum")
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """Metrics over time. Each list has a value for each period, oldest first; None without data."""
+
+    period_seconds: int
+    starts: list[int]
+    """The start of each period, in epoch milliseconds."""
+    counts: dict[str, list[float]]
+    """Sums by metric. A period without data has 0."""
+    lags: dict[str, list[float | None]]
+    """Milliseconds from event to commit by statistic."""
+
+
+@dataclass(slots=True)
+class HotKey:
+    """A key and how often it was claimed."""
+
+    key: str
+    claims: int = 0
+    """The sum of the fences of its rows. A fence counts the claims of a row."""
+    rows: int = 0
+    changed_at: int = 0
+    """The time of the last change, in epoch milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class HotKeys:
+    """The keys with the most claims among the rows that were read."""
+
+    keys: list[HotKey]
+    read: int
+    """The number of rows that were read."""
+    all_read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """Rows that need review, oldest first."""
+
+    rows: list[ObjectRow]
+    more: bool
+    """True if there are more rows, which are younger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audits:
+    """The last audits, newest first."""
+
+    reports: list[Report] = field(default_factory=list)
+    note: str = ""
+    """Why there may be fewer than there were runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Everything on the page."""
+
+    deployed: "DeployedPipeline"
+    now: int
+    hours: int
+    status: PipelineStatus
+    reviewed: Reviewed | AccessDenied
+    over_time: OverTime | AccessDenied
+    hot_keys: HotKeys | AccessDenied
+    audits: Audits | AccessDenied
+
+
+def collect(aws: "Aws", deployed: "DeployedPipeline", *, now: int, hours: int) -> ReportData:
+    """Read all parts of the report.
+
+    Args:
+        aws: the clients.
+        deployed: the pipeline.
+        now: epoch milliseconds.
+        hours: the length of the charts over time.
+
+    Raises:
+        ClientError: AWS returns an error other than a denial.
+
+    """
+    found = status.read_status(aws, deployed)
+    last = None if isinstance(found.audit, AccessDenied) else found.audit.last
+    return ReportData(
+        deployed,
+        now,
+        hours,
+        found,
+        _allowed(lambda: _reviewed(aws, deployed)),
+        _allowed(lambda: _over_time(aws, deployed, now, hours)),
+        _allowed(lambda: _hot_keys(aws, deployed)),
+        _audits(aws, deployed, now, last),
+    )
+
+
+def _allowed[T](ask: Callable[[], T]) -> T | AccessDenied:
+    try:
+        return ask()
+    except ClientError as error:
+        if (action := denied_action(error)) is None:
+            raise
+        return AccessDenied(action)
+
+
+def _reviewed(aws: "Aws", deployed: "DeployedPipeline") -> Reviewed:
+    rows = reading.rows_to_review(aws.dynamodb, deployed)
+    found = list(islice(rows, REVIEWED))
+    return Reviewed(found, next(rows, None) is not None)
+
+
+def _over_time(aws: "Aws", deployed: "DeployedPipeline", now: int, hours: int) -> OverTime:
+    """Read the metrics in one request."""
+    period = -(-hours * 3600 // POINTS // 60) * 60
+    end = -(-now // (period * 1000)) * period
+    starts = [(end - n * period) * 1000 for n in range(POINTS, 0, -1)]
+    queries = [_query(name, "Sum", name, deployed.name, period) for name in _COUNTS]
+    queries += [_query(f"lag_{one}", one, "CommitLag", deployed.name, period) for one in _LAGS]
+    values: dict[str, dict[int, float]] = {}
+    request: dict[str, Any] = {
+        "MetricDataQueries": queries,
+        "StartTime": datetime.fromtimestamp(starts[0] / 1000, UTC),
+        "EndTime": datetime.fromtimestamp(end, UTC),
+    }
+    for page in aws.cloudwatch.get_paginator("get_metric_data").paginate(**request):
+        for one in page["MetricDataResults"]:
+            at = values.setdefault(one["Label"], {})
+            for moment, value in zip(one["Timestamps"], one["Values"], strict=True):
+                at[int(moment.timestamp()) // period * period * 1000] = value
+    return OverTime(
+        period,
+        starts,
+        {name: [values.get(name, {}).get(start, 0.0) for start in starts] for name in _COUNTS},
+        {one: [values.get(f"lag_{one}", {}).get(start) for start in starts] for one in _LAGS},
+    )
+
+
+def _query(label: str, statistic: str, metric: str, pipeline: str, period: int) -> dict[str, Any]:
+    dimensions = [{"Name": "service", "Value": pipeline}]
+    stat = {"Namespace": "IntakeLedger", "MetricName": metric, "Dimensions": dimensions}
+    return {
+        "Id": f"m_{label.lower()}",
+        "Label": label,
+        "MetricStat": {"Metric": stat, "Period": period, "Stat": statistic},
+    }
+
+
+def _hot_keys(aws: "Aws", deployed: "DeployedPipeline") -> HotKeys:
+    names = ("pk", "sk", "fence", "updated_at")
+    pages = aws.dynamodb.get_paginator("scan").paginate(
+        TableName=deployed.table,
+        FilterExpression="begins_with(#sk, :own)",
+        ProjectionExpression=", ".join(f"#{name}" for name in names),
+        ExpressionAttributeNames={f"#{name}": name for name in names},
+        ExpressionAttributeValues={":own": {"S": f"{deployed.name}@"}},
+    )
+    keys: dict[str, HotKey] = {}
+    own, read, more = f"{deployed.bucket}/", 0, False
+    for page in islice(pages, SCANNED_PAGES):
+        for item in page["Items"]:
+            content = from_dynamodb(item)
+            if not content["pk"].startswith(own) or "fence" not in content:
+                continue
+            read += 1
+            name = content["pk"].removeprefix(own)
+            entry = keys.setdefault(name, HotKey(name))
+            entry.claims += content["fence"]
+            entry.rows += 1
+            entry.changed_at = max(entry.changed_at, content.get("updated_at", 0))
+        more = "LastEvaluatedKey" in page
+    hottest = sorted(keys.values(), key=lambda one: (-one.claims, one.key))
+    return HotKeys([one for one in hottest if one.claims > 1][:HOT_KEYS], read, not more)
+
+
+def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | None) -> Audits | AccessDenied:
+    if deployed.reports is None:
+        note = "The pipeline keeps no reports in S3, so only the last one is known: see AuditOptions(report_bucket=)."
+        return Audits([last] if last else [], note)
+    found = _allowed(lambda: _kept_audits(aws, deployed.reports or "", now))
+    if isinstance(found, AccessDenied) and last:
+        return Audits([last], f"Only the last one is known: not allowed: {found.action}.")
+    return found
+
+
+def _kept_audits(aws: "Aws", prefix_uri: str, now: int) -> Audits:
+    bucket, _, prefix = prefix_uri.removeprefix("s3://").partition("/")
+    found: list[Any] = []
+    for days in _LOOK_BACK_DAYS:
+        day = (datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=days)).date().isoformat()
+        pages = aws.s3.get_paginator("list_objects_v2").paginate(
+            Bucket=bucket, Prefix=prefix, StartAfter=f"{prefix}{day}", PaginationConfig={"MaxItems": _LISTED}
+        )
+        found = [one for page in pages for one in page.get("Contents", ()) if one["Key"].endswith(".json")]
+        if len(found) >= AUDITS:
+            break
+    newest = sorted(found, key=lambda one: one["LastModified"], reverse=True)[:AUDITS]
+    reports = [json.loads(aws.s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read()) for one in newest]
+    return Audits(sorted(reports, key=lambda one: one["startedAt"], reverse=True))

@@ -1,0 +1,60 @@
+"""Writes the page of `report --html`. The file is complete, or it is the former one."""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from intake_ledger_cli import report_data, status
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.options import Call
+from intake_ledger_cli.report_page import render
+
+MOST_HOURS = 336
+"""The longest charts, in hours: two weeks. CloudWatch keeps values of one minute for 15 days."""
+
+
+def write_report(call: Call, path: Path, hours: int) -> bool:
+    """Collect the data and write the page.
+
+    Args:
+        call: the shared options.
+        path: of the file. An existing one is replaced.
+        hours: the length of the charts.
+
+    Returns:
+        True if a person should look at it.
+
+    Raises:
+        CliError: The file cannot be written.
+        UsageError: `--json` was given, too.
+
+    """
+    if call.as_json:
+        raise UsageError("--html writes a page: omit --json, or use `status --json`")
+    aws, deployed = call.open()
+    data = report_data.collect(aws, deployed, now=now_ms(), hours=hours)
+    replace_file(path, render(data))
+    sys.stdout.write(f"{path}\n")
+    return status.needs_a_person(data.status)
+
+
+def replace_file(path: Path, content: str) -> None:
+    """Write a file in one step: a reader sees the former content, or the whole new one.
+
+    Raises:
+        CliError: The disk is full, or the folder is missing or not writable. The former file is left as it was.
+
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise CliError(f"{path}: {error.strerror or error}: check disk space and permissions") from None
