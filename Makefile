@@ -9,6 +9,7 @@ LOWEST := build/lowest
 OLD_URLLIB3 := build/urllib3
 MKDOCS := build/mkdocs
 MERMAID := build/mermaid
+CHROMIUM := build/chromium
 # jsii warns at every start that Node 20 is no longer supported. The CDK still supports it.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
@@ -45,6 +46,15 @@ $(MERMAID)/.ready: Makefile | $(READY)
 	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund @mermaid-js/tiny@11.17.2
 	@touch $@
 
+# A headless browser for the tests of the HTML pages: 70 MB from the npm registry, unpacked by the package's own code. The
+# variable makes it unpack the libraries too, which a machine may lack.
+$(CHROMIUM)/.ready: Makefile | $(READY)
+	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund @sparticuz/chromium@147.0.0
+	@cd $(@D) && rm -rf browser && mkdir browser && TMPDIR=$$PWD/browser AWS_EXECUTION_ENV=AWS_Lambda_nodejs20.x \
+		node --input-type=module -e 'import browser from "@sparticuz/chromium"; await browser.executablePath()'
+	@rm -rf $(@D)/node_modules/@sparticuz/chromium/bin
+	@touch $@
+
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
@@ -67,7 +77,7 @@ test: $(READY) ## everything that CI runs
 	@$(SIDE_BY_SIDE) --jobs=3 lint types house environments
 	@$(SIDE_BY_SIDE) --jobs=3 parts
 
-environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready
+environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready
 
 # The deployed tests and the examples mostly wait, so they begin first. The third job runs the others in this order.
 parts: deployed examples synth unit packaging protocol
@@ -90,13 +100,13 @@ types: $(READY) ## mypy, strict
 deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the local AWS
 	@pytest tests/local
 
-examples: $(READY) ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures
+examples: $(READY) $(CHROMIUM)/.ready ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures
 	@pytest tests/examples $(EXAMPLE_WORKERS)
 
 synth: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## tests of synthesised templates
 	@pytest tests/synth
 
-unit: $(READY) $(OLD_URLLIB3)/.ready ## unit tests
+unit: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready ## unit tests
 	@pytest tests/unit $(UNIT_WORKERS)
 
 packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready ## tests of the wheel, the layer and the documents

@@ -67,7 +67,12 @@ class Page:
     @property
     def complaints(self) -> list[str]:
         """Messages of the console and uncaught errors."""
-        kinds = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening")
+        kinds = (
+            "Runtime.consoleAPICalled",
+            "Runtime.exceptionThrown",
+            "Log.entryAdded",
+            "Page.javascriptDialogOpening",
+        )
         return [json.dumps(one["params"]) for one in self.events if one["method"] in kinds]
 
 

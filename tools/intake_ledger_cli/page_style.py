@@ -56,6 +56,7 @@ table { border-collapse: collapse; width: 100%; font-size: 15px; }
 th, td { text-align: left; padding: 7px 12px; border-bottom: 1px solid var(--line); vertical-align: top;
   overflow-wrap: break-word; }
 td.any { overflow-wrap: anywhere; min-width: 18ch; }
+td.t { white-space: nowrap; }
 th { color: var(--dim); font-weight: 600; }
 tr:last-child td, tr:last-child th { border-bottom: 0; }
 thead tr th, thead tr:last-child th { border-bottom: 1px solid var(--line); }
@@ -100,7 +101,7 @@ summary { cursor: pointer; }
   .rows tr { padding: 9px 0; border-bottom: 1px solid var(--line); }
   .rows tr:last-child { border-bottom: 0; }
   .rows td, .rows tbody th { border: 0; padding: 2px 0; }
-  .rows td.n { text-align: left; white-space: normal; }
+  .rows td.n, .rows td.t { display: inline-block; text-align: left; padding-right: 16px; white-space: normal; }
   .rows td.any { min-width: 0; }
   .rows td[data-label]::before { content: attr(data-label) ": "; color: var(--dim); font-weight: 400; }
   .rows td:empty { display: none; }

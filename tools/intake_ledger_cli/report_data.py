@@ -232,6 +232,6 @@ def _kept_audits(aws: "Aws", prefix_uri: str, now: int) -> Audits:
         found = [one for page in pages for one in page.get("Contents", ()) if one["Key"].endswith(".json")]
         if len(found) >= AUDITS:
             break
-    newest = sorted(found, key=lambda one: one["LastModified"], reverse=True)[:AUDITS]
+    newest = sorted(found, key=lambda one: (one["LastModified"], one["Key"]), reverse=True)[:AUDITS]
     reports = [json.loads(aws.s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read()) for one in newest]
     return Audits(sorted(reports, key=lambda one: one["startedAt"], reverse=True))

@@ -149,7 +149,7 @@ def _reason_row(status_: str, code: str, entries: Sequence[ObjectRow], now: int)
     reason = f'<br><span class="dim">{text(oldest.row.reason)}</span>' if oldest.row.reason else ""
     example = Html(f"<code>{text(oldest.key)}</code>{reason}", "any")
     since = formatting.duration(now - oldest.row.updated_at)
-    return [status_, code, len(entries), *(ages[name] for name, _ in _AGES), since, example]
+    return [status_, code, len(entries), *(ages[name] for name, _ in _AGES), Html(since, "t"), example]
 
 
 def _age(milliseconds: int) -> str:
@@ -178,9 +178,8 @@ def _attempts(data: ReportData) -> str:
     chart = _chart(
         found, drawn, ("ledger", "naive"), f"up to {max(map(max, zip(accepted, retries, strict=True))):,.0f}"
     )
-    return (
-        f"<p>{attempts}: {numbers}.</p>{page_parts.legend((('ledger', 'first attempt'), ('naive', 'repeated')))}{chart}"
-    )
+    shown = page_parts.legend((("ledger", "first attempt"), ("naive", "repeated")))
+    return f"<p>{attempts}: {numbers}.</p>{shown}{chart}"
 
 
 def _lag(data: ReportData) -> str:
@@ -226,12 +225,15 @@ def _hot_keys(data: ReportData) -> str:
     if not found.keys:
         return _nothing(f"No key was claimed more than once. {_rows_read(found)}")
     headings = ("Key", "Claims", "Rows", "Last change")
-    rows = [
-        (page_parts.key(one.key), one.claims, one.rows, formatting.relative_time(one.changed_at, data.now))
-        for one in found.keys
-    ]
+    rows = [(page_parts.key(one.key), one.claims, one.rows, _when(one.changed_at, data.now)) for one in found.keys]
     about = "Keys with the most claims. Each attempt is a claim, and so is each version of an object."
     return f"<p>{about} {_rows_read(found)}</p>{_card(page_parts.table(headings, rows))}"
+
+
+def _when(at: int, now: int) -> Html:
+    """Return the cell of a time and its distance."""
+    since = formatting.duration(now - at)
+    return Html(f'{formatting.timestamp(at)}, <span class="dim">{since} ago</span>', "t")
 
 
 def _rows_read(found: HotKeys) -> str:
@@ -257,10 +259,10 @@ def _audit(report: Report) -> list[Cell]:
     found, complete = sum(report["counts"].values()), bool(report["complete"])
     problems = "".join(f'<br><span class="bad">{text(one)}</span>' for one in report["delivery"])
     return [
-        formatting.timestamp(report["startedAt"]),
+        Html(formatting.timestamp(report["startedAt"]), "t"),
         report["checked"],
         Html(f'<span class="{"warning" if found else "good"}">{found:,}</span>', "n"),
         report["resubmitted"],
-        Html('<span class="good">yes</span>' if complete else '<span class="warning">no</span>'),
+        Html('<span class="good">yes</span>' if complete else '<span class="warning">no</span>', "t"),
         Html(f"{text(report['summary'])}{problems}", "any"),
     ]

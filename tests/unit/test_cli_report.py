@@ -1,0 +1,357 @@
+"""F180: the page of `report --html` shows a pipeline's state without scripts, without a network and without harm."""
+
+import errno
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intake_ledger.protocol import Row, Status
+from intake_ledger_cli import page_parts, page_style, report_data
+from intake_ledger_cli.errors import CliError
+from intake_ledger_cli.page_parts import Bar
+from intake_ledger_cli.report_data import ReportData
+from intake_ledger_cli.report_file import replace_file
+from intake_ledger_cli.report_page import render
+from tests.browser import Browser, chromium, needs_chromium
+from tests.unit.cli_support import NAME, Site, client, make_message_site, make_site
+from tests.unit.support import HOUR, MINUTE
+from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture
+
+pytestmark = [pytest.mark.usefixtures("dynamodb"), pytest.mark.failure_mode("F180")]
+HOSTILE = "in/<script>alert(1)</script>\"'><img src=https://example.com/x onerror=alert(2)>\u202e.csv"
+NEEDED = 4.5
+"""The contrast of text that WCAG 2.2 demands at level AA (success criterion 1.4.3)."""
+NEEDED_OF_SHAPES = 3.0
+"""The contrast of bars and other shapes (success criterion 1.4.11)."""
+MOST_REQUESTS = 60
+SECTIONS = (
+    "State",
+    "Failed and rejected objects by reason and age",
+    "Attempts over time",
+    "Time from event to commit",
+    "Hot keys",
+    "Last audits",
+)
+
+
+class Outline(HTMLParser):
+    """Elements, attributes and texts of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str]] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in ("meta", "br", "rect"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.texts)
+
+
+def now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+def fill(site: Site) -> Site:
+    """Leave rows, metrics and 35 audits, as a pipeline under load does."""
+    now = now_ms()
+    ages = (MINUTE, 3 * HOUR, 50 * HOUR, 300 * HOUR)
+    for n in range(12):
+        at = now - ages[n % 4] - n * MINUTE
+        status = Status.REJECTED if n % 3 else Status.FAILED
+        code = ("unprocessable", "processor_timeout", "processor_error")[n % 3]
+        row = Row(status, 1 + n, version_id=f"v{n}", reason=f"ValueError at line {n}", updated_at=at)
+        site.row(f"in/customers/{n}/orders.csv", replace(row, reason_code=code))
+    hostile = Row(Status.REJECTED, 90, version_id="v", reason=f"bad: {HOSTILE}", updated_at=now - 900 * HOUR)
+    site.row(HOSTILE, hostile)
+    site.row("in/" + "long-name-" * 90, replace(hostile, fence=40, reason="x" * 300))
+    _measure(now)
+    reports = "audit-reports-" + site.deployed.table
+    client("s3").create_bucket(Bucket=reports, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    for n in range(35):
+        begun = datetime.now(UTC) - timedelta(days=35 - n)
+        report = leave_report(
+            site,
+            runId=f"run{n}",
+            startedAt=int(begun.timestamp() * 1000),
+            counts={"missing": n % 5},
+            complete=n % 7 != 0,
+            delivery=[f"the queue's policy lacks {HOSTILE}"] if n == 34 else [],
+            summary=f"audit {n}: {n % 5} missing, among them {HOSTILE}" if n % 9 == 0 else f"audit {n}: 4 objects",
+        )
+        key = f"audit/{NAME}/{begun.date().isoformat()}/run{n}.json"
+        client("s3").put_object(Bucket=reports, Key=key, Body=json.dumps(report).encode())
+    site.more_for_audit |= {"INTAKE_REPORT_BUCKET": reports, "INTAKE_REPORT_PREFIX": "audit/"}
+    return site
+
+
+def _measure(now: int) -> None:
+    metrics: list[Any] = []
+    for n in range(46):
+        at = datetime.fromtimestamp(now / 1000, UTC) - timedelta(minutes=30 * n + 5)
+        own = {"Dimensions": [{"Name": "service", "Value": NAME}], "Timestamp": at}
+        sums = {
+            "Accepted": 40 + n * 7 % 30,
+            "Retries": n % 9,
+            "Committed": 38,
+            "Rejected": n % 2,
+            "LapsedLeases": n % 3,
+        }
+        metrics += [{**own, "MetricName": name, "Value": value, "Unit": "Count"} for name, value in sums.items()]
+        metrics += [{**own, "MetricName": "CommitLag", "Value": 400 * (1 + n % 5) * k * k} for k in (1, 1, 2, 5)]
+    for start in range(0, len(metrics), 100):
+        client("cloudwatch").put_metric_data(Namespace="IntakeLedger", MetricData=metrics[start : start + 100])
+
+
+@pytest.fixture(autouse=True)
+def percentiles(dynamodb: Any) -> Iterator[None]:
+    """moto knows no percentiles. It answers with other statistics of the same values."""
+    assert dynamodb
+    events, event = client("cloudwatch").meta.events, "provide-client-params.cloudwatch.GetMetricData"
+
+    def replaced(params: Any, **_: Any) -> Any:
+        known = {"p50": "Minimum", "p99": "Average"}
+        for query in params["MetricDataQueries"]:
+            query["MetricStat"]["Stat"] = known.get(query["MetricStat"]["Stat"], query["MetricStat"]["Stat"])
+        return params
+
+    events.register(event, replaced)
+    yield
+    events.unregister(event, replaced)
+
+
+@pytest.fixture
+def full(sit: Callable[..., Person], tmp_path: Path) -> Path:  # noqa: F811
+    """The page of a pipeline with everything."""
+    person, path = sit(fill(make_site())), tmp_path / "report.html"
+    person.types("report", "--html", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+def test_the_page_has_all_sections_with_their_data(full: Path) -> None:
+    """State, reasons by count and age, attempts, lag, hot keys and exactly the last thirty audits."""
+    page = full.read_text()
+    outline = Outline(page)
+    assert re.findall("<h2>(.*?)</h2>", page) == list(SECTIONS)
+    assert not set(outline.open) - {"html", "link", "p"}, outline.open
+    for wanted in (
+        "Breaker",
+        "unprocessable",
+        "1 to 7 days",
+        "of them repeated",
+        "The longest took",
+        "All 14 rows were read",
+    ):
+        assert wanted in outline.text, wanted
+    audits = page.partition("<h2>Last audits</h2>")[2]
+    assert audits.count("<tr>") == 1 + report_data.AUDITS
+    assert audits.index("audit 34") < audits.index("audit 33"), "the newest comes first"
+    assert "audit 4:" not in audits
+    assert page.count("<svg") == 2
+    hot = page.partition("<h2>Hot keys</h2>")[2]
+    assert hot.index("&lt;script&gt;") < hot.index("long-name"), "the key with the most claims comes first"
+
+
+def test_no_key_or_reason_becomes_an_element_or_an_attribute(full: Path) -> None:
+    """Keys and reasons are of anyone who may upload. Characters that reorder text are shown as escape sequences."""
+    page = full.read_text()
+    outline = Outline(page)
+    assert page.count("&lt;script&gt;") >= 3
+    assert not outline.tags.keys() & {"script", "img", "iframe", "object", "embed", "link", "form", "a"}
+    assert not [name for name, _ in outline.attributes if name.startswith("on")]
+    assert "\u202e" not in page
+    assert r"\u202e.csv" in page
+
+
+def test_the_page_refers_to_no_other_file(full: Path) -> None:
+    """It can be sent by mail and opened without a network. Its policy forbids scripts and requests, too."""
+    page = full.read_text()
+    outline = Outline(page)
+    assert not [name for name, _ in outline.attributes if name in ("src", "href", "srcset", "data", "action")]
+    assert re.search(r"url\(|@import", page) is None
+    policy = next(value for name, value in outline.attributes if name == "content" and "src" in value)
+    assert policy.startswith("default-src 'none'")
+
+
+@pytest.mark.parametrize("colours", [page_style.LIGHT, page_style.DARK], ids=["light", "dark"])
+def test_texts_and_shapes_have_enough_contrast(colours: dict[str, str]) -> None:
+    """Each colour of a text on each background, and each colour of a shape on a card."""
+    for ground in ("page", "card"):
+        for ink in ("ink", "dim", "good", "warning", "bad"):
+            assert contrast(colours[ink], colours[ground]) >= NEEDED, (ink, ground)
+    for shape in ("ledger", "naive", "quiet", "s3", "bad"):
+        assert contrast(colours[shape], colours["card"]) >= NEEDED_OF_SHAPES, shape
+        assert contrast(colours["on-colour"], colours[shape]) >= NEEDED, f"text on {shape}"
+
+
+def test_the_style_has_no_colours_beside_the_tested_ones() -> None:
+    """Otherwise, a colour could escape the test of the contrast."""
+    known = {*page_style.LIGHT.values(), *page_style.DARK.values()}
+    assert set(re.findall("#[0-9a-f]{3,8}", page_style.STYLE)) <= known
+    assert set(re.findall(r"var\(--([a-z0-9-]+)\)", page_style.STYLE)) <= page_style.LIGHT.keys()
+    assert page_style.LIGHT.keys() == page_style.DARK.keys()
+
+
+def test_without_data_each_section_says_so(sit: Callable[..., Person], tmp_path: Path) -> None:  # noqa: F811
+    """An empty chart looks like a broken page."""
+    person, path = sit(make_site()), tmp_path / "report.html"
+    other = replace(person.site.deployed, name="Quiet-1A2B3C4D")
+    person.site.deployed = other
+    sit(person.site).types("report", "--html", str(path), "--exit-code")
+    text = Outline(path.read_text()).text
+    for told in (
+        "No object is failed or rejected",
+        "no attempts in the last 24 hours",
+        "no commit in the last 24 hours",
+        "No key was claimed more than once. All 0 rows were read.",
+        "No audit has written a report yet.",
+    ):
+        assert told in text, told
+
+
+def test_an_intake_of_messages_has_a_page_without_audits(sit: Callable[..., Person], tmp_path: Path) -> None:  # noqa: F811
+    """It has no listing to compare with."""
+    path = tmp_path / "report.html"
+    sit(make_message_site(), audit=False).types("report", "--html", str(path))
+    assert "An intake of messages has no audit." in path.read_text()
+
+
+def test_the_page_takes_a_bounded_number_of_requests(
+    sit: Callable[..., Person],  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sixteen partitions of the index, thirty audits, and few others, whatever the number of rows."""
+    person = sit(fill(make_site()))
+    sent: Counter[str] = Counter()
+    from botocore.client import BaseClient  # noqa: PLC0415
+
+    call = vars(BaseClient)["_make_api_call"]
+
+    def noted(caller: Any, operation: str, arguments: Any) -> Any:
+        sent[operation] += 1
+        answer = call(caller, operation, {name: one for name, one in arguments.items() if name != "ExclusiveStartKey"})
+        if operation == "Scan":
+            answer["LastEvaluatedKey"] = {"pk": {"S": f"b/{sent[operation]}"}, "sk": {"S": "x"}}
+        return answer
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+    person.types("report", "--html", str(tmp_path / "report.html"))
+    assert sent["GetObject"] == report_data.AUDITS
+    assert sent["Scan"] <= 2 * report_data.SCANNED_PAGES
+    assert sent.total() <= MOST_REQUESTS + report_data.AUDITS, sent
+
+
+def test_a_full_disk_leaves_the_former_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is replaced in one step, and no part is left."""
+    path = tmp_path / "report.html"
+    replace_file(path, "the former one")
+
+    def full_disk(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(CliError, match=r"report\.html: No space left on device: check disk space"):
+        replace_file(path, "half of the new one")
+    assert path.read_text() == "the former one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_one_line(sit: Callable[..., Person], tmp_path: Path) -> None:  # noqa: F811
+    """No traceback, and exit code 1. With --json, the options are wrong."""
+    person = sit(make_site())
+    person.types("report", "--html", str(tmp_path / "nowhere" / "report.html"), ends=1)
+    assert "No such file or directory" in person.complaint
+    person.types("report", "--html", str(tmp_path / "report.html"), "--json", ends=2)
+    assert "omit --json" in person.complaint
+
+
+def test_a_part_that_may_not_be_read_is_named(full: Path) -> None:
+    """The others are shown."""
+    assert full.exists()
+    denied = report_data.AccessDenied("dynamodb:Query")
+    data = ReportData(make_site().deployed, now_ms(), 24, _nothing_allowed(denied), denied, denied, denied, denied)
+    assert render(data).count("dynamodb:Query") > len(SECTIONS)
+
+
+def _nothing_allowed(denied: Any) -> Any:
+    from intake_ledger_cli.status import PipelineStatus  # noqa: PLC0415
+
+    return PipelineStatus(denied, denied, denied, denied, denied, denied, denied, None, denied, denied)
+
+
+def test_a_chart_of_bars_escapes_its_labels() -> None:
+    """Labels of the demo's page are file names of the user."""
+    drawn = page_parts.bars([(HOSTILE, [Bar("ledger", 2.0, "7", HOSTILE)])], HOSTILE)
+    assert not Outline(drawn).tags.keys() & {"script", "img"}
+    assert "* 1.000" in drawn, "no bar is longer than the chart"
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_chromium_shows_the_page_without_complaint_request_or_overflow(
+    full: Path, browser: Browser, width: int, dark: bool
+) -> None:
+    """Everything fits the width of a phone: neither the page nor a table in it scrolls sideways."""
+    page = browser.opens(full, width=width, dark=dark)
+    assert page.requests == [full.as_uri()]
+    assert page.complaints == []
+    assert page.value("document.documentElement.scrollWidth") <= width
+    assert page.value("[...document.querySelectorAll('.card')].filter(c => c.scrollWidth > c.clientWidth).length") == 0
+    ground = page_style.DARK["page"] if dark else page_style.LIGHT["page"]
+    channels = ", ".join(str(int(ground[n : n + 2], 16)) for n in (1, 3, 5))
+    assert page.value("getComputedStyle(document.body).backgroundColor") == f"rgb({channels})"
+
+
+@needs_chromium
+def test_chromium_prints_the_page_in_light_colours(full: Path, browser: Browser) -> None:
+    """Dark paper wastes ink."""
+    page = browser.opens(full, width=794, dark=True, media="print")
+    assert page.value("getComputedStyle(document.body).color") == "rgb(29, 33, 41)"
+    assert page.value("document.documentElement.scrollWidth") <= 794
+    assert page.pdf().startswith(b"%PDF")
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of WCAG 2.2 of two colours in hexadecimal."""
+    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    channels = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
