@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.client import BaseClient
 
 from intake_ledger.protocol import Row, Status
 from intake_ledger_cli import page_parts, page_style, report_data
@@ -20,6 +21,7 @@ from intake_ledger_cli.page_parts import Bar
 from intake_ledger_cli.report_data import ReportData
 from intake_ledger_cli.report_file import replace_file
 from intake_ledger_cli.report_page import render
+from intake_ledger_cli.status import AccessDenied, PipelineStatus
 from tests.browser import Browser, chromium, needs_chromium
 from tests.unit.cli_support import NAME, Site, client, make_message_site, make_site
 from tests.unit.support import HOUR, MINUTE
@@ -253,11 +255,9 @@ def test_the_page_takes_a_bounded_number_of_requests(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Sixteen partitions of the index, thirty audits, and few others, whatever the number of rows."""
+    """Sixteen partitions of the index, thirty audits and few others: the number does not grow with the rows."""
     person = sit(fill(make_site()))
     sent: Counter[str] = Counter()
-    from botocore.client import BaseClient  # noqa: PLC0415
-
     call = vars(BaseClient)["_make_api_call"]
 
     def noted(caller: Any, operation: str, arguments: Any) -> Any:
@@ -301,14 +301,12 @@ def test_a_missing_folder_is_one_line(sit: Callable[..., Person], tmp_path: Path
 def test_a_part_that_may_not_be_read_is_named(full: Path) -> None:
     """The others are shown."""
     assert full.exists()
-    denied = report_data.AccessDenied("dynamodb:Query")
+    denied = AccessDenied("dynamodb:Query")
     data = ReportData(make_site().deployed, now_ms(), 24, _nothing_allowed(denied), denied, denied, denied, denied)
     assert render(data).count("dynamodb:Query") > len(SECTIONS)
 
 
 def _nothing_allowed(denied: Any) -> Any:
-    from intake_ledger_cli.status import PipelineStatus  # noqa: PLC0415
-
     return PipelineStatus(denied, denied, denied, denied, denied, denied, denied, None, denied, denied)
 
 

@@ -32,7 +32,7 @@ AUDITS = 30
 POINTS = 48
 """Columns of the charts over time."""
 _LOOK_BACK_DAYS = (2, 31, 366)
-"""Reports are listed from so many days ago, until there are enough: an audit may run hourly or weekly."""
+"""The listing of reports starts this number of days ago. The next one is used until there are enough reports."""
 _LISTED = 10_000
 """The largest number of reports that one listing reads."""
 _COUNTS = ("Accepted", "Retries", "Committed", "Rejected", "Failed", "LapsedLeases")
