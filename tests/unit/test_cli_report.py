@@ -27,7 +27,7 @@ from tests.unit.cli_support import NAME, Site, client, make_message_site, make_s
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture
 
-pytestmark = [pytest.mark.usefixtures("dynamodb"), pytest.mark.failure_mode("F180")]
+pytestmark = pytest.mark.usefixtures("dynamodb")
 HOSTILE = "in/<script>alert(1)</script>\"'><img src=https://example.com/x onerror=alert(2)>\u202e.csv"
 NEEDED = 4.5
 """The contrast of text that WCAG 2.2 demands at level AA (success criterion 1.4.3)."""
@@ -186,6 +186,7 @@ def test_the_page_has_all_sections_with_their_data(full: Path) -> None:
     assert hot.index("&lt;script&gt;") < hot.index("long-name"), "the key with the most claims comes first"
 
 
+@pytest.mark.failure_mode("F180")
 def test_no_key_or_reason_becomes_an_element_or_an_attribute(full: Path) -> None:
     """Keys and reasons are of anyone who may upload. Characters that reorder text are shown as escape sequences."""
     page = full.read_text()
