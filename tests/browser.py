@@ -29,7 +29,14 @@ _ARGUMENTS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-needs_chromium = pytest.mark.skipif(not (HOME / "chromium").exists(), reason=INSTALL)
+
+
+def has_chromium() -> bool:
+    """Return True if it is installed."""
+    return (HOME / "chromium").exists()
+
+
+needs_chromium = pytest.mark.skipif(not has_chromium(), reason=INSTALL)
 
 
 @dataclass

@@ -12,6 +12,9 @@ from examples.demo.charts import paired_bars, single_bars
 from examples.demo.timeline import timeline
 from examples.demo.world import SIDES
 
+from intake_ledger_cli.page_parts import Html, key, table, text, tiles
+from intake_ledger_cli.page_style import POLICY, STYLE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,6 +43,8 @@ def write_page(
     records = world.aws.records(world.outputs["ConsumerFunction"])
     path.write_text(
         Template((HERE / "page.html").read_text()).substitute(
+            style=STYLE,
+            policy=POLICY,
             subtitle=escape(
                 "The intake ledger and a typical hand-written consumer of S3, SQS and Lambda. "
                 f"{result.versions} uploads to {len(script.stories)} keys, seed {script.seed}; "
@@ -81,33 +86,36 @@ def len_keys(result: Result) -> int:
 
 def _tiles(result: Result) -> str:
     audited = sum(sum(report["counts"].values()) for report in result.audits)
-    tiles = (
-        (f"{result.versions:,}", "versions uploaded"),
-        (f"{result.objects:,}", "objects in S3 at the end"),
-        (f"{sum(result.sent.values()) - result.sent['lost']:,}", "messages to each queue"),
-        (f"{result.sent['copy'] + result.sent['late']:,}", "of them a second time"),
-        (f"{result.sent['lost']:,}", "messages lost"),
-        (f"{audited:,}", "losses found by the audit"),
+    numbers = (
+        (result.versions, "versions uploaded"),
+        (result.objects, "objects in S3 at the end"),
+        (sum(result.sent.values()) - result.sent["lost"], "messages to each queue"),
+        (result.sent["copy"] + result.sent["late"], "of them a second time"),
+        (result.sent["lost"], "messages lost"),
+        (audited, "losses found by the audit"),
     )
-    return "".join(f'<div class="tile"><b>{number}</b><span>{what}</span></div>' for number, what in tiles)
+    return tiles((f"{number:,}", what, "") for number, what in numbers)
 
 
 def _measures(measures: Sequence[Measure]) -> str:
-    rows = ['<tr><th></th><th class="n">right</th><th class="n">ledger</th><th class="n">naive</th><th></th></tr>']
-    for measure in measures:
-        cells = "".join(_cell(measure, value) for value in (measure.ledger, measure.naive))
-        rows.append(
-            f'<tr><td>{escape(measure.name)}</td><td class="n">{measure.right}</td>{cells}'
-            f'<td class="dim">{escape(measure.explanation)}</td></tr>'
+    rows = [
+        (
+            measure.name,
+            measure.right,
+            _cell(measure, measure.ledger),
+            _cell(measure, measure.naive),
+            Html(f'<span class="dim">{text(measure.explanation)}</span>', "any"),
         )
-    return "".join(rows)
+        for measure in measures
+    ]
+    return table(("Measure", "right", "ledger", "naive", ""), rows)
 
 
-def _cell(measure: Measure, value: int | None) -> str:
+def _cell(measure: Measure, value: int | None) -> Html:
     verdict = measure.verdict(value)
     if verdict is None:
-        return '<td class="n dim">does not know</td>'
-    return f'<td class="n {"good" if verdict else "bad"}">{value:,} {"✓" if verdict else "✗"}</td>'
+        return Html('<span class="dim">does not know</span>', "n")
+    return Html(f'<span class="{"good" if verdict else "bad"}">{value:,} {"✓" if verdict else "✗"}</span>', "n")
 
 
 def _effects_chart(result: Result) -> str:
@@ -121,22 +129,18 @@ def _effects_chart(result: Result) -> str:
 
 
 def _verdict_table(result: Result) -> str:
-    rows = ['<tr><th>verdict</th><th class="n">times</th><th>means</th><th>for example</th></tr>']
-    for verdict, count in result.verdicts.most_common():
-        rows.append(
-            f'<tr><td>{verdict}</td><td class="n">{count:,}</td><td>{MEANINGS.get(verdict, "")}</td>'
-            f"<td>{_example(result.examples[verdict])}</td></tr>"
-        )
-    return "".join(rows)
+    rows = [
+        (verdict, count, MEANINGS.get(verdict, ""), _example(result.examples[verdict]))
+        for verdict, count in result.verdicts.most_common()
+    ]
+    return table(("Verdict", "times", "means", "for example"), rows)
 
 
-def _example(record: dict[str, Any]) -> str:
+def _example(record: dict[str, Any]) -> Html:
     lag = record.get("event_age_ms")
     told = "" if lag is None else f", {lag / 1000:.1f} s after it happened"
-    return (
-        f"<code>{escape(record['key'])}</code><br>{escape(str(record['event_name']))}{told}"
-        f'<br><span class="dim">{escape(str(record.get("why") or ""))}</span>'
-    )
+    why = f'<span class="dim">{text(str(record.get("why") or ""))}</span>'
+    return Html(f"{key(record['key']).content}<br>{text(str(record['event_name']))}{told}<br>{why}", "any")
 
 
 def _hot_text(wire: Wire, key: str) -> str:
@@ -180,4 +184,4 @@ def _course(wire: Wire, native: Native, result: Result) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in report["counts"].items() if count) or "nothing"
         found = f"{report['checked']:,} keys compared with S3's listing, found: {kinds}"
         lines.append((f"Audit, run {n}", f"{found}; {report['resubmitted']} messages sent."))
-    return "".join(f"<tr><th>{escape(what)}</th><td>{escape(text)}</td></tr>" for what, text in lines)
+    return table((), lines)

@@ -12,6 +12,8 @@ from examples.demo.charts import paired_bars
 from examples.load.chart import gaps_chart, span
 from examples.load.gaps import ARTICLE
 
+from intake_ledger_cli.page_style import STYLE
+
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Mapping, Sequence
@@ -41,10 +43,9 @@ class Facts:
 
 def write_page(path: Path, result: Result, facts: Facts, judged: str) -> None:
     """Write the page to `path`."""
-    style = (HERE.parent / "demo" / "page.html").read_text().partition("<style>")[2].partition("</style>")[0]
     path.write_text(
         Template((HERE / "page.html").read_text()).substitute(
-            style=style,
+            style=STYLE,
             subtitle=escape(
                 f"{facts.files} CSV files of {result.customers} customers, {result.rows:,} rows at the end; "
                 f"seed {facts.seed}; {facts.seconds:.0f} seconds after the deployment."

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import INSTALL, chromium, has_chromium
+
 ROOT = Path(__file__).resolve().parents[2]
+WIDER_THAN_THE_PAGE = (
+    "[...document.querySelectorAll('.card:not(.wide)')].filter(card => card.scrollWidth > card.clientWidth).length"
+)
 
 
 def demo(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
@@ -41,8 +46,18 @@ def test_the_demo_on_a_folder_is_right_and_writes_its_page(tmp_path: Path) -> No
     assert any(line["naive"] not in (None, line["right"]) for line in result["measures"].values())
     assert {"ACCEPTED", "DUPLICATE", "STALE"} <= set(result["verdicts"])
     page = (tmp_path / "demo.html").read_text()
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 1
+    assert page.count('class="bars"') == 3
     assert re.search(r"(src|href)\s*=|url\(|@import", page) is None
+    if not has_chromium():
+        pytest.skip(f"the page was not opened. {INSTALL}")
+    with chromium(tmp_path / "profile") as browser:
+        for width, dark in ((390, False), (390, True), (1280, False), (1280, True)):
+            opened = browser.opens(tmp_path / "demo.html", width=width, dark=dark)
+            assert (opened.requests, opened.complaints) == ([(tmp_path / "demo.html").as_uri()], [])
+            assert opened.value("document.documentElement.scrollWidth") <= width
+            # Only the timeline of the hot key scrolls.
+            assert opened.value(WIDER_THAN_THE_PAGE) == 0, width
 
 
 @pytest.mark.parametrize("kind", ["missing", "empty"])

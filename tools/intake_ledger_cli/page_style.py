@@ -56,7 +56,7 @@ table { border-collapse: collapse; width: 100%; font-size: 15px; }
 th, td { text-align: left; padding: 7px 12px; border-bottom: 1px solid var(--line); vertical-align: top;
   overflow-wrap: break-word; }
 td.any { overflow-wrap: anywhere; min-width: 18ch; }
-td.t { white-space: nowrap; }
+td.t, tbody th { white-space: nowrap; }
 th { color: var(--dim); font-weight: 600; }
 tr:last-child td, tr:last-child th { border-bottom: 0; }
 thead tr th, thead tr:last-child th { border-bottom: 1px solid var(--line); }
@@ -100,7 +100,7 @@ summary { cursor: pointer; }
   .rows thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
   .rows tr { padding: 9px 0; border-bottom: 1px solid var(--line); }
   .rows tr:last-child { border-bottom: 0; }
-  .rows td, .rows tbody th { border: 0; padding: 2px 0; }
+  .rows td, .rows tbody th { border: 0; padding: 2px 0; white-space: normal; }
   .rows td.n, .rows td.t { display: inline-block; text-align: left; padding-right: 16px; white-space: normal; }
   .rows td.any { min-width: 0; }
   .rows td[data-label]::before { content: attr(data-label) ": "; color: var(--dim); font-weight: 400; }
@@ -110,7 +110,7 @@ summary { cursor: pointer; }
   body { font-size: 12px; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   main { max-width: none; padding: 0; }
   h2 { margin-top: 22px; break-after: avoid; }
-  table { font-size: 11px; }
+  table { font-size: 11px; } th, td { padding: 5px 7px; } code, pre { font-size: 10.5px; }
   .card { overflow: visible; } .card svg, .wide svg { min-width: 0; }
   .tiles { grid-template-columns: repeat(auto-fit, minmax(120px, 1fr)); }
   tr, .tile, .bars > div, .columns { break-inside: avoid; }
@@ -130,7 +130,7 @@ STYLE = (
     f"@media print {{ :root {{ color-scheme: light; }} }}{_RULES}"
 )
 """The content of the page's `style` element."""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The page runs no script and loads nothing, even if a text were not escaped."""
 
 
@@ -144,7 +144,7 @@ def document(title: str, body: str) -> str:
     """
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n<main>\n{body}\n</main>\n</html>\n"
     )
