@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import override
+from typing import TYPE_CHECKING, override
 
 import pytest
 
@@ -12,12 +12,16 @@ from cdk_intake_ledger.testing import LocalAws
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import scenario as audit_run
 from tests.local.faults import STACK
-from tests.local.faults.scenarios import LINES, SHORT, Outcome, run
+from tests.local.faults.lines import LINES, run
+from tests.local.faults.sizes import SHORT
 from tests.local.faults.world import Sources
 from tests.local.recorded import put_code
 from tests.local.support import TIMEOUT, Catalogue, Pipeline
 from tests.local.worker_run import STACK as WORKED
 from tests.local.worker_run import scenario as worker_run
+
+if TYPE_CHECKING:
+    from tests.local.faults.outcomes import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 Outputs = dict[str, dict[str, str]]

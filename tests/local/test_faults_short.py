@@ -4,7 +4,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.local.faults.scenarios import LINES, SHORT, Outcome
+from tests.local.faults.lines import LINES
+from tests.local.faults.outcomes import Outcome
+from tests.local.faults.sizes import SHORT
 
 LIMIT = 2 * SHORT.timeout
 

@@ -20,7 +20,9 @@ from pathlib import Path
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.faults import STACK
 from tests.local.faults.defects import DEFECTS, Defect, seeded
-from tests.local.faults.scenarios import FULL, LINES, SHORT, TEN_MINUTES, Outcome, Sizes, run
+from tests.local.faults.lines import LINES, run
+from tests.local.faults.outcomes import Outcome
+from tests.local.faults.sizes import FULL, SHORT, TEN_MINUTES, Sizes
 from tests.local.faults.world import Sources
 
 ROOT = Path(__file__).resolve().parents[3]

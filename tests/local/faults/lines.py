@@ -1,0 +1,35 @@
+"""All runs, by the name of what they run on in the deployed stack."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.local.faults.outcomes import Outcome
+from tests.local.faults.scenarios import killed, outage, plain, wired
+from tests.local.faults.sizes import Sizes
+from tests.local.faults.world import Line, Sources
+
+Outputs = Mapping[str, str]
+"""Of the deployed stack."""
+Run = Callable[[Sources, Outputs, Sizes], Iterator[Outcome]]
+
+
+def _of_pipeline(name: str, scenario: Callable[[Line, Sources, Sizes], Iterator[Outcome]]) -> Run:
+    return lambda world, outputs, sizes: scenario(Line.of(world, outputs, name), world, sizes)
+
+
+LINES: dict[str, Run] = {
+    "Killed": _of_pipeline("Killed", killed),
+    "Wired": _of_pipeline("Wired", wired),
+    "Plain": _of_pipeline("Plain", plain),
+    "Outage": _of_pipeline("Outage", outage),
+}
+
+
+def run(world: Sources, outputs: Outputs, sizes: Sizes, lines: Sequence[str] = ()) -> list[Outcome]:
+    """Run the scenarios of these lines at the same time. All lines if `lines` is empty."""
+
+    def one(name: str) -> list[Outcome]:
+        return list(LINES[name](world, outputs, sizes))
+
+    with ThreadPoolExecutor(len(LINES)) as pool:
+        return [outcome for outcomes in pool.map(one, lines or LINES) for outcome in outcomes]
