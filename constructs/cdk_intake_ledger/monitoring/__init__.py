@@ -3,5 +3,13 @@
 from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
 from cdk_intake_ledger.monitoring.message_monitoring import MessageMonitoring
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, METRICS_NAMESPACE, IntakeMetrics
+from cdk_intake_ledger.monitoring.runbooks import alarm_description
 
-__all__ = ["FIVE_MINUTES", "METRICS_NAMESPACE", "IntakeMetrics", "IntakeMonitoring", "MessageMonitoring"]
+__all__ = [
+    "FIVE_MINUTES",
+    "METRICS_NAMESPACE",
+    "IntakeMetrics",
+    "IntakeMonitoring",
+    "MessageMonitoring",
+    "alarm_description",
+]

@@ -10,6 +10,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics
+from cdk_intake_ledger.monitoring.runbooks import alarm_description
 
 AN_HOUR_OF_PERIODS = 12
 """Five-minute periods that the alarms on retries and errors evaluate."""
@@ -197,7 +198,7 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
             datapoints_to_alarm=datapoints,
             comparison_operator=comparison,
             treat_missing_data=missing,
-            alarm_description=f"{self._pipeline_name}: {meaning}",
+            alarm_description=alarm_description(self._pipeline_name, name, meaning),
         )
 
     def _alarm_on_second_period(self, name: str, metric: cloudwatch.Metric, meaning: str) -> cloudwatch.Alarm:

@@ -8,7 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.monitoring import FIVE_MINUTES, IntakeMetrics
+from cdk_intake_ledger.monitoring import FIVE_MINUTES, IntakeMetrics, alarm_description
 
 OLDEST_SECONDS = 3_600
 """The longest normal age of a message that no function has received."""
@@ -146,5 +146,5 @@ class SetMonitoring(Construct, IntakeMetrics):
             datapoints_to_alarm=datapoints,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"{self._set_name}: {meaning}",
+            alarm_description=alarm_description(self._set_name, name, meaning),
         )

@@ -1,0 +1,135 @@
+"""Each alarm names its runbook, and each command of a runbook exists with its options."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import botocore.session
+import pytest
+import typer
+from aws_cdk import Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecs as ecs
+from botocore import xform_name
+
+from cdk_intake_ledger import FileSets, IntakePipeline, IntakeWorkers, SetForm
+from intake_ledger_cli import commands
+from tests.synth.build import new_app, new_stack, processor, resources, template_of
+from tests.synth.message_stack import message_intakes
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "runbooks"
+INDEX = FOLDER / "README.md"
+PAGES = sorted(path for path in FOLDER.glob("*.md") if path != INDEX)
+SECTIONS = ["Meaning", "Look", "Do", "Never do"]
+_NAMED = re.compile(r" \((docs/runbooks/[a-z-]+\.md)\)$")
+
+
+def with_everything() -> Stack:
+    """A pipeline with sets and workers."""
+    stack = new_stack("Files")
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("loads/*/manifest.json"), processor=processor())
+    cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=1))
+    image = ecs.ContainerImage.from_registry("example/orders")
+    IntakeWorkers(stack, "Workers", pipeline=pipeline, cluster=cluster, image=image)
+    return stack
+
+
+@pytest.fixture(scope="module")
+def descriptions() -> dict[str, str]:
+    """The description of each alarm of the synthesised templates, by logical ID."""
+    found = {}
+    for stack in (with_everything(), message_intakes(new_app())):
+        for name, alarm in resources(template_of(stack), "AWS::CloudWatch::Alarm").items():
+            # These set the number of tasks, and call no person.
+            if not name.startswith("WorkersServiceTaskCountTarget"):
+                found[name] = alarm["Properties"]["AlarmDescription"]
+    return found
+
+
+def code(text: str) -> Iterator[str]:
+    """The commands of a page: indented lines and code in a sentence."""
+    for line in re.findall(r"^ {4,}(?:[A-Z]+=\$\()?((?:intake-ledger|aws) .+)$", text, re.MULTILINE):
+        yield line.removesuffix(")")
+    yield from re.findall(r"`((?:intake-ledger|aws) [^`]+)`", text)
+
+
+def parse_own(words: list[str]) -> None:
+    """Parse a command as the user's shell would. A missing command or option is an error."""
+    known = typer.main.get_group(commands.app).commands
+    name, *rest = words
+    assert name in known, f"no such command: {name}"
+    known[name].make_context(name, rest)
+
+
+def wrong_options(words: list[str]) -> list[str]:
+    """Options of a command of the AWS CLI that its operation does not have."""
+    service, operation, *options = words
+    model = botocore.session.get_session().get_service_model(service)
+    [found] = [model.operation_model(name) for name in model.operation_names if dashed(name) == operation]
+    members = {dashed(name) for name in found.input_shape.members} if found.input_shape else set()
+    members |= {"query", "output", "region", "profile"}
+    return [one for one in options if one.startswith("--") and one.removeprefix("--") not in members]
+
+
+def dashed(name: str) -> str:
+    """The name of an operation or a parameter in the AWS CLI."""
+    return xform_name(name, "-")
+
+
+@pytest.mark.failure_mode("F181")
+def test_each_alarm_names_a_runbook_that_exists(descriptions: dict[str, str]) -> None:
+    """And each page belongs to an alarm."""
+    named = {name: _NAMED.search(text) for name, text in descriptions.items()}
+    assert [name for name, found in named.items() if not found] == []
+    paths = {found[1] for found in named.values() if found}
+    assert paths == {path.relative_to(ROOT).as_posix() for path in PAGES}
+
+
+def test_a_page_has_the_name_of_its_alarm(descriptions: dict[str, str]) -> None:
+    """`OrdersMonitoringDeadLetters…` leads to the page `DeadLetters`."""
+    for name, text in descriptions.items():
+        title = (ROOT / _NAMED.findall(text)[0]).read_text().splitlines()[0].removeprefix("# ")
+        assert re.search(rf"Monitoring{title}[0-9A-F]{{8}}$", name), (name, title)
+
+
+def test_the_index_lists_each_page() -> None:
+    listed = re.findall(r"^\| \[\w+\]\(([a-z-]+\.md)\)", INDEX.read_text(), re.MULTILINE)
+    assert sorted(listed) == [path.name for path in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_short_and_has_its_four_sections(page: Path) -> None:
+    text = page.read_text()
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
+    assert len(text.splitlines()) <= 45
+    for section in re.split(r"^## .+$", text, flags=re.MULTILINE)[1:]:
+        assert section.strip()
+
+
+@pytest.mark.failure_mode("F181")
+@pytest.mark.parametrize("page", [INDEX, *PAGES], ids=lambda page: page.stem)
+def test_each_command_of_a_page_exists(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its options too. The page on the variables sets the stack."""
+    monkeypatch.setenv("INTAKE_LEDGER_STACK", "Intake")
+    found = list(code(page.read_text()))
+    assert found
+    for line in found:
+        program, *words = shlex.split(line)
+        if program == "aws":
+            assert wrong_options(words) == [], line
+        else:
+            parse_own(words)
+
+
+@pytest.mark.parametrize("line", ["redrive --reasons x", "redrve", "list --status", "report --hours soon"])
+def test_a_wrong_command_is_noticed(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTAKE_LEDGER_STACK", "Intake")
+    with pytest.raises(Exception, match=r"(?i)no such|requires an argument|valid integer"):
+        parse_own(line.split())
+
+
+def test_a_wrong_option_of_aws_is_noticed() -> None:
+    assert wrong_options(["sqs", "purge-queue", "--queue", "x"]) == ["--queue"]
