@@ -244,7 +244,7 @@ class TestLooking:
         assert [row["key"] for row in second["rows"]] == ["in/3", "in/4"]
         assert second["after"] is None
         assert f"--after {first['after']}" in person.types("list", "--limit", "3")
-        person.types("list", "--after", "nonsense", ends=1)
+        person.types("list", "--after", "nonsense", ends=2)
         assert "copy the token that `list` printed" in person.complaint
 
     def test_a_list_is_of_one_status_or_of_both(self, person: Person) -> None:

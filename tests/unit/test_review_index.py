@@ -20,6 +20,7 @@ from intake_ledger.protocol import (
 )
 from intake_ledger.protocol.row_changes import failed, rejected
 from intake_ledger_cli import reading
+from intake_ledger_cli.read_budget import ReadBudget
 from tests.unit.support import BUCKET, PIPELINE, START, created, make_reason
 from tests.unit.test_cli_formatting import DEPLOYED
 from tests.unit.test_groups import new_world
@@ -64,6 +65,9 @@ def test_a_row_goes_into_its_partition_and_out_again() -> None:
     assert rejected(claim.row, make_reason("no"), review_partition=expected, now=START).needs_review == expected
 
 
+_PLACE = ("pk", "sk", "needs_review", "updated_at")
+
+
 class Index:
     """The index in memory, as DynamoDB queries it: one partition at a time, by `updated_at`, in pages."""
 
@@ -83,14 +87,18 @@ class Index:
             if item["needs_review"] == values[":partition"] and int(item["updated_at"]["N"]) >= least
         ]
         found.sort(key=lambda item: int(item["updated_at"]["N"]))
+        wanted = values.get(":status")
         for start in range(0, max(len(found), 1), 3):
-            yield {"Items": found[start : start + 3]}
+            page = found[start : start + 3]
+            more = start + 3 < len(found)
+            ends = {"LastEvaluatedKey": {name: page[-1][name] for name in _PLACE}} if more else {}
+            yield {"Items": [item for item in page if wanted in (None, item["status"])], **ends}
 
 
-def _item(key: str, updated_at: int) -> dict[str, Any]:
+def _item(key: str, updated_at: int, status: Status = Status.FAILED) -> dict[str, Any]:
     place: RowKey = row_key(DEPLOYED.name, Ordering.LATEST, DEPLOYED.bucket, key, None)
     partition = review_partition(DEPLOYED.name, place)
-    row = Row(Status.FAILED, START, version_id="v1", updated_at=updated_at, needs_review=partition)
+    row = Row(status, START, version_id="v1", updated_at=updated_at, needs_review=partition)
     typed = {
         name: {"N": str(value)} if isinstance(value, int) else {"S": str(value)}
         for name, value in row_attributes(row).items()
@@ -116,3 +124,28 @@ def test_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int],
         if after is None:
             break
     assert found == sorted((at, key) for key, at in times.items())
+
+
+@pytest.mark.failure_mode("F179")
+@given(
+    st.dictionaries(st.integers(0, 10_000).map(lambda n: f"k{n}"), st.integers(START, START + 99), max_size=200),
+    st.integers(45, 60),
+    st.integers(1, 7),
+)
+def test_a_search_with_few_requests_shows_each_row_once(times: dict[str, int], most: int, limit: int) -> None:
+    """A third of the rows is searched. Each search stops where its requests end, and the next one goes on there."""
+    status = {key: Status.REJECTED if (len(key) + at) % 3 == 0 else Status.FAILED for key, at in times.items()}
+    index = cast("Any", Index([_item(key, at, status[key]) for key, at in times.items()]))
+    found: list[tuple[int, str]] = []
+    after = None
+    for _ in range(len(times) + 2):
+        budget = ReadBudget(most)
+        rows = reading.rows_to_review(index, DEPLOYED, Status.REJECTED, after=after, budget=budget)
+        page = reading.first_page(rows, limit, budget)
+        assert budget.used <= most
+        found += [(entry.row.updated_at, entry.key) for entry in page.entries]
+        after = page.after
+        if after is None:
+            break
+    assert after is None
+    assert found == sorted((at, key) for key, at in times.items() if status[key] is Status.REJECTED)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from intake_ledger.protocol import Row, State, row_attributes
 from intake_ledger_cli.adopt import AdoptionResult
 from intake_ledger_cli.executions import execution_arn
+from intake_ledger_cli.read_budget import ReadBudget
 from intake_ledger_cli.reading import ObjectRow, ReviewPage
 from intake_ledger_cli.redrive import RedriveResult
 from intake_ledger_cli.reprocess import ReprocessResult
@@ -31,15 +32,18 @@ def versioned(document: JsonObject) -> JsonObject:
 
 
 def list_json(found: ReviewPage) -> JsonObject:
-    return {"rows": [_entry(one) for one in found.entries], "after": found.after}
+    rows = [_entry(one) for one in found.entries]
+    return {"rows": rows, "after": found.after, "stoppedAfter": found.stopped_after}
 
 
-def reasons_json(counts: "Mapping[tuple[str, str], int]") -> JsonObject:
+def reasons_json(counts: "Mapping[tuple[str, str], int]", budget: ReadBudget) -> JsonObject:
     return {
         "reasons": [
             {"status": status, "reasonCode": code, "rows": number}
             for (status, code), number in sorted(counts.items(), key=lambda one: -one[1])
-        ]
+        ],
+        "after": budget.token,
+        "stoppedAfter": budget.used if budget.stopped else None,
     }
 
 

@@ -5,7 +5,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from intake_ledger.protocol import Ordering, Status, from_dynamodb
 from intake_ledger_cli import reading
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.formatting import timestamp
+from intake_ledger_cli.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 from intake_ledger_cli.reading import ObjectRow
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _AGE = re.compile(r"(\d+)([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NO_REASON = "no reason"
+_LARGE_LIST = 1_000
+"""Rows of a list that reads each partition in whole pages."""
 _CSV_COLUMNS = ("since", "status", "attempts", "reason_code", "reason", "key")
 
 
@@ -60,17 +63,19 @@ def select_rows(
     now: int,
     after: str | None = None,
     limit: int | None = None,
+    budget: ReadBudget,
 ) -> Iterator[ObjectRow]:
     """Yield rows, oldest change first. Stuck rows come in no order, since no index has them.
 
-    With `limit` and without filters, each partition of the index is read no further than that.
+    With `limit` and without filters, each partition of the index is read no further than that. A search ends when the
+    budget is spent, which then says how far it came.
 
     Raises:
-        CliError: `after` is not a token of a list.
+        UsageError: `after` is not a token of a list.
 
     """
     if selection.stuck:
-        rows = _stuck_rows(client, deployed, now)
+        rows = _stuck_rows(client, deployed, now, after, budget)
     else:
         is_filtered = selection.status is not None or selection.prefix
         rows = reading.rows_to_review(
@@ -80,7 +85,8 @@ def select_rows(
             after=after,
             waiting=selection.waiting,
             before=selection.before,
-            page_rows=None if is_filtered or limit is None else min(limit + 1, 1_000),
+            page_rows=None if is_filtered or limit is None or limit >= _LARGE_LIST else limit + 1,
+            budget=budget,
         )
     for entry in rows:
         is_old = selection.before is None or entry.row.updated_at < selection.before
@@ -108,21 +114,33 @@ def _csv_line(values: tuple[Any, ...]) -> str:
     return line.getvalue()
 
 
-def _stuck_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", now: int) -> Iterator[ObjectRow]:
-    """Scan the whole table: a request for each MB of it."""
+def _stuck_rows(
+    client: "DynamoDBClient", deployed: "DeployedPipeline", now: int, after: str | None, budget: ReadBudget
+) -> Iterator[ObjectRow]:
+    """Scan the table, a request for each MB. An index of claims would cost two writes for each object."""
     names = ("sk", "status", "lease_until")
-    pages = client.get_paginator("scan").paginate(
-        TableName=deployed.table,
-        FilterExpression="begins_with(#sk, :own) AND #status = :processing AND #lease_until <= :now",
-        ExpressionAttributeNames={f"#{name}": name for name in names},
-        ExpressionAttributeValues={
+    request: dict[str, Any] = {
+        "TableName": deployed.table,
+        "FilterExpression": "begins_with(#sk, :own) AND #status = :processing AND #lease_until <= :now",
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": {
             ":own": {"S": f"{deployed.name}@"},
             ":processing": {"S": Status.PROCESSING.value},
             ":now": {"N": str(now)},
         },
-    )
+    }
+    if after is not None:
+        pk, sk = read_token(after, str, str)
+        request["ExclusiveStartKey"] = {"pk": {"S": pk}, "sk": {"S": sk}}
     latest = deployed.ordering is Ordering.LATEST
-    for item in (item for page in pages for item in page["Items"]):
-        content = from_dynamodb(item)
-        if content["sk"].endswith("@latest") is latest and (entry := reading.entry_of(deployed, content)):
-            yield entry
+    pages: Any = client.get_paginator("scan").paginate(**request)
+    try:
+        for page in budget.pages(pages):
+            for item in page["Items"]:
+                content = from_dynamodb(item)
+                if content["sk"].endswith("@latest") is latest and (entry := reading.entry_of(deployed, content)):
+                    yield replace(entry, token=write_token((content["pk"], content["sk"])))
+            if end := page.get("LastEvaluatedKey"):
+                budget.reached = (end["pk"]["S"], end["sk"]["S"])
+    except BudgetSpentError:
+        budget.stopped = True

@@ -27,6 +27,7 @@ from intake_ledger_cli.executions import running_output
 from intake_ledger_cli.inspection import inspect_key, key_in
 from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.options import Call, review_status, with_shared_options
+from intake_ledger_cli.read_budget import LEAST_REQUESTS, ReadBudget, requests_for
 
 
 @app.command("status")
@@ -92,7 +93,7 @@ def list_command(
     waiting: Annotated[bool, typer.Option("--waiting", help="List objects whose processor raised NotYet.")] = False,
     stuck: Annotated[
         bool,
-        typer.Option("--stuck", help="List claims whose lease ended without an outcome. Reads the whole table."),
+        typer.Option("--stuck", help="List claims whose lease ended without an outcome. Scans the table."),
     ] = False,
     running: Annotated[bool, typer.Option("--running", help="List the executions that run, newest first.")] = False,
     prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
@@ -103,6 +104,10 @@ def list_command(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
     limit: Annotated[int, typer.Option(help="Largest number of objects.", min=1)] = 50,
     after: Annotated[str | None, typer.Option(help="Token that the previous page printed.", show_default=False)] = None,
+    max_requests: Annotated[
+        int | None,
+        typer.Option(help="Largest number of reads of the table, by default 100.", min=LEAST_REQUESTS),
+    ] = None,
     exit_code: ExitCode = False,
 ) -> None:
     """List objects that failed or were rejected, with reasons, oldest first."""
@@ -110,8 +115,8 @@ def list_command(
         raise UsageError("use only one of --status, --waiting and --stuck")
     if as_csv and (by_reason or call.as_json):
         raise UsageError("--csv prints rows: omit --by-reason and --json")
-    if after is not None and (stuck or by_reason):
-        raise UsageError("--after continues a list of rows: omit --stuck and --by-reason")
+    if running and (only or waiting or stuck or prefix or older_than or by_reason or as_csv or after):
+        raise UsageError("--running lists executions: use it with --limit and --json only")
     now = now_ms()
     selection = listing.Selection(
         status=review_status(only),
@@ -125,23 +130,24 @@ def list_command(
         call.output(*running_output(aws.machines, deployed, limit, now))
         return
     most = None if by_reason else limit
-    rows = listing.select_rows(aws.dynamodb, deployed, selection, now=now, after=after, limit=most)
+    budget = ReadBudget(max_requests or requests_for(most))
+    rows = listing.select_rows(aws.dynamodb, deployed, selection, now=now, after=after, limit=most, budget=budget)
     if by_reason:
         counts = listing.count_reasons(rows)
-        call.output(json_output.reasons_json(counts), tables.reasons_table(counts))
-        end_with(bool(counts), exit_code)
+        call.output(json_output.reasons_json(counts, budget), tables.reasons_table(counts, budget))
+        end_with(bool(counts) or budget.stopped, exit_code)
     elif as_csv:
         number = -1  # the header is not a row
         for line in listing.csv_lines(rows, limit):
             sys.stdout.write(line)
             number += 1
-        end_with(number > 0, exit_code)
+        if budget.stopped:
+            console(stderr=True).print(tables.stopped_text(budget.used, budget.token))
+        end_with(number > 0 or budget.stopped, exit_code)
     else:
-        found, is_messages = reading.first_page(rows, limit), deployed.message_source is not None
-        call.output(
-            json_output.list_json(found), tables.list_table(found, now, paged=not stuck, identities=is_messages)
-        )
-        end_with(bool(found.entries), exit_code)
+        found, is_messages = reading.first_page(rows, limit, budget), deployed.message_source is not None
+        call.output(json_output.list_json(found), tables.list_table(found, now, identities=is_messages))
+        end_with(bool(found.entries) or budget.stopped, exit_code)
 
 
 @app.command()

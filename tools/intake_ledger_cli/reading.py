@@ -1,9 +1,8 @@
 """Reads rows and the audit's state from the ledger's table."""
 
-import base64
-import binascii
 import heapq
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -21,7 +20,7 @@ from intake_ledger.protocol import (
     row_from_attributes,
     waiting_partition,
 )
-from intake_ledger_cli.errors import CliError
+from intake_ledger_cli.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -45,10 +44,12 @@ class ObjectRow:
 
 @dataclass(frozen=True, slots=True)
 class ReviewPage:
-    """A page of rows that need review, oldest first. `after` is the token of the next page, if there is one."""
+    """A page of rows. `after` is the token of the next page, if there is one."""
 
     entries: list[ObjectRow]
     after: str | None
+    stopped_after: int | None = None
+    """The number of requests after which the list stopped, although rows may follow. None if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ def rows_to_review(
     waiting: bool = False,
     before: int | None = None,
     page_rows: int | None = None,
+    budget: ReadBudget | None = None,
 ) -> Iterator[ObjectRow]:
     """Yield failed and rejected rows, oldest first. The index is eventually consistent.
 
@@ -113,23 +115,41 @@ def rows_to_review(
         waiting: rows whose processor raised `NotYet` instead.
         before: only rows whose last change is before this time, in epoch milliseconds.
         page_rows: rows of one request to each partition. As many as DynamoDB gives when omitted.
+        budget: the requests. There is no limit when omitted.
 
     Raises:
-        CliError: `after` is not a token of a list.
+        UsageError: `after` is not a token of a list.
 
     """
-    for item in _review_items(client, deployed, status, after=_place(after), waiting=waiting, page_rows=page_rows):
-        if before is not None and _place_of(item)[0] >= before:
-            return
-        if entry := entry_of(deployed, from_dynamodb(item)):
-            yield entry
+    bound = budget or ReadBudget(sys.maxsize)
+    start = None if after is None else read_token(after, int, str, str)
+    request = _review_request(deployed, status, start, page_rows)
+    names = [waiting_partition(deployed.name)] if waiting else review_partitions(deployed.name)
+    partitions = [_by_place(_one_partition(client, request, name, bound)) for name in names]
+    try:
+        for item in heapq.merge(*partitions, key=_place_of):
+            place = _place_of(item)
+            if before is not None and place[0] >= before:
+                return
+            if start is not None and place <= start:
+                continue
+            bound.reached = place
+            if "status" in item and (entry := entry_of(deployed, from_dynamodb(item))):
+                yield entry
+    except BudgetSpentError:
+        bound.stopped = True
 
 
-def first_page(rows: Iterator[ObjectRow], limit: int) -> ReviewPage:
-    """Return the first `limit` rows, and the token of the last one if there are more."""
+def first_page(rows: Iterator[ObjectRow], limit: int, budget: ReadBudget | None = None) -> ReviewPage:
+    """Return the first `limit` rows, and the token of the last one if there are more. If the budget stopped the search
+    for more, return the budget's token.
+    """
     found = list(islice(rows, limit))
-    more = next(rows, None) is not None
-    return ReviewPage(found, found[-1].token if more else None)
+    if next(rows, None) is not None:
+        return ReviewPage(found, found[-1].token)
+    if budget is None or not budget.stopped:
+        return ReviewPage(found, None)
+    return ReviewPage(found, budget.token, budget.used)
 
 
 def read_audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline") -> AuditState:
@@ -183,53 +203,42 @@ def read_complete_since(client: "DynamoDBClient", deployed: "DeployedPipeline") 
     return complete_since(read_item(client, deployed, record_key(settings)), settings)
 
 
-def _review_items(
-    client: "DynamoDBClient",
-    deployed: "DeployedPipeline",
-    status: Status | None,
-    *,
-    after: "_Place | None",
-    waiting: bool = False,
-    page_rows: int | None = None,
-) -> Iterator[Any]:
-    """Yield the index's items after `after`, merged from all partitions in the order of `_place_of`."""
-    names = [waiting_partition(deployed.name)] if waiting else review_partitions(deployed.name)
-    partitions = [
-        _by_place(_one_partition(client, deployed, name, status, after, page_rows=page_rows)) for name in names
-    ]
-    for item in heapq.merge(*partitions, key=_place_of):
-        if after is None or _place_of(item) > after:
-            yield item
-
-
-def _one_partition(
-    client: "DynamoDBClient",
-    deployed: "DeployedPipeline",
-    partition: str,
-    status: Status | None,
-    after: "_Place | None",
-    *,
-    page_rows: int | None,
-) -> Iterator[Any]:
+def _review_request(
+    deployed: "DeployedPipeline", status: Status | None, start: tuple[Any, ...] | None, page_rows: int | None
+) -> dict[str, Any]:
+    """Return the query of each partition, without the partition."""
     request: dict[str, Any] = {
         "TableName": deployed.table,
         "IndexName": REVIEW_INDEX,
         "KeyConditionExpression": "#needs_review = :partition",
         "ExpressionAttributeNames": {"#needs_review": "needs_review"},
-        "ExpressionAttributeValues": {":partition": {"S": partition}},
+        "ExpressionAttributeValues": {},
     }
-    if after is not None:
+    if start is not None:
         request["KeyConditionExpression"] += " AND #updated_at >= :updated_at"
         request["ExpressionAttributeNames"]["#updated_at"] = "updated_at"
-        request["ExpressionAttributeValues"][":updated_at"] = {"N": str(after[0])}
+        request["ExpressionAttributeValues"][":updated_at"] = {"N": str(start[0])}
     if status is not None:
         request["FilterExpression"] = "#status = :status"
         request["ExpressionAttributeNames"]["#status"] = "status"
         request["ExpressionAttributeValues"][":status"] = {"S": status.value}
     if page_rows is not None:
         request["PaginationConfig"] = {"PageSize": page_rows}
-    for page in client.get_paginator("query").paginate(**request):
+    return request
+
+
+def _one_partition(
+    client: "DynamoDBClient", request: dict[str, Any], partition: str, budget: ReadBudget
+) -> Iterator[Any]:
+    """Yield the items of a partition. The key after which a page ended is an item without a status: it says how far the
+    partition was read, although a filter may have left out all items of the page.
+    """
+    values = request["ExpressionAttributeValues"] | {":partition": {"S": partition}}
+    pages: Any = client.get_paginator("query").paginate(**request | {"ExpressionAttributeValues": values})
+    for page in budget.pages(pages):
         yield from page["Items"]
+        if end := page.get("LastEvaluatedKey"):
+            yield end
 
 
 def _by_place(items: Iterator[Any]) -> Iterator[Any]:
@@ -248,19 +257,4 @@ def entry_of(deployed: "DeployedPipeline", content: dict[str, Any]) -> ObjectRow
     own = f"{deployed.bucket}/"
     if row is None or not content["pk"].startswith(own):
         return None
-    return ObjectRow(content["pk"].removeprefix(own), row, _token((row.updated_at, content["pk"], content["sk"])))
-
-
-def _token(place: "_Place") -> str:
-    """Encode the end of a list for the command line."""
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
-
-
-def _place(token: str | None) -> "_Place | None":
-    if token is None:
-        return None
-    try:
-        updated_at, pk, sk = json.loads(base64.urlsafe_b64decode(token))
-        return int(updated_at), str(pk), str(sk)
-    except (TypeError, ValueError, binascii.Error):
-        raise CliError(f"--after {token} is not a token of this list: copy the token that `list` printed") from None
+    return ObjectRow(content["pk"].removeprefix(own), row, write_token((row.updated_at, content["pk"], content["sk"])))

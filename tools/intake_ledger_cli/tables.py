@@ -12,15 +12,16 @@ from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
 from intake_ledger_cli.executions import execution_arn
 from intake_ledger_cli.inspection import Comparison
+from intake_ledger_cli.read_budget import ReadBudget
 from intake_ledger_cli.reading import ReviewPage
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
-def list_table(found: ReviewPage, now: int, *, paged: bool = True, identities: bool = False) -> RenderableType:
+def list_table(found: ReviewPage, now: int, *, identities: bool = False) -> RenderableType:
     if not found.entries:
-        return Text("none", style=GOOD)
+        return Text("none", style=GOOD) if found.stopped_after is None else _more(found.after, found.stopped_after)
     table = Table(box=None, pad_edge=False, header_style=DIM)
     table.add_column("since", no_wrap=True)
     table.add_column("status", no_wrap=True)
@@ -48,23 +49,34 @@ def list_table(found: ReviewPage, now: int, *, paged: bool = True, identities: b
             *([escape(row.version_id or "")] if identities else []),
             escape(row.reason or "") + due,
         )
-    if found.after is None:
+    if found.after is None and found.stopped_after is None:
         return table
-    if not paged:
-        return Group(table, Text("more rows follow, raise --limit", style=DIM))
-    return Group(table, Text(f"more rows follow, list them with --after {found.after}", style=DIM))
+    return Group(table, _more(found.after, found.stopped_after))
 
 
-def reasons_table(counts: Mapping[tuple[str, str], int]) -> RenderableType:
+def stopped_text(requests: int, after: str | None) -> str:
+    """Say that a list stopped, and how it goes on."""
+    further = f"go on with --after {after}, or raise" if after else "raise"
+    return f"stopped after {requests:,} requests, and rows may follow: {further} --max-requests"
+
+
+def _more(after: str | None, stopped_after: int | None) -> Text:
+    if stopped_after is None:
+        return Text(f"more rows follow, list them with --after {after}", style=DIM)
+    return Text(stopped_text(stopped_after, after), style=WARNING)
+
+
+def reasons_table(counts: Mapping[tuple[str, str], int], budget: ReadBudget) -> RenderableType:
+    stop = [_more(budget.token, budget.used)] if budget.stopped else []
     if not counts:
-        return Text("none", style=GOOD)
+        return Group(*stop) if stop else Text("none", style=GOOD)
     table = Table(box=None, pad_edge=False, header_style=DIM)
     table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     table.add_column("reason code", overflow="fold")
     for (status, code), number in sorted(counts.items(), key=lambda one: -one[1]):
         table.add_row(f"{number:,}", Text(status, style=BAD if status == Status.REJECTED else WARNING), escape(code))
-    return table
+    return Group(table, *stop)
 
 
 def inspect_table(
