@@ -18,7 +18,7 @@ PAGE = 200  # rows of 5 KB, the longest ones
 PARTITIONS = review_partitions(NAME)
 OF_A_PARTITION = ROWS // len(PARTITIONS)
 EVERY = 5_000
-"""One of so many rows of a partition is REJECTED, and one of so many rows of the table is stuck."""
+"""Every 5,000th row of a partition is REJECTED, and every 5,000th row of the table is stuck."""
 
 
 @dataclass

@@ -50,7 +50,7 @@ def test_the_versions_of_one_key_are_spread_too() -> None:
 
 @pytest.mark.failure_mode("F122")
 def test_a_row_goes_into_its_partition_and_out_again() -> None:
-    """As FAILED, as REJECTED, and not as anything else."""
+    """Only FAILED and REJECTED rows are in the index."""
     world = new_world()
     state = world.s3.put("a", "1")
     change = created(state, key="a")

@@ -115,7 +115,7 @@ def rows_to_review(
         waiting: rows whose processor raised `NotYet` instead.
         before: only rows whose last change is before this time, in epoch milliseconds.
         page_rows: rows of one request to each partition. As many as DynamoDB gives when omitted.
-        budget: the requests. There is no limit when omitted.
+        budget: the requests. Without it they are unlimited.
 
     Raises:
         UsageError: `after` is not a token of a list.

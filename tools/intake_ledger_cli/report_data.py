@@ -1,4 +1,4 @@
-"""Collects what the page of `report --html` shows, in a bounded number of requests.
+"""Collects the data of the page of `report --html`, in a bounded number of requests.
 
 A part that the caller may not read is shown as denied, and the others are shown.
 """

@@ -1,4 +1,4 @@
-"""Reads the current status of a pipeline in a bounded number of requests, whatever the number of rows.
+"""Reads the current status of a pipeline in a bounded number of requests at any number of rows.
 
 A part that the caller may not read is shown as denied, and the others are shown.
 """
