@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.local.faults.executions import executions
 from tests.local.faults.outcomes import Outcome
 from tests.local.faults.scenarios import killed, outage, plain, wired
 from tests.local.faults.sizes import Sizes
@@ -22,6 +23,7 @@ LINES: dict[str, Run] = {
     "Wired": _of_pipeline("Wired", wired),
     "Plain": _of_pipeline("Plain", plain),
     "Outage": _of_pipeline("Outage", outage),
+    "Executions": executions,
 }
 
 

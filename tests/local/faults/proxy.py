@@ -1,6 +1,7 @@
 """A proxy between the deployed functions and the local AWS. It answers chosen requests with errors of AWS.
 
-The functions get its address from `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_S3`, which every SDK supports.
+The functions get its address from `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_S3` and `AWS_ENDPOINT_URL_SFN`, which
+every SDK supports.
 """
 
 import json
@@ -15,6 +16,7 @@ from threading import Lock
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from tests.local.faults.clients import kill, process_of
 from tests.local.faults.servers import Server, cut
 
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"})
@@ -35,6 +37,10 @@ class Trouble(StrEnum):
     """AWS runs the request, and the connection ends before the answer."""
     HALF_AN_ANSWER = "half an answer"
     """AWS runs the request, and the connection ends in the middle of the answer's body."""
+    KILLED = "worker killed before the request"
+    """The process that sent the request gets SIGKILL, and AWS never runs the request."""
+    KILLED_AFTER = "worker killed after the request"
+    """AWS runs the request, and the process that sent it gets SIGKILL before the answer."""
     SLOW = "slow"
     NONE = "let through"
     """No fault, so that other requests get the next fault."""
@@ -50,6 +56,8 @@ class Fault:
     """DynamoDB's operations or S3's methods. Empty for all."""
     seconds: float = 0
     """Duration of a SLOW request."""
+    says: str = ""
+    """Only requests with this text."""
     struck: int = 0
 
 
@@ -106,7 +114,7 @@ class Proxy:
                     continue
                 for fault in outbreak.faults:
                     if fault.struck < fault.times:
-                        if not fault.operations or asked.operation in fault.operations:
+                        if asked.operation in (fault.operations or (asked.operation,)) and fault.says in asked.text:
                             fault.struck += 1
                             return fault
                         break  # this one's turn, and it is about others
@@ -127,8 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
             case Trouble.CUT:
                 cut(self)
                 return
+            case Trouble.KILLED:
+                self._kill()
+                return
             case Trouble.THROTTLED | Trouble.EACH_THROTTLED | Trouble.INTERNAL_ERROR as trouble:
-                self._answer(*(_dynamodb_error(trouble, body) if target else _s3_error(trouble)))
+                self._answer(*_error(trouble, target, body))
                 return
             case Trouble.SLOW:
                 assert fault is not None
@@ -137,10 +148,19 @@ class _Handler(BaseHTTPRequestHandler):
         if fault and fault.trouble is Trouble.ANSWER_LOST:
             cut(self)
             return
+        if fault and fault.trouble is Trouble.KILLED_AFTER:
+            self._kill()
+            return
         half = fault is not None and fault.trouble is Trouble.HALF_AN_ANSWER
         self._answer(status, headers, content, shown=len(content) // 2 if half else None)
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - http.server's names
+
+    def _kill(self) -> None:
+        worker = process_of(self.client_address[1], self.connection.getsockname()[1])
+        assert worker is not None, "the worker has ended"
+        kill(worker)
+        cut(self)
 
     def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         target = urlsplit(self.proxy.target())
@@ -165,6 +185,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content[:shown])
         if shown is not None:
             cut(self)
+
+
+def _error(trouble: Trouble, target: str | None, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    if target is None:
+        return _s3_error(trouble)
+    return _states_error(trouble) if target.startswith("AWSStepFunctions.") else _dynamodb_error(trouble, body)
+
+
+def _states_error(trouble: Trouble) -> tuple[int, dict[str, str], bytes]:
+    """Return Step Functions' answer, with the common error types of its API reference."""
+    if trouble is Trouble.INTERNAL_ERROR:
+        return _as_json(500, {"__type": "InternalFailure", "message": "An unknown error has occurred."})
+    return _as_json(400, {"__type": "ThrottlingException", "message": "Rate exceeded"})
 
 
 def _dynamodb_error(trouble: Trouble, body: bytes) -> tuple[int, dict[str, str], bytes]:

@@ -20,6 +20,7 @@ from cdk_intake_ledger import (
     RetryOptions,
 )
 from tests.local.faults import HOUR, STACK, WIRED_SECONDS
+from tests.local.faults.execution_stack import add_executions
 from tests.synth.build import new_app
 
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
@@ -72,6 +73,7 @@ class FaultsStack(cdk.Stack):
                 "Function": pipeline.consumer_function.function_name,
             }.items():
                 cdk.CfnOutput(self, f"{name}{what}", value=value)
+        add_executions(self, downstream=downstream, proxy=proxy)
 
 
 def _processor(code: Path, downstream: str, **environment: str) -> Processor:

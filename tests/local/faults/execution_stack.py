@@ -1,0 +1,70 @@
+"""The pipeline of the fault runs whose processor is a state machine."""
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
+
+from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
+
+NAME = "Executions"
+ATTEMPTS = 2
+LIMIT = cdk.Duration.minutes(5)
+PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
+
+
+def add_executions(stack: cdk.Stack, *, downstream: str, proxy: str) -> None:
+    """Add the pipeline, whose consumer sends its requests through the proxy, and its outputs."""
+    scope = Construct(stack, NAME)
+    task = lambda_.Function(
+        scope,
+        "Task",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="executing.handler",
+        code=lambda_.Code.from_inline((PROCESSORS / "executing.py").read_text()),
+        timeout=cdk.Duration.minutes(4),
+        environment={"DOWNSTREAM_URL": downstream},
+    )
+    deliver = tasks.LambdaInvoke(
+        scope, "Deliver", lambda_function=task, payload_response_only=True, retry_on_service_exceptions=False
+    )
+    machine = sfn.StateMachine(
+        scope, "Machine", definition_body=sfn.DefinitionBody.from_chainable(deliver), timeout=LIMIT
+    )
+    pipeline = IntakePipeline(
+        scope,
+        "Pipeline",
+        processor=Processor.from_state_machine(machine, timeout=LIMIT, longest_task=cdk.Duration.seconds(2)),
+        processing_timeout=cdk.Duration.seconds(4),
+        concurrency=ConcurrencyOptions(max_concurrency=2, clock_skew=cdk.Duration.seconds(1)),
+        retry=RetryOptions(
+            max_attempts=ATTEMPTS, min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(2)
+        ),
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+    pipeline.bucket.grant_read(task)
+    consumer = pipeline.consumer_function.node.default_child
+    assert isinstance(consumer, lambda_.CfnFunction)
+    for service in ("DYNAMODB", "S3", "SFN"):
+        consumer.add_property_override(f"Environment.Variables.AWS_ENDPOINT_URL_{service}", proxy)
+    table = pipeline.table.node.default_child
+    assert isinstance(table, dynamodb.CfnTable)
+    # The judge reads what each write left.
+    table.add_property_override("StreamSpecification", {"StreamViewType": "NEW_IMAGE"})
+    [rule] = [one for one in scope.node.find_all() if one.node.path.endswith("/Ended")]
+    assert isinstance(rule, cdk.CfnResource)
+    for what, value in {
+        "Bucket": pipeline.bucket.bucket_name,
+        "QueueUrl": pipeline.queue.queue_url,
+        "DeadLetterQueueUrl": pipeline.dead_letter_queue.queue_url,
+        "Table": pipeline.table.table_name,
+        "Function": pipeline.consumer_function.function_name,
+        "Machine": machine.state_machine_arn,
+        "Rule": rule.ref,
+        "Stream": table.attr_stream_arn,
+    }.items():
+        cdk.CfnOutput(stack, f"{NAME}{what}", value=value)

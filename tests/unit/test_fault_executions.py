@@ -1,0 +1,169 @@
+"""Test the parts of the fault run of executions: the judge, the death of a client, and errors of Step Functions."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from intake_ledger.executions import execution_name
+from intake_ledger.protocol import RowKey
+from tests.local.faults.execution_judge import Execution, Image, Started, counted, judge_executions
+from tests.local.faults.proxy import Fault, Proxy, Trouble
+from tests.local.faults.servers import Server
+
+MACHINE = "arn:aws:states:eu-west-1:111122223333:stateMachine:Work"
+
+
+def execution(key: str, version: str, fence: int, **changes: object) -> Execution:
+    """An execution that took a second and succeeded."""
+    one = Execution(
+        name=execution_name(RowKey(f"bucket/{key}", "p"), fence),
+        key=key,
+        version=version,
+        attempt=1,
+        fence=fence,
+        status="SUCCEEDED",
+        started=fence,
+        stopped=fence + 1,
+        commit=f"{version} by {fence}",
+    )
+    return replace(one, **changes)  # type: ignore[arg-type] # by name
+
+
+def image(one: Execution, status: str, **changes: object) -> Image:
+    """The row of its claim after a change."""
+    row = Image(
+        pk=f"bucket/{one.key}",
+        sk="p",
+        status=status,
+        version=one.version,
+        fence=one.fence,
+        attempt=one.attempt,
+        commit=one.commit if status == "PROCESSED" else "",
+    )
+    return replace(row, **changes)  # type: ignore[arg-type] # by name
+
+
+OLD, NEW = execution("a", "v1", 1), execution("a", "v2", 3)
+FAILED = execution("b", "v3", 1, status="FAILED", commit="")
+AGAIN = execution("b", "v3", 5, attempt=2)
+REFUSED = execution("c", "v4", 1, commit="")
+IMAGES = (
+    image(OLD, "PROCESSING"),
+    image(FAILED, "PROCESSING"),
+    image(FAILED, "FAILED"),
+    image(OLD, "PROCESSED"),
+    image(NEW, "PROCESSING"),
+    image(NEW, "PROCESSED"),
+    image(REFUSED, "REJECTED"),
+    image(AGAIN, "PROCESSED"),
+)
+RIGHT = Started([OLD, NEW, FAILED, AGAIN, REFUSED], IMAGES, {"a": "v2", "b": "v3", "c": "v4"}, {"b": 2})
+
+
+def test_executions_in_which_all_is_right() -> None:
+    """An older version may have been committed before, and a failure had two attempts."""
+    assert judge_executions(RIGHT) == []
+    assert counted(RIGHT.executions) == "4 succeeded, 1 failed"
+
+
+def test_the_name_of_an_execution_is_that_of_the_runtime() -> None:
+    """The judge computes it by itself from the row and the fence."""
+    assert image(NEW, "PROCESSED").execution == execution_name(RowKey("bucket/a", "p"), 3)
+
+
+@pytest.mark.parametrize(
+    ("facts", "problem"),
+    [
+        (replace(RIGHT, executions=RIGHT.executions[1:]), "a: the claim with the fence 1 has no execution"),
+        (replace(RIGHT, executions=[*RIGHT.executions, execution("a", "v2", 9, attempt=2)]), "no claim has the fence"),
+        (replace(RIGHT, executions=[replace(OLD, name="by-hand"), *RIGHT.executions[1:]]), "has the name 'by-hand'"),
+        (replace(RIGHT, executions=[replace(OLD, version="v2"), *RIGHT.executions[1:]]), "got 'v2', attempt 1"),
+        (replace(RIGHT, executions=[replace(OLD, attempt=2), *RIGHT.executions[1:]]), "got 'v1', attempt 2"),
+        (replace(RIGHT, executions=[*RIGHT.executions[:-1], replace(REFUSED, status="RUNNING")]), "is RUNNING in the"),
+        (replace(RIGHT, attempts={}), "'v3' had the attempts [1, 2], expected were [1]"),
+        (replace(RIGHT, attempts={"b": 2, "c": 2}), "'v4' had the attempts [1], expected were [1, 2]"),
+        (replace(RIGHT, current={**RIGHT.current, "d": "v5"}), "d: 'v5' had the attempts []"),
+        (replace(RIGHT, executions=[replace(OLD, stopped=4), *RIGHT.executions[1:]]), "two executions at the same"),
+        (replace(RIGHT, executions=[replace(OLD, stopped=0), *RIGHT.executions[1:]]), "two executions at the same"),
+        (replace(RIGHT, executions=[replace(OLD, started=5, stopped=6), *RIGHT.executions[1:]]), "of 3 was followed"),
+        (replace(RIGHT, images=[*IMAGES, image(NEW, "PROCESSED")]), "the execution of 3 has the commits ['v2 by 3', "),
+        (replace(RIGHT, images=[*IMAGES[:-1], image(AGAIN, "PROCESSED", commit="v2 by 3")]), "its output is ['v3 by"),
+        (replace(RIGHT, images=[*IMAGES[:-1], image(AGAIN, "FAILED")]), "the execution of 5 has the commits []"),
+        (
+            replace(RIGHT, images=[*IMAGES, image(FAILED, "PROCESSED", commit="x")]),
+            "the commits ['x'], its output",
+        ),
+        (replace(RIGHT, images=[*IMAGES, image(REFUSED, "PROCESSED")]), "c: the execution of 1 has the commits ['']"),
+    ],
+)
+def test_each_wrong_execution_is_found(facts: Started, problem: str) -> None:
+    """One thing at a time is altered in facts that were right."""
+    assert any(problem in found for found in judge_executions(facts)), judge_executions(facts)
+
+
+class _Target(BaseHTTPRequestHandler):
+    """Stands for the local AWS. `reached` are the requests that came through."""
+
+    reached: list[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.reached.append(self.path)
+        self.send_response_only(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+
+@pytest.fixture
+def reached() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def proxy(reached: list[str]) -> Iterator[Proxy]:
+    with Server(type("Target", (_Target,), {"reached": reached})) as target:
+        yield Proxy(lambda: target.url)
+
+
+@pytest.mark.parametrize(("trouble", "arrives"), [(Trouble.KILLED, 0), (Trouble.KILLED_AFTER, 1)])
+def test_the_sender_of_a_request_dies(proxy: Proxy, reached: list[str], trouble: Trouble, arrives: int) -> None:
+    """Before or after AWS runs the request. Requests without the text pass."""
+    code = (
+        "import sys, urllib.request as u; call = u.build_opener(u.ProxyHandler({})).open\n"
+        "for body in (b'another', b'PROCESSING', b'PROCESSED', b'never'):\n"
+        "    call(u.Request(sys.argv[1], data=body, headers={'X-Amz-Target': 'DynamoDB.UpdateItem'}))"
+    )
+    outbreak = proxy.break_out("PROCESS", Fault(trouble, 1, ("UpdateItem",), says="ED"))
+
+    with proxy.server() as server:
+        process = subprocess.run([sys.executable, "-c", code, server.url], check=False)
+
+    assert process.returncode == -signal.SIGKILL
+    assert (outbreak.over, len(reached)) == (True, 2 + arrives)
+
+
+def test_step_functions_refuses_as_it_does_on_aws(proxy: Proxy, reached: list[str]) -> None:
+    """The SDK reads the code and the status. The refused requests do not arrive."""
+    proxy.break_out("Work", Fault(Trouble.THROTTLED, 1), Fault(Trouble.INTERNAL_ERROR, 1))
+    session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
+    config = Config(retries={"total_max_attempts": 1}, proxies={})
+    with proxy.server() as server:
+        states = session.client("stepfunctions", endpoint_url=server.url, config=config)
+
+        for code, status in (("ThrottlingException", 400), ("InternalFailure", 500)):
+            with pytest.raises(ClientError) as refused:
+                states.start_execution(stateMachineArn=MACHINE, name="a", input="{}")
+            assert refused.value.response["Error"]["Code"] == code
+            assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
+        assert reached == []
+        states.describe_execution(executionArn=MACHINE.replace(":stateMachine:", ":execution:") + ":a")
+    assert reached == ["/"]
