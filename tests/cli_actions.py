@@ -18,13 +18,14 @@ NEEDED = {
     "list": {"dynamodb:Query"},
     "report": {"dynamodb:GetItem"},
     "redrive": {
+        "dynamodb:PutItem",
         "sqs:ChangeMessageVisibility",
         "sqs:DeleteMessage",
         "sqs:GetQueueAttributes",
         "sqs:ReceiveMessage",
         "sqs:SendMessage",
     },
-    "reprocess": {"s3:ListBucket", "s3:ListBucketVersions", "sqs:SendMessage"},
+    "reprocess": {"dynamodb:PutItem", "s3:ListBucket", "s3:ListBucketVersions", "sqs:SendMessage"},
     "status": {
         "dynamodb:BatchGetItem",
         "dynamodb:DescribeTable",

@@ -16,6 +16,7 @@ class PipelineGrants:
     _filters: Sequence[KeyPattern]
     _queue: IntakeQueue
     _ledger: IntakeLedger
+    _pipeline_name: str
 
     def grant_put(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to upload objects whose keys pass the pipeline's filters.
@@ -50,30 +51,32 @@ class PipelineGrants:
         """Allow a principal to move messages from the dead-letter queue back to the queue.
 
         Args:
-            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key.
+            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key. It may
+                also write records of operations into the ledger's table, and no rows.
 
         Returns:
             the grant.
 
         """
         receive = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
-        return self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive)).combine(
-            self._grant_send(grantee)
-        )
+        grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
+        return grant.combine(self._grant_send(grantee)).combine(self._ledger.grant_record(grantee, self._pipeline_name))
 
     def grant_reprocess(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to request that objects are processed again, by key or by prefix.
 
         Args:
             grantee: may send to the queue, use its key, and list the bucket. A request names a key only. The pipeline
-                asks S3 for the object's state, so a request cannot invent one.
+                asks S3 for the object's state, so a request cannot invent one. It may also write records of operations
+                into the ledger's table, and no rows.
 
         Returns:
             the grant.
 
         """
         listing = self._grant_list(grantee, "s3:ListBucket", "s3:ListBucketVersions")
-        return self._with_queue_key(grantee, self._grant_send(grantee)).combine(listing)
+        record = self._ledger.grant_record(grantee, self._pipeline_name)
+        return self._with_queue_key(grantee, self._grant_send(grantee)).combine(listing).combine(record)
 
     def _grant_list(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
         return iam.Grant.add_to_principal(

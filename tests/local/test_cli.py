@@ -50,8 +50,8 @@ def test_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, type
     assert types("status")["rejected"] >= 1
 
     assert types("redrive", "--key", key, "--dry-run")["matched"] == 1
-    assert types("redrive", "--key", key, "--reason", "no such reason")["moved"] == 0
-    moved = types("redrive", "--key", key, "--reason", "NOT WHAT ITS NAME SAYS")
+    assert types("redrive", "--key", key, "--reason", "no such reason", "--yes")["moved"] == 0
+    moved = types("redrive", "--key", key, "--reason", "NOT WHAT ITS NAME SAYS", "--yes")
     assert (moved["moved"], moved["failed"]) == (1, [])
 
     def again() -> bool:
@@ -71,11 +71,11 @@ def test_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types) ->
     def served(request: str) -> bool:
         return catalogue.ledger_row(key).get("served_reprocess_id") == request
 
-    first = types("reprocess", key)["reprocessId"]
+    first = types("reprocess", key, "--yes")["reprocessId"]
     catalogue.aws.wait_until(lambda: served(first), "the request is served", timeout=TIMEOUT)
     assert len(catalogue.effects(key)) == 2
 
-    assert types("reprocess", key, "--id", first)["sent"] == 1
+    assert types("reprocess", key, "--id", first, "--yes")["sent"] == 1
     catalogue.aws.wait_until(
         lambda: any(one.get("verdict") == "DUPLICATE" for one in catalogue.decisions(key)),
         "it is judged",
@@ -83,7 +83,7 @@ def test_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types) ->
     )
     assert len(catalogue.effects(key)) == 2
 
-    second = types("reprocess", "--prefix", "models/cli-again/")
+    second = types("reprocess", "--prefix", "models/cli-again/", "--yes")
     assert second["sent"] == 1
     catalogue.aws.wait_until(lambda: served(second["reprocessId"]), "so is the prefix's", timeout=TIMEOUT)
     assert len(catalogue.effects(key)) == 3

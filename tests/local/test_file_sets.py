@@ -155,7 +155,9 @@ def test_a_set_is_rejected_after_its_deadline_and_heals_when_the_part_comes(sets
     assert "1 of 1 parts are missing: hasty/1/part" in row["reason"]
     assert [one["key"] for one in command("list", "--status", "REJECTED", pipeline="HastyOfTests")["rows"]] == [key]
     assert command("status", pipeline="HastyOfTests")["rejected"] == 1
-    moved = sets.wait(lambda: command("redrive", pipeline="HastyOfTests")["moved"], "the dead-letter message is moved")
+    moved = sets.wait(
+        lambda: command("redrive", "--yes", pipeline="HastyOfTests")["moved"], "the dead-letter message is moved"
+    )
     assert moved == 1
     version = sets.put("hasty/1/part", "late")
     sets.run_of(key, ("hasty/1/part", version, "late"))

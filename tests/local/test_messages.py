@@ -198,7 +198,7 @@ def test_each_effect_happens_once_and_a_rejected_message_after_its_redrive(
     assert len(types(name, "inspect", "o-1")["states"]) == 2
 
     intakes.repair(name)
-    assert types(name, "redrive", "--key", "o-3")["moved"] == 1
+    assert types(name, "redrive", "--key", "o-3", "--yes")["moved"] == 1
     aws.wait_until(lambda: ("o-3", "e-4", 1) in intakes.effects(name), f"{name} redrives", timeout=TIMEOUT)
     assert intakes.effects(name) == AT_FIRST | {("o-3", "e-4", 1): 1}
     assert intakes.dead_letters(name) == []

@@ -127,13 +127,13 @@ def test_a_renamed_pipeline_adopts_what_is_left(
         assert code == 0, captured
         return json.loads(captured.out)
 
-    said = types("adopt", "--from", old["Name"])
+    said = types("adopt", "--from", old["Name"], "--yes")
     assert (said["rows"]["moved"], said["queue"]["moved"], said["deadLetters"]["moved"]) == (1, 10, 1)
     assert statuses(old["Ledger"]) == {}
     processed = dict.fromkeys(ten, "PROCESSED")
     expected = processed | {"bad.csv": "REJECTED"}
     aws.wait_until(lambda: statuses(new["Ledger"]) == expected, "the ten are processed", timeout=TIMEOUT)
-    assert types("redrive")["moved"] == 1
+    assert types("redrive", "--yes")["moved"] == 1
     expected = processed | {"bad.csv": "PROCESSED"}
     aws.wait_until(lambda: statuses(new["Ledger"]) == expected, "so is the rejected one", timeout=TIMEOUT)
     calls = clients["dynamodb"].scan(TableName=new["Calls"], ConsistentRead=True)["Items"]

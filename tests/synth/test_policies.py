@@ -175,18 +175,34 @@ def test_grant_redrive_moves_messages_back(key: bool) -> None:
         "sqs:GetQueueAttributes",
         "sqs:ReceiveMessage",
     ]
-    assert (["kms:Decrypt", "kms:GenerateDataKey"] in by_target.values()) is key
+    assert (["kms:Decrypt", "kms:GenerateDataKey"] in [actions(one) for one in found]) is key
 
 
 def test_grant_reprocess_sends_and_lists_and_nothing_else() -> None:
     """A reprocess sends a message for each key. It lists keys, and reads no content."""
     found, template = granted("grant_reprocess")
+    found = [one for one in found if "Condition" not in one]
     (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     (bucket,) = resources(template, "AWS::S3::Bucket", "OrdersBucket")
     assert {str(one["Resource"]): actions(one) for one in found} == {
         str({"Fn::GetAtt": [queue, "Arn"]}): ["sqs:GetQueueAttributes", "sqs:SendMessage"],
         str({"Fn::GetAtt": [bucket, "Arn"]}): ["s3:ListBucket", "s3:ListBucketVersions"],
     }
+
+
+@pytest.mark.failure_mode("F174")
+@pytest.mark.parametrize("grant", ["grant_redrive", "grant_reprocess"])
+def test_a_grant_of_an_operation_writes_its_records_and_no_rows(grant: str) -> None:
+    """The condition names the partition key of the records. The key of a row has a slash."""
+    found, template = granted(grant, key=True)
+    [record] = [one for one in found if any(action.startswith("dynamodb:") for action in actions(one))]
+    [name] = {
+        one["Properties"]["Environment"]["Variables"]["INTAKE_PIPELINE_NAME"]
+        for one in template["Resources"].values()
+        if one["Type"] == "AWS::Lambda::Function" and "INTAKE_DLQ_URL" in str(one["Properties"].get("Environment"))
+    }
+    assert record["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{name}#operations"]}}
+    assert actions(record) == ["dynamodb:DeleteItem", "dynamodb:PutItem"]
 
 
 @pytest.mark.parametrize("command", list(NEEDED))

@@ -29,6 +29,8 @@ from tests.unit.support import RETENTION, START, create_table, one_change
 
 STACK = "Intake"
 NAME = "Intake-Invoices-0A1B2C3D"
+ASKING = {"adopt", "redrive", "reprocess"}
+"""Commands that ask a person before they change something."""
 _SITES = count(1)
 UNLIMITED = RateLimit(None, clock=lambda: 0.0, sleep=lambda _: None)
 
@@ -271,6 +273,16 @@ class FakeMachines:
         assert request["executionArn"] == "arn:execution"
         self.looks += 1
         return {"status": "RUNNING"} if self.looks == 1 else self.end
+
+
+WHO = "arn:aws:sts::111122223333:assumed-role/Operator/ana"
+
+
+class FakeSts:
+    """An STS client of one person."""
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Arn": WHO}
 
 
 def denied(action: str, operation: str) -> ClientError:

@@ -14,22 +14,15 @@ from intake_ledger.protocol import Ordering, Origin, Row, Status, from_dynamodb,
 from intake_ledger_cli import redrive
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.sending import send
-from tests.unit.cli_support import NAME, Site, client, denied, make_site
+from tests.unit.cli_support import NAME, WHO, Site, client, denied, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
-WHO = "arn:aws:sts::111122223333:assumed-role/Operator/ana"
-
-
-class FakeSts:
-    def get_caller_identity(self) -> dict[str, str]:
-        return {"Arn": WHO}
 
 
 @pytest.fixture
-def person(sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch) -> Person:  # noqa: F811
-    monkeypatch.setattr(Aws, "sts", FakeSts())
+def person(sit: Callable[..., Person]) -> Person:  # noqa: F811
     return sit(make_site())
 
 
@@ -102,11 +95,9 @@ def test_a_record_that_is_denied_does_not_stop_the_command(person: Person, monke
 @pytest.mark.parametrize("ordering", list(Ordering))
 def test_retry_now_ends_the_waits_and_the_breakers_pause(
     sit: Callable[..., Person],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
     ordering: Ordering,
 ) -> None:
     """Each row is due, and has a message. Rows that are due already, or rejected, are left alone."""
-    monkeypatch.setattr(Aws, "sts", FakeSts())
     person = sit(make_site(ordering))
     site, later = person.site, now() + HOUR
     failed = Row(Status.FAILED, 3, version_id="v1", attempts=1, updated_at=now(), retry_at=later)

@@ -31,7 +31,7 @@ from intake_ledger.protocol import (
 from intake_ledger_cli import commands, drain
 from intake_ledger_cli.aws import Aws
 from tests.settings import THOROUGH
-from tests.unit.cli_support import STACK, FakeCloudFormation, FakeLambda, Site, client, make_site
+from tests.unit.cli_support import ASKING, STACK, FakeCloudFormation, FakeLambda, FakeSts, Site, client, make_site
 from tests.unit.support import notification, record
 
 if TYPE_CHECKING:
@@ -129,6 +129,11 @@ class Renamed:
         put(deployed.table, place, row, **more)
 
 
+def stored_rows(site: Site) -> list[Any]:
+    """The items of the table that are rows. The others are records of operations."""
+    return [item for item in client("dynamodb").scan(TableName=site.deployed.table)["Items"] if "status" in item]
+
+
 def put(table: str, place: RowKey, row: Row, **more: Any) -> None:
     item: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}, **more}
     for name, value in row_attributes(row).items():
@@ -200,12 +205,14 @@ def rename(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         monkeypatch.setattr(Aws, "tagging", boto3.client("resourcegroupstaggingapi"))
         for name in ("dynamodb", "s3", "sqs"):
             monkeypatch.setattr(Aws, name, client(name))
+        monkeypatch.setattr(Aws, "sts", FakeSts())
         monkeypatch.setattr(drain, "WAIT_SECONDS", 0)
 
         def reads(*arguments: str, ends: int = 0) -> Any:
             capsys.readouterr()
+            sure = ("--yes",) if arguments[0] in ASKING else ()
             try:
-                code = commands.run([*arguments, "--stack", STACK, "--json"])
+                code = commands.run([*arguments, *sure, "--stack", STACK, "--json"])
             finally:
                 captured = capsys.readouterr()
             assert code == ends, captured
@@ -421,7 +428,7 @@ class TestRows:
         row = Row(Status.PROCESSED, 9, version_id="v", committed_state="v#v")
         renamed.write(renamed.old, "in/a", row, late_writes={"SS": ["v#1", "v#2"]}, expires_at={"N": "99"})
         renamed.adopt()
-        [item] = client("dynamodb").scan(TableName=renamed.new.deployed.table)["Items"]
+        [item] = stored_rows(renamed.new)
         assert item["late_writes"]["SS"] == ["v#1", "v#2"]
         assert item["sk"]["S"] == f"{NEW}@latest"
 
@@ -438,7 +445,7 @@ class TestRows:
             )
         assert renamed.adopt()["rows"]["moved"] == 4
         deployed = renamed.new.deployed
-        for item in client("dynamodb").scan(TableName=deployed.table)["Items"]:
+        for item in stored_rows(renamed.new):
             key, version = item["pk"]["S"].partition("/")[2], item["version_id"]["S"]
             place = row_key(NEW, Ordering.EVERY_VERSION, deployed.bucket, key, f"v#{version}")
             assert (item["pk"]["S"], item["sk"]["S"]) == (place.pk, place.sk)
@@ -536,7 +543,7 @@ class TestMessages:
         tags: Any = {"TagSet": [{"Key": PIPELINE_TAG, "Value": renamed.former}]}
         client("s3").put_bucket_tagging(Bucket=other.deployed.bucket, Tagging=tags)
         assert [one["keys"] for one in renamed.adopt()["oldBuckets"]] == [["in/old.csv"]]
-        assert commands.run(["adopt", "--from", renamed.former, "--stack", STACK]) == 0
+        assert commands.run(["adopt", "--from", renamed.former, "--yes", "--stack", STACK]) == 0
         assert "in/old.csv" in capsys.readouterr().out
 
 
@@ -584,7 +591,7 @@ def test_a_person_reads_what_became_of_it(rename: Callable[..., Renamed], capsys
     renamed.upload(renamed.old, "in/a")
     renamed.write(renamed.old, "in/b", Row(Status.PROCESSING, 9, version_id="v", lease_until=2**50))
     renamed.old.dead_letter("{}", reason="why", pipeline=renamed.former)
-    assert commands.run(["adopt", "--from", renamed.former, "--stack", STACK]) == 1
+    assert commands.run(["adopt", "--from", renamed.former, "--yes", "--stack", STACK]) == 1
     result = capsys.readouterr().out
     for words in (
         "1 messages moved",

@@ -28,11 +28,13 @@ from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.sending import send
 from tests.cli_actions import NEEDED, action_of
 from tests.unit.cli_support import (
+    ASKING,
     NAME,
     STACK,
     FakeCloudFormation,
     FakeLambda,
     FakeMachines,
+    FakeSts,
     Site,
     client,
     denied,
@@ -55,8 +57,10 @@ class Person:
         self._capsys = capsys
         self.complaint = ""
 
-    def types(self, *arguments: str, ends: int = 0) -> str:
-        assert commands.run([*arguments, "--stack", STACK]) == ends
+    def types(self, *arguments: str, ends: int = 0, yes: bool = True) -> str:
+        """Run a command. Commands that ask get `--yes`, unless `yes` is False."""
+        sure = ("--yes",) if yes and arguments[0] in ASKING else ()
+        assert commands.run([*arguments, *sure, "--stack", STACK]) == ends
         captured = self._capsys.readouterr()
         self.complaint = captured.err
         return captured.out
@@ -80,6 +84,7 @@ def sit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         monkeypatch.setattr(Aws, "functions", functions)
         for name in ("cloudwatch", "dynamodb", "s3", "sqs"):
             monkeypatch.setattr(Aws, name, client(name))
+        monkeypatch.setattr(Aws, "sts", FakeSts())
         monkeypatch.setattr(drain, "WAIT_SECONDS", 0)
         return Person(site, functions, capsys)
 
@@ -399,7 +404,7 @@ class TestActing:
         person.site.put("in/a")
         result = person.reads("reprocess", "in/a", "in/a")
         assert result["sent"] == 1
-        assert person.complaint.strip() == f"reprocess id {result['reprocessId']}"
+        assert f"reprocess id {result['reprocessId']}\n" in person.complaint
         [first] = person.site.messages()
         person.types("reprocess", "in/a", "--id", result["reprocessId"])
         assert person.site.messages() == [first]

@@ -1,5 +1,6 @@
 """The commands that stop and hasten work: pause, resume, retry-now, and the list of what people did."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -7,14 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from intake_ledger_cli import operations, pausing, retrying
-from intake_ledger_cli.app import app, now_ms
+from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.console import DIM, GOOD, WARNING, escape
 from intake_ledger_cli.formatting import timestamp
 from intake_ledger_cli.operations import Operation
 from intake_ledger_cli.options import Call, with_shared_options
 
 Because = Annotated[str, typer.Option("--because", help="The reason, for others.", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.", show_default=False)]
 
 
 @app.command("pause")
@@ -78,9 +78,9 @@ def operations_command(
     aws, deployed = call.open()
     found = operations.read_operations(aws.dynamodb, deployed, limit)
     table = Table(box=None, pad_edge=False, header_style=DIM)
-    for title in ("at", "by", "what", "because"):
+    for title in ("at", "by", "what", "because", "result"):
         table.add_column(title, overflow="fold")
     for one in found:
-        table.add_row(timestamp(one.at), escape(one.by), escape(one.what), escape(one.because))
-    document = {"operations": [{"at": one.at, "by": one.by, "what": one.what, "because": one.because} for one in found]}
+        table.add_row(timestamp(one.at), *map(escape, (one.by, one.what, one.because, one.result)))
+    document = {"operations": [asdict(one) for one in found]}
     call.output(document, table if found else Text("none"))

@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.", show_default=False)]
 ExitCode = Annotated[
     bool,
     typer.Option("--exit-code", help="End with exit code 3 if a person should look at it.", show_default=False),

@@ -18,6 +18,7 @@ from intake_ledger_cli import (
     audits,
     looking_commands,
     moving_commands,
+    reprocess_command,
     tables,
 )
 from intake_ledger_cli.app import DryRun, ExitCode, app, end_with, now_ms
@@ -129,4 +130,4 @@ def report(
     end_with(audits.has_findings(found), exit_code)
 
 
-__all__ = ["acting_commands", "app", "looking_commands", "moving_commands", "run"]
+__all__ = ["acting_commands", "app", "looking_commands", "moving_commands", "reprocess_command", "run"]

@@ -1,11 +1,11 @@
-"""Records who did what and when in the ledger's table, and asks before a command that stops work.
+"""Records who did what and when in the ledger's table, and asks before a command that stops, moves or repeats work.
 
 The items have the partition key `<pipeline>#operations`. No row has such a key. They expire after a year.
 """
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import typer
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import from_dynamodb, to_dynamodb
+from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import UsageError, denied_action
 from intake_ledger_cli.formatting import timestamp
@@ -35,6 +36,8 @@ class Operation:
     by: str
     what: str
     because: str
+    result: str = ""
+    """What the command did. Empty while it runs, if it was killed, and for commands that do one thing."""
 
 
 def caller(aws: "Aws") -> str:
@@ -43,6 +46,11 @@ def caller(aws: "Aws") -> str:
         return str(aws.sts.get_caller_identity()["Arn"])
     except ClientError:
         return UNKNOWN
+
+
+def may_ask(*, yes: bool) -> bool:
+    """Return True if `confirm` will ask a person."""
+    return not yes and sys.stdin.isatty()
 
 
 def confirm(what: str, *, yes: bool) -> None:
@@ -62,6 +70,37 @@ def confirm(what: str, *, yes: bool) -> None:
     typer.confirm("Continue?", abort=True, err=True)
 
 
+def begin(aws: "Aws", deployed: "DeployedPipeline", what: str, does: str, *, yes: bool) -> Operation:
+    """Say what the command will do, and in which account and region. Ask, and record that it begins.
+
+    Args:
+        aws: clients.
+        deployed: the pipeline.
+        what: the command with its selection, for the list of operations.
+        does: what the command will do, for the question.
+        yes: do not ask.
+
+    Raises:
+        UsageError: There is no terminal to ask at.
+        Abort: The person declined.
+
+    """
+    by = caller(aws)
+    confirm(f"{does} ({_place(by)}, {aws.region or UNKNOWN})", yes=yes)
+    operation = Operation(now_ms(), by, what, "")
+    record(aws, deployed, operation)
+    return operation
+
+
+def finish(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, result: str) -> None:
+    """Add the result to the record of an operation. A denied write was told when the operation began."""
+    try:
+        _write(aws, deployed, replace(operation, result=result))
+    except ClientError as error:
+        if denied_action(error) is None:
+            raise
+
+
 def record(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
     """Write the operation into the ledger's table, and one line about it on standard error.
 
@@ -70,21 +109,27 @@ def record(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
     line = f"{timestamp(operation.at)} {operation.what} by {operation.by}"
     line += f" because {operation.because}" if operation.because else ""
     console(stderr=True).print(escape(line))
-    content: dict[str, Any] = {
-        "pk": f"{deployed.name}#operations",
-        "sk": f"{operation.at:014d}#{operation.what}",
-        "at": operation.at,
-        "done_by": operation.by,
-        "what": operation.what,
-        "because": operation.because,
-        "expires_at": (operation.at + _KEPT_MS) // 1000,
-    }
     try:
-        aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+        _write(aws, deployed, operation)
     except ClientError as error:
         if (action := denied_action(error)) is None:
             raise
         console(stderr=True).print(f"not recorded in the ledger: {action} is not allowed")
+
+
+def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
+    command, *_ = operation.what.split()
+    content: dict[str, Any] = {
+        "pk": f"{deployed.name}#operations",
+        "sk": f"{operation.at:014d}#{command}",
+        "at": operation.at,
+        "done_by": operation.by,
+        "what": operation.what,
+        "because": operation.because,
+        "result": operation.result,
+        "expires_at": (operation.at + _KEPT_MS) // 1000,
+    }
+    aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
 
 
 def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limit: int) -> list[Operation]:
@@ -102,4 +147,11 @@ def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limi
 
 
 def _operation(content: Mapping[str, Any]) -> Operation:
-    return Operation(content["at"], content["done_by"], content["what"], content["because"])
+    result = content.get("result", "")
+    return Operation(content["at"], content["done_by"], content["what"], content["because"], result)
+
+
+def _place(arn: str) -> str:
+    """The account of an ARN, for people."""
+    parts = arn.split(":")
+    return f"account {parts[4]}" if len(parts) > 5 else "account unknown"

@@ -91,23 +91,6 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def check_selection(
-    keys: list[str] | None, prefix: str | None, rejected: bool, reason: str | None, version_id: str | None
-) -> None:
-    """Check the options of reprocess that select objects.
-
-    Raises:
-        UsageError: They select nothing, or contradict each other.
-
-    """
-    if sum((bool(keys), prefix is not None, rejected)) != 1:
-        raise UsageError("reprocess needs exactly one of: keys, --prefix, --rejected")
-    if reason is not None and not rejected:
-        raise UsageError(f"--reason {reason} needs --rejected: only rejected objects have a reason")
-    if version_id is not None and len(keys or ()) != 1:
-        raise UsageError(f"--version-id {version_id} needs exactly one key, and {len(keys or ())} were given")
-
-
 def review_status(name: str) -> Status | None:
     """Parse the option `--status`. An empty text means all statuses.
 

@@ -249,7 +249,8 @@ class MessageIntake(Construct, IntakeMetrics):
         """Allow a principal to move messages from the dead-letter queue back to the queue.
 
         Args:
-            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key.
+            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key. It may
+                also write records of operations into the ledger's table, and no rows.
 
         Returns:
             the grant.
@@ -257,7 +258,9 @@ class MessageIntake(Construct, IntakeMetrics):
         """
         receive = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
         send = self._queue.queue.grant(grantee, "sqs:GetQueueAttributes", "sqs:SendMessage")
-        return self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive)).combine(send)
+        record = self._ledger.grant_record(grantee, self.pipeline_name)
+        grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
+        return grant.combine(send).combine(record)
 
     def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
         key = self._queue.encryption_key

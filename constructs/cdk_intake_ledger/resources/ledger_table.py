@@ -195,6 +195,24 @@ class IntakeLedger(Construct):
             grant = grant.combine(self._encryption_key.grant(grantee, "kms:Decrypt", "kms:DescribeKey"))
         return grant
 
+    def grant_record(self, grantee: iam.IGrantable, pipeline_name: str) -> iam.Grant:
+        """Let a principal write who did what, and the lock of redrives. It cannot write rows.
+
+        Args:
+            grantee: may write and delete items with one partition key, and use the table's key.
+            pipeline_name: name of the pipeline.
+
+        """
+        grant = iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=["dynamodb:DeleteItem", "dynamodb:PutItem"],
+            resource_arns=[self._table.table_arn],
+            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{pipeline_name}#operations"]}},
+        )
+        if self._encryption_key:
+            grant = grant.combine(self._encryption_key.grant(grantee, "kms:Decrypt", "kms:DescribeKey"))
+        return grant
+
 
 def _resource_of(table: dynamodb.ITable) -> dynamodb.CfnTable | None:
     """The resource of a table of this app, or None for an imported table."""

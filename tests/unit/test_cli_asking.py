@@ -1,0 +1,145 @@
+"""F174: commands that move or repeat work say what they will do, ask, and leave a record."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from intake_ledger.protocol import State, StateKind
+from intake_ledger_cli import announcing, drain
+from intake_ledger_cli.aws import Aws
+from tests.unit.cli_support import NAME, WHO, client, denied, make_site
+from tests.unit.support import notification, record
+from tests.unit.test_cli_adopt import Renamed, rename  # noqa: F401 - a fixture
+from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("dynamodb")
+
+
+class Terminal(io.StringIO):
+    """Standard input of a person who types an answer."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def person(sit: Callable[..., Person]) -> Person:  # noqa: F811
+    person = sit(make_site())
+    person.site.put("in/a", "in/b")
+    person.site.dead_letter(notification(record("in/a", State(StateKind.OBJECT, "v1", "e"))), reason="no invoice")
+    return person
+
+
+COMMANDS = [
+    pytest.param(("redrive", "--reason", "invoice"), "about 1 are there, only --reason invoice", id="redrive"),
+    pytest.param(("reprocess", "--prefix", "in/"), "2 objects of `reprocess --prefix in/`", id="prefix"),
+    pytest.param(("reprocess", "in/a", "in/b"), "2 objects of `reprocess in/a in/b`", id="keys"),
+]
+
+
+@pytest.mark.failure_mode("F174")
+@pytest.mark.parametrize(("command", "said"), COMMANDS)
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_person_is_asked_with_numbers_and_the_place(
+    person: Person, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], said: str, answer: str
+) -> None:
+    """The question names the pipeline, the account and the region. Any other answer than yes changes nothing."""
+    monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+    person.types(*command, yes=False, ends=0 if answer == "y" else 1)
+    for part in (said, NAME, "account 111122223333, eu-central-1", "Continue?"):
+        assert part in person.complaint
+    assert bool(person.site.messages()) is (answer == "y")
+    assert bool(person.reads("operations")["operations"]) is (answer == "y")
+
+
+@pytest.mark.failure_mode("F174")
+@pytest.mark.parametrize(("command", "said"), COMMANDS)
+def test_without_a_terminal_and_without_yes_nothing_is_done(
+    person: Person, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], said: str
+) -> None:
+    """Exit code 2, and the last line names the option. Objects are not counted, because no person reads the number."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    person.types(*command, yes=False, ends=2)
+    assert person.complaint.splitlines()[-1] == "intake-ledger: there is no terminal to ask at: use --yes"
+    assert NAME in person.complaint
+    assert said.removeprefix("2 ") in person.complaint
+    assert person.site.messages() == []
+    assert person.site.visible(person.site.deployed.dead_letter_url) == 1
+    assert person.reads("operations")["operations"] == []
+
+
+@pytest.mark.failure_mode("F174")
+@pytest.mark.parametrize("command", [one.values[0] for one in COMMANDS])
+def test_a_dry_run_neither_asks_nor_leaves_a_record(
+    person: Person, monkeypatch: pytest.MonkeyPatch, command: Any
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    person.types(*command, "--dry-run", yes=False)
+    assert person.reads("operations")["operations"] == []
+
+
+@pytest.mark.failure_mode("F174")
+def test_each_operation_is_listed_with_its_result(person: Person) -> None:
+    """Who, what with its options, and the numbers at the end."""
+    person.types("redrive", "--reason", "invoice")
+    request = person.reads("reprocess", "--prefix", "")["reprocessId"]
+    found = person.reads("operations")["operations"]
+    assert [(one["by"], one["what"], one["result"]) for one in found] == [
+        (WHO, f"reprocess --prefix '' --id {request}", "2 requests sent, 0 failed"),
+        (WHO, "redrive --reason invoice", "1 messages moved, 0 failed"),
+    ]
+    assert "1 messages moved" in person.types("operations")
+
+
+@pytest.mark.failure_mode("F174")
+def test_an_interrupted_operation_leaves_its_record(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is written before the first change."""
+    monkeypatch.setattr(drain.Drain, "receive", _interrupted)
+    person.types("redrive", ends=130)
+    [found] = person.reads("operations")["operations"]
+    assert (found["what"], found["result"]) == ("redrive", "0 messages moved, 0 failed")
+
+
+def _interrupted(_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.failure_mode("F174")
+def test_a_record_that_is_denied_does_not_stop_a_redrive(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said once. A role of an earlier deployment may not write records."""
+    dynamodb: Any = client("dynamodb")
+
+    class ReadOnly:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(dynamodb, name)
+
+        def put_item(self, **_: Any) -> Any:
+            raise denied("dynamodb:PutItem", "PutItem")
+
+    monkeypatch.setattr(Aws, "dynamodb", ReadOnly())
+    assert person.reads("redrive")["moved"] == 1
+    assert person.complaint.count("not recorded in the ledger: dynamodb:PutItem is not allowed") == 1
+
+
+@pytest.mark.failure_mode("F174")
+def test_many_objects_are_counted_up_to_a_limit(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket may have millions of objects, and the person waits for the question."""
+    monkeypatch.setattr(announcing, "COUNTED", 1)
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    person.types("reprocess", "--prefix", "", yes=False, ends=1)
+    assert "more than 1 objects of" in person.complaint
+
+
+@pytest.mark.failure_mode("F174")
+def test_an_adoption_names_both_pipelines(
+    rename: Callable[..., Renamed],  # noqa: F811
+) -> None:
+    """Its record has the numbers."""
+    renamed = rename()
+    renamed.upload(renamed.old, "in/1.csv")
+    renamed.adopt()
+    [operation] = renamed.reads("operations")["operations"]
+    assert operation["what"] == f"adopt --from {renamed.former}"
+    assert operation["result"] == "0 rows, 1 messages, 0 dead-letter messages; complete"
