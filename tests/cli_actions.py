@@ -18,6 +18,7 @@ NEEDED = {
     "list": {"dynamodb:Query"},
     "report": {"dynamodb:GetItem"},
     "redrive": {
+        "dynamodb:DeleteItem",
         "dynamodb:PutItem",
         "sqs:ChangeMessageVisibility",
         "sqs:DeleteMessage",

@@ -1,4 +1,4 @@
-"""F174: commands that move or repeat work say what they will do, ask, and leave a record."""
+"""F174: commands that move or repeat work announce it, ask, and leave a record."""
 
 import io
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Says what a command will do before it asks: the selection, the number of messages or objects, and the pipeline."""
+"""Announces a command before it asks: the selection, the number of messages or objects, and the pipeline."""
 
 from itertools import islice
 from typing import TYPE_CHECKING

@@ -12,6 +12,7 @@ from intake_ledger_cli.dead_letters import MessageFilter
 from intake_ledger_cli.former import find_former
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.redrive import Redrive
+from intake_ledger_cli.redrive_lock import redrive_lock
 
 
 @app.command()
@@ -34,26 +35,25 @@ def redrive(
     """Move messages from the dead-letter queue back to the queue, to process rejected objects again."""
     aws, deployed = call.open()
     wanted = MessageFilter(key, reason)
-    moving = Redrive(
-        aws.sqs,
-        deployed,
-        wanted,
-        rate=rate_limit(rate),
-        limit=limit,
-        dry_run=dry_run,
-    )
-    operation = None
-    if not dry_run:
-        what, does = announcing.redrive(aws.sqs, deployed, wanted, limit)
-        operation = operations.begin(aws, deployed, what, does, yes=yes)
-    try:
-        with console(stderr=True).status("reading the dead-letter queue"):
-            moving.run()
-    finally:
-        done = moving.outcome
-        if operation is not None:
-            operations.finish(aws, deployed, operation, f"{done.moved:,} messages moved, {len(done.failed):,} failed")
-        call.output(json_output.redrive_json(done, dry_run=dry_run), result_tables.redrive_table(done, dry_run=dry_run))
+    what, does = announcing.redrive(aws.sqs, deployed, wanted, limit)
+    # A dry run takes the lock too, because it hides messages from a redrive while it reads them.
+    by = operations.caller(aws) if dry_run else operations.ask(aws, does, yes=yes)
+    with redrive_lock(aws, deployed, by, now_ms) as lock:
+        operation = None if dry_run else operations.begin(aws, deployed, by, what)
+        moving = Redrive(
+            aws.sqs, deployed, wanted, rate=rate_limit(rate), limit=limit, dry_run=dry_run, renew=lock.renew
+        )
+        try:
+            with console(stderr=True).status("reading the dead-letter queue"):
+                moving.run()
+        finally:
+            done = moving.outcome
+            if operation is not None:
+                moved = f"{done.moved:,} messages moved, {len(done.failed):,} failed"
+                operations.finish(aws, deployed, operation, moved)
+            call.output(
+                json_output.redrive_json(done, dry_run=dry_run), result_tables.redrive_table(done, dry_run=dry_run)
+            )
     if done.failed:
         raise typer.Exit(1)
     if not done.matched:
@@ -92,7 +92,7 @@ def adopt_command(
     operation = None
     if not dry_run:
         what, does = announcing.adopt(aws.sqs, left, deployed)
-        operation = operations.begin(aws, deployed, what, does, yes=yes)
+        operation = operations.begin(aws, deployed, operations.ask(aws, does, yes=yes), what)
     try:
         with console(stderr=True).status("adopting"):
             adoption.run()

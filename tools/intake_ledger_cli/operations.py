@@ -37,7 +37,7 @@ class Operation:
     what: str
     because: str
     result: str = ""
-    """What the command did. Empty while it runs, if it was killed, and for commands that do one thing."""
+    """The numbers at the end. Empty while the command runs, if it was killed, and for commands with one step."""
 
 
 def caller(aws: "Aws") -> str:
@@ -54,10 +54,10 @@ def may_ask(*, yes: bool) -> bool:
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Say what the command will do, and ask. With `yes` do not ask.
+    """Announce the effect of a command, and ask. With `yes` do not ask.
 
     Raises:
-        UsageError: There is no terminal to ask at.
+        UsageError: Standard input is not a terminal.
         Abort: The person declined.
 
     """
@@ -70,23 +70,26 @@ def confirm(what: str, *, yes: bool) -> None:
     typer.confirm("Continue?", abort=True, err=True)
 
 
-def begin(aws: "Aws", deployed: "DeployedPipeline", what: str, does: str, *, yes: bool) -> Operation:
-    """Say what the command will do, and in which account and region. Ask, and record that it begins.
+def ask(aws: "Aws", does: str, *, yes: bool) -> str:
+    """Announce the effect of a command, with account and region, and ask. Return the caller.
 
     Args:
         aws: clients.
-        deployed: the pipeline.
-        what: the command with its selection, for the list of operations.
-        does: what the command will do, for the question.
+        does: the effect of the command, as a sentence.
         yes: do not ask.
 
     Raises:
-        UsageError: There is no terminal to ask at.
+        UsageError: Standard input is not a terminal.
         Abort: The person declined.
 
     """
     by = caller(aws)
     confirm(f"{does} ({_place(by)}, {aws.region or UNKNOWN})", yes=yes)
+    return by
+
+
+def begin(aws: "Aws", deployed: "DeployedPipeline", by: str, what: str) -> Operation:
+    """Record that an operation begins. `what` is the command with its selection."""
     operation = Operation(now_ms(), by, what, "")
     record(aws, deployed, operation)
     return operation
@@ -136,9 +139,10 @@ def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limi
     """Return the last operations, newest first."""
     pages = client.get_paginator("query").paginate(
         TableName=deployed.table,
-        KeyConditionExpression="#pk = :pk",
-        ExpressionAttributeNames={"#pk": "pk"},
-        ExpressionAttributeValues={":pk": {"S": f"{deployed.name}#operations"}},
+        # A record begins with its time. The lock of redrives comes after all records.
+        KeyConditionExpression="#pk = :pk AND #sk < :records_end",
+        ExpressionAttributeNames={"#pk": "pk", "#sk": "sk"},
+        ExpressionAttributeValues={":pk": {"S": f"{deployed.name}#operations"}, ":records_end": {"S": ":"}},
         ScanIndexForward=False,
         PaginationConfig={"PageSize": limit},
     )

@@ -5,7 +5,7 @@ stops in between, two copies remain, and the ledger accepts one of them.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import batched
@@ -51,7 +51,7 @@ class RedriveResult:
 
 
 class Redrive:
-    """One run of the command."""
+    """One run of the command. `renew` is called before each step, and raises an error if another redrive took over."""
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class Redrive:
         rate: RateLimit,
         limit: int | None,
         dry_run: bool,
+        renew: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._queue_url = deployed.queue_url
@@ -71,6 +72,7 @@ class Redrive:
         self._rate = rate
         self._limit = limit
         self._dry_run = dry_run
+        self._renew = renew
         self._drain = Drain(client, deployed.dead_letter_url)
         self._moved: set[int] = set()
         self.outcome = RedriveResult()
@@ -86,6 +88,7 @@ class Redrive:
         begun_at = self._begin()
         try:
             for messages in self._drain.receive():
+                self._renew()
                 self._handle(messages, begun_at)
                 if self._limit is not None and self.outcome.matched >= self._limit:
                     break
@@ -120,6 +123,7 @@ class Redrive:
             return
         for batch in batched(matching, self._rate.batch_size):
             self._rate.wait_for(len(batch))
+            self._renew()
             self._move(batch)
 
     def _is_back(self, message: DeadLetterMessage, begun_at: int) -> bool:

@@ -53,7 +53,8 @@ def reprocess_command(
     if not dry_run:
         counted = selection.targets(aws, deployed, ReprocessResult(result.id)) if operations.may_ask(yes=yes) else None
         does = announcing.reprocess(deployed, str(selection), counted)
-        operation = operations.begin(aws, deployed, f"{selection} --id {result.id}", does, yes=yes)
+        by = operations.ask(aws, does, yes=yes)
+        operation = operations.begin(aws, deployed, by, f"{selection} --id {result.id}")
         notes.print(f"reprocess id {result.id}")
     try:
         with notes.status("sending requests"):
