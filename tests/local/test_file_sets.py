@@ -15,6 +15,7 @@ from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin
 from intake_ledger_cli import commands
+from intake_ledger_testing.function_logs import json_objects
 from tests.local.sets_stack import STACK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,11 @@ class Sets:
         )
         return dict(json.load(answer["Payload"]))
 
+    def ages(self, name: str) -> list[float]:
+        """The values of the metric of the oldest waiting set."""
+        lines = json_objects(self.aws.logs(self.found[f"{name}Function"]))
+        return [age for line in lines for age in line.get("OldestWaitingSet", [])]
+
     def _items(self, table: str, name: str, key: str) -> list[Entry]:
         answer = self.aws.client("dynamodb").query(
             TableName=table,
@@ -126,6 +132,7 @@ def test_a_manifest_and_its_parts_become_one_run_in_any_order(sets: Sets, order:
     assert [len(sets.runs(key)) for key in (a, b)] == [1, 1], "each part was processed by the pipeline before"
 
 
+@pytest.mark.failure_mode("F170")
 def test_a_missing_part_is_a_waiting_row_and_its_arrival_completes_the_set(sets: Sets, command: Command) -> None:
     """The command names the parts with their status."""
     key = "loads/waits/manifest.json"
@@ -135,6 +142,11 @@ def test_a_missing_part_is_a_waiting_row_and_its_arrival_completes_the_set(sets:
     assert row["waiting_since"]
     assert row["needs_review"]
     assert sets.runs(key) == []
+    # Its age is a metric before its deadline.
+    assert sets.invoke("Loads", {"auditSets": True})["oldestWaitingMs"] > 0
+    sets.wait(lambda: any(age > 0 for age in sets.ages("Loads")), "the age of the waiting set is a metric")
+    status = command("status")
+    assert (status["waiting"], status["maxWaitSeconds"]) == (1, 259_200)
     shown = command("inspect", key)
     assert (shown["agree"], shown["row"]["status"]) == (True, "FAILED")
     assert [(part["key"][-1], part["version"], part["status"]) for part in shown["parts"]] == [

@@ -1996,8 +1996,8 @@ MUTANTS = (
     Mutant(
         "sets: a folder in motion has one name",
         "sets/reader.py",
-        '_state("moving", source, listing.changed_at // quiet_ms)',
-        '_state("moving", source, 0)',
+        "_state(MOVING, source, listing.changed_at // quiet_ms)",
+        "_state(MOVING, source, 0)",
         "tests/unit/test_sets.py -k f157",
     ),
     Mutant(

@@ -135,6 +135,7 @@ def test_there_is_an_alarm_for_each_problem_of_an_operator(template: Json) -> No
     alarms = resources(template, "AWS::CloudWatch::Alarm", "Loads")
     names = {name.removeprefix("LoadsMonitoring")[:-8] for name in alarms}
     assert names == {
+        "OldestWaitingSet",
         "WaitedTooLong",
         "Rejected",
         "DeadLetters",
@@ -144,6 +145,41 @@ def test_there_is_an_alarm_for_each_problem_of_an_operator(template: Json) -> No
         "FunctionThrottles",
         "AuditFindings",
     }
+
+
+@pytest.mark.failure_mode("F170")
+@pytest.mark.parametrize(
+    ("options", "hours"),
+    [
+        ({}, 36),
+        ({"deadline": Duration.hours(6)}, 3),
+        ({"deadline": Duration.hours(6), "alarm_after": Duration.hours(1)}, 1),
+    ],
+)
+def test_an_alarm_tells_of_a_waiting_set_before_its_deadline(options: Json, hours: int) -> None:
+    """It stays in ALARM while the set waits: its periods are longer than the hour between two audits."""
+    template = template_of(with_sets(**options))
+    alarm = only(template, "AWS::CloudWatch::Alarm", "LoadsMonitoringOldestWaitingSet")
+    assert (alarm["MetricName"], alarm["Statistic"]) == ("OldestWaitingSet", "Maximum")
+    assert alarm["Threshold"] == hours * 3_600_000
+    assert alarm["Dimensions"] == [
+        {"Name": "service", "Value": environment(template, "LoadsConsumer")["POWERTOOLS_SERVICE_NAME"]}
+    ]
+    assert (alarm["DatapointsToAlarm"], alarm["TreatMissingData"]) == (1, "notBreaching")
+    assert alarm["Period"] * alarm["EvaluationPeriods"] > 3_600
+
+
+def test_the_dashboard_shows_the_age_of_the_oldest_waiting_set() -> None:
+    stack = with_sets()
+    sets: Any = stack.node.find_child("Loads")
+    shown = [json.dumps(stack.resolve(widget.to_json())) for widget in sets.monitoring.widgets()]
+    assert sum('"OldestWaitingSet"' in one for one in shown) == 1
+
+
+def test_the_function_of_the_sets_finds_waiting_rows_in_the_index(template: Json) -> None:
+    for name in ("LoadsConsumer", "ExportsConsumer"):
+        [granted] = [one for one in statements(template, name) if actions(one) == ["dynamodb:Query"]]
+        assert joined(granted["Resource"]).endswith("/index/needs_review")
 
 
 def test_a_pipeline_without_sets_has_none_of_this() -> None:
@@ -177,6 +213,9 @@ def test_the_consumer_of_the_parts_may_use_the_key_of_the_sets_queue() -> None:
         ({"form": SetForm.quiet_prefix("in/", quiet_for=Duration.hours(12))}, "set-quiet-for", "12 hours"),
         ({"deadline": Duration.seconds(5)}, "set-deadline", "5 seconds"),
         ({"deadline": Duration.days(4)}, "set-deadline", "1 minute to 3 days"),
+        ({"alarm_after": Duration.seconds(5)}, "set-alarm-after", "5 seconds"),
+        ({"alarm_after": Duration.days(3)}, "set-alarm-after", "less than 3 days"),
+        ({"deadline": Duration.hours(1), "alarm_after": Duration.hours(1)}, "set-alarm-after", "deadline"),
         ({"retry": RetryOptions(max_wait=Duration.hours(1))}, "set-deadline-twice", ""),
         ({"pipeline": {"ordering": Ordering.EVERY_VERSION}}, "set-every-version", "Stack/Orders"),
         ({"set_name": "9"}, "name-format", ""),

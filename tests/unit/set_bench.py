@@ -15,6 +15,7 @@ from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, Policy
 from intake_ledger.set_members import Membership, SetForm, SetTarget, Wakes
 from intake_ledger.sets import SetLedger, SetSettings, set_consumer
 from intake_ledger.sets.audit import SetAudit, SetFindings
+from intake_ledger.sets.waiting import WaitingSets
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
@@ -168,7 +169,8 @@ class SetBench:
 
     def audit(self, remaining_seconds: float = 60) -> SetFindings:
         """Run the audit of sets."""
-        return SetAudit(self.settings, self._set_services()).run(lambda: remaining_seconds)
+        waiting = WaitingSets(cast("Any", self.dynamodb), "ledger")
+        return SetAudit(self.settings, self._set_services(), waiting).run(lambda: remaining_seconds)
 
     def lose_wakes(self) -> None:
         """Empty the queue of the sets."""

@@ -41,7 +41,7 @@ from tests.unit.cli_support import (
     make_message_site,
     make_site,
 )
-from tests.unit.support import START, notification, record
+from tests.unit.support import HOUR, START, notification, record
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 FUNCTION, ALARM, NESTED = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
@@ -273,6 +273,19 @@ class TestLooking:
         assert (row["key"], row["reason"], row["waiting_since"]) == ("in/waits", "no customer file", START)
         assert [row["key"] for row in person.reads("list")["rows"]] == ["in/failed"]
         assert "WAITING" in person.types("list", "--waiting")
+
+    @pytest.mark.failure_mode("F170")
+    def test_waiting_rows_and_the_status_tell_the_deadline(self, person: Person) -> None:
+        since = int(time.time() * 1000) - 2 * HOUR
+        waiting = Row(Status.FAILED, 1, reason="1 of 2 parts are missing", waiting_since=since)
+        person.site.row("in/m", waiting)
+        variables = person.functions.environments["consumer"]
+        variables["INTAKE_MAX_WAIT_SECONDS"] = "21600"
+        assert "rejected in 3 hours" in person.types("list", "--waiting")
+        assert "rejected after 6 hours" in person.types("status")
+        assert person.reads("status")["maxWaitSeconds"] == 21_600
+        variables["INTAKE_MAX_WAIT_SECONDS"] = "3600"
+        assert "its deadline has passed" in person.types("list", "--waiting")
 
     def test_nothing_to_list_is_said(self, person: Person) -> None:
         assert person.types("list").strip() == "none"

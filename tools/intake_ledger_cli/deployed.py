@@ -61,6 +61,9 @@ class DeployedPipeline:
     """The names of the stack's other pipelines."""
     set_variables: Mapping[str, str] | None = None
     """The variables of the function of sets of files. None if this is a pipeline of objects."""
+    max_wait_seconds: int | None = None
+    """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
+    release made the function."""
 
     @property
     def place(self) -> str:
@@ -124,6 +127,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         message_source=variables.get("INTAKE_MESSAGE_SOURCE"),
         others=tuple(sorted(consumers.keys() - {name})),
         set_variables=variables if "INTAKE_SET_FORM" in variables else None,
+        max_wait_seconds=int(variables["INTAKE_MAX_WAIT_SECONDS"]) if "INTAKE_MAX_WAIT_SECONDS" in variables else None,
     )
 
 

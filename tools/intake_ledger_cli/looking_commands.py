@@ -146,7 +146,8 @@ def list_command(
         end_with(number > 0 or budget.stopped, exit_code)
     else:
         found, is_messages = reading.first_page(rows, limit, budget), deployed.message_source is not None
-        call.output(json_output.list_json(found), tables.list_table(found, now, identities=is_messages))
+        shown = tables.list_table(found, now, identities=is_messages, max_wait_seconds=deployed.max_wait_seconds)
+        call.output(json_output.list_json(found), shown)
         end_with(bool(found.entries) or budget.stopped, exit_code)
 
 

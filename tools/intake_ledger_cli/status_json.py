@@ -32,6 +32,7 @@ def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -
         "audit": _denied(found.audit) if isinstance(found.audit, AccessDenied) else _audit(found.audit, now),
         "tick": None if ages is None or ages.tick_at is None else {"at": ages.tick_at, "problems": ages.tick_problems},
         "executions": _executions(found.executions),
+        "maxWaitSeconds": deployed.max_wait_seconds,
         "alarms": _denied(found.alarms)
         if isinstance(found.alarms, AccessDenied)
         else [asdict(one) for one in found.alarms],

@@ -40,7 +40,7 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
     else:
         add_line(lines, "Failed", count_text(counts.failed, WARNING, "will be retried, see: list --status FAILED", now))
         add_line(lines, "Rejected", count_text(counts.rejected, BAD, "need a person, see: list --status REJECTED", now))
-        add_line(lines, "Waiting", count_text(counts.waiting, WARNING, "raised NotYet, see: list --waiting", now))
+        add_line(lines, "Waiting", count_text(counts.waiting, WARNING, _waiting_for(deployed), now))
         if counts.later_format.number or counts.later_format.why:
             what = "rows that this release does not process"
             add_line(lines, "Later release", count_text(counts.later_format, WARNING, what, now))
@@ -54,6 +54,13 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
         add_line(lines, "Last tick", _tick(found.last_hour, now))
     add_line(lines, "Alarms", _alarms(deployed, found.alarms))
     return Group(heading(deployed.name, f"{deployed.place}, {formatting.timestamp(now)}"), lines)
+
+
+def _waiting_for(deployed: "DeployedPipeline") -> str:
+    what = "raised NotYet" if deployed.set_variables is None else "wait for their parts"
+    most = deployed.max_wait_seconds
+    until = "" if most is None else f", rejected after {formatting.duration(most * 1000)}"
+    return f"{what}{until}, see: list --waiting"
 
 
 def _executions(count: ExecutionCount | AccessDenied, now: int) -> Text:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
-def list_table(found: ReviewPage, now: int, *, identities: bool = False) -> RenderableType:
+def list_table(
+    found: ReviewPage, now: int, *, identities: bool = False, max_wait_seconds: int | None = None
+) -> RenderableType:
     if not found.entries:
         return Text("none", style=GOOD) if found.stopped_after is None else _more(found.after, found.stopped_after)
     table = Table(box=None, pad_edge=False, header_style=DIM)
@@ -41,6 +43,8 @@ def list_table(found: ReviewPage, now: int, *, identities: bool = False) -> Rend
             if row.retry_at and row.retry_at > now
             else ""
         )
+        if is_waiting and row.waiting_since is not None and max_wait_seconds is not None:
+            due += _rejected(row.waiting_since + max_wait_seconds * 1000, now)
         table.add_row(
             formatting.duration(now - (row.waiting_since or row.updated_at if is_waiting else row.updated_at)),
             Text("WAITING" if is_waiting else row.status.value, style=style),
@@ -52,6 +56,10 @@ def list_table(found: ReviewPage, now: int, *, identities: bool = False) -> Rend
     if found.after is None and found.stopped_after is None:
         return table
     return Group(table, _more(found.after, found.stopped_after))
+
+
+def _rejected(deadline: int, now: int) -> str:
+    return f"; rejected in {formatting.duration(deadline - now)}" if deadline > now else "; its deadline has passed"
 
 
 def stopped_text(requests: int, after: str | None) -> str:

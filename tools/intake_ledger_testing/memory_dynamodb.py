@@ -157,7 +157,9 @@ class MemoryDynamoDB:
         return {"UnprocessedItems": {}}
 
     def query(self, **request: Any) -> dict[str, Any]:
-        """Read the items with a partition key and a prefix of the sort key."""
+        """Read the items with a partition key and a prefix of the sort key, or those of a partition of the index."""
+        if "IndexName" in request:
+            return self._query_index(request)
         assert request["ConsistentRead"], "the ledger never decides on an eventual read"
         assert request["KeyConditionExpression"] == "pk = :pk AND begins_with(sk, :prefix)"
         self.requests.append("Query")
@@ -165,6 +167,14 @@ class MemoryDynamoDB:
         pk, prefix = values[":pk"]["S"], values[":prefix"]["S"]
         found = [key for key in sorted(self.items) if key[0] == pk and key[1].startswith(prefix)]
         return {"Items": [dict(self.items[key]) for key in found]}
+
+    def _query_index(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert request["IndexName"] == "needs_review"
+        assert request["KeyConditionExpression"] == "#needs_review = :partition"
+        self.requests.append("Query")
+        partition = request["ExpressionAttributeValues"][":partition"]
+        found = [item for item in self.items.values() if item.get("needs_review") == partition]
+        return {"Items": [dict(item) for item in sorted(found, key=lambda item: int(item["updated_at"]["N"]))]}
 
     def get_paginator(self, operation: str) -> "_Scan":
         """Return a paginator of `scan`.

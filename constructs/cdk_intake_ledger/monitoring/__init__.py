@@ -2,7 +2,7 @@
 
 from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
 from cdk_intake_ledger.monitoring.message_monitoring import MessageMonitoring
-from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, METRICS_NAMESPACE, IntakeMetrics
+from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, METRICS_NAMESPACE, IntakeMetrics, MetricOptions
 from cdk_intake_ledger.monitoring.runbooks import alarm_description
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "IntakeMetrics",
     "IntakeMonitoring",
     "MessageMonitoring",
+    "MetricOptions",
     "alarm_description",
 ]

@@ -1,5 +1,6 @@
 """The construct of sets of files: a function that processes files together when all of them are committed."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -21,10 +22,18 @@ from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, Monitori
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.pipeline_checks import option_problems
 from cdk_intake_ledger.pipeline_plan import plan_of
-from cdk_intake_ledger.resources import MAX_NAME, FixedIds, IntakeQueue, pipeline_name_problems, register, tag
+from cdk_intake_ledger.resources import (
+    MAX_NAME,
+    REVIEW_INDEX,
+    FixedIds,
+    IntakeQueue,
+    pipeline_name_problems,
+    register,
+    tag,
+)
 from cdk_intake_ledger.sets.set_form import SetForm
 from cdk_intake_ledger.sets.set_monitoring import SetMonitoring
-from cdk_intake_ledger.sets.set_problems import set_problems
+from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_rejected, set_problems
 from cdk_intake_ledger.sets.set_processor import SetProcessor
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.reporting import refuse
@@ -51,6 +60,7 @@ class FileSets(Construct):
         form: SetForm,
         processor: Processor,
         deadline: Duration | None = None,
+        alarm_after: Duration | None = None,
         processing_timeout: Duration | None = None,
         set_name: str | None = None,
         queue: IntakeQueue | None = None,
@@ -71,6 +81,9 @@ class FileSets(Construct):
             deadline: the time for which a set waits for missing parts, from the arrival of its manifest or marker. It
                 is then rejected, until the missing part arrives. Three quarters of the queue's retention, 3 days, when
                 omitted.
+            alarm_after: the time for which a set waits until the alarm `OldestWaitingSet` goes into ALARM, at least 1
+                minute and less than the deadline. Half of the deadline when omitted, so that half of it is left to
+                provide the missing part.
             processing_timeout: the processor's time for one set, 1 to 890 seconds; 1 minute when omitted.
             set_name: fixes the name in the ledger, logs and metrics, and all logical ids, as `pipeline_name` of a
                 pipeline. When omitted, all of them follow from `scope` and `id`.
@@ -108,6 +121,7 @@ class FileSets(Construct):
                 *(queue.problems(plan.max_attempts) if queue else ()),
                 *option_problems(self, processor, plan, filters=(), audit=AuditOptions(), network=networking.network),
                 *set_problems(self, consumer, form=form, processor=processor, deadline=(deadline, retry), plan=plan),
+                *alarm_problems(alarm_after, deadline, plan),
             ],
         )
         self._name = set_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
@@ -133,6 +147,9 @@ class FileSets(Construct):
             concurrency=concurrency,
             reasons=monitoring.reasons,
         )
+        # The audit finds the set that has waited the longest in the index of the ledger's table.
+        index = f"{parts.table.table_arn}/index/{REVIEW_INDEX}"
+        self._consumer.role.add_to_policy(iam.PolicyStatement(actions=["dynamodb:Query"], resources=[index]))
         if form.kind == "manifest":
             # The set records its parts, and the consumer of the parts finds their manifests.
             for role, action in ((self._consumer.role, "dynamodb:BatchWriteItem"), (consumer.role, "dynamodb:Query")):
@@ -146,6 +163,7 @@ class FileSets(Construct):
             queue=self._queue.queue,
             dead_letter_queue=self._queue.dead_letter_queue,
             function=self._consumer.function,
+            alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
             alarm_actions=monitoring.alarm_actions,
         )
         if set_name is not None:

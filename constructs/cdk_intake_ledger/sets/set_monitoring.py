@@ -2,21 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Unpack
 
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.monitoring import FIVE_MINUTES, IntakeMetrics, alarm_description
+from cdk_intake_ledger.monitoring import FIVE_MINUTES, IntakeMetrics, MetricOptions, alarm_description
 
 OLDEST_SECONDS = 3_600
 """The longest normal age of a message that no function has received."""
+WAITING_PERIODS = 13
+"""Periods of five minutes. They are longer than the hour between two audits, which write the age of a waiting set."""
 
 
 class SetMonitoring(Construct, IntakeMetrics):
     """The alarms of one `FileSets`. Each shows a problem that an operator can fix.
 
+    - `OldestWaitingSet`: a set waits for its parts for longer than `alarm_after`. Its deadline comes later.
     - `WaitedTooLong`: a set missed its deadline, because a part is missing.
     - `Rejected`: a set was rejected, because of its manifest, its processor or its deadline.
     - `DeadLetters`: a message is in the dead-letter queue.
@@ -35,6 +40,7 @@ class SetMonitoring(Construct, IntakeMetrics):
         queue: sqs.IQueue,
         dead_letter_queue: sqs.IQueue,
         function: lambda_.IFunction,
+        alarm_after: Duration,
         alarm_actions: Sequence[cloudwatch.IAlarmAction],
     ) -> None:
         """Make the alarms. `FileSets` calls this.
@@ -46,6 +52,7 @@ class SetMonitoring(Construct, IntakeMetrics):
             queue: the queue of the sets.
             dead_letter_queue: its dead-letter queue.
             function: the function that runs the processor.
+            alarm_after: the time for which a set may wait, before the alarm.
             alarm_actions: actions of each alarm.
 
         """
@@ -55,6 +62,14 @@ class SetMonitoring(Construct, IntakeMetrics):
         self._dead_letter_queue = dead_letter_queue
         self._function = function
         self._alarms = {
+            "OldestWaitingSet": self._alarm(
+                "OldestWaitingSet",
+                self.metric_oldest_waiting_set(),
+                "a set waits for its parts for too long, see: list --waiting",
+                threshold=alarm_after.to_milliseconds(),
+                periods=WAITING_PERIODS,
+                datapoints=1,
+            ),
             "WaitedTooLong": self._alarm(
                 "WaitedTooLong", self.metric_waited_too_long(), "a set missed its deadline, because a part is missing"
             ),
@@ -100,6 +115,21 @@ class SetMonitoring(Construct, IntakeMetrics):
         """Alarms by name."""
         return MappingProxyType(self._alarms)
 
+    def metric_oldest_waiting_set(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Milliseconds for which the oldest waiting set waits for its parts or for its processor.
+
+        Each look at a waiting set writes the age of this set, and the hourly audit of sets writes the age of the oldest
+        one. Without a waiting set, the metric has no data.
+
+        Args:
+            options: options of `cloudwatch.Metric`; the maximum of five minutes when omitted.
+
+        Returns:
+            the metric.
+
+        """
+        return self.metric("OldestWaitingSet", **(MetricOptions(statistic="Maximum") | options))
+
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:
         """Widgets for two rows of your dashboard: `dashboard.add_widgets(*sets.monitoring.widgets())`."""
         messages = [
@@ -113,10 +143,14 @@ class SetMonitoring(Construct, IntakeMetrics):
             "Trouble": [self.metric_failed(), self.metric_rejected(), self.metric_fenced()],
             "Messages": messages,
         }
+        ages = {"Missing parts": [self.metric_oldest_waiting_set()]}
         return [
             cloudwatch.TextWidget(markdown=f"## {self._set_name}", width=6, height=3),
             cloudwatch.AlarmStatusWidget(alarms=list(self._alarms.values()), width=18, height=3),
-            *(cloudwatch.GraphWidget(title=title, left=metrics, width=6) for title, metrics in graphs.items()),
+            *(
+                cloudwatch.GraphWidget(title=title, left=metrics, right=ages.get(title), width=6)
+                for title, metrics in graphs.items()
+            ),
         ]
 
     def _dead_letters(self) -> cloudwatch.Metric:

@@ -9,7 +9,7 @@ from constructs import Construct
 from cdk_intake_ledger.functions import IntakeConsumer, Processor
 from cdk_intake_ledger.options import Ordering, RetryOptions
 from cdk_intake_ledger.sets.set_form import SetForm
-from cdk_intake_ledger.validation.plan import DAY, QUEUE_RETENTION_DAYS, Plan
+from cdk_intake_ledger.validation.plan import DAY, HOLD_SHARE, QUEUE_RETENTION_DAYS, Plan
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.set_rules import (
     SET_AFTER_WORKERS,
@@ -18,6 +18,7 @@ from cdk_intake_ledger.validation.set_rules import (
     SET_FORMS_OVERLAP,
     SET_OTHER_STACK,
     SET_PROCESSOR,
+    alarm_after_problems,
     deadline_problems,
 )
 
@@ -63,5 +64,32 @@ def set_problems(
     until, retry = deadline
     if retry.max_wait is not None:
         yield SET_DEADLINE_TWICE.problem()
-    retention = QUEUE_RETENTION_DAYS * DAY if math.isnan(plan.queue_retention) else plan.queue_retention
-    yield from deadline_problems(until.to_seconds() if until else None, retention)
+    yield from deadline_problems(until.to_seconds() if until else None, _queue_retention(plan))
+
+
+def alarm_problems(alarm_after: Duration | None, deadline: Duration | None, plan: Plan) -> Iterator[Problem]:
+    """Find reasons why the alarm about waiting sets could not go into ALARM before the deadline.
+
+    Args:
+        alarm_after: the time until the alarm.
+        deadline: the deadline.
+        plan: the numbers of the sets.
+
+    """
+    if alarm_after is not None:
+        yield from alarm_after_problems(alarm_after.to_seconds(), seconds_until_rejected(deadline, plan))
+
+
+def seconds_until_rejected(deadline: Duration | None, plan: Plan) -> float:
+    """The time for which a set waits before it is rejected, in seconds.
+
+    Args:
+        deadline: the deadline, or None for the largest that the queue allows.
+        plan: the numbers of the sets.
+
+    """
+    return HOLD_SHARE * _queue_retention(plan) if deadline is None else deadline.to_seconds()
+
+
+def _queue_retention(plan: Plan) -> float:
+    return QUEUE_RETENTION_DAYS * DAY if math.isnan(plan.queue_retention) else plan.queue_retention

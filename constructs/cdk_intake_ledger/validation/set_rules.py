@@ -71,6 +71,13 @@ SET_DEADLINE = SUBJECT.error(
     why="SQS would delete the message of a set that still waits for parts",
     fix="Use 1 minute to {most}, or give the queue a longer retention",
 )
+SET_ALARM_AFTER = SUBJECT.error(
+    "set-alarm-after",
+    inputs=("alarm_after", "deadline"),
+    what="alarm_after is {value} and the deadline of the set is {deadline}",
+    why="a set is rejected at its deadline, so the alarm about its wait would come too late or never",
+    fix="Use at least 1 minute and less than {deadline}, or omit alarm_after for half of the deadline",
+)
 SET_DEADLINE_TWICE = SUBJECT.error(
     "set-deadline-twice",
     inputs=("deadline", "retry"),
@@ -85,6 +92,12 @@ def deadline_problems(deadline: float | None, retention: float) -> Iterator[Prob
     most = HOLD_SHARE * retention
     if deadline is not None and not MINUTE <= deadline <= most:
         yield SET_DEADLINE.problem(deadline=span(deadline), retention=span(retention), most=span(most))
+
+
+def alarm_after_problems(alarm_after: float, deadline: float) -> Iterator[Problem]:
+    """An alarm that comes after the deadline, or at once. Both times are in seconds."""
+    if not MINUTE <= alarm_after < deadline:
+        yield SET_ALARM_AFTER.problem(value=span(alarm_after), deadline=span(deadline))
 
 
 def quiet_problems(quiet_for: float) -> Iterator[Problem]:

@@ -39,7 +39,11 @@ def make_consumer() -> Consumer:
 
 
 def make_services(
-    settings: ConsumerSettings, *, ledger_class: Callable[..., Ledger] = Ledger, queues_class: type[Queues] = Queues
+    settings: ConsumerSettings,
+    *,
+    ledger_class: Callable[..., Ledger] = Ledger,
+    queues_class: type[Queues] = Queues,
+    telemetry_class: type[PowertoolsTelemetry] = PowertoolsTelemetry,
 ) -> Services:
     """The services of a consumer with these settings: ledger, bucket, queues and telemetry.
 
@@ -47,6 +51,7 @@ def make_services(
         settings: the pipeline's settings.
         ledger_class: makes the ledger; `Ledger` when omitted.
         queues_class: the class of the queues; `Queues` when omitted.
+        telemetry_class: the class of the telemetry; `PowertoolsTelemetry` when omitted.
 
     """
     # Each thread has one request under way, and one or two streams.
@@ -71,7 +76,7 @@ def make_services(
         ledger,
         bucket,
         queues,
-        PowertoolsTelemetry(settings.reasons),
+        telemetry_class(settings.reasons),
         clock,
         random.SystemRandom().random,
         output_client=s3,

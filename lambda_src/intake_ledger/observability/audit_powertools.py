@@ -40,33 +40,35 @@ class PowertoolsAuditTelemetry(AuditTelemetry):
             self._logger.warning("finding", extra={"run_id": report["runId"], **finding})
         claimed_at = report["rows"]["oldestClaimAt"]
         if counts:
-            _write(counts, None if claimed_at is None else max(0, report["startedAt"] - claimed_at))
+            ages = {} if claimed_at is None else {"OldestClaimAge": max(0, report["startedAt"] - claimed_at)}
+            _write(counts, ages)
 
     @override
     def report_written(self, key: str) -> None:
         self._logger.info("report", extra={"key": key})
 
 
-def sets_audited(report: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+def sets_audited(report: Mapping[str, Any], counts: Mapping[str, int], ages: Mapping[str, int]) -> None:
     """Report an audit of sets of files.
 
     Args:
         report: its result, with `findings` and a `runId`.
-        counts: the metrics.
+        counts: the metrics that are counts.
+        ages: the metrics in milliseconds.
 
     """
     logger = Logger()
     logger.info("audited", extra={name: value for name, value in report.items() if name != "findings"})
     for finding in report["findings"]:
         logger.warning("finding", extra={"run_id": report["runId"], **finding})
-    _write(counts)
+    _write(counts, ages)
 
 
-def _write(counts: Mapping[str, int], oldest_claim_ms: int | None = None) -> None:
+def _write(counts: Mapping[str, int], ages: Mapping[str, int] | None = None) -> None:
     """Write the metrics at once, so that they are not lost if the rest of the run fails."""
     metrics = Metrics()
     for name, count in counts.items():
         metrics.add_metric(name, unit=MetricUnit.Count, value=count)
-    if oldest_claim_ms is not None:
-        metrics.add_metric("OldestClaimAge", unit=MetricUnit.Milliseconds, value=oldest_claim_ms)
+    for name, milliseconds in (ages or {}).items():
+        metrics.add_metric(name, unit=MetricUnit.Milliseconds, value=milliseconds)
     metrics.flush_metrics()

@@ -15,6 +15,7 @@ from intake_ledger.protocol import RANDOM_BITS, Ordering, Origin, Row, State, St
 from intake_ledger.set_members import FormKind
 from intake_ledger.sets.set_ledger import as_set_ledger
 from intake_ledger.sets.settings import SetSettings
+from intake_ledger.sets.waiting import OLDEST_WAITING_SET, WaitingSets
 
 MINUTE, DAY = 60_000, 86_400_000
 SETTLE_MS = 60 * MINUTE
@@ -36,26 +37,39 @@ class SetFindings:
     """The keys of the sets that had no row for their state, or a row that nothing continued."""
     complete: bool = True
     """False if the time ended before each set was checked. The newest sets come first."""
+    oldest_waiting_ms: int | None = None
+    """The age of the set that has waited the longest, in milliseconds. None: no set waits."""
 
     def as_json(self) -> dict[str, Any]:
         """The result for the log and for the caller."""
         findings = [{"key": key} for key in self.woken]
-        return {"runId": self.run_id, "checked": self.checked, "complete": self.complete, "findings": findings}
+        return {
+            "runId": self.run_id,
+            "checked": self.checked,
+            "complete": self.complete,
+            "oldestWaitingMs": self.oldest_waiting_ms,
+            "findings": findings,
+        }
 
     def counts(self) -> dict[str, int]:
         """The metrics."""
         return {"AuditFindings": len(self.woken), "AuditResubmitted": len(self.woken)}
 
+    def ages(self) -> dict[str, int]:
+        """The metrics in milliseconds. A metric without a value costs nothing."""
+        return {} if self.oldest_waiting_ms is None else {OLDEST_WAITING_SET: self.oldest_waiting_ms}
+
 
 class SetAudit:
     """Compares the sets of a bucket with their rows."""
 
-    def __init__(self, settings: SetSettings, services: Services) -> None:
+    def __init__(self, settings: SetSettings, services: Services, waiting: WaitingSets) -> None:
         """Make an audit.
 
         Args:
             settings: those of the sets.
             services: the consumer's, with a `SetLedger`.
+            waiting: the waiting rows.
 
         Raises:
             TypeError: The ledger is not one of sets.
@@ -67,6 +81,7 @@ class SetAudit:
         self._bucket = services.bucket
         self._queues = services.queues
         self._clock = services.clock
+        self._waiting = waiting
 
     def run(self, remaining_seconds: Callable[[], float]) -> SetFindings:
         """Check the sets, and wake those that nothing continues.
@@ -76,6 +91,9 @@ class SetAudit:
 
         """
         found = SetFindings(ulid(self._clock(), secrets.randbits(RANDOM_BITS)))
+        # First, and for all sets: the listing may end early, and has no sets beyond the look-back.
+        since = self._waiting.oldest_since(self._settings.consumer.pipeline)
+        found.oldest_waiting_ms = None if since is None else max(0, self._clock() - since)
         for key in self._keys():
             if remaining_seconds() < RESERVE_SECONDS:
                 found.complete = False

@@ -14,6 +14,7 @@ from intake_ledger.set_members import Membership
 from intake_ledger.sets.call import SetCall
 from intake_ledger.sets.set_ledger import SetLedger, as_set_ledger
 from intake_ledger.sets.settings import SetSettings, set_settings
+from intake_ledger.sets.waiting import SetTelemetry, WaitingSets
 
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -28,8 +29,9 @@ def _audit(context: LambdaContext) -> dict[str, Any]:
     from intake_ledger.sets.audit import SetAudit  # noqa: PLC0415 - likewise
 
     settings, services = _services()
-    found = SetAudit(settings, services).run(lambda: context.get_remaining_time_in_millis() / 1000)
-    sets_audited(found.as_json(), found.counts())
+    waiting = WaitingSets(ledger_client(), settings.consumer.table)
+    found = SetAudit(settings, services, waiting).run(lambda: context.get_remaining_time_in_millis() / 1000)
+    sets_audited(found.as_json(), found.counts(), found.ages())
     return found.as_json()
 
 
@@ -40,7 +42,7 @@ def _services() -> tuple[SetSettings, Services]:
     def ledger(table: LedgerTable, bucket: Bucket, options: LedgerOptions, **others: Any) -> Ledger:
         return SetLedger(table, bucket, options, settings=settings, **others)
 
-    return settings, make_services(settings.consumer, ledger_class=ledger)
+    return settings, make_services(settings.consumer, ledger_class=ledger, telemetry_class=SetTelemetry)
 
 
 @cache

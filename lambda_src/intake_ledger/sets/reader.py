@@ -33,6 +33,8 @@ from intake_ledger.set_members import MAX_PARTS, FormKind
 from intake_ledger.sets.manifest import MAX_BYTES, parts_of
 from intake_ledger.sets.settings import SetSettings
 
+MOVING = "moving"
+"""The first word in the name of the state of a folder that still gets uploads."""
 _TRIES = 3
 """A manifest may be replaced between two requests, and then its earlier version may be gone."""
 _SHOWN = 3
@@ -138,7 +140,7 @@ class SetReader:
         quiet_ms = self._form.quiet_seconds * 1000
         if listing.changed_at is not None and (quiet_at := listing.changed_at + quiet_ms) > self._clock():
             # Another name in each period, so that the wait for quiet has no deadline.
-            return Contents(listing, _state("moving", source, listing.changed_at // quiet_ms), quiet_at=quiet_at)
+            return Contents(listing, _state(MOVING, source, listing.changed_at // quiet_ms), quiet_at=quiet_at)
         parts: dict[str, State] = {}
         newest = source.created_at or 0
         # The order of the reads is not that of the manifest. Otherwise a set whose last parts are missing would be

@@ -1,0 +1,75 @@
+"""Find the set that has waited the longest, and write its age as a metric.
+
+An attempt of a waiting set writes the age of its own set. The audit of sets reads the waiting rows of all sets, so that
+a set whose message was lost has an age too.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, override
+
+from intake_ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol import OutcomeKind, Reason, Row, from_dynamodb, row_from_attributes, waiting_partition
+from intake_ledger.sets.reader import MOVING
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+OLDEST_WAITING_SET = "OldestWaitingSet"
+"""The metric, in milliseconds."""
+REVIEW_INDEX = "needs_review"
+
+
+class WaitingSets:
+    """The waiting rows of a table. Its methods raise botocore's errors if DynamoDB does not answer."""
+
+    def __init__(self, client: "DynamoDBClient", table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def oldest_since(self, name: str) -> int | None:
+        """The time since when the oldest waiting set waits, in epoch milliseconds. None: no set waits.
+
+        Args:
+            name: of the pipeline of the sets.
+
+        """
+        times = (since for row in self._rows(name) if (since := waiting_since(row)) is not None)
+        return min(times, default=None)
+
+    def _rows(self, name: str) -> Iterator[Row]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "IndexName": REVIEW_INDEX,
+            "KeyConditionExpression": "#needs_review = :partition",
+            "ExpressionAttributeNames": {"#needs_review": "needs_review"},
+            "ExpressionAttributeValues": {":partition": {"S": waiting_partition(name)}},
+        }
+        while True:
+            answer = self._client.query(**request)
+            for item in answer["Items"]:
+                row = row_from_attributes(from_dynamodb(item))
+                if row is not None:
+                    yield row
+            if not answer.get("LastEvaluatedKey"):
+                return
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+
+class SetTelemetry(PowertoolsTelemetry):
+    """The consumer's telemetry, with the age of each waiting set that an attempt looked at."""
+
+    @override
+    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
+        super().ended(claim, outcome, reason, duration_ms=duration_ms)
+        since = waiting_since(claim.row)
+        if outcome is OutcomeKind.WAITING and since is not None:
+            self._time(OLDEST_WAITING_SET, max(0, claim.row.updated_at + duration_ms - since))
+
+
+def waiting_since(row: Row) -> int | None:
+    """The time since when a set waits for its parts or for its processor, in epoch milliseconds.
+
+    None: it does not wait, or its folder still gets uploads. Such a folder misses nothing.
+    """
+    return None if (row.version_id or "").startswith(f"{MOVING}-") else row.waiting_since
