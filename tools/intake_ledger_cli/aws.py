@@ -55,6 +55,12 @@ class Aws:
         return _made(lambda: self._session.client("lambda", config=self._config.merge(patient)))
 
     @cached_property
+    def logs(self) -> Any:
+        # No type stubs, as for CloudWatch.
+        session: Any = self._session
+        return _made(lambda: session.client("logs", config=self._config))
+
+    @cached_property
     def s3(self) -> "S3Client":
         return _made(lambda: self._session.client("s3", config=self._config))
 

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from intake_ledger_cli import (
     acting_commands,
@@ -46,13 +47,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        app(args=None if arguments is None else list(arguments))
-        sys.stdout.flush()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        return _finished(arguments)
     except UsageError as error:
         return _complain(describe_error(error), WRONG_USAGE)
-    except (CliError, BotoCoreError, ClientError) as error:
+    except (CliError, BotoCoreError, ClientError, ResponseParserError) as error:
         return _complain(describe_error(error), 1)
     except BrokenPipeError:
         # The reader of the pipe has ended, as `head` does.
@@ -60,7 +58,17 @@ def _run(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         _drop_output()
         return _complain(f"{error.strerror or error}: check disk space and permissions", 1)
-    return 0
+
+
+def _finished(arguments: Sequence[str] | None) -> int:
+    """Run the command, and write what it has printed: a full disk refuses it only then."""
+    code = 0
+    try:
+        app(args=None if arguments is None else list(arguments))
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    sys.stdout.flush()
+    return code
 
 
 @contextmanager

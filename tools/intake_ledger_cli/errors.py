@@ -6,17 +6,29 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     CredentialRetrievalError,
-    EndpointConnectionError,
+    HTTPClientError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
     SSOError,
 )
+from botocore.exceptions import (
+    ConnectionError as NoConnectionError,
+)
+from botocore.parsers import ResponseParserError
 
 _DENIED = re.compile("AccessDenied|Unauthorized|NotAuthorized|AuthorizationError")
 _EXPIRED = frozenset(
-    {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "RequestExpired", "UnrecognizedClientException"}
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
 )
 _PERFORM = re.compile(r"to perform:? ([a-z0-9-]+:\w+)")
 _LOG_IN = "log in again (aws sso login), or use another --profile"
@@ -35,10 +47,11 @@ _FIXES: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ((NoRegionError,), "no AWS region: use --region, or set AWS_REGION"),
     ((SSOError, CredentialRetrievalError), f"the AWS credentials cannot be used ({{}}): {_LOG_IN}"),
     (
-        (EndpointConnectionError,),
+        (NoConnectionError, HTTPClientError),
         "{}: check the network, the region and AWS_ENDPOINT_URL",
     ),
 )
+_NOT_AWS = "the endpoint did not answer as AWS does: check the network and AWS_ENDPOINT_URL"
 _OWN = "docs/operating.md lists the permissions that the pipeline's grants do not include"
 
 
@@ -64,7 +77,7 @@ def denied_action(error: Exception) -> str | None:
     return named[1] if named else error.operation_name
 
 
-def describe_error(error: CliError | BotoCoreError | ClientError) -> str:
+def describe_error(error: CliError | BotoCoreError | ClientError | ResponseParserError) -> str:
     """Describe an error in one line."""
     if (action := denied_action(error)) is not None:
         hint = _GRANTS.get(action.partition(":")[0], _OWN)
@@ -75,6 +88,8 @@ def describe_error(error: CliError | BotoCoreError | ClientError) -> str:
         if detail.get("Code") in _EXPIRED:
             return f"the AWS credentials have expired or are not valid here ({text}): {_LOG_IN}"
         return f"{error.operation_name} failed: {text}"
+    if isinstance(error, ResponseParserError):
+        return _NOT_AWS  # its text has the whole answer
     for kinds, message in _FIXES:
         if isinstance(error, kinds):
             return message.format(error)

@@ -6,6 +6,7 @@ import time
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.live import Live
 
 from intake_ledger_cli import (
@@ -24,6 +25,8 @@ from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.executions import running_output
+from intake_ledger_cli.history import read_history
+from intake_ledger_cli.history_output import history_json, history_lines
 from intake_ledger_cli.inspection import inspect_key, key_in
 from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.options import Call, review_status, with_shared_options
@@ -157,9 +160,12 @@ def inspect(
     call: Call,
     key: Annotated[str, typer.Argument(help="Key of the object, not encoded, or its s3:// URI.", show_default=False)],
     *,
+    logs: Annotated[
+        bool, typer.Option("--logs/--no-logs", help="Show the attempts of the consumer's log, with links.")
+    ] = True,
     exit_code: ExitCode = False,
 ) -> None:
-    """Compare the ledger's row of an object with S3, or show the rows of a key of messages."""
+    """Compare the ledger's row of an object with S3, and show its attempts. Or show the rows of a key of messages."""
     aws, deployed = call.open()
     key = key_in(deployed, key)
     if deployed.set_variables is not None:
@@ -169,6 +175,9 @@ def inspect(
         return
     now = now_ms()
     found, denied = inspect_key(aws, deployed, key, now)
-    document = json_output.inspect_json(deployed, key, found, denied)
-    call.output(document, tables.inspect_table(deployed, key, found, denied, now))
+    rows = [one.row for one in found if one.row is not None]
+    attempts = read_history(aws, deployed, key, rows, now) if logs else None
+    document = json_output.inspect_json(deployed, key, found, denied) | {"history": history_json(attempts)}
+    shown = tables.inspect_table(deployed, key, found, denied, now)
+    call.output(document, Group(shown, *history_lines(attempts)))
     end_with(any(one.agree is False for one in found), exit_code)

@@ -1,0 +1,217 @@
+"""The history of attempts that `inspect` shows, with links to the lines of the log."""
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from botocore.exceptions import ClientError
+
+from intake_ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol import OutcomeKind, Reason, ReasonCode, Row, RowKey, State, StateKind, Status
+from intake_ledger_cli import history
+from intake_ledger_cli.aws import Aws
+from intake_ledger_cli.log_links import LogGroup, key_pattern
+from tests.unit.cli_support import NAME, denied, make_site
+from tests.unit.support import HOUR, MINUTE, START, created
+from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("dynamodb")
+KEY = 'in/ä "1"*.csv'
+GROUP = "/aws/lambda/consumer"
+
+
+@dataclass
+class FakeLogs:
+    """A log group. Each answer has one line, and says that more lines follow."""
+
+    lines: list[str]
+    error: ClientError | None = None
+    endless: bool = False
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    def filter_log_events(self, **request: Any) -> dict[str, Any]:
+        self.requests.append(request)
+        if self.error:
+            raise self.error
+        number = int(request.get("nextToken", "0"))
+        events = [
+            {"message": line, "timestamp": START + place, "eventId": f"e{place}", "logStreamName": "2026/[$LATEST]a"}
+            for place, line in enumerate(self.lines[number : number + 1], number)
+        ]
+        more = self.endless or number + 1 < len(self.lines)
+        return {"events": events} | ({"nextToken": str(number + 1)} if more else {})
+
+
+def lines_of_two_attempts(monkeypatch: pytest.MonkeyPatch, key: str = KEY, *, first_ends: bool = True) -> list[str]:
+    """The lines that the consumer writes about a failed attempt and a committed one, and about another key."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", NAME)
+    telemetry, written = PowertoolsTelemetry(), io.StringIO()
+    for handler in logging.getLogger(NAME).handlers:
+        monkeypatch.setattr(handler, "stream", written)
+    with redirect_stdout(written):  # the metrics
+        for name in (key, "in/other.csv"):
+            state = State(StateKind.OBJECT, "v1")
+            change = created(state, key=name)
+            for number, fence in ((1, 7), (2, 9)):
+                row = Row(
+                    Status.PROCESSING, fence, version_id="v1", attempts=number, lease_until=START, updated_at=START
+                )
+                claim = Claim(RowKey(f"b/{name}", f"{NAME}@latest"), change, state, row, None, "why")
+                telemetry.decided(change, claim, now=START)
+                if number == 2:
+                    telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=1_500)
+                elif first_ends:
+                    reason = Reason(ReasonCode.PROCESSOR_ERROR, "KeyError at invoices:42")
+                    telemetry.ended(claim, OutcomeKind.FAILED, reason, duration_ms=20)
+    return ["START RequestId: 1", *written.getvalue().splitlines(), "END RequestId: 1", '["no object"]']
+
+
+@pytest.fixture
+def person(sit: Callable[..., Person]) -> Person:  # noqa: F811
+    person = sit(make_site())
+    row = Row(Status.PROCESSED, 9, version_id="v1", attempts=2, first_claimed_at=START, updated_at=START + MINUTE)
+    person.site.row(KEY, row)
+    return person
+
+
+def logs(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **named: Any) -> FakeLogs:
+    found = FakeLogs(*arguments, **named)
+    monkeypatch.setattr(Aws, "logs", found)
+    return found
+
+
+def test_the_attempts_are_those_of_the_consumers_lines(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt has its outcome, its reason and the link to its last line. Lines of other keys do not count."""
+    logs(monkeypatch, lines_of_two_attempts(monkeypatch))
+    found = person.reads("inspect", KEY)["history"]
+    assert [(one["attempt"], one["fence"], one["outcome"], one["durationMs"]) for one in found["attempts"]] == [
+        (1, 7, "Failed", 20),
+        (2, 9, "Committed", 1_500),
+    ]
+    assert found["attempts"][0]["reasonCode"] == "processor_error"
+    assert found["attempts"][0]["link"].endswith(f"$3Fstart$3D{START + 2}$26refEventId$3De2")
+    assert (found["complete"], found["why"]) == (True, "")
+    shown = person.types("inspect", KEY)
+    assert "attempt 1  Failed after 20 ms" in shown
+    assert "KeyError at invoices:42" in shown
+    assert "attempt 2  Committed after 1 second" in shown
+    assert "https://eu-central-1.console.aws.amazon.com/cloudwatch/" in shown
+
+
+def test_an_attempt_without_an_end_is_told(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker died, so that only the claim is in the log."""
+    logs(monkeypatch, lines_of_two_attempts(monkeypatch, first_ends=False))
+    assert [one["outcome"] for one in person.reads("inspect", KEY)["history"]["attempts"]] == [None, "Committed"]
+    assert "attempt 1  no end in the log" in person.types("inspect", KEY)
+
+
+@pytest.mark.failure_mode("F178")
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (denied("logs:FilterLogEvents", "FilterLogEvents"), "not allowed: logs:FilterLogEvents"),
+        (
+            ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "FilterLogEvents"),
+            f"there is no log group {GROUP}",
+        ),
+        (
+            ClientError({"Error": {"Code": "ThrottlingException"}}, "FilterLogEvents"),
+            "CloudWatch Logs answered ThrottlingException",
+        ),
+    ],
+)
+def test_without_the_log_the_row_and_the_link_are_shown(
+    person: Person, monkeypatch: pytest.MonkeyPatch, error: ClientError, why: str
+) -> None:
+    """The link has the filter and the time of the row. A person with more rights can open it."""
+    logs(monkeypatch, [], error=error)
+    found = person.reads("inspect", KEY)["history"]
+    assert (found["why"], found["complete"], found["attempts"]) == (why, False, [])
+    link = unquote(unquote(found["link"].partition("#")[2].replace("$", "%")))
+    assert link.startswith(f"logsV2:log-groups/log-group/{GROUP}/log-events?filterPattern={key_pattern(KEY)}&start=")
+    shown = person.types("inspect", KEY)
+    assert why in shown
+    assert found["link"] in shown
+    assert "PROCESSED after 2 attempts" in shown
+
+
+@pytest.mark.failure_mode("F178")
+def test_a_busy_log_is_searched_in_a_bounded_number_of_requests(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = logs(monkeypatch, lines_of_two_attempts(monkeypatch), endless=True)
+    result = person.reads("inspect", KEY)["history"]
+    assert len(found.requests) == history.REQUESTS
+    assert (result["complete"], len(result["attempts"])) == (False, 2)
+    assert "stopped after 20 requests to CloudWatch Logs" in person.types("inspect", KEY)
+
+
+def test_the_time_that_is_searched_is_that_of_the_row(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that is older than a week is searched for the last week of it."""
+    found = logs(monkeypatch, [])
+    person.types("inspect", KEY)
+    [request] = found.requests
+    assert (request["startTime"], request["endTime"]) == (START - MINUTE, START + 16 * MINUTE)
+    assert request["logGroupName"] == GROUP
+    row = Row(Status.FAILED, 9, version_id="v1", attempts=2, first_claimed_at=START - 720 * HOUR, updated_at=START)
+    person.site.row("in/long.csv", row)
+    result = person.reads("inspect", "in/long.csv")["history"]
+    assert found.requests[-1]["endTime"] - found.requests[-1]["startTime"] == history.LONGEST_MS
+    assert result["why"] == "only the last 7 days were searched"
+
+
+def test_no_logs_are_read_without_a_need(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key without an attempt has no history, and a person can switch it off."""
+    found = logs(monkeypatch, [])
+    assert person.reads("inspect", "in/never.csv")["history"] is None
+    assert person.reads("inspect", KEY, "--no-logs")["history"] is None
+    assert found.requests == []
+
+
+def test_a_log_group_of_the_functions_settings_is_taken(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = logs(monkeypatch, [])
+    asked = person.functions.get_function_configuration
+
+    def configured(**request: str) -> dict[str, Any]:
+        return asked(**request) | {"LoggingConfig": {"LogGroup": "Intake-Log"}}
+
+    monkeypatch.setattr(person.functions, "get_function_configuration", configured, raising=False)
+    person.types("inspect", KEY)
+    assert found.requests[0]["logGroupName"] == "Intake-Log"
+
+
+class TestLinks:
+    def test_a_pattern_is_encoded_as_the_console_encodes_it(self) -> None:
+        """Percent-encoding twice, with dollar signs."""
+        link = LogGroup("/my/log group", "eu-west-1").lines('{ $.key = "a" }', 1, 2)
+        assert link == (
+            "https://eu-west-1.console.aws.amazon.com/cloudwatch/home?region=eu-west-1#logsV2:log-groups/log-group/"
+            "$252Fmy$252Flog$2520group/log-events$3FfilterPattern$3D$257B$2520$2524.key$2520$253D$2520$2522a$2522$2520"
+            "$257D$26start$3D1$26end$3D2"
+        )
+
+    @pytest.mark.parametrize(
+        ("region", "host"),
+        [("cn-north-1", "console.amazonaws.cn"), ("us-gov-west-1", "console.amazonaws-us-gov.com")],
+    )
+    def test_each_partition_has_its_own_console(self, region: str, host: str) -> None:
+        assert f"https://{region}.{host}/" in LogGroup("g", region).line("s", "e", 1)
+
+    def test_a_pattern_is_valid_for_each_key(self) -> None:
+        """CloudWatch takes 1,024 bytes. The longest keys are cut, and the lines are compared."""
+        assert key_pattern('a"b\\c') == r'{ $.key = "a\"b\\c" }'
+        for key in ("ä" * 512, "x" * 1_024, '"' * 1_024):
+            pattern = key_pattern(key)
+            assert len(pattern.encode()) <= 1_024
+            assert pattern.endswith('*" }')
+            text = json.loads(pattern.removeprefix("{ $.key = ").removesuffix(" }")).removesuffix("*")
+            assert key.startswith(text)
+            assert len(text) > 400

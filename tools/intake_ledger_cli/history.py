@@ -1,0 +1,173 @@
+"""Reads the history of a key's attempts from the consumer's log, in a bounded number of requests."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.protocol import OutcomeKind, Row, Status, Verdict
+from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.log_links import LogGroup, key_pattern
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import DeployedPipeline
+
+REQUESTS = 20
+"""The largest number of requests to CloudWatch Logs."""
+LONGEST_MS = 7 * 86_400_000
+"""The longest time that is searched, back from the last change of the key's rows."""
+_AFTER_MS = 15 * 60_000
+"""A line is written after the row's change, and the clocks of workers differ."""
+_BEFORE_MS = 60_000
+_ENDS = {kind.value.lower(): kind for kind in OutcomeKind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An attempt, as its log lines tell. Times are in epoch milliseconds."""
+
+    at: int
+    number: int
+    """The number of the attempt of its state. It starts at 1."""
+    fence: int
+    version_id: str | None
+    outcome: str | None = None
+    """How it ended, such as `Committed`. None: its end is not in the log, because the worker died or still runs."""
+    reason: str | None = None
+    reason_code: str | None = None
+    duration_ms: int | None = None
+    link: str = ""
+    """The link to the line that ended it, or to the line of the claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The attempts of a key, oldest first."""
+
+    link: str
+    """The link to all lines about the key since its rows began."""
+    attempts: tuple[Attempt, ...] = ()
+    searched_from: int
+    """Epoch milliseconds. Attempts before this time are not in `attempts`."""
+    complete: bool = True
+    """False if earlier attempts may exist, or if the search stopped."""
+    why: str = ""
+    """Why attempts may be missing."""
+
+
+def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Sequence[Row], now: int) -> History | None:
+    """Read the attempts of a key.
+
+    Args:
+        aws: the clients.
+        deployed: the pipeline.
+        key: of the object or of the messages.
+        rows: of the key. They tell which time is searched.
+        now: epoch milliseconds.
+
+    Returns:
+        The history; without attempts but with the link and the reason if the log may not be read. None if no row of the
+        key has an attempt.
+
+    """
+    claimed = [row for row in rows if row.attempts or row.status is Status.PROCESSING]
+    if not claimed:
+        return None
+    running = any(row.status is Status.PROCESSING for row in claimed)
+    end = now if running else min(now, max(row.updated_at for row in claimed) + _AFTER_MS)
+    begun = max(0, min(row.first_claimed_at or row.updated_at for row in claimed) - _BEFORE_MS)
+    start = max(begun, end - LONGEST_MS)
+    group = LogGroup(_group_name(aws, deployed), aws.region)
+    empty = History(link=group.lines(key_pattern(key), begun, end), searched_from=start)
+    search = _Search(aws, group, deployed.name, key)
+    try:
+        attempts = tuple(_attempts(search.lines(start, end)))
+    except ClientError as error:
+        return replace(empty, complete=False, why=_refused(error, group.name))
+    why = ""
+    if search.stopped:
+        why = f"stopped after {REQUESTS} requests to CloudWatch Logs, and later attempts may follow"
+    elif start > begun:
+        why = f"only the last {LONGEST_MS // 86_400_000} days were searched"
+    return replace(empty, attempts=attempts, complete=not why, why=why)
+
+
+@dataclass(slots=True)
+class _Search:
+    aws: "Aws"
+    group: LogGroup
+    pipeline: str
+    key: str
+    stopped: bool = False
+
+    def lines(self, start: int, end: int) -> Iterator[tuple[Mapping[str, Any], int, str]]:
+        """Yield the content, the time and the link of each line about the key."""
+        request: dict[str, Any] = {
+            "logGroupName": self.group.name,
+            "filterPattern": key_pattern(self.key),
+            "startTime": start,
+            "endTime": end,
+        }
+        for _ in range(REQUESTS):
+            answer = self.aws.logs.filter_log_events(**request)
+            for event in answer.get("events", ()):
+                content = _content(event.get("message", ""))
+                if content.get("key") == self.key and content.get("service", self.pipeline) == self.pipeline:
+                    at = event["timestamp"]
+                    yield content, at, self.group.line(event["logStreamName"], event["eventId"], at)
+            if "nextToken" not in answer:
+                return
+            request["nextToken"] = answer["nextToken"]
+        self.stopped = True
+
+
+def _attempts(lines: Iterator[tuple[Mapping[str, Any], int, str]]) -> Iterator[Attempt]:
+    """Combine the lines of each claim, which are those with its fence."""
+    found: dict[int, Attempt] = {}
+    for content, at, link in sorted(lines, key=lambda line: line[1]):
+        fence, number = content.get("fence"), content.get("attempt")
+        if not isinstance(fence, int) or not isinstance(number, int):
+            continue
+        if content.get("message") == "verdict" and content.get("verdict") == Verdict.ACCEPTED:
+            found.setdefault(
+                fence, Attempt(at=at, number=number, fence=fence, version_id=content.get("version_id"), link=link)
+            )
+        elif (kind := _ENDS.get(str(content.get("message")))) is not None:
+            begun = found.get(fence) or Attempt(at=at, number=number, fence=fence, version_id=None)
+            found[fence] = replace(
+                begun,
+                version_id=content.get("version_id") or begun.version_id,
+                outcome=kind.value,
+                reason=content.get("reason"),
+                reason_code=content.get("reason_code"),
+                duration_ms=content.get("duration_ms"),
+                link=link,
+            )
+    yield from sorted(found.values(), key=lambda attempt: attempt.fence)
+
+
+def _group_name(aws: "Aws", deployed: "DeployedPipeline") -> str:
+    function = deployed.consumer_function
+    settings: Any = aws.functions.get_function_configuration(FunctionName=function)
+    return settings.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{function}"
+
+
+def _refused(error: ClientError, group: str) -> str:
+    if (action := denied_action(error)) is not None:
+        return f"not allowed: {action}"
+    code = error.response["Error"].get("Code", "an error")
+    if code == "ResourceNotFoundException":
+        return f"there is no log group {group}"
+    return f"CloudWatch Logs answered {code}"
+
+
+def _content(message: str) -> Mapping[str, Any]:
+    """Parse a line. Lambda's own lines are no JSON."""
+    try:
+        found = json.loads(message)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,60 @@
+"""Shows the history of a key's attempts."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from intake_ledger.protocol import OutcomeKind
+from intake_ledger_cli import formatting
+from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, escape
+from intake_ledger_cli.history import Attempt, History
+
+_STYLES = {OutcomeKind.COMMITTED.value: GOOD, OutcomeKind.STARTED.value: GOOD, OutcomeKind.REJECTED.value: BAD}
+
+
+def history_json(found: History | None) -> dict[str, Any] | None:
+    """The document of a history. None if there is none."""
+    if found is None:
+        return None
+    return {
+        "complete": found.complete,
+        "why": found.why,
+        "searchedFrom": found.searched_from,
+        "link": found.link,
+        "attempts": [_attempt(one) for one in found.attempts],
+    }
+
+
+def history_lines(found: History | None) -> Iterator[Text]:
+    """The lines of a history. A link is a line of its own, which is not broken, because people copy it."""
+    if found is None:
+        return
+    for one in found.attempts:
+        outcome, style = one.outcome or "no end in the log", _STYLES.get(one.outcome or "", WARNING)
+        took = f" after {_duration(one.duration_ms)}" if one.duration_ms is not None else ""
+        line = Text.assemble(
+            (f"{formatting.timestamp(one.at)}  attempt {one.number}  ", DIM), (f"{outcome}{took}", style)
+        )
+        if one.reason:
+            line.append(f": {escape(one.reason)}")
+        yield line
+        yield _link(one.link)
+    if found.why:
+        yield Text(f"Attempts may be missing: {escape(found.why)}", style=WARNING)
+    yield Text("All log lines of the key:", style=DIM)
+    yield _link(found.link)
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    names = {"number": "attempt", "version_id": "versionId", "reason_code": "reasonCode", "duration_ms": "durationMs"}
+    return {names.get(name, name): value for name, value in asdict(attempt).items()}
+
+
+def _duration(milliseconds: int) -> str:
+    return formatting.duration(milliseconds) if milliseconds >= 1_000 else f"{milliseconds} ms"
+
+
+def _link(address: str) -> Text:
+    return Text(f"  {address}", style=DIM, overflow="ignore", no_wrap=True)
