@@ -300,7 +300,7 @@ def test_a_policy_of_the_teams_own_may_say_it_otherwise(principal: Any) -> None:
     assert aws.problems() == []
 
 
-@pytest.mark.failure_mode("F46")
+@pytest.mark.failure_mode("F46", "F184")
 def test_the_key_is_disabled() -> None:
     """S3 cannot encrypt its messages."""
     aws = Aws(key_state="Disabled")
