@@ -1,0 +1,186 @@
+"""A pipeline for the drills: its stack, its effects, and its audits."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import aws_cdk as cdk
+
+from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor
+from cdk_intake_ledger.testing import LocalAws
+from intake_ledger_cli import commands
+from tests.local import release
+from tests.local.support import TIMEOUT
+from tests.local.test_upgrade import zipped
+
+STACK = "Drilled"
+EFFECTS = "drills-effects"
+CODE = f"""
+import boto3
+
+table = boto3.resource("dynamodb").Table("{EFFECTS}")
+
+def process(change):
+    content = "" if change.kind == "removed" else change.read(max_bytes=1_000).decode()
+    table.update_item(Key={{"file": change.key}},
+        UpdateExpression="SET content = :content, fence = :fence ADD calls :one",
+        ConditionExpression="attribute_not_exists(fence) OR fence < :fence",
+        ExpressionAttributeValues={{":content": content, ":fence": change.fence, ":one": 1}})
+    return change.key
+"""
+Json = dict[str, Any]
+
+
+@dataclass
+class Drilled:
+    """The deployed pipeline. Its processor writes the content of each key, if no later attempt has written it."""
+
+    aws: LocalAws
+    folder: Path
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, output: str) -> str:
+        return self.outputs[output]
+
+    def client(self, service: str) -> Any:
+        return self.aws.client(service)
+
+    def deploy(self) -> None:
+        """Create the stack."""
+        template = self._synthesise()
+        cloudformation = self.client("cloudformation")
+        cloudformation.create_stack(StackName=STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
+        waiter = cloudformation.get_waiter("stack_create_complete")
+        waiter.wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 240})
+        [stack] = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
+        self.outputs = {one["OutputKey"].removesuffix("Output"): one["OutputValue"] for one in stack["Outputs"]}
+        self.finish_table()
+
+    def finish_table(self) -> None:
+        """Enable TTL and point-in-time recovery, which MiniStack's CloudFormation does not enable."""
+        client, table = self.client("dynamodb"), self["Ledger"]
+        expiry = {"AttributeName": "expires_at", "Enabled": True}
+        if client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]["TimeToLiveStatus"] == "DISABLED":
+            client.update_time_to_live(TableName=table, TimeToLiveSpecification=expiry)
+        recovery = {"PointInTimeRecoveryEnabled": True}
+        client.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=recovery)
+
+    def upload(self, *keys: str, content: str = "1 EUR") -> None:
+        for key in keys:
+            self.client("s3").put_object(Bucket=self["Bucket"], Key=key, Body=content.encode())
+
+    def delete(self, key: str) -> None:
+        self.client("s3").delete_object(Bucket=self["Bucket"], Key=key)
+
+    def wanted(self) -> dict[str, str]:
+        """The content that each key has in the bucket, empty for a removed one."""
+        found = self.client("s3").list_object_versions(Bucket=self["Bucket"])
+        content = {one["Key"]: "" for one in found.get("DeleteMarkers", ()) if one["IsLatest"]}
+        for one in found.get("Versions", ()):
+            if one["IsLatest"]:
+                got = self.client("s3").get_object(Bucket=self["Bucket"], Key=one["Key"])
+                content[one["Key"]] = got["Body"].read().decode()
+        return content
+
+    def effects(self, attribute: str = "content") -> dict[str, str]:
+        """One attribute of the effect of each key."""
+        items = self.client("dynamodb").scan(TableName=EFFECTS, ConsistentRead=True)["Items"]
+        return {one["file"]["S"]: next(iter(one[attribute].values())) for one in items}
+
+    def processed(self) -> None:
+        """Wait until the effects are those of the bucket."""
+        self.aws.wait_until(lambda: self.effects() == self.wanted(), "the effects are right", timeout=TIMEOUT)
+
+    def audit(self) -> Json:
+        """The report of one run."""
+
+        def ran() -> Json:
+            answer = self.client("lambda").invoke(FunctionName=self["Audit"], Payload=b"{}")
+            report: Json = json.load(answer["Payload"])
+            assert "errorMessage" not in report, report
+            # The schedule may have started another run.
+            return report if "counts" in report else {}
+
+        return self.aws.wait_until(ran, "no other audit runs", timeout=TIMEOUT)
+
+    def repaired(self) -> dict[str, int]:
+        """Run audits until one is clean: nothing found, nothing waits, no problem of the delivery. Effects are right.
+
+        Returns:
+            the findings of all runs, by kind.
+
+        """
+        findings: dict[str, set[str]] = {}
+
+        def clean() -> bool:
+            report = self.audit()
+            for one in report["findings"]:
+                findings.setdefault(one["why"], set()).add(one["key"])
+            waiting = report["lines"]["settling"] + report["lines"]["leased"] + report["unlisted"]["settling"]
+            return not (any(report["counts"].values()) or waiting or report["delivery"])
+
+        self.aws.wait_until(clean, "an audit is clean", timeout=TIMEOUT, interval=1)
+        assert self.effects() == self.wanted()
+        return {kind: len(keys) for kind, keys in findings.items()}
+
+    def command(self, *arguments: str) -> Json:
+        """Run `intake-ledger` as a person does; its JSON output."""
+        ours = {name: value for name, value in self.aws.environment.items() if name.startswith("AWS_")}
+        theirs = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE")
+        rest = {name: value for name, value in os.environ.items() if name not in theirs}
+        with mock.patch.dict(os.environ, rest | ours, clear=True), redirect_stdout(StringIO()) as output:
+            code = commands.run([*arguments, "--stack", STACK, "--json"])
+        assert code == 0, output.getvalue()
+        document: Json = json.loads(output.getvalue())
+        return document
+
+    @contextmanager
+    def no_notification(self) -> Iterator[None]:
+        """The bucket notifies nothing in the meantime."""
+        client, bucket = self.client("s3"), self["Bucket"]
+        before = client.get_bucket_notification_configuration(Bucket=bucket)
+        before.pop("ResponseMetadata")
+        client.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
+        yield
+        client.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=before)
+
+    def _synthesise(self) -> Json:
+        folder = self.folder
+        code = folder / "code"
+        code.mkdir(parents=True)
+        (code / "noting.py").write_text(CODE)
+        app = cdk.App(outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
+        synthesizer = cdk.DefaultStackSynthesizer(
+            file_assets_bucket_name=release.ASSETS, generate_bootstrap_version_rule=False
+        )
+        stack = cdk.Stack(app, STACK, synthesizer=synthesizer)
+        pipeline = IntakePipeline(
+            stack,
+            "Orders",
+            processor=Processor.from_asset(code, entrypoint="noting:process"),
+            processing_timeout=cdk.Duration.seconds(20),
+            deletes=True,
+            audit=AuditOptions(settle_time=cdk.Duration.seconds(1)),
+        )
+        for name, value in {
+            "Bucket": pipeline.bucket.bucket_name,
+            "Ledger": pipeline.table.table_name,
+            "Queue": pipeline.queue.queue_url,
+            "Audit": pipeline.audit_function.function_name,
+        }.items():
+            cdk.CfnOutput(stack, f"{name}Output", value=value)
+        assembly = Path(app.synth().directory)
+        for file in json.loads((assembly / f"{STACK}.assets.json").read_text())["files"].values():
+            path = assembly / file["source"]["path"]
+            for destination in file["destinations"].values():
+                if destination["objectKey"].endswith(".zip"):
+                    body = path.read_bytes() if path.is_file() else zipped(path)
+                    self.client("s3").put_object(Bucket=release.ASSETS, Key=destination["objectKey"], Body=body)
+        template: Json = json.loads((assembly / f"{STACK}.template.json").read_text())
+        return template

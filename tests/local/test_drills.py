@@ -1,0 +1,137 @@
+"""Drills: data, queues and settings are lost, and the steps of docs/drills.md repair them.
+
+`make drills` runs them, together with the drills of a rename, a takeover and a rollback. The tests run in this order on
+one deployment. Each begins with a clean audit and right effects, and ends with them.
+"""
+
+from typing import Any
+
+import pytest
+
+from cdk_intake_ledger.testing import LocalAws
+from tests.local import release
+from tests.local.drills import EFFECTS, Drilled
+from tests.local.support import TIMEOUT
+
+FIRST = [f"first/{number}.csv" for number in range(6)]
+
+
+@pytest.fixture(scope="module")
+def deployed(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Drilled:
+    drilled = Drilled(aws, tmp_path_factory.mktemp("drills"))
+    aws.client("s3").create_bucket(Bucket=release.ASSETS)
+    key: dict[str, Any] = {"AttributeName": "file"}
+    aws.client("dynamodb").create_table(
+        TableName=EFFECTS,
+        KeySchema=[key | {"KeyType": "HASH"}],
+        AttributeDefinitions=[key | {"AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    drilled.deploy()
+    drilled.upload(*FIRST)
+    drilled.processed()
+    return drilled
+
+
+@pytest.fixture
+def drilled(deployed: Drilled) -> Drilled:
+    """The pipeline after an audit that is clean."""
+    assert deployed.repaired() == {}
+    return deployed
+
+
+def rows_of(drilled: Drilled) -> list[dict[str, Any]]:
+    """All items of the ledger's table."""
+    pages = drilled.client("dynamodb").get_paginator("scan").paginate(TableName=drilled["Ledger"], ConsistentRead=True)
+    return [item for page in pages for item in page["Items"]]
+
+
+def more_calls(before: dict[str, str], after: dict[str, str]) -> dict[str, int]:
+    """Calls of the processor since `before`, by key."""
+    calls = {key: int(count) - int(before.get(key, "0")) for key, count in after.items()}
+    return {key: count for key, count in calls.items() if count}
+
+
+@pytest.mark.failure_mode("F182")
+def test_rows_are_put_back_from_an_export(drilled: Drilled) -> None:
+    """Changes since the export are found and processed again. The others are not."""
+    exported = rows_of(drilled)
+    drilled.upload("since/new.csv")
+    drilled.upload(FIRST[0], content="2 EUR")
+    drilled.delete(FIRST[1])
+    drilled.processed()
+    calls = drilled.effects("calls")
+
+    client, table = drilled.client("dynamodb"), drilled["Ledger"]
+    for item in rows_of(drilled):
+        client.delete_item(TableName=table, Key={name: item[name] for name in ("pk", "sk")})
+    for item in exported:
+        client.put_item(TableName=table, Item=item)
+
+    found = drilled.repaired()
+    assert sum(found.values()) == 3, found
+    again = more_calls(calls, drilled.effects("calls"))
+    assert again == dict.fromkeys(("since/new.csv", FIRST[0], FIRST[1]), 1)
+
+
+@pytest.mark.failure_mode("F182")
+def test_a_lost_table_is_created_again(drilled: Drilled) -> None:
+    """Each object is processed again once. Its new fence is higher than the lost one, so its effect is accepted."""
+    client, table = drilled.client("dynamodb"), drilled["Ledger"]
+    fences, calls = drilled.effects("fence"), drilled.effects("calls")
+    form = client.describe_table(TableName=table)["Table"]
+    client.update_table(TableName=table, DeletionProtectionEnabled=False)
+    client.delete_table(TableName=table)
+    indexes = [
+        {name: index[name] for name in ("IndexName", "KeySchema", "Projection")}
+        for index in form["GlobalSecondaryIndexes"]
+    ]
+    client.create_table(
+        TableName=table,
+        KeySchema=form["KeySchema"],
+        AttributeDefinitions=form["AttributeDefinitions"],
+        GlobalSecondaryIndexes=indexes,
+        BillingMode="PAY_PER_REQUEST",
+    )
+    drilled.finish_table()
+
+    drilled.repaired()
+    now = drilled.effects("fence")
+    objects = {key for key, content in drilled.wanted().items() if content}
+    assert {key: count for key, count in more_calls(calls, drilled.effects("calls")).items() if key in objects} == (
+        dict.fromkeys(objects, 1)
+    )
+    assert all(int(now[key]) > int(fences[key]) for key in objects)
+
+
+@pytest.mark.failure_mode("F183")
+def test_a_purged_queue_loses_no_change(drilled: Drilled) -> None:
+    drilled.command("pause", "--because", "drill", "--yes")
+    drilled.upload("purged/new.csv")
+    drilled.upload(FIRST[2], content="purged")
+    sqs, queue = drilled.client("sqs"), drilled["Queue"]
+
+    def waiting() -> int:
+        [count] = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["ApproximateNumberOfMessages"])[
+            "Attributes"
+        ].values()
+        return int(count)
+
+    drilled.aws.wait_until(lambda: waiting() >= 2, "the messages wait", timeout=TIMEOUT)
+    sqs.purge_queue(QueueUrl=queue)
+    assert any("paused by" in problem for problem in drilled.audit()["delivery"])
+    drilled.command("resume")
+    drilled.repaired()
+    assert (drilled.effects()["purged/new.csv"], drilled.effects()[FIRST[2]]) == ("1 EUR", "purged")
+
+
+@pytest.mark.failure_mode("F183")
+def test_a_removed_notification_is_reported_and_its_losses_are_found(drilled: Drilled) -> None:
+    calls = drilled.effects("calls")
+    with drilled.no_notification():
+        drilled.upload("unseen/new.csv")
+        drilled.upload(FIRST[3], content="unseen")
+        drilled.delete(FIRST[4])
+        assert any("notif" in problem for problem in drilled.audit()["delivery"])
+    drilled.repaired()
+    assert more_calls(calls, drilled.effects("calls")) == dict.fromkeys(("unseen/new.csv", FIRST[3], FIRST[4]), 1)
