@@ -10,6 +10,7 @@ from pathlib import Path
 from aws_cdk import Stack
 
 from cdk_intake_ledger import FileSets, IntakePipeline, SetForm
+from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from intake_ledger.observability.powertools import VERDICT_METRICS
 from intake_ledger.protocol import FORMAT, PIPELINE_TAG, STORED_STATUSES, OutcomeKind, ReasonCode, Row
 from intake_ledger_cli import json_output
@@ -38,6 +39,8 @@ def present() -> Names:
     metrics = {str(metric.to_metric_config().metric_stat.metric_name) for metric in methods}
     metrics |= {*VERDICT_METRICS.values(), *(outcome.value for outcome in OutcomeKind)}
     resources = [item for stack in stacks for item in template_of(stack)["Resources"].items()]
+    alarms = [one["Properties"] for _, one in resources if one["Type"] == "AWS::CloudWatch::Alarm"]
+    metrics |= {alarm["MetricName"] for alarm in alarms if alarm.get("Namespace") == METRICS_NAMESPACE}
     names = {
         **{type_: [name for name, one in resources if one["Type"] == type_] for type_ in KEPT},
         "metrics": metrics,
