@@ -88,6 +88,11 @@ def audit_scale(found: dict[str, Any]) -> str:
     return table("Entries of the audit per CPU second", found)
 
 
+def idempotency(found: dict[str, Any]) -> str:
+    titles = {"cpu": "CPU per new message", "requests": "Requests / write units / read units", "survives": "Faults"}
+    return "\n".join(table(title, found[name]) for name, title in titles.items())
+
+
 SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
     one.__name__: one
     for one in (
@@ -96,6 +101,7 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
         hotkey,
         memory,
         cpu,
+        idempotency,
         profile,
         cold,
         synth,

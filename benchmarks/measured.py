@@ -1,4 +1,6 @@
-"""Writes the measured tables of docs/cost.md and docs/scale.md from build/bench.json, which `make bench` writes.
+"""Writes the measured tables of docs/cost.md, docs/scale.md and docs/messages.md from build/bench.json.
+
+`make bench` writes that file.
 
     python -m benchmarks.measured
 
@@ -15,7 +17,7 @@ from typing import Any
 from benchmarks.measure import Figure, shown
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "docs" / "cost.md", ROOT / "docs" / "scale.md")
+PAGES = tuple(ROOT / "docs" / name for name in ("cost.md", "scale.md", "messages.md"))
 FOUND = ROOT / "build" / "bench.json"
 GOALS = {
     "group claims, batches of 10": 0.6,
@@ -151,6 +153,21 @@ def imports(found: Found) -> str:
     return grid(("", *packages), [("ms", *packages.values())])
 
 
+def library_cpu(rows: Mapping[str, Found]) -> str:
+    """Format the CPU of each library, and its ratio to the first one."""
+    lines = [(name, f"{row['value']['median']:.3g}", str(Figure(**row["ratio"]))) for name, row in rows.items()]
+    return grid(("", "CPU ms per new message", "of Powertools' CPU"), lines)
+
+
+def faults(found: Found) -> str:
+    """Format what each library survives, with the versions of the run."""
+    rows, versions = found["survives"], ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    names = list(next(iter(rows.values())))
+    lines = [("", *names), ("---",) * (len(names) + 1), *((row, *cells.values()) for row, cells in rows.items())]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{table}\n\nWith {versions}."
+
+
 PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "hotkey": ("hotkey", hotkey),
     "cpu": ("cpu", lambda found: ratios("ms per change", found)),
@@ -167,6 +184,9 @@ PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "rates": ("audit_scale", plain),
     "throughput": ("throughput", throughput),
     "requests": ("throughput", requests),
+    "faults": ("idempotency", faults),
+    "library_requests": ("idempotency", lambda found: plain(found["requests"])),
+    "library_cpu": ("idempotency", lambda found: library_cpu(found["cpu"])),
 }
 """The source and the format of each table, by its name in the page."""
 

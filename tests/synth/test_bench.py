@@ -27,6 +27,7 @@ from benchmarks import (
     counted,
     cpu,
     hotkey,
+    idempotency,
     measured,
     memory,
     profile,
@@ -40,6 +41,7 @@ from benchmarks.stub import stub
 from examples.demo.stack import stage_code
 
 import intake_ledger
+from tests.idempotency import scenarios
 from tests.synth.build import new_app, resources, template_of
 
 PLACE = r"<!-- measured: \w+ -->\n.*?<!-- end -->"
@@ -76,6 +78,7 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
         patched.setattr(hotkey, "OVERWRITES", (10,))
         patched.setattr(memory, "peak", lambda *_: 50.0)
         patched.setattr(cpu, "cpu_ms", lambda *_: 2.0)
+        patched.setattr(scenarios, "SCENARIOS", scenarios.SCENARIOS[:1])
         patched.setattr(cold, "compile_dir", lambda *_, **__: None)
         patched.setattr(cold, "milliseconds", lambda code, *_: 10.0 if code == "pass" else 100.0)
         patched.setattr(cold, "imports", lambda _: {"intake_ledger": 20.0, "others": 3.0})
@@ -92,6 +95,7 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
             "hotkey": hotkey.measure(),
             "memory": memory.measure(),
             "cpu": cpu.measure(changes=cpu.PIECE, rounds=1),
+            "idempotency": idempotency.measure(rounds=1, pieces=1),
             "profile": profile.measure(changes=cpu.PIECE),
             "cold": cold.measure(rounds=1),
             "synth": synth.measure(rounds=1),
@@ -122,7 +126,9 @@ def test_every_benchmark_prints_what_it_stores(stored_figures: dict[str, Any]) -
     for name, show in bench.SHOWN.items():
         lines = show(stored_figures[name]["figures"]).splitlines()
         assert len(lines) > 2, name
-        for row in stored_figures[name]["figures"] if name not in ("cold", "synth", "throughput") else ():
+        for row in (
+            stored_figures[name]["figures"] if name not in ("cold", "idempotency", "synth", "throughput") else ()
+        ):
             assert any(line.startswith(row) for line in lines), (name, row)
 
 
