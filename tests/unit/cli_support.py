@@ -31,6 +31,7 @@ STACK = "Intake"
 NAME = "Intake-Invoices-0A1B2C3D"
 ASKING = {"adopt", "redrive", "reprocess"}
 """Commands that ask a person before they change something."""
+PARTS = "Intake-Parts-4E5F6A7B"
 _SITES = count(1)
 UNLIMITED = RateLimit(None, clock=lambda: 0.0, sleep=lambda _: None)
 
@@ -121,8 +122,11 @@ class Site:
         """Return the environment variables of the consumer."""
         deployed = self.deployed
         filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in deployed.filters]
-        messages = {"INTAKE_MESSAGE_SOURCE": deployed.message_source} if deployed.message_source else {}
-        return messages | {
+        kind = dict(deployed.set_variables or {})
+        kind |= {"INTAKE_MESSAGE_SOURCE": deployed.message_source} if deployed.message_source else {}
+        kind |= {"INTAKE_STATE_MACHINE": deployed.state_machine} if deployed.state_machine else {}
+        kind |= {"INTAKE_WORKERS": "true"} if deployed.workers else {}
+        return kind | {
             "INTAKE_PIPELINE_NAME": deployed.name,
             "INTAKE_BUCKET_NAME": deployed.bucket,
             "INTAKE_TABLE_NAME": deployed.table,
@@ -186,6 +190,26 @@ def make_message_site(source: str = "sqs") -> Site:
     return Site(deployed)
 
 
+SET_PATTERN = "loads/*/manifest.json"
+
+
+def make_set_site(form: str = "manifest", pattern: str = SET_PATTERN) -> Site:
+    """The resources of sets of files."""
+    site = make_site()
+    described: dict[str, object] = {"form": form, "pattern": pattern}
+    variables = site.environment() | {
+        "INTAKE_SET_FORM": json.dumps(described | ({"quietSeconds": 60} if form == "quiet" else {})),
+        "INTAKE_SET_PARTS_PIPELINE": PARTS,
+        "INTAKE_PROCESSOR": "loads:load",
+        "INTAKE_PROCESSING_TIMEOUT_SECONDS": "60",
+        "INTAKE_MAX_ATTEMPTS": "12",
+        "INTAKE_MIN_BACKOFF_SECONDS": "15",
+        "INTAKE_MAX_BACKOFF_SECONDS": "900",
+        "INTAKE_MAX_EVENT_AGE_SECONDS": "21600",
+    }
+    return Site(replace(site.deployed, audit_function=None, set_variables=variables))
+
+
 @dataclass
 class FakeCloudFormation:
     """A CloudFormation client with stacks and their resources, two on a page."""
@@ -230,6 +254,10 @@ class FakeLambda:
     invoked: list[dict[str, Any]] = field(default_factory=list)
     readers: list[str] = field(default_factory=list)
     """The ARNs of the functions that read any queue."""
+    updated: list[str] = field(default_factory=list)
+    """The UUIDs of the mappings that were enabled or disabled."""
+    mappings: int = 1
+    """The number of the consumer's event source mappings."""
 
     def get_function_configuration(self, **request: str) -> dict[str, Any]:
         function = request["FunctionName"]
@@ -241,10 +269,11 @@ class FakeLambda:
         if "EventSourceArn" in request:
             return {"EventSourceMappings": [{"State": self.source, "FunctionArn": one} for one in self.readers]}
         assert request["FunctionName"] in self.environments
-        return {"EventSourceMappings": [{"State": self.source, "UUID": "uuid-1"}]}
+        uuids = [f"uuid-{n}" for n in range(1, self.mappings + 1)]
+        return {"EventSourceMappings": [{"State": self.source, "UUID": one} for one in uuids]}
 
     def update_event_source_mapping(self, **request: Any) -> dict[str, Any]:
-        assert request["UUID"] == "uuid-1"
+        self.updated.append(request["UUID"])
         self.source = "Enabled" if request["Enabled"] else "Disabled"
         return {}
 

@@ -167,10 +167,11 @@ class SetBench:
     def bucket(self) -> Bucket:
         return Bucket(lambda: cast("Any", self.s3), BUCKET)
 
-    def audit(self, remaining_seconds: float = 60) -> SetFindings:
+    def audit(self, remaining_seconds: float = 60, *, dry_run: bool = False) -> SetFindings:
         """Run the audit of sets."""
         waiting = WaitingSets(cast("Any", self.dynamodb), "ledger")
-        return SetAudit(self.settings, self._set_services(), waiting).run(lambda: remaining_seconds)
+        audit = SetAudit(self.settings, self._set_services(), waiting)
+        return audit.run(lambda: remaining_seconds, dry_run=dry_run)
 
     def lose_wakes(self) -> None:
         """Empty the queue of the sets."""

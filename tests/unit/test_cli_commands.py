@@ -641,8 +641,8 @@ class TestMessages:
 
     @pytest.mark.parametrize("arguments", [("audit",), ("report",), ("reprocess", "o-7"), ("adopt", "--from", "Old")])
     def test_commands_for_files_say_so(self, person: Person, arguments: tuple[str, ...]) -> None:
-        person.types(*arguments, ends=1)
-        assert "takes messages of sqs, and this command is for files" in person.complaint
+        person.types(*arguments, ends=2)
+        assert f"is not for {NAME}, which is an intake of messages: " in person.complaint
 
 
 def test_the_page_shows_commands_that_there_are() -> None:

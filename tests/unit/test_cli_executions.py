@@ -100,8 +100,8 @@ def test_inspect_names_the_execution_of_a_claim(person: Person) -> None:
 
 def test_a_pipeline_without_a_machine_has_no_executions(sit: Callable[..., Person]) -> None:
     person = sit(make_site())
-    person.types("list", "--running", ends=1)
-    assert "its processor is not a state machine" in person.complaint
+    person.types("list", "--running", ends=2)
+    assert "which is a pipeline of objects: it has no executions" in person.complaint
     assert "Executions" not in person.types("status")
     assert person.reads("status")["executions"] is None
     claimed(person.site, "in/talk.mp3")

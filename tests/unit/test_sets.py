@@ -228,14 +228,43 @@ class TestManifests:
         bench.run()
         assert bench.known(KEY).status is Status.PROCESSED
 
+    @pytest.mark.failure_mode("F165")
     def test_the_set_is_processed_again_if_a_person_asks_for_it(self) -> None:
-        bench = SetBench(MANIFEST)
+        """Once for an ID, under a new fence, and not for an earlier ID. Its parts are not processed again."""
+        fences: list[int] = []
+        bench = SetBench(MANIFEST, process=lambda files: fences.append(files.fence))
         for key in (A, KEY):
             bench.put(key, manifest(A) if key == KEY else "content")
         bench.run()
-        bench.sets.queue.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ulid(bench.now, 0)))
+        earlier, later = (ulid(bench.now, number) for number in (0, 1))
+        for request in (later, later, earlier):
+            bench.sets.queue.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=request))
+            bench.run()
+        assert len(fences) == 2
+        assert fences[1] > fences[0]
+        assert bench.part_calls == [A]
+        first, second = bench.runs
+        assert (first.version, first.parts) == (second.version, second.parts)
+        assert bench.known(KEY).served_reprocess_id == later
+
+    @pytest.mark.failure_mode("F165")
+    def test_a_request_for_an_incomplete_set_waits_for_its_parts(self) -> None:
+        """The part that arrives last runs the set, and the request is then served once more."""
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, manifest(A, B))
+        bench.put(A)
+        bench.run(1)
+        request = ulid(bench.now, 0)
+        bench.sets.queue.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=request))
+        bench.run(1)
+        assert bench.runs == []
+        assert bench.known(KEY).waiting_since is not None
+        bench.put(B)
         bench.run()
-        assert len(bench.runs) == 2
+        assert [len(run.parts) for run in bench.runs] == [2, 2]
+        assert len({run.version for run in bench.runs}) == 1
+        row = bench.known(KEY)
+        assert (row.status, row.served_reprocess_id) == (Status.PROCESSED, request)
 
     def test_a_deleted_manifest_ends_the_wait(self) -> None:
         bench = SetBench(MANIFEST)
@@ -496,8 +525,13 @@ class TestTheAudit:
         bench.run_parts()
         bench.lose_wakes()
         bench.now += 2 * HOUR
+        assert bench.audit(dry_run=True).woken == [KEY]
+        assert bench.sets.queue.next_visible_at() is None, "a dry run sends no message"
         found = bench.audit()
         assert (found.checked, found.woken, found.complete) == (1, [KEY], True)
+        report = found.as_json()
+        assert (report["counts"], report["resubmitted"]) == ({"lost": 1}, 1)
+        assert report["findings"] == [{"key": KEY, "why": "lost"}]
         bench.run()
         assert [run.key for run in bench.runs] == [KEY]
 

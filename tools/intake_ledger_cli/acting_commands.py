@@ -20,16 +20,17 @@ Because = Annotated[str, typer.Option("--because", help="The reason, for others.
 @app.command("pause")
 @with_shared_options
 def pause_command(call: Call, *, because: Because, yes: Yes = False) -> None:
-    """Stop the consumer. Messages wait in the queue, and expire after its retention."""
-    aws, deployed = call.open()
-    uuid = pausing.mapping_of(aws, deployed)
+    """Stop the consumer. Messages wait in their queue or stream, and expire after its retention."""
+    aws, deployed = call.open("pause")
+    uuids = pausing.mappings_of(aws, deployed)
+    place = "stream" if deployed.reads_stream else "queue"
     operations.confirm(
-        f"{deployed.name} will process no message until `intake-ledger resume`. Messages wait in the queue, and are "
+        f"{deployed.name} will process no message until `intake-ledger resume`. Messages wait in the {place}, and are "
         "lost after its retention.",
         yes=yes,
     )
     operation = Operation(now_ms(), operations.caller(aws), "pause", because)
-    pausing.pause(aws, deployed, uuid, operation)
+    pausing.pause(aws, deployed, uuids, operation)
     operations.record(aws, deployed, operation)
     call.output({"paused": True}, Text("paused", style=WARNING))
 
@@ -38,8 +39,8 @@ def pause_command(call: Call, *, because: Because, yes: Yes = False) -> None:
 @with_shared_options
 def resume_command(call: Call) -> None:
     """Start a paused consumer again."""
-    aws, deployed = call.open()
-    pausing.resume(aws, deployed, pausing.mapping_of(aws, deployed))
+    aws, deployed = call.open("resume")
+    pausing.resume(aws, deployed, pausing.mappings_of(aws, deployed))
     operations.record(aws, deployed, Operation(now_ms(), operations.caller(aws), "resume", ""))
     call.output({"paused": False}, Text("takes messages in a minute", style=GOOD))
 
@@ -52,14 +53,16 @@ def retry_now(
         list[str] | None, typer.Argument(help="Keys of objects. Without keys, all.", show_default=False)
     ] = None,
 ) -> None:
-    """Close the circuit breaker, and try failed and waiting objects now."""
+    """Close the circuit breaker, and try failed and waiting objects, sets or messages now."""
     aws, deployed = call.open()
     now = now_ms()
     retrying.close_breaker(aws, deployed, now)
     done = retrying.retry_rows(aws, deployed, retrying.waiting_rows(aws, deployed, keys or [], now), now)
-    what = f"retry-now of {done.retried:,} objects"
+    noun = retrying.noun_of(deployed)
+    what = f"retry-now of {done.retried:,} {noun}"
     operations.record(aws, deployed, Operation(now, operations.caller(aws), what, ""))
-    shown = f"{done.retried:,} objects are tried now, {done.changed:,} had changed meanwhile"
+    when = "at their next delivery" if deployed.message_source else "now"
+    shown = f"{done.retried:,} {noun} are tried {when}, {done.changed:,} had changed meanwhile"
     shown += f", {done.failed:,} messages were refused" if done.failed else ""
     call.output(
         {"retried": done.retried, "changed": done.changed, "failed": done.failed},

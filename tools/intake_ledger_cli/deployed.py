@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
 _MACHINE = "AWS::StepFunctions::StateMachine"
+_STREAMS = ("kinesis", "dynamodb")
 _OF_PIPELINES = re.compile("Consumer|Audit")
 """Logical IDs of a pipeline's functions have one of these parts."""
 
@@ -59,6 +60,8 @@ class DeployedPipeline:
     """The kind of the source of an intake of messages, such as `sqs` or `kinesis`. None for a pipeline of files."""
     others: tuple[str, ...] = ()
     """The names of the stack's other pipelines."""
+    workers: bool = False
+    """True if `IntakeWorkers` takes the messages instead of the function, whose event source mapping is disabled."""
     set_variables: Mapping[str, str] | None = None
     """The variables of the function of sets of files. None if this is a pipeline of objects."""
     max_wait_seconds: int | None = None
@@ -68,7 +71,16 @@ class DeployedPipeline:
     @property
     def place(self) -> str:
         """The bucket, or the kind of the messages' source, as people read it."""
-        return f"messages of {self.message_source}" if self.message_source else f"bucket {self.bucket}"
+        if self.message_source:
+            return f"messages of {self.message_source}"
+        variables = self.set_variables
+        parts = f", sets of parts of {variables['INTAKE_SET_PARTS_PIPELINE']}" if variables else ""
+        return f"bucket {self.bucket}{parts}"
+
+    @property
+    def reads_stream(self) -> bool:
+        """True if the messages come from a stream. The queue has redriven records only."""
+        return self.message_source in _STREAMS
 
     def wants(self, key: str) -> bool:
         """True if the key passes the pipeline's filters."""
@@ -126,6 +138,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         reports=_report_prefix(audit_variables, name),
         message_source=variables.get("INTAKE_MESSAGE_SOURCE"),
         others=tuple(sorted(consumers.keys() - {name})),
+        workers="INTAKE_WORKERS" in variables,
         set_variables=variables if "INTAKE_SET_FORM" in variables else None,
         max_wait_seconds=int(variables["INTAKE_MAX_WAIT_SECONDS"]) if "INTAKE_MAX_WAIT_SECONDS" in variables else None,
     )

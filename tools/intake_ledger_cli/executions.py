@@ -14,7 +14,7 @@ from intake_ledger.executions import execution_name
 from intake_ledger.protocol import Row, identity_of, row_key
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import DIM, GOOD, WARNING, escape
-from intake_ledger_cli.errors import CliError
+from intake_ledger_cli.kinds import check_kind
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -68,14 +68,13 @@ def list_running(client: "SFNClient", deployed: "DeployedPipeline", limit: int) 
         limit: the largest number of executions.
 
     Raises:
-        CliError: The pipeline has no state machine.
+        UsageError: The pipeline has no state machine.
         ClientError: Step Functions refuses a request.
 
     """
-    if deployed.state_machine is None:
-        raise CliError(f"{deployed.name} has no executions: its processor is not a state machine")
+    check_kind(deployed, "list --running")
     found = []
-    for one in islice(_running(client, deployed.state_machine), limit):
+    for one in islice(_running(client, deployed.state_machine or ""), limit):
         given = client.describe_execution(executionArn=one["executionArn"]).get("input", "{}")
         change = json.loads(given)
         own = isinstance(change, dict) and "intake" in change

@@ -37,13 +37,13 @@ class Comparison:
 
 
 def key_in(deployed: "DeployedPipeline", text: str) -> str:
-    """Return the key of a key or an `s3://` URI.
+    """Return the key of a key or an `s3://` URI. The key of a message may be any text.
 
     Raises:
         UsageError: The URI names another bucket than the pipeline's, or no key.
 
     """
-    if not text.startswith("s3://"):
+    if not text.startswith("s3://") or deployed.message_source is not None:
         return text
     bucket, _, key = text.removeprefix("s3://").partition("/")
     if bucket != deployed.bucket:

@@ -99,13 +99,14 @@ def count_reasons(rows: Iterator[ObjectRow]) -> Counter[tuple[str, str]]:
     return Counter((entry.row.status.value, entry.row.reason_code or _NO_REASON) for entry in rows)
 
 
-def csv_lines(rows: Iterator[ObjectRow], limit: int) -> Iterator[str]:
-    """Yield a header and one line for each row."""
-    yield _csv_line(_CSV_COLUMNS)
+def csv_lines(rows: Iterator[ObjectRow], limit: int, *, identities: bool = False) -> Iterator[str]:
+    """Yield a header and one line for each row. `identities` adds the identity of a message."""
+    yield _csv_line((*_CSV_COLUMNS, *(("identity",) if identities else ())))
     for entry in islice(rows, limit):
         row = entry.row
         since = timestamp(row.waiting_since or row.updated_at)
-        yield _csv_line((since, row.status.value, row.attempts, row.reason_code or "", row.reason or "", entry.key))
+        shown = (since, row.status.value, row.attempts, row.reason_code or "", row.reason or "", entry.key)
+        yield _csv_line((*shown, *((row.version_id or "",) if identities else ())))
 
 
 def _csv_line(values: tuple[Any, ...]) -> str:

@@ -40,7 +40,7 @@ def status_command(call: Call, *, exit_code: ExitCode = False) -> None:
     aws, deployed = call.open()
     found, now = status.read_status(aws, deployed), now_ms()
     call.output(status_json.status_json(deployed, found, now), status_table.status_table(deployed, found, now))
-    end_with(status.needs_a_person(found), exit_code)
+    end_with(status.needs_a_person(found, deployed), exit_code)
 
 
 @app.command()
@@ -141,7 +141,7 @@ def list_command(
         end_with(bool(counts) or budget.stopped, exit_code)
     elif as_csv:
         number = -1  # the header is not a row
-        for line in listing.csv_lines(rows, limit):
+        for line in listing.csv_lines(rows, limit, identities=deployed.message_source is not None):
             sys.stdout.write(line)
             number += 1
         if budget.stopped:

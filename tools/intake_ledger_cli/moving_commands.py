@@ -84,7 +84,7 @@ def adopt_command(
 
     The exit code is 1 while another call can move the remaining ones.
     """
-    aws, deployed = call.open_files()
+    aws, deployed = call.open("adopt")
     left = find_former(
         aws, deployed, former, table=from_table, queue=from_queue, dead_letter_queue=from_dead_letter_queue
     )

@@ -17,8 +17,9 @@ from intake_ledger.protocol import ReasonCode, Status
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.deployed import DeployedPipeline, find_pipeline
-from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.json_output import JsonObject, versioned
+from intake_ledger_cli.kinds import check_kind
 
 _CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
 """Texts that look like a reason code."""
@@ -44,29 +45,20 @@ class Call:
     profile: Annotated[str | None, typer.Option(help="AWS profile, as for the AWS CLI.", show_default=False)] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)] = False
 
-    def open(self) -> tuple[Aws, DeployedPipeline]:
+    def open(self, command: str = "") -> tuple[Aws, DeployedPipeline]:
         """Create the AWS clients and find the pipeline.
+
+        Args:
+            command: the command, if some kinds of pipelines have no use for it.
 
         Raises:
             CliError: The pipeline does not exist, or several pipelines match.
+            UsageError: The pipeline's kind has no use for the command.
 
         """
         aws = Aws(region=self.region, profile=self.profile)
-        return aws, find_pipeline(aws, self.stack, self.pipeline)
-
-    def open_files(self) -> tuple[Aws, DeployedPipeline]:
-        """`open` for a command that needs S3.
-
-        Raises:
-            CliError: Also if it is an intake of messages, which S3 does not keep.
-
-        """
-        aws, deployed = self.open()
-        if deployed.message_source is not None:
-            raise CliError(
-                f"{deployed.name} takes {deployed.place}, and this command is for files: use status, list, inspect and "
-                "redrive"
-            )
+        deployed = find_pipeline(aws, self.stack, self.pipeline)
+        check_kind(deployed, command)
         return aws, deployed
 
     def output(self, document: JsonObject, shown: RenderableType) -> None:

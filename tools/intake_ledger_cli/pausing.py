@@ -1,4 +1,4 @@
-"""Pauses and resumes a consumer by its event source mapping. Messages wait in the queue meanwhile."""
+"""Pauses and resumes a consumer by its event source mappings. Messages wait in their source meanwhile."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,26 +13,27 @@ if TYPE_CHECKING:
 _CHANGING = frozenset({"Creating", "Deleting", "Disabling", "Enabling", "Updating"})
 
 
-def mapping_of(aws: "Aws", deployed: "DeployedPipeline") -> str:
-    """Return the UUID of the consumer's event source mapping.
+def mappings_of(aws: "Aws", deployed: "DeployedPipeline") -> list[str]:
+    """Return the UUIDs of the consumer's event source mappings. A stream's intake also reads a queue.
 
     Raises:
-        CliError: There is none, there are several, or Lambda is changing it.
+        CliError: There is none, there are too many, or Lambda is changing one.
 
     """
     answer = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)
     mappings = answer["EventSourceMappings"]
-    if len(mappings) != 1:
-        raise CliError(f"{deployed.consumer_function} has {len(mappings)} event source mappings, expected one")
-    [mapping] = mappings
-    if mapping["State"] in _CHANGING:
-        state = mapping["State"]
-        raise CliError(f"Lambda is changing the event source mapping ({state}): repeat the command in a minute")
-    return mapping["UUID"]
+    expected = 2 if deployed.reads_stream else 1
+    if len(mappings) != expected:
+        raise CliError(f"{deployed.consumer_function} has {len(mappings)} event source mappings, expected {expected}")
+    for mapping in mappings:
+        if mapping["State"] in _CHANGING:
+            state = mapping["State"]
+            raise CliError(f"Lambda is changing the event source mapping ({state}): repeat the command in a minute")
+    return [mapping["UUID"] for mapping in mappings]
 
 
-def pause(aws: "Aws", deployed: "DeployedPipeline", uuid: str, operation: "Operation") -> None:
-    """Record the pause, and disable the mapping. The record comes first, so that the audit knows its reason.
+def pause(aws: "Aws", deployed: "DeployedPipeline", uuids: list[str], operation: "Operation") -> None:
+    """Record the pause, and disable the mappings. The record comes first, so that the audit knows its reason.
 
     Raises:
         ClientError: AWS refuses a request.
@@ -47,17 +48,19 @@ def pause(aws: "Aws", deployed: "DeployedPipeline", uuid: str, operation: "Opera
         "because": operation.because,
     }
     aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
-    aws.functions.update_event_source_mapping(UUID=uuid, Enabled=False)
+    for uuid in uuids:
+        aws.functions.update_event_source_mapping(UUID=uuid, Enabled=False)
 
 
-def resume(aws: "Aws", deployed: "DeployedPipeline", uuid: str) -> None:
-    """Enable the mapping, and remove the record of the pause.
+def resume(aws: "Aws", deployed: "DeployedPipeline", uuids: list[str]) -> None:
+    """Enable the mappings, and remove the record of the pause.
 
     Raises:
         ClientError: AWS refuses a request.
 
     """
-    aws.functions.update_event_source_mapping(UUID=uuid, Enabled=True)
+    for uuid in uuids:
+        aws.functions.update_event_source_mapping(UUID=uuid, Enabled=True)
     key = pause_key(deployed.name)
     place: Any = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
     aws.dynamodb.delete_item(TableName=deployed.table, Key=place)

@@ -37,7 +37,7 @@ def write_report(call: Call, path: Path, hours: int) -> bool:
     data = report_data.collect(aws, deployed, now=now_ms(), hours=hours)
     replace_file(path, render(data))
     sys.stdout.write(f"{path}\n")
-    return status.needs_a_person(data.status)
+    return status.needs_a_person(data.status, deployed)
 
 
 def replace_file(path: Path, content: str) -> None:

@@ -27,7 +27,7 @@ _NO_REASON = "no reason"
 def render(data: ReportData) -> str:
     """Return the page as HTML. It has no script and refers to no other file."""
     deployed, found = data.deployed, data.status
-    red = status.needs_a_person(found)
+    red = status.needs_a_person(found, data.deployed)
     verdict = (
         '<span class="bad">A person should look at it.</span>' if red else '<span class="good">Nothing is red.</span>'
     )

@@ -9,7 +9,6 @@ from intake_ledger.protocol import RANDOM_BITS, ulid
 from intake_ledger_cli import announcing, json_output, operations, reprocess, result_tables
 from intake_ledger_cli.app import DryRun, PerSecond, Yes, app, now_ms, rate_limit
 from intake_ledger_cli.console import console
-from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.reprocess import ReprocessResult
 from intake_ledger_cli.selection import Selection
@@ -38,12 +37,10 @@ def reprocess_command(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Request that objects are processed again, or for the first time if the bucket is older than the pipeline."""
+    """Request that objects or sets are processed again, or first if the bucket is older than the pipeline."""
     selection = Selection(tuple(dict.fromkeys(keys or ())), prefix, rejected, reason, version_id)
     selection.check()
-    aws, deployed = call.open_files()
-    if deployed.set_variables is not None:
-        raise CliError(f"{deployed.name} has sets of files: reprocess a part, or upload the manifest again")
+    aws, deployed = call.open("reprocess")
     if request_id is not None:
         reprocess.check_id(request_id, deployed, now_ms())
     result = ReprocessResult(request_id or ulid(now_ms(), secrets.randbits(RANDOM_BITS)))

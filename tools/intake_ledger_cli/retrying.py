@@ -31,6 +31,13 @@ class RetryResult:
     """Messages that SQS refused. The objects are retried when they are due."""
 
 
+def noun_of(deployed: "DeployedPipeline") -> str:
+    """What the rows of a pipeline are about."""
+    if deployed.message_source is not None:
+        return "messages"
+    return "objects" if deployed.set_variables is None else "sets"
+
+
 def close_breaker(aws: "Aws", deployed: "DeployedPipeline", now: int) -> None:
     """Ask all workers to close their circuit breakers. Each reads this at its next message, within five seconds.
 
@@ -62,6 +69,8 @@ def waiting_rows(aws: "Aws", deployed: "DeployedPipeline", keys: list[str], now:
 def retry_rows(aws: "Aws", deployed: "DeployedPipeline", rows: Iterator[ObjectRow], now: int) -> RetryResult:
     """Make the next attempt of each row due, and send a message for it. The older message finds a duplicate.
 
+    An intake of messages gets none: only the message itself has its content, and its source delivers it again.
+
     Raises:
         ClientError: AWS refuses a request.
 
@@ -70,6 +79,9 @@ def retry_rows(aws: "Aws", deployed: "DeployedPipeline", rows: Iterator[ObjectRo
     for batch in batched(rows, _BATCH):
         due = [entry for entry in batch if _make_due(aws, deployed, entry, now)]
         result.changed += len(batch) - len(due)
+        if deployed.message_source is not None:
+            result.retried += len(due)
+            continue
         if not due:
             continue
         messages = [OutgoingMessage(_message(deployed, entry)) for entry in due]

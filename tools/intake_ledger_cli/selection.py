@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from intake_ledger_cli import reprocess
+from intake_ledger_cli import reprocess, set_keys
 from intake_ledger_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,14 +52,25 @@ class Selection:
         return "reprocess --rejected" + (f" --reason {self.reason}" if self.reason else "")
 
     def targets(self, aws: "Aws", deployed: "DeployedPipeline", result: "ReprocessResult") -> "Iterator[Target]":
-        """Yield the objects. Keys are checked before the first one.
+        """Yield the objects or sets. Keys are checked before the first one.
 
         Raises:
             CliError: A key cannot be requested.
 
         """
+        if deployed.set_variables is not None and not self.rejected:
+            return self._sets(aws, deployed)
         if self.keys:
             return iter(list(reprocess.key_targets(aws.s3, deployed, self.keys, self.version_id, result)))
         if self.prefix is not None:
             return reprocess.prefix_targets(aws.s3, deployed, self.prefix, result)
         return reprocess.rejected_targets(aws.dynamodb, deployed, self.reason)
+
+    def _sets(self, aws: "Aws", deployed: "DeployedPipeline") -> "Iterator[Target]":
+        if self.version_id is not None:
+            raise UsageError(
+                f"--version-id {self.version_id} cannot be used: sets are processed in their current version"
+            )
+        if self.keys:
+            return iter(list(set_keys.key_targets(aws.s3, deployed, self.keys)))
+        return set_keys.prefix_targets(aws.s3, deployed, self.prefix or "")

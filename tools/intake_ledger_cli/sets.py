@@ -13,6 +13,7 @@ from intake_ledger.protocol import Ordering, row_key
 from intake_ledger.sets import SetReader, set_settings
 from intake_ledger_cli import formatting, reading
 from intake_ledger_cli.console import BAD, GOOD, WARNING, add_line, escape, grid, heading
+from intake_ledger_cli.set_keys import check_set_key
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
@@ -43,8 +44,10 @@ def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
 
     Raises:
         ClientError: The caller may not read the manifest, the folder or the rows.
+        UsageError: The key names no set.
 
     """
+    check_set_key(deployed, key)
     settings = set_settings(deployed.set_variables or {})
     bucket = Bucket(lambda: aws.s3, deployed.bucket, deployed.bucket_owner)
     table = LedgerTable(aws.dynamodb, deployed.table)

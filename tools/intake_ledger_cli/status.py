@@ -131,12 +131,12 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
     )
 
 
-def needs_a_person(found: PipelineStatus) -> bool:
+def needs_a_person(found: PipelineStatus, deployed: "DeployedPipeline") -> bool:
     """Return True if a line of the status is red: a person should look at it. Parts that are denied do not count."""
     counts, depth, hour = found.needs_review, found.dead_letters, found.last_hour
     return any(
         (
-            isinstance(found.source, str) and found.source != "Enabled",
+            isinstance(found.source, str) and found.source != "Enabled" and not deployed.workers,
             isinstance(found.breaker, BreakerState) and found.breaker.opened_at is not None,
             isinstance(depth, QueueDepth) and depth.waiting + depth.hidden > 0,
             isinstance(counts, Counts) and (counts.rejected.number > 0 or counts.rejected.unknown),

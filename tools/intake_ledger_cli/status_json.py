@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.executions import ExecutionCount
+from intake_ledger_cli.kinds import kind_of
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import AccessDenied, BreakerState, PipelineStatus, QueueDepth, TableSize
@@ -21,6 +22,7 @@ def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -
         "pipeline": deployed.name,
         "bucket": deployed.bucket,
         "messageSource": deployed.message_source,
+        "kind": kind_of(deployed).name.lower(),
         "at": now,
         "consumer": _denied(found.source) if isinstance(found.source, AccessDenied) else found.source,
         "pause": None if found.pause is None else asdict(found.pause),

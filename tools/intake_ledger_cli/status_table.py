@@ -9,13 +9,13 @@ from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.executions import ExecutionCount
+from intake_ledger_cli.kinds import Kind, kind_of
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
     AccessDenied,
     Alarm,
     BreakerState,
-    PauseRecord,
     PipelineStatus,
     QueueDepth,
     TableSize,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> RenderableType:
-    lines = grid()
+    lines, kind = grid(), kind_of(deployed)
     hour = None if isinstance(found.last_hour, AccessDenied) else found.last_hour
-    add_line(lines, "Consumer", _source(found.source, found.pause, now))
+    add_line(lines, "Consumer", _source(found, now, workers=deployed.workers))
     add_line(lines, "Breaker", _breaker(found.breaker, now))
     add_line(lines, "Queue", _depth(found.queue, hour.queue_age_seconds if hour else None))
     add_line(lines, "Dead letters", _dead_letters(found.dead_letters, hour.dead_letter_age_seconds if hour else None))
@@ -44,13 +44,14 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
         if counts.later_format.number or counts.later_format.why:
             what = "rows that this release does not process"
             add_line(lines, "Later release", count_text(counts.later_format, WARNING, what, now))
-    if deployed.message_source is None:
+    if kind not in (Kind.MESSAGES, Kind.SETS):
         add_line(lines, "Rows", _rows(found.audit, found.table))
         add_line(lines, "Claims", _claims(found.audit, now))
     add_line(lines, "Last hour", _last_hour(found.last_hour))
-    if deployed.message_source is None:
+    if kind is not Kind.MESSAGES:
         # Without a listing, an intake of messages has no audit.
         add_line(lines, "Last audit", _audit(found.audit, now))
+    if kind not in (Kind.MESSAGES, Kind.SETS):
         add_line(lines, "Last tick", _tick(found.last_hour, now))
     add_line(lines, "Alarms", _alarms(deployed, found.alarms))
     return Group(heading(deployed.name, f"{deployed.place}, {formatting.timestamp(now)}"), lines)
@@ -114,9 +115,15 @@ def _access_denied(denied: AccessDenied) -> Text:
     return Text(f"not allowed: {denied.action}", style=DIM)
 
 
-def _source(source: str | AccessDenied, pause: PauseRecord | None, now: int) -> Text:
+def _source(found: PipelineStatus, now: int, *, workers: bool) -> Text:
+    source, pause = found.source, found.pause
     if isinstance(source, AccessDenied):
         return _access_denied(source)
+    if workers:
+        # Only their service knows how many run.
+        if source == "Enabled":
+            return Text("workers outside of Lambda, and also the function, take messages", style=WARNING)
+        return Text(f"workers outside of Lambda take messages; the function's event source mapping is {source}")
     if source == "Enabled":
         return Text("takes messages", style=GOOD)
     if pause is not None:

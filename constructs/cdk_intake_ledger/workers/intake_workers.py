@@ -75,6 +75,8 @@ class IntakeWorkers(Construct):
         # The audit compares the deployed mapping with this setting.
         _resource(consumer.source, lambda_.CfnEventSourceMapping).enabled = False
         consumer.has_workers = True
+        # The command tells workers from a function that takes no messages.
+        consumer.function.add_environment("INTAKE_WORKERS", "true")
         environment = dict(consumer.environment)
         if seconds is not None:
             environment["INTAKE_PROCESSING_TIMEOUT_SECONDS"] = str(int(seconds))

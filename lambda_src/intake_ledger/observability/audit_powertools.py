@@ -61,7 +61,8 @@ def sets_audited(report: Mapping[str, Any], counts: Mapping[str, int], ages: Map
     logger.info("audited", extra={name: value for name, value in report.items() if name != "findings"})
     for finding in report["findings"]:
         logger.warning("finding", extra={"run_id": report["runId"], **finding})
-    _write(counts, ages)
+    if counts or ages:
+        _write(counts, ages)
 
 
 def _write(counts: Mapping[str, int], ages: Mapping[str, int] | None = None) -> None:

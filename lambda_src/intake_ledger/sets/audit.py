@@ -11,6 +11,7 @@ from typing import Any
 
 from intake_ledger.consumer import Services
 from intake_ledger.events import own_message
+from intake_ledger.observability.short_report import short_report
 from intake_ledger.protocol import RANDOM_BITS, Ordering, Origin, Row, State, Status, row_key, ulid
 from intake_ledger.set_members import FormKind
 from intake_ledger.sets.set_ledger import as_set_ledger
@@ -32,32 +33,43 @@ class SetFindings:
     """The result of an audit of sets."""
 
     run_id: str
+    started_at: int
+    """Epoch milliseconds."""
+    dry_run: bool = False
     checked: int = 0
     woken: list[str] = field(default_factory=list)
-    """The keys of the sets that had no row for their state, or a row that nothing continued."""
+    """The keys of the sets that had no row for their state, or a row that nothing continued. A dry run only names
+    them.
+    """
     complete: bool = True
     """False if the time ended before each set was checked. The newest sets come first."""
     oldest_waiting_ms: int | None = None
     """The age of the set that has waited the longest, in milliseconds. None: no set waits."""
 
     def as_json(self) -> dict[str, Any]:
-        """The result for the log and for the caller."""
-        findings = [{"key": key} for key in self.woken]
-        return {
-            "runId": self.run_id,
-            "checked": self.checked,
-            "complete": self.complete,
-            "oldestWaitingMs": self.oldest_waiting_ms,
-            "findings": findings,
-        }
+        """The result for the log, for the caller and for the table."""
+        number = len(self.woken)
+        end = "found by a dry run" if self.dry_run else "woken again"
+        summary = f"{number:,} of {self.checked:,} sets that nothing continued were {end}"
+        report = short_report(
+            self.run_id,
+            started_at=self.started_at,
+            checked=self.checked,
+            findings={"lost": self.woken},
+            summary=summary if number else f"{self.checked:,} sets agree with the ledger",
+            complete=self.complete,
+            dry_run=self.dry_run,
+        )
+        return report | {"oldestWaitingMs": self.oldest_waiting_ms}
 
     def counts(self) -> dict[str, int]:
-        """The metrics."""
-        return {"AuditFindings": len(self.woken), "AuditResubmitted": len(self.woken)}
+        """The metrics. A dry run counts nothing, because it changes nothing."""
+        number = len(self.woken)
+        return {} if self.dry_run else {"AuditFindings": number, "AuditResubmitted": number}
 
     def ages(self) -> dict[str, int]:
         """The metrics in milliseconds. A metric without a value costs nothing."""
-        return {} if self.oldest_waiting_ms is None else {OLDEST_WAITING_SET: self.oldest_waiting_ms}
+        return {} if self.dry_run or self.oldest_waiting_ms is None else {OLDEST_WAITING_SET: self.oldest_waiting_ms}
 
 
 class SetAudit:
@@ -83,24 +95,27 @@ class SetAudit:
         self._clock = services.clock
         self._waiting = waiting
 
-    def run(self, remaining_seconds: Callable[[], float]) -> SetFindings:
+    def run(self, remaining_seconds: Callable[[], float], *, dry_run: bool = False) -> SetFindings:
         """Check the sets, and wake those that nothing continues.
 
         Args:
             remaining_seconds: until the function's timeout.
+            dry_run: true: send no message.
 
         """
-        found = SetFindings(ulid(self._clock(), secrets.randbits(RANDOM_BITS)))
+        now = self._clock()
+        found = SetFindings(ulid(now, secrets.randbits(RANDOM_BITS)), now, dry_run)
         # First, and for all sets: the listing may end early, and has no sets beyond the look-back.
         since = self._waiting.oldest_since(self._settings.consumer.pipeline)
-        found.oldest_waiting_ms = None if since is None else max(0, self._clock() - since)
+        found.oldest_waiting_ms = None if since is None else max(0, now - since)
         for key in self._keys():
             if remaining_seconds() < RESERVE_SECONDS:
                 found.complete = False
                 break
             found.checked += 1
             if self._is_lost(key):
-                self._queues.wake(own_message(Origin.PART, self._bucket.name, key))
+                if not dry_run:
+                    self._queues.wake(own_message(Origin.PART, self._bucket.name, key))
                 found.woken.append(key)
         return found
 

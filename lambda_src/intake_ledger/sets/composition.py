@@ -20,19 +20,24 @@ from intake_ledger.sets.waiting import SetTelemetry, WaitingSets
 def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point: a batch of messages, or the schedule's request for an audit."""
     if "auditSets" in event:
-        return _audit(context)
+        return _audit(context, dry_run=event.get("dryRun") is True)
     return make_consumer().handle(event, context)
 
 
-def _audit(context: LambdaContext) -> dict[str, Any]:
+def _audit(context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
     from intake_ledger.observability.audit_powertools import sets_audited  # noqa: PLC0415 - few need it
+    from intake_ledger.observability.short_report import keep_report  # noqa: PLC0415 - likewise
     from intake_ledger.sets.audit import SetAudit  # noqa: PLC0415 - likewise
 
     settings, services = _services()
-    waiting = WaitingSets(ledger_client(), settings.consumer.table)
-    found = SetAudit(settings, services, waiting).run(lambda: context.get_remaining_time_in_millis() / 1000)
-    sets_audited(found.as_json(), found.counts(), found.ages())
-    return found.as_json()
+    consumer, client = settings.consumer, ledger_client()
+    audit = SetAudit(settings, services, WaitingSets(client, consumer.table))
+    found = audit.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run)
+    report = found.as_json()
+    sets_audited(report, found.counts(), found.ages())
+    if not dry_run:
+        keep_report(client, consumer.table, consumer.pipeline, consumer.bucket, report)
+    return report
 
 
 @cache

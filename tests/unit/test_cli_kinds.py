@@ -1,0 +1,308 @@
+"""F164: each command on each kind of pipeline. It says the kind's own facts, or names the kind and the way out."""
+
+import io
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from intake_ledger.protocol import Origin, Row, Status
+from intake_ledger_cli import commands
+from intake_ledger_cli.aws import Aws
+from intake_ledger_cli.kinds import Kind, kind_of
+from tests.unit.cli_support import (
+    NAME,
+    PARTS,
+    SET_PATTERN,
+    Site,
+    client,
+    make_message_site,
+    make_set_site,
+    make_site,
+)
+from tests.unit.support import HOUR, MINUTE
+from tests.unit.test_cli_acting import FakeSts
+from tests.unit.test_cli_commands import Person, leave_report, sit
+from tests.unit.test_cli_executions import MACHINE, FakeStepFunctions
+
+__all__ = ["sit"]
+pytestmark = pytest.mark.usefixtures("dynamodb")
+PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
+COLUMNS = {
+    "objects": Kind.OBJECTS,
+    "state machine": Kind.MACHINE,
+    "workers": Kind.WORKERS,
+    "messages": Kind.MESSAGES,
+    "sets": Kind.SETS,
+}
+"""The columns of the table on the operating page."""
+SOURCES = ("sqs", "fifo", "kinesis", "dynamodb", "eventbridge")
+KEYS = {Kind.MESSAGES: "o-7", Kind.SETS: "loads/7/manifest.json"}
+FORMS = [
+    ("manifest", SET_PATTERN, "loads/7/manifest.json"),
+    ("marker", "exports/*/_SUCCESS", "exports/7/_SUCCESS"),
+    ("quiet", "drops/*/", "drops/eu/"),
+]
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "status": ("status",),
+    "watch": ("watch",),
+    "list": ("list",),
+    "list --status": ("list", "--status", "REJECTED"),
+    "list --waiting": ("list", "--waiting"),
+    "list --stuck": ("list", "--stuck"),
+    "list --by-reason": ("list", "--by-reason"),
+    "list --csv": ("list", "--csv"),
+    "list --prefix": ("list", "--prefix", "l", "--older-than", "1s"),
+    "list --running": ("list", "--running"),
+    "inspect": ("inspect", "KEY"),
+    "redrive": ("redrive", "--dry-run"),
+    "reprocess": ("reprocess", "KEY"),
+    "audit": ("audit", "--dry-run"),
+    "report": ("report",),
+    "report --html": ("report", "--html", "FILE"),
+    "adopt": ("adopt", "--from", "Former", "--dry-run"),
+    "pause": ("pause", "--because", "a move", "--yes"),
+    "resume": ("resume",),
+    "retry-now": ("retry-now",),
+    "operations": ("operations",),
+}
+WITHOUT_JSON = ("list --csv", "report --html")
+
+
+def cells() -> dict[tuple[str, Kind], str]:
+    """The table of the operating page: the text of each cell, by command and kind."""
+    _, _, rest = PAGE.read_text().partition("## Which command knows which kind\n")
+    section = rest.partition("\n## ")[0]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*", section, re.MULTILINE)
+    ]
+    head, _, *rows = lines
+    assert head == ["command", *COLUMNS]
+    found: dict[tuple[str, Kind], str] = {}
+    for first, *texts in rows:
+        for command in re.findall("`(.+?)`", first):
+            found |= {(command, kind): text for kind, text in zip(COLUMNS.values(), texts, strict=True)}
+    return found
+
+
+CELLS = cells()
+CASES = [pytest.param(command, kind, id=f"{command}-{name}") for command in ARGUMENTS for name, kind in COLUMNS.items()]
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def site_of(kind: Kind) -> Site:
+    if kind is Kind.MESSAGES:
+        return make_message_site()
+    if kind is Kind.SETS:
+        return make_set_site()
+    site = make_site()
+    machine = MACHINE if kind is Kind.MACHINE else None
+    return Site(replace(site.deployed, state_machine=machine, workers=kind is Kind.WORKERS))
+
+
+def fill(site: Site, key: str) -> None:
+    """A rejected row, a row that waits, a failed row and a lapsed claim, and the last report."""
+    if site.deployed.message_source is None:
+        site.put(key)
+    at = now() - HOUR
+    failed = Row(Status.FAILED, 3, version_id="v1", updated_at=at, retry_at=now() + HOUR, reason="timed out")
+    site.reject(key, "no amount", version="v0", at=at)
+    site.row(f"{key}.failed", failed)
+    site.row(f"{key}.waits", replace(failed, waiting_since=at, reason="no rates yet"))
+    site.row(f"{key}.lapsed", replace(failed, status=Status.PROCESSING, lease_until=at, retry_at=None))
+    leave_report(site)
+
+
+@pytest.fixture
+def seat(sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch) -> Callable[[Site], Person]:
+    """Create a person with a pipeline of a kind, whose mapping is as deployed."""
+    monkeypatch.setattr(Aws, "sts", FakeSts())
+    monkeypatch.setattr(Aws, "machines", FakeStepFunctions())
+
+    def with_site(site: Site) -> Person:
+        person = sit(site, audit=site.deployed.audit_function is not None)
+        person.functions.mappings = 2 if site.deployed.reads_stream else 1
+        person.functions.source = "Disabled" if site.deployed.workers else "Enabled"
+        report = leave_report(site)
+        person.functions.answer = {"Payload": io.BytesIO(json.dumps(report).encode())}
+        return person
+
+    return with_site
+
+
+@pytest.mark.failure_mode("F164")
+@pytest.mark.parametrize("as_json", [False, True], ids=["table", "json"])
+@pytest.mark.parametrize(("command", "kind"), CASES)
+def test_each_command_knows_each_kind_as_the_page_says(
+    seat: Callable[[Site], Person],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+    kind: Kind,
+    *,
+    as_json: bool,
+) -> None:
+    """A cell that begins with "no" is a refusal with exit code 2, in one line. All others end with 0."""
+    site, key = site_of(kind), KEYS.get(kind, "in/a")
+    fill(site, key)
+    person = seat(site)
+    assert kind_of(site.deployed) is kind
+    monkeypatch.setattr(time, "sleep", _interrupt)
+    words = {"KEY": key, "FILE": str(tmp_path / "page.html")}
+    arguments = [words.get(one, one) for one in ARGUMENTS[command]]
+    if as_json and command not in WITHOUT_JSON:
+        arguments.append("--json")
+    if not CELLS[command, kind].startswith("no:"):
+        shown = person.types(*arguments)
+        assert json.loads(shown) if "--json" in arguments else shown
+        return
+    assert person.types(*arguments, ends=2) == ""
+    [line] = person.complaint.splitlines()
+    assert line.startswith(f"intake-ledger: `{command}` is not for {NAME}, which is {kind.value}: ")
+    assert person.functions.updated == []
+
+
+def _interrupt(_: float) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.failure_mode("F164")
+def test_the_page_has_each_command_that_is_for_a_pipeline() -> None:
+    named = {command.partition(" ")[0] for command, _ in CELLS}
+    registered = {one.name or str(getattr(one.callback, "__name__", "")) for one in commands.app.registered_commands}
+    assert named == registered - {"ls"}
+    assert {command for command, _ in CELLS} == set(ARGUMENTS)
+
+
+@pytest.mark.failure_mode("F164")
+class TestWorkers:
+    def test_status_does_not_call_their_pipeline_stopped(self, seat: Callable[[Site], Person]) -> None:
+        person = seat(site_of(Kind.WORKERS))
+        assert "workers outside of Lambda take messages" in " ".join(person.types("status", "--exit-code").split())
+        document = person.reads("status")
+        assert (document["kind"], document["consumer"]) == ("workers", "Disabled")
+        person.functions.source = "Enabled"
+        assert "and also the function, take messages" in " ".join(person.types("status").split())
+
+
+@pytest.mark.failure_mode("F164")
+class TestMessages:
+    @pytest.mark.parametrize("source", SOURCES)
+    def test_a_pause_stops_each_mapping_of_the_source(self, seat: Callable[[Site], Person], source: str) -> None:
+        """An intake of a stream has a second mapping, for redriven records."""
+        person = seat(make_message_site(source))
+        is_stream = source in ("kinesis", "dynamodb")
+        person.types("pause", "--because", "a move", "--yes")
+        assert f"Messages wait in the {'stream' if is_stream else 'queue'}" in " ".join(person.complaint.split())
+        assert person.functions.updated == (["uuid-1", "uuid-2"] if is_stream else ["uuid-1"])
+        assert person.functions.source == "Disabled"
+        person.types("resume")
+        assert person.functions.source == "Enabled"
+        person.functions.mappings = 3
+        person.types("pause", "--because", "a move", "--yes", ends=1)
+        assert "has 3 event source mappings" in person.complaint
+
+    @pytest.mark.parametrize("source", SOURCES)
+    def test_retry_now_makes_rows_due_and_sends_no_message(self, seat: Callable[[Site], Person], source: str) -> None:
+        """A message of the command would have neither key nor identity, so it would be a dead letter."""
+        site = make_message_site(source)
+        fill(site, "o-7")
+        person = seat(site)
+        assert "2 messages are tried at their next delivery" in " ".join(person.types("retry-now").split())
+        assert site.messages() == []
+        assert person.reads("retry-now")["retried"] == 0
+
+    def test_a_key_may_be_any_text(self, seat: Callable[[Site], Person]) -> None:
+        site = make_message_site()
+        site.reject("s3://not-a-bucket/x", "no amount", version="e1")
+        [state] = seat(site).reads("inspect", "s3://not-a-bucket/x")["states"]
+        assert state["row"]["version_id"] == "e1"
+
+    def test_csv_has_the_identity(self, seat: Callable[[Site], Person]) -> None:
+        site = make_message_site()
+        site.reject("o-7", "no amount", version="e1")
+        head, line = seat(site).types("list", "--csv").splitlines()
+        assert head.endswith(",key,identity")
+        assert line.endswith(",o-7,e1")
+
+
+@pytest.mark.failure_mode("F164")
+class TestSets:
+    def test_status_names_the_parts_and_the_last_audit_of_sets(self, seat: Callable[[Site], Person]) -> None:
+        shown = " ".join(seat(make_set_site()).types("status").split())
+        assert f"sets of parts of {PARTS}" in shown
+        assert "Last audit" in shown
+        assert "no audit has counted" not in shown
+        assert "Last tick" not in shown
+
+    def test_the_audit_runs_in_the_function_of_the_sets(self, seat: Callable[[Site], Person]) -> None:
+        person = seat(make_set_site())
+        person.types("audit", "--dry-run")
+        assert person.functions.invoked == [{"function": "consumer", "auditSets": True, "dryRun": True}]
+        person.functions.answer = {"Payload": io.BytesIO(b'{"runId": "1", "findings": []}')}
+        person.types("audit", ends=1)
+        assert "has an earlier release, which shows no report" in person.complaint
+
+    @pytest.mark.parametrize(("form", "pattern", "key"), FORMS)
+    @pytest.mark.parametrize("select", ["key", "prefix", "rejected"])
+    def test_a_set_is_requested_once_with_the_id(
+        self, seat: Callable[[Site], Person], form: str, pattern: str, key: str, select: str
+    ) -> None:
+        site = make_set_site(form, pattern)
+        folder = key[: key.rfind("/") + 1]
+        site.put(f"{folder}a.csv", f"{folder}b.csv", *([] if form == "quiet" else [key]))
+        site.reject(key, "no amount")
+        person = seat(site)
+        chosen = {"key": (key,), "prefix": ("--prefix", folder), "rejected": ("--rejected",)}[select]
+        assert person.reads("reprocess", *chosen, "--dry-run")["sent"] == 1
+        assert site.changes() == []
+        document = person.reads("reprocess", *chosen)
+        [change] = site.changes()
+        assert (change.key, change.origin, change.state) == (key, Origin.REPROCESS, None)
+        assert change.reprocess_id == document["reprocessId"]
+
+    @pytest.mark.parametrize(("form", "pattern", "key"), FORMS)
+    @pytest.mark.parametrize("command", ["reprocess", "inspect"])
+    def test_a_part_is_not_taken_for_a_set(
+        self, seat: Callable[[Site], Person], command: str, form: str, pattern: str, key: str
+    ) -> None:
+        """For a marker and a folder, the line names the key of the set."""
+        site = make_set_site(form, pattern)
+        part = f"{key[: key.rfind('/') + 1]}a.csv"
+        site.put(part)
+        person = seat(site)
+        person.types(command, part, ends=2)
+        assert (pattern if form == "manifest" else f"use the key of the set, {key}") in person.complaint
+        assert site.changes() == []
+        person.types(command, "elsewhere", ends=2)
+        assert pattern in person.complaint
+
+    def test_a_set_that_s3_does_not_have_is_refused(self, seat: Callable[[Site], Person]) -> None:
+        site = make_set_site()
+        site.put("loads/7/manifest.json.bak", "loads/8/manifest.json")
+        person = seat(site)
+        person.types("reprocess", "loads/8/manifest.json", "loads/7/manifest.json", ends=1)
+        assert "S3 has no object loads/7/manifest.json" in person.complaint
+        person.types("reprocess", "loads/8/manifest.json", "--version-id", "v", ends=2)
+        assert "--version-id v cannot be used" in person.complaint
+        assert site.changes() == []
+
+
+@pytest.mark.failure_mode("F164")
+def test_an_older_row_is_listed_with_its_age(seat: Callable[[Site], Person]) -> None:
+    """The filters on prefix and age are those of objects for each kind."""
+    for kind in Kind:
+        site, key = site_of(kind), KEYS.get(kind, "in/a")
+        site.reject(key, "no amount", at=now() - MINUTE)
+        person = seat(site)
+        assert [row["key"] for row in person.reads("list", "--prefix", key, "--older-than", "30s")["rows"]] == [key]
+        assert person.reads("list", "--prefix", key, "--older-than", "1h")["rows"] == []
+    assert client("sqs")

@@ -1,0 +1,68 @@
+"""The kinds of pipelines, and the commands that a kind has no use for, each with the way out."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from intake_ledger_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.deployed import DeployedPipeline
+
+
+class Kind(StrEnum):
+    """What a pipeline takes, and where it is processed."""
+
+    OBJECTS = "a pipeline of objects"
+    MACHINE = "a pipeline with a state machine"
+    WORKERS = "a pipeline with workers outside of Lambda"
+    MESSAGES = "an intake of messages"
+    SETS = "sets of files"
+
+
+_NOT_RUNNING = "it has no executions; see `list` and `list --stuck`"
+_SERVICE = "with the service that runs them: suspend its scaling, and set its desired count"
+REFUSED: dict[str, dict[Kind, str]] = {
+    "list --running": {kind: _NOT_RUNNING for kind in Kind if kind is not Kind.MACHINE},
+    "reprocess": {
+        Kind.MESSAGES: "no bucket keeps its messages; send the message again, or use `redrive` for rejected messages",
+    },
+    "audit": {
+        Kind.MESSAGES: "no listing has its messages; see `list`, and `list --stuck` for dead workers",
+    },
+    "report": {Kind.MESSAGES: "it has no audit; use `status`, or `report --html FILE`"},
+    "adopt": {
+        Kind.MESSAGES: "deploy it with its former name: `MessageIntake(intake_name=...)`",
+        Kind.SETS: "deploy them with their former name: `FileSets(set_name=...)`",
+    },
+    "pause": {Kind.WORKERS: f"the command stops functions only; stop the workers {_SERVICE} to 0"},
+    "resume": {Kind.WORKERS: f"the command would start the function too; start the workers {_SERVICE}"},
+}
+"""For each command and kind: why it is refused, and the way out."""
+
+
+def kind_of(deployed: "DeployedPipeline") -> Kind:
+    """The kind of a deployed pipeline."""
+    if deployed.message_source is not None:
+        return Kind.MESSAGES
+    if deployed.set_variables is not None:
+        return Kind.SETS
+    if deployed.state_machine is not None:
+        return Kind.MACHINE
+    return Kind.WORKERS if deployed.workers else Kind.OBJECTS
+
+
+def check_kind(deployed: "DeployedPipeline", command: str) -> None:
+    """Refuse a command that the pipeline's kind has no use for.
+
+    Args:
+        deployed: the pipeline.
+        command: the command, as a key of `REFUSED`.
+
+    Raises:
+        UsageError: The kind has no use for it. The text names the kind and the way out.
+
+    """
+    kind = kind_of(deployed)
+    way_out = REFUSED.get(command, {}).get(kind)
+    if way_out is not None:
+        raise UsageError(f"`{command}` is not for {deployed.name}, which is {kind}: {way_out}")
