@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What a pipeline takes, and where it is processed."""
+    """The kind of a pipeline."""
 
     OBJECTS = "a pipeline of objects"
     MACHINE = "a pipeline with a state machine"
