@@ -1,4 +1,4 @@
-"""The commands that stop and hasten work: pause, resume, retry-now, and the list of what people did."""
+"""The commands that stop and hasten work: pause, resume, retry-now, and the list of operations."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -77,7 +77,7 @@ def retry_now(
 def operations_command(
     call: Call, *, limit: Annotated[int, typer.Option(help="Largest number of operations.", min=1)] = 20
 ) -> None:
-    """List what people did with this command, newest first."""
+    """List the operations of people with this command, newest first."""
     aws, deployed = call.open()
     found = operations.read_operations(aws.dynamodb, deployed, limit)
     table = Table(box=None, pad_edge=False, header_style=DIM)

@@ -32,7 +32,7 @@ class RetryResult:
 
 
 def noun_of(deployed: "DeployedPipeline") -> str:
-    """What the rows of a pipeline are about."""
+    """The noun for the rows of a pipeline."""
     if deployed.message_source is not None:
         return "messages"
     return "objects" if deployed.set_variables is None else "sets"

@@ -161,7 +161,7 @@ def _depth(aws: "Aws", url: str) -> QueueDepth:
 
 
 def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:
-    """Read the items that are no rows, in one consistent request."""
+    """Read the breaker, the pause and the audit in one consistent request."""
     keys = [reading.audit_key(deployed), breaker_key(deployed.name), pause_key(deployed.name)]
     wanted: Any = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
     answer = aws.dynamodb.batch_get_item(RequestItems={deployed.table: {"Keys": wanted, "ConsistentRead": True}})
