@@ -18,13 +18,13 @@ from tests.unit.cli_support import (
     NAME,
     PARTS,
     SET_PATTERN,
+    FakeSts,
     Site,
     make_message_site,
     make_set_site,
     make_site,
 )
 from tests.unit.support import HOUR, MINUTE
-from tests.unit.test_cli_acting import FakeSts
 from tests.unit.test_cli_commands import Person, leave_report, sit
 from tests.unit.test_cli_executions import MACHINE, FakeStepFunctions
 

@@ -3,6 +3,8 @@
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from intake_ledger_cli.retrying import noun_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -64,10 +66,11 @@ def adopted(done: "AdoptionResult") -> str:
 
 def reprocess(deployed: "DeployedPipeline", selection: str, targets: "Iterator[Target] | None") -> str:
     """Return the requests as a sentence. `targets` are counted, up to a limit. Without them no number is said."""
-    number = "the objects"
+    noun = noun_of(deployed)
+    number = f"the {noun}"
     if targets is not None:
         found = sum(1 for _ in islice(targets, COUNTED + 1))
-        number = f"more than {COUNTED:,} objects" if found > COUNTED else f"{found:,} objects"
+        number = f"more than {COUNTED:,} {noun}" if found > COUNTED else f"{found:,} {noun}"
     return f"{deployed.name} will process {number} of `{selection}` again."
 
 

@@ -68,9 +68,7 @@ class Selection:
 
     def _sets(self, aws: "Aws", deployed: "DeployedPipeline") -> "Iterator[Target]":
         if self.version_id is not None:
-            raise UsageError(
-                f"--version-id {self.version_id} cannot be used: sets are processed in their current version"
-            )
+            raise UsageError(f"--version-id {self.version_id} cannot be used: only the present set is processed")
         if self.keys:
             return iter(list(set_keys.key_targets(aws.s3, deployed, self.keys)))
         return set_keys.prefix_targets(aws.s3, deployed, self.prefix or "")
