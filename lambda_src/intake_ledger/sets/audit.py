@@ -33,7 +33,7 @@ class SetFindings:
     """The result of an audit of sets."""
 
     run_id: str
-    started_at: int
+    started_at: int = 0
     """Epoch milliseconds."""
     dry_run: bool = False
     checked: int = 0
