@@ -14,6 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import IntakeAudit, report_problems
 from cdk_intake_ledger.delivery import default_delivery_mode, looks_encoded, owned_resource, owner_of, parse_filters
 from cdk_intake_ledger.functions import (
@@ -46,6 +47,7 @@ from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse, warn
 
 
+@check_arguments
 @jsii.implements(iam.IGrantable)
 class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
     """Process the files of a bucket, with one commit for each state: bucket, queue, ledger, consumer, audit and alarms.

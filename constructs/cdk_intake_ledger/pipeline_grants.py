@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import KeyPattern
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
 
+@check_arguments
 class PipelineGrants:
     """`grant_*` for one pipeline."""
 

@@ -38,14 +38,8 @@ def test_a_former_option_names_its_new_place(name: str) -> None:
     assert rules_in(problem) == ["option-in-group"]
 
 
-def test_a_number_of_threads_names_its_new_place() -> None:
-    (problem,) = problems(concurrency=4)
-    assert problem.startswith("concurrency is 4: it is now a group. Write concurrency=ConcurrencyOptions(threads=...)")
-    assert rules_in(problem) == ["concurrency-group"]
-
-
 def test_all_former_options_are_reported_at_once() -> None:
-    assert len(problems(**dict.fromkeys(FORMER_OPTIONS), concurrency=4)) == len(FORMER_OPTIONS) + 1
+    assert len(problems(**dict.fromkeys(FORMER_OPTIONS))) == len(FORMER_OPTIONS)
 
 
 def test_each_new_place_exists() -> None:

@@ -7,6 +7,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.bundling import ProcessorFolder, form_problem
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.processor_base import ProcessorBase
@@ -19,6 +20,7 @@ from cdk_intake_ledger.validation.processor_rules import CODE_IS_IMAGE
 CONSUMER_CODE = "from intake_ledger.consumer import handler\n"
 
 
+@check_arguments
 class Processor(ProcessorBase):
     """Your function `process(change)` and its code.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from aws_cdk import Duration, Size
 from aws_cdk import aws_lambda as lambda_
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.functions.processor_problems import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.bundling import ProcessorFolder
 
 
+@check_arguments
 class ProcessorBase:
     """The code and the settings of a processor. `Processor` has the ways to make one."""
 

@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.functions import FunctionNetworking, Processor, runtime_layer
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources
 from cdk_intake_ledger.messages.message_delivery import OneConsumer, deliver_events
@@ -31,6 +32,7 @@ from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse
 
 
+@check_arguments
 @jsii.implements(iam.IGrantable)
 class MessageIntake(Construct, IntakeMetrics):
     """Process keyed messages of a queue, a stream or a bus, with one commit for each identity and one attempt at a

@@ -6,6 +6,8 @@ from enum import StrEnum
 from aws_cdk import Duration, aws_dynamodb, aws_events, aws_kinesis, aws_sqs
 from aws_cdk import aws_lambda as lambda_
 
+from cdk_intake_ledger.arguments import check_arguments
+
 
 class SourceKind(StrEnum):
     """The kinds of sources, as the runtime names them."""
@@ -34,6 +36,7 @@ class QueueOptions:
         return found.queue if found is not None else None
 
 
+@check_arguments
 @dataclass(frozen=True, kw_only=True)
 class MessageSource:
     """Where the messages of an intake come from. Make it with `sqs`, `fifo`, `kinesis`, `dynamodb` or `event_bridge`.

@@ -9,6 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring.consumer_monitoring import ConsumerMonitoring, graph
 from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
@@ -16,6 +17,7 @@ from cdk_intake_ledger.validation.plan import DAY, span
 from cdk_intake_ledger.validation.reporting import warn
 
 
+@check_arguments
 class IntakeMonitoring(ConsumerMonitoring):
     """The alarms of one pipeline. Each shows a problem that an operator can fix.
 

@@ -8,6 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring.consumer_monitoring import ConsumerMonitoring, graph
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES
 
@@ -15,6 +16,7 @@ MAX_AGE = Duration.hours(1)
 """The maximum normal age of a message, which is also the default settle time of a pipeline's audit."""
 
 
+@check_arguments
 class MessageMonitoring(ConsumerMonitoring):
     """The alarms of one message intake. Each shows a problem that an operator can fix.
 

@@ -5,6 +5,8 @@ from typing import TypedDict, Unpack
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
+from cdk_intake_ledger.arguments import check_arguments
+
 METRICS_NAMESPACE = "IntakeLedger"
 FIVE_MINUTES = Duration.minutes(5)
 
@@ -21,6 +23,7 @@ class MetricOptions(TypedDict, total=False):
     unit: cloudwatch.Unit
 
 
+@check_arguments
 class IntakeMetrics:
     """`metric_*` for one pipeline. Each metric counts events, except those of
     times, which are in milliseconds.

@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.validation.audit_rules import (
     AUDIT_CONCURRENCY,
     INVENTORY_ID,
@@ -78,6 +79,7 @@ class Engine(Enum):
     """Amazon Athena, for more objects. `docs/scale.md` has the cost of a query."""
 
 
+@check_arguments
 class AuditScale:
     """The way in which the audit reads the bucket. Make it with `one`, `shards` or `inventory`.
 

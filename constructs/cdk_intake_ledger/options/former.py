@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from cdk_intake_ledger.validation.option_rules import CONCURRENCY_GROUP, OPTION_IN_GROUP
+from cdk_intake_ledger.validation.option_rules import OPTION_IN_GROUP
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import refuse
 
@@ -23,17 +23,10 @@ FORMER_OPTIONS: Mapping[str, str] = {
 }
 """Former options of `IntakePipeline`, and how to write each one now."""
 
-THREADS = "concurrency=ConcurrencyOptions(threads=...)"
-
 
 def former_option_problems(options: Mapping[str, object]) -> list[Problem]:
     """One problem for each former option, with its new place."""
-    problems = [
-        OPTION_IN_GROUP.problem(name=name, now=FORMER_OPTIONS[name]) for name in options if name in FORMER_OPTIONS
-    ]
-    if isinstance(options.get("concurrency"), int):
-        problems.append(CONCURRENCY_GROUP.problem(value=options["concurrency"], now=THREADS))
-    return problems
+    return [OPTION_IN_GROUP.problem(name=name, now=FORMER_OPTIONS[name]) for name in options if name in FORMER_OPTIONS]
 
 
 def explain_former_options[**P](init: Callable[P, None]) -> Callable[P, None]:

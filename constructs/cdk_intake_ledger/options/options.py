@@ -10,6 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.options.audit_scale import AuditScale
 from intake_ledger.protocol import Delivery, Ordering, Reasons
 
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@check_arguments
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyOptions:
     """Batches of messages, and how many of them are processed at the same time."""
@@ -56,6 +58,7 @@ class ConcurrencyOptions:
     lease lasts this much longer than its invocation."""
 
 
+@check_arguments
 @dataclass(frozen=True, kw_only=True)
 class NetworkOptions:
     """The VPC of the pipeline's functions."""
@@ -71,6 +74,7 @@ class NetworkOptions:
     """Security groups of all functions; each function gets a new one when omitted."""
 
 
+@check_arguments
 @dataclass(frozen=True, kw_only=True)
 class MonitoringOptions:
     """Alarms, logs and the text of failures."""
@@ -87,6 +91,7 @@ class MonitoringOptions:
     The text of an `Unprocessable` is always kept."""
 
 
+@check_arguments
 @dataclass(frozen=True, kw_only=True)
 class RetryOptions:
     """The number of attempts and the waits between them.
@@ -121,6 +126,7 @@ class Existing(Enum):
     """Process each one once, at `AuditOptions.backfill_rate`."""
 
 
+@check_arguments
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
     """Schedule, limits and reports of the audit, which finds changes whose events were lost."""

@@ -7,6 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import OUTPUT_SID, KeyPattern
 from cdk_intake_ledger.functions import IntakeConsumer
 from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
@@ -28,6 +29,7 @@ KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 """A multipart upload decrypts the parts that it has."""
 
 
+@check_arguments
 class OutputGrants(HasPlaces):
     """`grant_output` for one pipeline."""
 

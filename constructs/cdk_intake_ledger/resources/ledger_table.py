@@ -11,6 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.fixed_names import FixedIds, ledger_name_problems
 from cdk_intake_ledger.validation.ledger_rules import (
@@ -31,6 +32,7 @@ REVIEW_INDEX = "needs_review"
 REVIEW_TIME = "updated_at"
 
 
+@check_arguments
 class IntakeLedger(Construct):
     """An on-demand table with time to live, point-in-time recovery and deletion protection.
 

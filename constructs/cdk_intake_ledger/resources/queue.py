@@ -8,6 +8,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.resources.cloudformation import arn_identity
 from cdk_intake_ledger.resources.existing_queue import ExistingQueue, QueueTimes
 from cdk_intake_ledger.validation.nag_suppressions import DEAD_LETTERS, suppress
@@ -32,6 +33,7 @@ QUEUE_OWNERS = f"{WARNING_PREFIX}:served"
 """Metadata of the app: the path of a pipeline, and the ARNs of its queue and its dead-letter queue."""
 
 
+@check_arguments
 class IntakeQueue(Construct):
     """A queue and its dead-letter queue: new ones, encrypted and for TLS only, or existing ones.
 

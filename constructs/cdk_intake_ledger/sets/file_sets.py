@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import make_schedule
 from cdk_intake_ledger.functions import (
     QUEUE_KEY_ACTIONS,
@@ -42,6 +43,7 @@ AUDIT_MINUTES = 60
 """Minutes between two audits of sets."""
 
 
+@check_arguments
 @jsii.implements(iam.IGrantable)
 class FileSets(Construct):
     """Process files of a pipeline together, when the pipeline has committed all of them.

@@ -6,6 +6,7 @@ from typing import Any
 
 from aws_cdk import Duration, Token
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import KeyPattern
 from cdk_intake_ledger.sets.patterns import ANYTHING, can_match_both, can_pass
 from cdk_intake_ledger.validation.registry import Problem
@@ -26,6 +27,7 @@ class ManifestFormat(Enum):
     """A key in each line."""
 
 
+@check_arguments
 class SetForm:
     """The way to find the parts of a set: a manifest, a marker file, or a folder that is quiet.
 

@@ -10,6 +10,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring import FIVE_MINUTES, IntakeMetrics, MetricOptions, alarm_description
 
 OLDEST_SECONDS = 3_600
@@ -18,6 +19,7 @@ WAITING_PERIODS = 13
 """Periods of five minutes. They are longer than the hour between two audits, which write the age of a waiting set."""
 
 
+@check_arguments
 class SetMonitoring(Construct, IntakeMetrics):
     """The alarms of one `FileSets`. Each shows a problem that an operator can fix.
 

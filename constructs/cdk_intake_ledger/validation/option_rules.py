@@ -11,10 +11,3 @@ OPTION_IN_GROUP = SUBJECT.error(
     why="the pipeline does not have this option any more",
     fix="Write {now}",
 )
-CONCURRENCY_GROUP = SUBJECT.error(
-    "concurrency-group",
-    inputs=("concurrency",),
-    what="concurrency is {value}",
-    why="it is now a group",
-    fix="Write {now}",
-)

@@ -148,6 +148,7 @@ class Subject:
 
 _IDS: set[str] = set()
 _RULE_MODULES = (
+    "argument_rules",
     "option_rules",
     "number_rules",
     "time_rules",

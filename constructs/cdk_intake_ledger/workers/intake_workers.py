@@ -10,6 +10,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.validation.reporting import refuse
 from cdk_intake_ledger.validation.worker_rules import worker_problems
@@ -18,6 +19,7 @@ STOP_TIMEOUT = Duration.seconds(120)
 """The longest time that Fargate gives a container after SIGTERM (Amazon ECS, `stopTimeout`)."""
 
 
+@check_arguments
 class IntakeWorkers(Construct):
     """Containers that run `python -m intake_ledger.worker` on the queue of a pipeline, as many as the queue needs.
 
