@@ -16,7 +16,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import IntakeAudit, report_problems
-from cdk_intake_ledger.delivery import default_delivery_mode, looks_encoded, owned_resource, owner_of, parse_filters
+from cdk_intake_ledger.delivery import default_delivery_mode, owned_resource, owner_of, parse_filters
 from cdk_intake_ledger.functions import (
     FunctionNetworking,
     IntakeConsumer,
@@ -42,9 +42,8 @@ from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources import MAX_NAME, FixedIds, IntakeLedger, IntakeQueue, intake_bucket, register, tag
-from cdk_intake_ledger.validation.bucket_rules import FILTER_LOOKS_ENCODED
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
-from cdk_intake_ledger.validation.reporting import refuse, warn
+from cdk_intake_ledger.validation.reporting import refuse
 
 
 @check_arguments
@@ -147,14 +146,13 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             bucket=bucket,
             queue=queue,
             ledger=ledger,
+            encryption_key=encryption_key,
             delivery=delivery,
             filters=keys,
             max_attempts=plan.max_attempts,
         )
         of_options = option_problems(self, processor, plan, filters=keys, audit=audit, network=network)
         refuse(self.node.path, [*of_resources, *of_options, *report_problems(audit, bucket, keys)])
-        for end in looks_encoded(keys):
-            warn(self, FILTER_LOOKS_ENCODED, value=end)
 
         self._pipeline_name = pipeline_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         self._filters = keys

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from aws_cdk import Stack, Token
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -11,6 +13,7 @@ from cdk_intake_ledger.functions import Processor, machine_problems
 from cdk_intake_ledger.options import AuditOptions, Delivery, NetworkOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation import execution_rules, number_rules, time_rules
+from cdk_intake_ledger.validation.bucket_rules import KEY_IN_SAME_REGION
 from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import Plan
 from cdk_intake_ledger.validation.processor_rules import MANAGED_NETWORK
@@ -57,6 +60,13 @@ def option_problems(
     ]
 
 
+def key_problems(scope: Construct, key: kms.IKey) -> Iterator[Problem]:
+    """Check that a key is in the pipeline's region."""
+    theirs, ours = str(key.env.region), str(Stack.of(scope).region)
+    if theirs != ours and not Token.is_unresolved(theirs) and not Token.is_unresolved(ours):
+        yield KEY_IN_SAME_REGION.problem(theirs=theirs, ours=ours)
+
+
 def resource_problems(
     scope: Construct,
     *,
@@ -64,6 +74,7 @@ def resource_problems(
     bucket: s3.IBucket | None,
     queue: IntakeQueue | None,
     ledger: IntakeLedger | None,
+    encryption_key: kms.IKey | None,
     delivery: Delivery | None,
     filters: Sequence[KeyPattern],
     max_attempts: float,
@@ -76,4 +87,5 @@ def resource_problems(
         *delivery_mode_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
         *(queue.problems(max_attempts) if queue else ()),
         *(ledger.problems() if ledger else ()),
+        *(key_problems(scope, encryption_key) if encryption_key else ()),
     ]

@@ -2,8 +2,15 @@
 
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import BucketValidation, ConsumedQueue, add_notifications
+from cdk_intake_ledger.delivery import (
+    BucketValidation,
+    ConsumedQueue,
+    add_notifications,
+    register_import,
+    warn_about_filters,
+)
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
+from cdk_intake_ledger.options import Delivery
 
 
 def connect_bucket(
@@ -18,6 +25,9 @@ def connect_bucket(
         message_life: the longest time from an event to the deletion of its message, in seconds.
 
     """
+    warn_about_filters(scope, resources.filters)
+    if resources.bucket_resource is None and resources.delivery is Delivery.S3:
+        register_import(resources.bucket, scope, resources.filters)
     add_notifications(
         scope,
         resources.delivery,
@@ -35,6 +45,7 @@ def connect_bucket(
             bucket=resources.bucket,
             delivery=resources.delivery,
             filters=resources.filters,
+            ordering=resources.ordering,
             role=consumer.role,
             message_life=message_life,
             consumed=ConsumedQueue(resources.queue.queue, consumer.source) if "queue" in resources.existing else None,

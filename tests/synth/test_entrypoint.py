@@ -23,6 +23,7 @@ def source(tmp_path: Path) -> Path:
         "def two(change, context): ...\n"
         "def keyword(change, *, needed): ...\n"
         "async def later(change): ...\n"
+        "LIMIT = 5\n"
         "class Processor: ...\n"
         "try:\n    import fast\nexcept ImportError:\n    def fallback(change): ...\n"
         "if os.name:\n    def conditional(change): ...\n"
@@ -74,6 +75,11 @@ def test_what_the_consumer_can_call_is_accepted(source: Path, entrypoint: str) -
         ),
         ("invoices:later", "function-kind", "processor 'later' in '.*' is async: the consumer calls a plain function"),
         ("invoices:Processor", "function-kind", "is a class: the consumer calls a plain function"),
+        (
+            "invoices:LIMIT",
+            "function-kind",
+            "is a value: the consumer calls a plain function",
+        ),
         ("invoices:none_at_all", "function-arguments", "cannot be called with one argument"),
         ("invoices:two", "function-arguments", "cannot be called with one argument"),
         ("invoices:keyword", "function-arguments", "cannot be called with one argument"),

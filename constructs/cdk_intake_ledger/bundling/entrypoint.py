@@ -29,6 +29,10 @@ NO_COMMITS = frozenset({
 """Names of types that a processor cannot return."""
 
 
+LITERALS = (ast.Constant, ast.JoinedStr, ast.Dict, ast.List, ast.Set, ast.Tuple)
+"""Values that are not callable."""
+
+
 def form_problem(entrypoint: str) -> Problem | None:
     """The problem with the form of an entry point, or None."""
     if FORM.fullmatch(entrypoint):
@@ -91,6 +95,8 @@ def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[Pr
             yield FUNCTION_KIND.problem(function=name, source=source, kind="async")
         case ast.ClassDef():
             yield FUNCTION_KIND.problem(function=name, source=source, kind="a class")
+        case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) if isinstance(value, LITERALS):
+            yield FUNCTION_KIND.problem(function=name, source=source, kind="a value")
         case ast.FunctionDef(args=arguments, decorator_list=[]) if not _takes_one(arguments):
             yield FUNCTION_ARGUMENTS.problem(function=name, source=source)
         case ast.FunctionDef(decorator_list=[]) as function:

@@ -4,13 +4,14 @@ from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notification
 from cdk_intake_ledger.delivery.bucket_validation import OUTPUT_SID, TOMBSTONE_TAG, BucketValidation, ConsumedQueue
 from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, default_delivery_mode, delivery_mode_problems
 from cdk_intake_ledger.delivery.event_delivery import add_notifications
+from cdk_intake_ledger.delivery.imported_buckets import register_import
 from cdk_intake_ledger.delivery.key_filters import (
     KeyPattern,
     filter_problems,
-    looks_encoded,
     overlap,
     parse_filters,
     read_patterns,
+    warn_about_filters,
 )
 
 __all__ = [
@@ -25,10 +26,11 @@ __all__ = [
     "delivery_mode_problems",
     "filter_problems",
     "has_cdk_notifications",
-    "looks_encoded",
     "overlap",
     "owned_resource",
     "owner_of",
     "parse_filters",
     "read_patterns",
+    "register_import",
+    "warn_about_filters",
 ]

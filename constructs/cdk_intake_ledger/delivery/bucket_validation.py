@@ -17,9 +17,10 @@ from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery.bucket_notifications import cdk_configuration, has_cdk_notifications, owned_resource
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
-from cdk_intake_ledger.options import Delivery
+from cdk_intake_ledger.options import Delivery, Ordering
 from cdk_intake_ledger.resources import other_consumer_problems, properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
+    BUCKET_MUST_BE_VERSIONED,
     BUCKET_NOT_VERSIONED,
     EVENT_BRIDGE_SWITCHED_OFF,
     NOTIFICATIONS_REPLACED,
@@ -54,6 +55,7 @@ class BucketValidation:
         bucket: the pipeline's.
         delivery: the delivery mode.
         filters: the pipeline's.
+        ordering: the pipeline's.
         role: the processor's role.
         message_life: the longest time for which a message waits in both queues, in seconds.
         consumed: an existing queue; None if the pipeline created the queue.
@@ -67,6 +69,7 @@ class BucketValidation:
         bucket: s3.IBucket,
         delivery: Delivery,
         filters: Sequence[KeyPattern],
+        ordering: Ordering,
         role: iam.Role,
         message_life: float,
         consumed: ConsumedQueue | None,
@@ -76,6 +79,7 @@ class BucketValidation:
         self._resource = owned_resource(bucket)
         self._delivery = delivery
         self._filters = filters
+        self._ordering = ordering
         self._role = role
         self._message_life = message_life
         self._consumed = consumed
@@ -117,6 +121,9 @@ class BucketValidation:
     def _short_lives(self, properties: dict[str, Any]) -> Iterator[Problem]:
         versioning = properties.get("versioningConfiguration", {})
         if versioning.get("status") != "Enabled":
+            if self._ordering is Ordering.EVERY_VERSION:
+                yield BUCKET_MUST_BE_VERSIONED.problem(bucket=self._bucket.node.path)
+                return
             warn(self._scope, BUCKET_NOT_VERSIONED, bucket=self._bucket.node.path)
         for rule in properties.get("lifecycleConfiguration", {}).get("rules", ()):
             days = rule.get("noncurrentVersionExpiration", {}).get("noncurrentDays")

@@ -7,6 +7,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, in_stack_of, notifications_of, owned_resource
+from cdk_intake_ledger.delivery.imported_buckets import import_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.validation.bucket_rules import (
@@ -53,13 +54,15 @@ def bucket_problems(
         return
     if delivery is not Delivery.EVENTBRIDGE and (resource is None or in_stack_of(bucket, scope)):
         yield from _overlaps(bucket, resource, filters)
-    if resource is None:
-        return
-    for name in ("account", "region"):
-        theirs, ours = (str(getattr(Stack.of(construct), name)) for construct in (bucket, scope))
+    if resource is None and delivery is not Delivery.EVENTBRIDGE:
+        yield from import_problems(bucket, scope, filters)
+    # An imported bucket of another account can send events, if its owner allows it.
+    for name in ("account", "region") if resource is not None else ("region",):
+        theirs = str(getattr(bucket.env if resource is None else Stack.of(bucket), name))
+        ours = str(getattr(Stack.of(scope), name))
         if theirs != ours and not Token.is_unresolved(theirs) and not Token.is_unresolved(ours):
             yield BUCKET_IN_SAME_ENVIRONMENT.problem(name=name, theirs=theirs, ours=ours)
-    if delivery is Delivery.S3 and not in_stack_of(bucket, scope):
+    if delivery is Delivery.S3 and resource is not None and not in_stack_of(bucket, scope):
         yield S3_DELIVERY_IN_SAME_STACK.problem()
 
 

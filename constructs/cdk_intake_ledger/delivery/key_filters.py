@@ -12,12 +12,24 @@ from urllib.parse import quote
 
 from aws_cdk import Token
 from aws_cdk import aws_s3 as s3
+from constructs import Construct
 
-from cdk_intake_ledger.validation.bucket_rules import FILTER_ASTERISK, FILTER_COUNT, FILTER_LENGTH, FILTERS_OVERLAP
+from cdk_intake_ledger.validation.bucket_rules import (
+    FILTER_ASTERISK,
+    FILTER_BEGINS_WITH_SLASH,
+    FILTER_COUNT,
+    FILTER_IS_URI,
+    FILTER_LENGTH,
+    FILTER_LOOKS_ENCODED,
+    FILTERS_OVERLAP,
+)
 from cdk_intake_ledger.validation.limits import MAX_FILTER_BYTES, MAX_FILTERS
 from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import warn
 from intake_ledger.protocol import KeyFilter
 
+URI = re.compile(r"(s3a?://|arn:[\w-]+:s3:::)[^/]*/?")
+"""A URI or an ARN, up to the key."""
 _POLICY_ROOM = 5_000
 """Characters for keys in a role's policies, which can have 10,240."""
 _ARN_LENGTH = 100
@@ -114,13 +126,30 @@ def filter_problems(filters: Sequence[KeyPattern]) -> Iterator[Problem]:
         if length > MAX_FILTER_BYTES:
             yield FILTER_LENGTH.problem(length=length)
         for name, value in item.parts():
+            if URI.match(value):
+                yield FILTER_IS_URI.problem(name=name, value=value, key=URI.sub("", value))
             if "*" in value:
                 yield FILTER_ASTERISK.problem(name=name, value=value)
 
 
+def warn_about_filters(scope: Construct, filters: Sequence[KeyPattern]) -> None:
+    """Warn about prefixes and suffixes that are probably not written as in the key.
+
+    Args:
+        scope: the pipeline.
+        filters: the pipeline's.
+
+    """
+    known = [item for item in filters if item.is_known]
+    for prefix in (item.prefix for item in known if item.prefix.startswith("/")):
+        warn(scope, FILTER_BEGINS_WITH_SLASH, value=prefix, key=prefix.lstrip("/"))
+    for value in looks_encoded(known):
+        warn(scope, FILTER_LOOKS_ENCODED, value=value)
+
+
 def looks_encoded(filters: Sequence[KeyPattern]) -> list[str]:
     """Prefixes and suffixes that look percent-encoded, as S3's documentation asks. The pipeline encodes them itself."""
-    ends = [value for item in filters if item.is_known for _, value in item.parts()]
+    ends = [value for item in filters for _, value in item.parts()]
     return [value for value in ends if re.search("%[0-9A-Fa-f]{2}", value)]
 
 

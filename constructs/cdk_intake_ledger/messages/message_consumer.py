@@ -9,6 +9,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.functions import (
     LATE_AFTER,
+    OF_MESSAGES,
     QUEUE_KEY_ACTIONS,
     TABLE_KEY_ACTIONS,
     FunctionCode,
@@ -19,6 +20,7 @@ from cdk_intake_ledger.functions import (
     in_seconds,
     in_text,
     intake_function,
+    warn_without_endpoints,
 )
 from cdk_intake_ledger.messages.message_plan import longest_hold
 from cdk_intake_ledger.messages.message_source import MessageSource
@@ -125,6 +127,7 @@ class MessageConsumer(Construct):
         wildcards: Wildcards,
     ) -> None:
         super().__init__(scope, id)
+        warn_without_endpoints(self, networking.network, OF_MESSAGES)
         self.function, self.role = intake_function(
             self,
             FunctionCode(

@@ -67,6 +67,20 @@ FILTER_ASTERISK = SUBJECT.error(
     why="S3 has no wildcards in filters and would compare it with an asterisk in the key",
     fix="Remove it",
 )
+FILTER_IS_URI = SUBJECT.error(
+    "filter-is-uri",
+    inputs=("filters",),
+    what="the filter {name} {value!r} is a URI",
+    why="S3 compares it with keys, which have neither a scheme nor a bucket",
+    fix="Write {key!r}",
+)
+FILTER_BEGINS_WITH_SLASH = SUBJECT.warning(
+    "filter-begins-with-slash",
+    inputs=("filters",),
+    what="the filter prefix {value!r} begins with a slash",
+    why="keys begin with one only if the sender put it there, as in s3://bucket//in/",
+    fix="Write {key!r}, or acknowledge the warning",
+)
 FILTER_LOOKS_ENCODED = SUBJECT.warning(
     "filter-looks-encoded",
     inputs=("filters",),
@@ -87,6 +101,34 @@ EVENT_BRIDGE_SWITCHED_OFF = SUBJECT.error(
     what="add_event_notification was called on {bucket} after the pipeline was created",
     why="CDK's notifications switch EventBridge off again",
     fix="Call it before you create the pipeline, or also call enable_event_bridge_notification",
+)
+BUCKET_IMPORTED_TWICE = SUBJECT.error(
+    "bucket-imported-twice",
+    inputs=("bucket", "delivery"),
+    what="{bucket} and {other} are imports of the same bucket {name}",
+    why="CDK would write its notifications twice at the same time, and one could remove those of the other",
+    fix="Import the bucket once, and pass it to both pipelines",
+)
+BUCKET_MUST_BE_VERSIONED = SUBJECT.error(
+    "bucket-must-be-versioned",
+    inputs=("bucket", "ordering"),
+    what="{bucket} has no versioning and ordering is EVERY_VERSION",
+    why="an overwritten object cannot be read any more",
+    fix="Turn on versioning, or omit ordering",
+)
+KEY_IN_SAME_REGION = SUBJECT.error(
+    "key-in-same-region",
+    inputs=("encryption_key",),
+    what="the key's region is {theirs} and the pipeline's region is {ours}",
+    why="a service encrypts with keys of its own region only",
+    fix="Pass a key of {ours}, for example a replica of a multi-Region key",
+)
+NETWORK_WITHOUT_ENDPOINTS = SUBJECT.warning(
+    "network-without-endpoints",
+    inputs=("network",),
+    what="the functions run in isolated subnets of {vpc}, which has no endpoint for {services}",
+    why="they cannot call these services",
+    fix="Add the endpoints, or set vpc_subnets with a NAT gateway",
 )
 BUCKET_NOT_VERSIONED = SUBJECT.warning(
     "bucket-not-versioned",

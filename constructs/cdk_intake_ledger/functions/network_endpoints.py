@@ -1,0 +1,78 @@
+"""Warns about functions in isolated subnets that cannot reach the services they call."""
+
+from collections.abc import Iterator, Sequence
+
+import jsii
+from aws_cdk import Stack, Token
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct, IConstruct, IValidation
+
+from cdk_intake_ledger.options import NetworkOptions
+from cdk_intake_ledger.validation.bucket_rules import NETWORK_WITHOUT_ENDPOINTS
+from cdk_intake_ledger.validation.reporting import warn
+
+OF_MESSAGES = ("dynamodb", "sqs")
+"""Services that the consumer of messages calls."""
+OF_OBJECTS = (*OF_MESSAGES, "s3", "monitoring", "lambda")
+"""Services of a pipeline. The audit reads metrics and its functions' settings."""
+
+
+def warn_without_endpoints(scope: Construct, network: NetworkOptions | None, services: Sequence[str]) -> None:
+    """Compare the endpoints of the VPC with the services, when the app is complete.
+
+    Args:
+        scope: the consumer.
+        network: its VPC. A VPC of another app is not compared, because its endpoints cannot be seen.
+        services: the ends of their endpoints' names.
+
+    """
+    if network is not None and isinstance(network.vpc, ec2.Vpc):
+        scope.node.add_validation(_EndpointValidation(scope, network.vpc, network.vpc_subnets, services))
+
+
+@jsii.implements(IValidation)
+class _EndpointValidation:
+    def __init__(
+        self, scope: Construct, vpc: ec2.Vpc, subnets: ec2.SubnetSelection | None, services: Sequence[str]
+    ) -> None:
+        self._scope = scope
+        self._vpc = vpc
+        self._subnets = subnets
+        self._services = services
+
+    def validate(self) -> list[str]:
+        """Add the warning. There are no errors, because endpoints can also be made outside of the app."""
+        if self._is_isolated():
+            there = set(self._endpoints())
+            if missing := [service for service in self._services if service not in there]:
+                warn(self._scope, NETWORK_WITHOUT_ENDPOINTS, vpc=self._vpc.node.path, services=", ".join(missing))
+        return []
+
+    def _is_isolated(self) -> bool:
+        isolated = {subnet.node.path for subnet in self._vpc.isolated_subnets}
+        options = self._subnets or ec2.SubnetSelection()
+        chosen = self._vpc.select_subnets(
+            availability_zones=options.availability_zones,
+            one_per_az=options.one_per_az,
+            subnet_filters=options.subnet_filters,
+            subnet_group_name=options.subnet_group_name,
+            subnets=options.subnets,
+            subnet_type=options.subnet_type,
+        )
+        return {subnet.node.path for subnet in chosen.subnets} <= isolated
+
+    def _endpoints(self) -> Iterator[str]:
+        """The services of the VPC's endpoints: `s3` for `com.amazonaws.eu-west-1.s3`."""
+        stacks: dict[str, IConstruct] = {
+            stack.node.path: stack for stack in (Stack.of(self._vpc), Stack.of(self._scope))
+        }
+        for stack in stacks.values():
+            for construct in stack.node.find_all():
+                if isinstance(construct, ec2.CfnVPCEndpoint) and construct.vpc_id == self._vpc.vpc_id:
+                    yield _service(stack, construct)
+
+
+def _service(stack: IConstruct, endpoint: ec2.CfnVPCEndpoint) -> str:
+    name = Stack.of(stack).resolve(endpoint.service_name)
+    text = name if isinstance(name, str) and not Token.is_unresolved(name) else str(name)
+    return text.rpartition(".")[2].strip("'])}\"")
