@@ -9,7 +9,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments.annotations import accepts
 from cdk_intake_ledger.arguments.conversion import convert
-from cdk_intake_ledger.arguments.fixes import fix_for
+from cdk_intake_ledger.arguments.fixes import right_argument
 from cdk_intake_ledger.arguments.wording import expected_text, value_text
 from cdk_intake_ledger.validation.argument_rules import ARGUMENT_TYPE
 from cdk_intake_ledger.validation.registry import Problem
@@ -70,7 +70,7 @@ def _problems(arguments: Mapping[str, Any], annotations: Mapping[str, Any]) -> I
                 name=name,
                 value=value_text(value),
                 expected=expected_text(annotations[name]),
-                fix=fix_for(annotations[name], value),
+                right=right_argument(annotations[name], value),
             )
 
 

@@ -72,8 +72,8 @@ BY_TYPE: Mapping[str, Fix] = {
 """By the name of the expected type: the code that makes it of a value, or None for other values."""
 
 
-def fix_for(annotation: Any, value: object) -> str:
-    """The fix in the imperative, without a final period.
+def right_argument(annotation: Any, value: object) -> str:
+    """What to pass, as code where it is known.
 
     Args:
         annotation: of the argument.
@@ -81,7 +81,7 @@ def fix_for(annotation: Any, value: object) -> str:
 
     """
     fixes = (_fix(kind, value) for kind in alternatives(annotation) if kind is not NoneType)
-    return f"Pass {next(filter(None, fixes), expected_text(annotation))}"
+    return next(filter(None, fixes), None) or expected_text(annotation)
 
 
 def _fix(kind: Any, value: object) -> str | None:

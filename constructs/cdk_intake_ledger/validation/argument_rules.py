@@ -9,5 +9,5 @@ ARGUMENT_TYPE = SUBJECT.error(
     inputs=("each argument",),
     what="{name} is {value}",
     why="it must be {expected}",
-    fix="{fix}",
+    fix="Pass {right}",
 )
