@@ -7,7 +7,8 @@ from itertools import product
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery import KeyPattern, filter_problems, looks_encoded, overlap, parse_filters
+from cdk_intake_ledger.delivery import KeyPattern, filter_problems, overlap, parse_filters
+from cdk_intake_ledger.delivery.key_filters import looks_encoded
 
 
 def test_no_filter_is_one_that_matches_every_key() -> None:
