@@ -146,12 +146,13 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             bucket=bucket,
             queue=queue,
             ledger=ledger,
-            encryption_key=encryption_key,
             delivery=delivery,
             filters=keys,
             max_attempts=plan.max_attempts,
         )
-        of_options = option_problems(self, processor, plan, filters=keys, audit=audit, network=network)
+        of_options = option_problems(
+            self, processor, plan, filters=keys, audit=audit, network=network, encryption_key=encryption_key
+        )
         refuse(self.node.path, [*of_resources, *of_options, *report_problems(audit, bucket, keys)])
 
         self._pipeline_name = pipeline_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")

@@ -47,8 +47,9 @@ def option_problems(
     filters: Sequence[KeyPattern],
     audit: AuditOptions,
     network: NetworkOptions | None,
+    encryption_key: kms.IKey | None = None,
 ) -> list[Problem]:
-    """Reasons why the processor, the numbers of `plan`, the filters or the audit cannot work."""
+    """Reasons why the processor, the numbers of `plan`, the filters, the audit or the key cannot work."""
     return [
         *processor.problems,
         *(machine_problems(scope, processor.executions) if processor.executions else ()),
@@ -57,6 +58,7 @@ def option_problems(
         *plan_problems(plan),
         *filter_problems(filters),
         *audit.scale.problems(),
+        *(key_problems(scope, encryption_key) if encryption_key else ()),
     ]
 
 
@@ -74,7 +76,6 @@ def resource_problems(
     bucket: s3.IBucket | None,
     queue: IntakeQueue | None,
     ledger: IntakeLedger | None,
-    encryption_key: kms.IKey | None,
     delivery: Delivery | None,
     filters: Sequence[KeyPattern],
     max_attempts: float,
@@ -87,5 +88,4 @@ def resource_problems(
         *delivery_mode_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
         *(queue.problems(max_attempts) if queue else ()),
         *(ledger.problems() if ledger else ()),
-        *(key_problems(scope, encryption_key) if encryption_key else ()),
     ]
