@@ -109,6 +109,16 @@ class World:
         version = self.s3.current(KEY)
         return str(version.version_id) if version else ""
 
+    def running(self) -> int:
+        """The number of executions that run."""
+        return sum(one.status == "RUNNING" for one in self.machine.executions.values())
+
+    def look(self, before: int) -> None:
+        """See if a worker has started a second execution. `before` it, this number ran."""
+        after = self.running()
+        if after > 1 and not self.redriven and after > before:
+            self.bad = "two executions of the key run at the same time"
+
     def state(self) -> object:
         """The world without the times and names that make no difference."""
         row, now = self.row, self.clock()
@@ -160,7 +170,7 @@ def steps(w: World) -> Iterator[Step]:
     for body in dict.fromkeys(w.queue):
         if not (w.left.deaths or w.left.pauses):
             continue
-        label = f"a worker handles {_short(body)}"
+        label = f"a worker handles {short(body)}"
         requests = work(copy.deepcopy(w), body)
         for number in range(requests):
             if w.left.deaths:
@@ -175,7 +185,7 @@ def plain_steps(w: World) -> Iterator[Step]:
     if w.left.puts:
         yield "an upload", _upload
     for body in dict.fromkeys(w.queue):
-        yield f"a worker handles {_short(body)}", partial(_handle, body=body)
+        yield f"a worker handles {short(body)}", partial(_handle, body=body)
     for name, execution in w.machine.executions.items():
         label = f"execution {execution.given['versionId']}"
         if execution.status == "RUNNING":
@@ -201,7 +211,8 @@ def plain_steps(w: World) -> Iterator[Step]:
         yield "the time of the longest task is over", lambda x: x.clock.advance(LONGEST_TASK)
 
 
-def _short(body: str) -> str:
+def short(body: str) -> str:
+    """The message in a few words."""
     content = json.loads(body)
     if "detail" in content:
         return f"the end of {content['detail']['name'][-4:]}"
@@ -323,7 +334,7 @@ class _Line:
         return call
 
 
-class _Queues:
+class MemoryQueues:
     def __init__(self, w: World) -> None:
         self._w = w
 
@@ -348,27 +359,40 @@ def work(
         w.owners += 1
         return f"w{w.owners}"
 
-    policy = Policy(9, CONSUMER.retention_seconds * 1000, deletes=True)
     dynamodb, s3, machine = (_Line(one, count, fault) for one in (w.store, w.s3, w.machine))
-    bucket = Bucket(lambda: cast("Any", s3), CONSUMER.bucket)
+    services = Outside(dynamodb, s3, machine, MemoryQueues(w), w.clock, owner)
+    running = w.running()
+    answer = make_consumer(services).handle(sqs_event(body), cast("Any", Context(w.clock, w.clock() + 3 * MINUTE)))
+    w.look(running)
+    return not answer["batchItemFailures"] if acknowledges else count[0]
+
+
+class Outside(NamedTuple):
+    """Everything that a worker gets from outside."""
+
+    dynamodb: Any
+    s3: Any
+    machine: Any
+    queues: Any
+    clock: Callable[[], int]
+    owner: Callable[[], str]
+
+
+def make_consumer(outside: Outside) -> Consumer:
+    """The real consumer and ledger of one worker."""
+    policy = Policy(9, CONSUMER.retention_seconds * 1000, deletes=True)
+    bucket = Bucket(lambda: outside.s3, CONSUMER.bucket)
     ledger = ExecutionLedger(
-        LedgerTable(cast("Any", dynamodb), CONSUMER.table),
+        LedgerTable(outside.dynamodb, CONSUMER.table),
         bucket,
         LedgerOptions(CONSUMER.pipeline, CONSUMER.ordering, policy, 6 * HOUR),
-        clock=w.clock,
-        new_owner=owner,
+        clock=outside.clock,
+        new_owner=outside.owner,
     )
-    queues = cast("Queues", _Queues(w))
-    services = Services(CONSUMER, ledger, bucket, queues, cast("Any", FakeTelemetry()), w.clock, jitter=lambda: 1.0)
+    queues = cast("Queues", outside.queues)
+    services = Services(CONSUMER, ledger, bucket, queues, cast("Any", FakeTelemetry()), outside.clock, lambda: 1.0)
     settings = ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000)
-    running = [one.name for one in w.machine.executions.values() if one.status == "RUNNING"]
-    consumer = Consumer(services, _none, executions=Executions(services, StateMachine(lambda: machine, settings)))
-    context = Context(w.clock, w.clock() + 3 * MINUTE)
-    answer = consumer.handle(sqs_event(body), cast("Any", context))
-    after = [one.name for one in w.machine.executions.values() if one.status == "RUNNING"]
-    if len(after) > 1 and not w.redriven and len(after) > len(running):
-        w.bad = "two executions of the key run at the same time"
-    return not answer["batchItemFailures"] if acknowledges else count[0]
+    return Consumer(services, _none, executions=Executions(services, StateMachine(lambda: outside.machine, settings)))
 
 
 def _none(_: object) -> None:
@@ -393,14 +417,20 @@ def at_rest(w: World) -> str:
 
 def explore(world: ExecutionWorld, *, states: int = 10**6) -> Result:
     """Search all worlds from here."""
-    first = World(world)
-    worlds: list[tuple[World, int, str]] = [(first, -1, "")]
+    return search(World(world), steps, states=states)
+
+
+def search[W: World](
+    first: W, moves: Callable[[W], Iterator[tuple[str, Callable[[W], None]]]], *, states: int = 10**6
+) -> Result:
+    """Search all worlds from this one, with these steps."""
+    worlds: list[tuple[W, int, str]] = [(first, -1, "")]
     known = {first.state()}
     for here, (w, _, _) in enumerate(worlds):
         violation = w.bad or at_rest(w)
         if violation:
             return Result(violation, _trace(worlds, here), len(worlds))
-        for label, step in steps(w):
+        for label, step in moves(w):
             following = copy.deepcopy(w)
             step(following)
             if (state := following.state()) not in known:
@@ -411,7 +441,7 @@ def explore(world: ExecutionWorld, *, states: int = 10**6) -> Result:
     return Result("", [], len(worlds))
 
 
-def _trace(worlds: list[tuple[World, int, str]], here: int) -> list[str]:
+def _trace[W: World](worlds: list[tuple[W, int, str]], here: int) -> list[str]:
     trace: list[str] = []
     while here > 0:
         _, before, label = worlds[here]

@@ -23,7 +23,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import NamedTuple
 
-from tests.protocol import execution_worlds, message_worlds
+from tests.protocol import execution_sleepers, execution_worlds, message_worlds
 from tests.protocol.explorer import Explorer, Result, Scenario
 from tests.protocol.mutants import MUTANTS, Mutant
 from tests.protocol.pool import MEMORY, Ended, Job, run_jobs
@@ -62,7 +62,10 @@ def explore(name: str) -> tuple[bool, str]:
 
 def explore_executions(name: str) -> tuple[bool, str]:
     """Search one world of executions to its end."""
-    found = execution_worlds.explore(execution_worlds.WORLDS[name])
+    sleepers = execution_sleepers.WORLDS.get(name)
+    found = (
+        execution_sleepers.explore(sleepers) if sleepers else execution_worlds.explore(execution_worlds.WORLDS[name])
+    )
     result = Result(found.violation, found.trace, found.states, complete=True)
     return not found.violation, tell(name, result)
 
@@ -172,7 +175,7 @@ def main() -> int:
     until = None if asked.minutes is None else started + asked.minutes * 60
     parts = plan(names, mutants, trace=everything or asked.trace)
     if everything or asked.executions:
-        worlds = execution_worlds.WORLDS
+        worlds = execution_worlds.WORLDS | execution_sleepers.WORLDS
         parts += [Part("execution world", Job(name, partial(explore_executions, name), MEMORY)) for name in worlds]
     return run(parts, until)
 
