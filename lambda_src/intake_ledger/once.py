@@ -45,7 +45,17 @@ from intake_ledger.protocol import (
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-__all__ = ["Busy", "Duplicate", "Fenced", "NotYet", "OnceClaim", "OnceLedger", "Rejected", "Unprocessable"]
+__all__ = [
+    "Busy",
+    "Duplicate",
+    "Fenced",
+    "NotYet",
+    "OnceClaim",
+    "OnceLedger",
+    "OnceOptions",
+    "Rejected",
+    "Unprocessable",
+]
 
 _DAY_SECONDS = 86_400
 _NOT_YET_SECONDS = 60

@@ -6,13 +6,25 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intake_ledger import NotYet, Unprocessable
+from intake_ledger.events import OWN_MESSAGE
 from intake_ledger.messages import KeyedMessage, MessageSource
 from tests.settings import examples
-from tests.unit.messages_support import INVOCATION_MS, LEASE_MS, SETTINGS, SOURCE_NAME, Intake, dynamodb, kinesis, sqs
+from tests.unit.messages_support import (
+    INVOCATION_MS,
+    LEASE_MS,
+    SETTINGS,
+    SOURCE_NAME,
+    STREAM_ARN,
+    Intake,
+    dynamodb,
+    kinesis,
+    sqs,
+)
 from tests.unit.stream_mapping import FunctionError, Record, StreamMapping, number_of
 from tests.unit.support import START
 
@@ -100,6 +112,54 @@ def test_a_poisonous_record_is_dead_lettered_and_the_shard_goes_on(*, bisect: bo
     assert intake.outcomes["Committed"] == 11
     assert orders_of(intake, "o-1") == ["e-1", *["poison"] * SETTINGS.max_attempts, "e-7", "e-10"]
     assert mapping.dropped == []
+
+
+class ShortQueues(Intake):
+    """An intake whose dead-letter queue refuses long messages, as SQS does."""
+
+    limit = 1024 * 1024
+
+    def send_message(self, **request: Any) -> None:
+        if len(request["MessageBody"]) > self.limit:
+            raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": "too long"}}, "SendMessage")
+        super().send_message(**request)
+
+
+@pytest.mark.failure_mode("F167")
+def test_the_copy_of_a_record_that_is_too_long_says_where_the_record_is() -> None:
+    """Base64 makes a record of 1 MiB longer than SQS's limit. A cut copy could not be redriven."""
+    intake = ShortQueues(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
+    data = json.dumps({"order": "o-1", "event": "e-1", "text": "x" * 900_000})
+    assert intake.handle([kinesis("o-1", "e-1", 7, data)]) == []
+    [letter] = intake.sqs.dead_letters
+    pointer = json.loads(letter.body)[OWN_MESSAGE]
+    assert (pointer["stream"], pointer["shard"]) == (STREAM_ARN, "shardId-000000000000")
+    assert int(pointer["sequence_number"]) == 7
+    assert int(letter.attributes["body_bytes"]) > ShortQueues.limit
+    assert (letter.reason, letter.attributes["key"]) == ("no pieces", "o-1")
+
+
+@pytest.mark.failure_mode("F167")
+def test_the_redriven_copy_of_a_record_that_is_too_long_is_dead_lettered_again() -> None:
+    """Its reason says where the record is."""
+    intake = ShortQueues(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
+    intake.handle([kinesis("o-1", "e-1", 7, json.dumps({"order": "o-1", "event": "e-1", "text": "x" * 900_000}))])
+    [letter] = intake.sqs.dead_letters
+    assert intake.handle([sqs("o-1", "e-1") | {"body": letter.body}]) == []
+    again = intake.sqs.dead_letters[-1]
+    assert again.body == letter.body
+    assert STREAM_ARN in again.reason
+    assert f"shard shardId-000000000000, sequence number {7:056}" in again.reason
+
+
+@pytest.mark.failure_mode("F167")
+def test_the_copy_of_a_record_that_fits_is_whole() -> None:
+    """Its redrive is processed."""
+    intake = ShortQueues(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
+    record = kinesis("o-1", "e-1", 7, json.dumps({"order": "o-1", "event": "e-1", "text": "x" * 700_000}))
+    intake.handle([record])
+    [letter] = intake.sqs.dead_letters
+    assert json.loads(letter.body)[OWN_MESSAGE]["record"] == record
 
 
 @pytest.mark.failure_mode("F150")

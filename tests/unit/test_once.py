@@ -1,7 +1,9 @@
 """`intake_ledger.once`: any code runs once for each key and identity."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -20,6 +22,7 @@ from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.unit.support import Clock
 
 LEASE_SECONDS = 180
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "messages.md").read_text()
 
 
 def make(table: MemoryDynamoDB | None = None, clock: Clock | None = None, **options: Any) -> OnceLedger:
@@ -52,6 +55,27 @@ def test_the_documented_example() -> None:
         "receipt of e-2",
     ]
     assert len(set(charged)) == len(charged) == 2
+
+
+def test_the_example_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of docs/messages.md runs: once for each event, and not while another event of the order is paid."""
+    section = PAGE.split("\n## Code without a queue\n", 1)[1]
+    [code] = re.findall(r"```python\n(.*?)```", section.split("\n## ", 1)[0], flags=re.DOTALL)
+    table, charged, waits = MemoryDynamoDB(), list[str](), list[float]()
+    names: dict[str, Any] = {}
+
+    def charge(order: str, *, idempotency_key: str) -> str:
+        charged.append(idempotency_key)
+        assert names["pay"](order, "e-2" if len(charged) == 1 else "e-1") is None
+        return f"receipt {len(charged)} of {order}"
+
+    names |= {"charge": charge, "retry_later": waits.append}
+    monkeypatch.setattr("intake_ledger.once.ledger_client", lambda: table)
+    exec(compile(code, "docs/messages.md", "exec"), names)
+    pay = names["pay"]
+    assert [pay("o-1", "e-1"), pay("o-1", "e-1")] == ["receipt 1 of o-1"] * 2
+    assert len(charged) == 1
+    assert [0 < wait <= LEASE_SECONDS for wait in waits] == [True]
 
 
 def test_the_key_is_held_during_the_block_and_for_no_longer() -> None:

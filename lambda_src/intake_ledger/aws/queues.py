@@ -128,9 +128,12 @@ class Queues:
                     raise
             else:
                 return
-        part = body.encode()[:_MAX_PART_BYTES].decode(errors="ignore")
         message["body_bytes"] = {"DataType": "Number", "StringValue": str(len(body.encode()))}
-        self._send_dead_letter(MessageBody=part, MessageAttributes=message)
+        self._send_dead_letter(MessageBody=self._part_of(body), MessageAttributes=message)
+
+    def _part_of(self, body: str) -> str:
+        """The text that stands for a body that the dead-letter queue does not take."""
+        return body.encode()[:_MAX_PART_BYTES].decode(errors="ignore")
 
     def _send_dead_letter(self, **message: Any) -> None:
         self._client.send_message(QueueUrl=self._dlq_url, **message)

@@ -4,6 +4,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, override
 
 from intake_ledger.aws import Queues
+from intake_ledger.messages.reader import pointer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,11 @@ class MessageQueues(Queues):
         self._fifo = dlq_url.endswith(".fifo")
         self.group_id = ""
         """The message group of the message that is handled now."""
+
+    @override
+    def _part_of(self, body: str) -> str:
+        """A record of a stream that is too long stays in its stream. The copy says where."""
+        return pointer_of(body) or super()._part_of(body)
 
     @override
     def _send_dead_letter(self, **message: Any) -> None:

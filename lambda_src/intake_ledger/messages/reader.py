@@ -19,6 +19,8 @@ from intake_ledger.protocol import Change, Origin, State, StateKind
 
 RECORD = "record"
 """The kind of our own message that has a record of a stream."""
+POINTER = "record too long"
+"""The kind of our own message that says where a record of a stream is that the dead-letter queue did not take."""
 _SOURCES = {"aws:kinesis": MessageSource.KINESIS, "aws:dynamodb": MessageSource.DYNAMODB}
 
 
@@ -77,6 +79,11 @@ class MessageReader:
         if not self._source.is_stream:
             return content, body
         own = content.get(OWN_MESSAGE) if isinstance(content, Mapping) else None
+        if isinstance(own, Mapping) and own.get("kind") == POINTER:
+            raise MalformedError(
+                "the dead-letter queue did not take this record: it was too long. Read it from "
+                f"{own.get('stream')}, shard {own.get('shard')}, sequence number {own.get('sequence_number')}"
+            )
         record = own.get("record") if isinstance(own, Mapping) and own.get("kind") == RECORD else None
         if not isinstance(record, Mapping) or _SOURCES.get(str(record.get("eventSource"))) is not self._source:
             raise MalformedError(f"not a record of {self._source} in the envelope of the dead-letter queue's copies")
@@ -89,6 +96,24 @@ class MessageReader:
 def is_stream_record(record: Mapping[str, Any]) -> bool:
     """True if Lambda read the record from a stream, and not from a queue."""
     return record.get("eventSource") in _SOURCES
+
+
+def pointer_of(body: str) -> str | None:
+    """A short message that says where the record in this body is. None: the body has no record of a stream."""
+    try:
+        record = json.loads(body)[OWN_MESSAGE]["record"]
+        stream = str(record["eventSourceARN"])
+        details = record.get("kinesis") or record["dynamodb"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    shard, separator, _ = str(record.get("eventID", "")).rpartition(":")
+    pointer = {
+        "kind": POINTER,
+        "stream": stream,
+        "shard": shard if separator else "unknown",
+        "sequence_number": details.get("sequenceNumber") or details.get("SequenceNumber"),
+    }
+    return json.dumps({OWN_MESSAGE: pointer}, separators=(",", ":"))
 
 
 def _json(text: str) -> Any:
