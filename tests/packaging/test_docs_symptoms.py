@@ -1,0 +1,79 @@
+"""The page of symptoms has each failure mode, and its lines, metrics and commands exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from intake_ledger_cli import commands
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "symptoms.md").read_text()
+TABLES, _, REST = PAGE.partition("## Failures without a command")
+ROWS = [line for line in TABLES.splitlines() if re.search(r"\bF\d+\b", line)]
+_NUMBER = re.compile(r"\bF\d{2,3}\b")
+_SHOWS = re.compile(r"\]\(runbooks/|metric `|line `|`intake-ledger|the effect")
+
+
+def parse(command: str) -> None:
+    """Parse a command as the user's shell would."""
+    known = typer.main.get_group(commands.app).commands
+    _, name, *rest = shlex.split(command)
+    assert name in known, f"no such command: {name}"
+    known[name].make_context(name, rest)
+
+
+NOT_PLACED = frozenset(["F164", "F165", "F171", "F172", "F173", "F176", "F177", "F182", "F183", "F184"])
+"""Numbers that were given out before this page, and may get a row later. Nothing is added here."""
+
+
+def test_each_failure_mode_is_on_the_page_once() -> None:
+    """A new failure mode gets a number in a row, or in the list at the page's end."""
+    modes = set(re.findall(r"^\| (F\d+) \|", (ROOT / "docs" / "failure-modes.md").read_text(), re.MULTILINE))
+    found = _NUMBER.findall(PAGE)
+    assert len(found) == len(set(found))
+    assert set(found) <= modes
+    missing = modes - set(found) - NOT_PLACED
+    assert not missing, "docs/symptoms.md: add each new number to a row, or to the list at the end"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: _NUMBER.findall(row)[0])
+def test_a_row_has_what_shows_it_and_what_ends_it(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTAKE_LEDGER_STACK", "Intake")
+    _, failure, shown, ended, _ = row.split("|")
+    assert _NUMBER.search(failure)
+    assert _SHOWS.search(shown)
+    found = re.findall(r"`(intake-ledger [^`]+)`", row)
+    assert found or "`logs:" in ended
+    for command in found:
+        parse(command)
+
+
+def test_a_wrong_command_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTAKE_LEDGER_STACK", "Intake")
+    with pytest.raises(Exception, match=r"(?i)no such"):
+        parse("intake-ledger list --no-such-option")
+
+
+def test_each_line_of_the_status_exists() -> None:
+    """`status_table` has the label of each line."""
+    labels = set(re.findall(r'add_line\(lines, "([^"]+)"', _source("tools/intake_ledger_cli/status_table.py")))
+    named = set(re.findall(r"line `([^`]+)`", TABLES))
+    assert named
+    assert named <= labels
+
+
+def test_each_alarm_and_metric_exists() -> None:
+    """Tests of synthesis compare the runbooks with the template's alarms. The page on monitoring lists the metrics."""
+    alarms = dict(re.findall(r"alarm \[(\w+)\]\((runbooks/[a-z-]+\.md)\)", TABLES))
+    for name, page in alarms.items():
+        assert _source(f"docs/{page}").startswith(f"# {name}\n")
+    metrics = set(re.findall(r"metric `(\w+)`", TABLES))
+    assert metrics
+    assert metrics <= set(re.findall(r"^\| `metric_\w+` \| `(\w+)`", _source("docs/monitoring.md"), re.MULTILINE))
+
+
+def _source(path: str) -> str:
+    return (ROOT / path).read_text()
