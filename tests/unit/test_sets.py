@@ -315,7 +315,6 @@ class TestHostileManifests:
             ('["a.txt"]', "outside of the pipeline's filters"),
             ('["\\ud800"]', "not valid Unicode"),
             (json.dumps(["a" * 1_100]), "S3 allows 1 to 1,024"),
-            (json.dumps([f"{number}.csv" for number in range(100_000)]), "more than 10,000 parts"),
         ],
     )
     def test_it_is_rejected_with_its_reason_and_a_correct_one_heals_it(self, content: str | bytes, why: str) -> None:
@@ -330,6 +329,15 @@ class TestHostileManifests:
         bench.run()
         assert len(bench.runs) == 1
         assert bench.known(KEY).status is Status.PROCESSED
+
+    @pytest.mark.failure_mode("F156")
+    def test_a_manifest_with_too_many_parts_is_rejected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("intake_ledger.sets.manifest.MAX_PARTS", 3)
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, json.dumps([f"{number}.csv" for number in range(4)]))
+        bench.run()
+        assert bench.known(KEY).status is Status.REJECTED
+        assert "more than 3 parts" in bench.dead_letters[-1].reason
 
     def test_a_manifest_that_s3_refuses_fails_with_s3s_code(self) -> None:
         bench = SetBench(MANIFEST)
@@ -518,6 +526,7 @@ class TestSettings:
 
 
 class TestTheAudit:
+    @pytest.mark.failure_mode("F171")
     def test_a_set_whose_wake_was_lost_is_found_and_woken(self) -> None:
         bench = SetBench(MANIFEST)
         for key in (KEY, A):
@@ -544,6 +553,7 @@ class TestTheAudit:
         bench.run(2)
         assert bench.audit().woken == []
 
+    @pytest.mark.failure_mode("F171")
     def test_a_waiting_set_whose_message_was_lost_is_found(self) -> None:
         bench = SetBench(MANIFEST)
         bench.put(KEY, manifest(A))
@@ -551,6 +561,32 @@ class TestTheAudit:
         bench.lose_wakes()
         bench.now += 30 * HOUR
         assert bench.audit().woken == [KEY]
+
+    @pytest.mark.failure_mode("F171")
+    def test_a_set_that_has_a_newer_state_than_its_row_is_found(self) -> None:
+        """The set is processed. Then a part is replaced, and the wake about it is lost."""
+        bench = SetBench(MANIFEST)
+        for key in (A, KEY):
+            bench.put(key, manifest(A) if key == KEY else "content")
+        bench.run()
+        bench.put(A, "corrected")
+        bench.run_parts()
+        bench.lose_wakes()
+        bench.now += 2 * HOUR
+        assert bench.audit().woken == [KEY]
+        bench.run()
+        assert len(bench.runs) == 2
+
+    @pytest.mark.parametrize("process", [lambda _: None, raising(Unprocessable("no header"))])
+    def test_a_set_that_has_been_finished_for_a_day_is_not_woken(self, process: Any) -> None:
+        """Committed or rejected: otherwise each audit would wake it for two weeks."""
+        bench = SetBench(MANIFEST, process=process)
+        for key in (A, KEY):
+            bench.put(key, manifest(A) if key == KEY else "content")
+        bench.run()
+        bench.now += 24 * HOUR
+        found = bench.audit()
+        assert (found.checked, found.woken) == (1, [])
 
     @pytest.mark.parametrize(
         ("form", "keys", "expected"),
