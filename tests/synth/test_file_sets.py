@@ -13,6 +13,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import (
     FileSets,
+    IntakeLedger,
     IntakePipeline,
     IntakeQueue,
     IntakeWorkers,
@@ -35,6 +36,7 @@ from tests.synth.build import (
     resources,
     statements,
     template_of,
+    warned,
 )
 
 MANIFEST = SetForm.manifest("loads/*/manifest.json")
@@ -216,6 +218,7 @@ def test_the_consumer_of_the_parts_may_use_the_key_of_the_sets_queue() -> None:
         ({"alarm_after": Duration.seconds(5)}, "set-alarm-after", "5 seconds"),
         ({"alarm_after": Duration.days(3)}, "set-alarm-after", "less than 3 days"),
         ({"deadline": Duration.hours(1), "alarm_after": Duration.hours(1)}, "set-alarm-after", "deadline"),
+        ({"form": SetForm.quiet_prefix("in/"), "deadline": Duration.minutes(19)}, "set-quiet-deadline", "20 minutes"),
         ({"retry": RetryOptions(max_wait=Duration.hours(1))}, "set-deadline-twice", ""),
         ({"pipeline": {"ordering": Ordering.EVERY_VERSION}}, "set-every-version", "Stack/Orders"),
         ({"set_name": "9"}, "name-format", ""),
@@ -225,6 +228,33 @@ def test_the_consumer_of_the_parts_may_use_the_key_of_the_sets_queue() -> None:
 def test_an_option_that_cannot_work_is_refused(options: Json, rule: str, text: str) -> None:
     with refused(rule, text):
         with_sets(**options)
+
+
+@pytest.mark.failure_mode("F173")
+def test_a_deadline_of_twice_the_quiet_time_is_allowed_and_a_shorter_one_is_refused() -> None:
+    form = SetForm.quiet_prefix("drops/*/", quiet_for=Duration.minutes(10))
+    with_sets(form=form, deadline=Duration.minutes(20))
+    with refused("set-quiet-deadline", "at least 20 minutes"):
+        with_sets(form=form, deadline=Duration.seconds(1_199))
+
+
+@pytest.mark.failure_mode("F172")
+@pytest.mark.parametrize(
+    ("retention", "deletes", "named"),
+    [(Duration.days(35), False, "35 days"), (Duration.days(90), False, "90 days"), (None, False, None),
+     (Duration.days(35), True, None)],
+)  # fmt: skip
+def test_synthesis_warns_if_the_rows_of_the_parts_expire(
+    retention: Duration | None, deletes: bool, named: str | None
+) -> None:
+    """A pipeline with `deletes` keeps the rows of objects as long as the objects."""
+    stack = new_stack()
+    ledger = IntakeLedger(stack, "Ledger", retention=retention)
+    orders = IntakePipeline(stack, "Orders", processor=processor(), ledger=ledger, deletes=deletes)
+    FileSets(stack, "Loads", pipeline=orders, form=MANIFEST, processor=processor())
+    texts = warned(stack, "set-rows-expire")
+    assert len(texts) == (named is not None)
+    assert all(str(named) in text and "IntakeLedger(retention=None)" in text for text in texts)
 
 
 @pytest.mark.parametrize(

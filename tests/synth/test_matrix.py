@@ -46,6 +46,7 @@ WARNINGS = {
     "imported_key": ["key-policy-unknown"],
     "imported_queue": ["queue-policy-unknown"],
     "imported_table": ["table-unknown"],
+    "file_sets": ["set-rows-expire"] * 3,
     "outputs": ["output-lifecycle-unknown"],
 }
 """The rules whose warnings synthesis prints for a row. It prints none for the other rows."""

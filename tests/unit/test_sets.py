@@ -416,6 +416,18 @@ class TestForms:
         assert 0 <= run.at - last < 12 * MINUTE
         assert bench.dead_letters == []
 
+    @pytest.mark.failure_mode("F173")
+    @pytest.mark.parametrize("offset", range(0, 600, 60))
+    def test_a_folder_is_not_rejected_before_twice_its_quiet_time(self, offset: int) -> None:
+        """Synthesis refuses shorter deadlines. The offset is that of the first upload in a period of the quiet time."""
+        bench = SetBench(QUIET, max_wait=1_200)
+        bench.now += 600_000 - bench.now % 600_000 + offset * 1_000
+        bench.put("incoming/1/a")
+        bench.run(0.16)
+        bench.put("incoming/1/b")
+        bench.run()
+        assert (len(bench.runs), bench.dead_letters) == (1, [])
+
     def test_many_wakes_of_a_waiting_set_end_at_once(self) -> None:
         """Only messages of attempts wait. Otherwise each part would have a message in the queue."""
         bench = SetBench(MANIFEST)

@@ -34,7 +34,7 @@ from cdk_intake_ledger.resources import (
 )
 from cdk_intake_ledger.sets.set_form import SetForm
 from cdk_intake_ledger.sets.set_monitoring import SetMonitoring
-from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_rejected, set_problems
+from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_rejected, set_problems, warn_of_expiry
 from cdk_intake_ledger.sets.set_processor import SetProcessor
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.reporting import refuse
@@ -126,6 +126,7 @@ class FileSets(Construct):
                 *alarm_problems(alarm_after, deadline, plan),
             ],
         )
+        warn_of_expiry(self, consumer)
         self._name = set_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         visibility = int(plan.least_visibility)
         self._queue = queue or IntakeQueue(

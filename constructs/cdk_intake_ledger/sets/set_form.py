@@ -88,6 +88,11 @@ class SetForm:
         return cls("quiet", pattern, quiet_for=quiet_for or Duration.minutes(10))
 
     @property
+    def quiet_seconds(self) -> float | None:
+        """The time without an upload, in seconds. None if the form is not a quiet folder."""
+        return None if self._quiet_for is None else self._quiet_for.to_seconds()
+
+    @property
     def settings(self) -> dict[str, object]:
         """The form as the functions read it."""
         content: dict[str, object] = {"form": self.kind, "pattern": self.pattern}

@@ -8,9 +8,11 @@ from constructs import Construct
 
 from cdk_intake_ledger.functions import IntakeConsumer, Processor
 from cdk_intake_ledger.options import Ordering, RetryOptions
+from cdk_intake_ledger.pipeline_plan import seconds_of
 from cdk_intake_ledger.sets.set_form import SetForm
-from cdk_intake_ledger.validation.plan import DAY, HOLD_SHARE, QUEUE_RETENTION_DAYS, Plan
+from cdk_intake_ledger.validation.plan import DAY, HOLD_SHARE, QUEUE_RETENTION_DAYS, Plan, span
 from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import warn
 from cdk_intake_ledger.validation.set_rules import (
     SET_AFTER_WORKERS,
     SET_DEADLINE_TWICE,
@@ -18,8 +20,10 @@ from cdk_intake_ledger.validation.set_rules import (
     SET_FORMS_OVERLAP,
     SET_OTHER_STACK,
     SET_PROCESSOR,
+    SET_ROWS_EXPIRE,
     alarm_after_problems,
     deadline_problems,
+    quiet_deadline_problems,
 )
 
 
@@ -65,6 +69,23 @@ def set_problems(
     if retry.max_wait is not None:
         yield SET_DEADLINE_TWICE.problem()
     yield from deadline_problems(until.to_seconds() if until else None, _queue_retention(plan))
+    if form.quiet_seconds is not None:
+        yield from quiet_deadline_problems(form.quiet_seconds, seconds_until_rejected(until, plan))
+
+
+def warn_of_expiry(scope: Construct, parts: IntakeConsumer) -> None:
+    """Warn if the rows of parts expire.
+
+    Args:
+        scope: the construct of the sets.
+        parts: the consumer of the pipeline of the parts.
+
+    """
+    resources = parts.resources
+    if resources.deletes or resources.ledger.retention is None:
+        return
+    path = parts.node.scope.node.path if parts.node.scope else ""
+    warn(scope, SET_ROWS_EXPIRE, path=path, retention=span(seconds_of(resources.retention)))
 
 
 def alarm_problems(alarm_after: Duration | None, deadline: Duration | None, plan: Plan) -> Iterator[Problem]:

@@ -78,6 +78,20 @@ SET_ALARM_AFTER = SUBJECT.error(
     why="a set is rejected at its deadline, so the alarm about its wait would come too late or never",
     fix="Use at least 1 minute and less than {deadline}, or omit alarm_after for half of the deadline",
 )
+SET_QUIET_DEADLINE = SUBJECT.error(
+    "set-quiet-deadline",
+    inputs=("quiet_for", "deadline"),
+    what="quiet_for is {value} and the deadline is {deadline}",
+    why="the wait for quiet takes up to twice as long as quiet_for, so folders would be rejected that miss nothing",
+    fix="Use a deadline of at least {least}, or a shorter quiet_for",
+)
+SET_ROWS_EXPIRE = SUBJECT.warning(
+    "set-rows-expire",
+    inputs=("pipeline",),
+    what="the ledger of {path} keeps the row of a committed part for {retention}",
+    why="a part without a row is missing, so a set whose part is replaced later waits for the others",
+    fix="Use IntakeLedger(retention=None) in the pipeline, or acknowledge this if parts are never replaced so late",
+)
 SET_DEADLINE_TWICE = SUBJECT.error(
     "set-deadline-twice",
     inputs=("deadline", "retry"),
@@ -98,6 +112,16 @@ def alarm_after_problems(alarm_after: float, deadline: float) -> Iterator[Proble
     """An alarm that comes after the deadline, or at once. Both times are in seconds."""
     if not MINUTE <= alarm_after < deadline:
         yield SET_ALARM_AFTER.problem(value=span(alarm_after), deadline=span(deadline))
+
+
+def quiet_deadline_problems(quiet_for: float, deadline: float) -> Iterator[Problem]:
+    """A deadline before the folder can be quiet. Both times are in seconds.
+
+    All uploads of a period of `quiet_for` make one wait. It begins with the first of them, and ends `quiet_for` after
+    the last one.
+    """
+    if deadline < 2 * quiet_for:
+        yield SET_QUIET_DEADLINE.problem(value=span(quiet_for), deadline=span(deadline), least=span(2 * quiet_for))
 
 
 def quiet_problems(quiet_for: float) -> Iterator[Problem]:
