@@ -1,4 +1,4 @@
-"""A pipeline for the drills: its stack, its effects, and its audits."""
+"""A pipeline for the drills: its stack in three forms, its effects, and its audits."""
 
 import json
 import os
@@ -7,12 +7,23 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 
-from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor
+from cdk_intake_ledger import (
+    AuditOptions,
+    Delivery,
+    Existing,
+    IntakeLedger,
+    IntakePipeline,
+    IntakeQueue,
+    Processor,
+)
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_cli import commands
 from tests.local import release
@@ -21,6 +32,9 @@ from tests.local.test_upgrade import zipped
 
 STACK = "Drilled"
 EFFECTS = "drills-effects"
+REPLICA = "drills-replica"
+OBJECTS = 6
+"""Objects at the beginning of each drill."""
 CODE = f"""
 import boto3
 
@@ -35,6 +49,7 @@ def process(change):
     return change.key
 """
 Json = dict[str, Any]
+Form = Literal["first", "over", "replica"]
 
 
 @dataclass
@@ -51,12 +66,14 @@ class Drilled:
     def client(self, service: str) -> Any:
         return self.aws.client(service)
 
-    def deploy(self) -> None:
-        """Create the stack."""
-        template = self._synthesise()
+    def deploy(self, form: Form) -> None:
+        """Create or update the stack in one of its forms."""
+        what = "update" if form == "replica" else "create"
+        template = self._synthesise(form)
         cloudformation = self.client("cloudformation")
-        cloudformation.create_stack(StackName=STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
-        waiter = cloudformation.get_waiter("stack_create_complete")
+        put = getattr(cloudformation, f"{what}_stack")
+        put(StackName=STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
+        waiter = cloudformation.get_waiter(f"stack_{what}_complete")
         waiter.wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 240})
         [stack] = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
         self.outputs = {one["OutputKey"].removesuffix("Output"): one["OutputValue"] for one in stack["Outputs"]}
@@ -110,7 +127,7 @@ class Drilled:
         return self.aws.wait_until(ran, "no other audit runs", timeout=TIMEOUT)
 
     def repaired(self) -> dict[str, int]:
-        """Run audits until one is clean: nothing found, nothing waits, no problem of the delivery. Effects are right.
+        """Run audits until one is clean: each state agrees, without a problem of the delivery. Effects are right.
 
         Returns:
             the findings of all runs, by kind.
@@ -122,8 +139,15 @@ class Drilled:
             report = self.audit()
             for one in report["findings"]:
                 findings.setdefault(one["why"], set()).add(one["key"])
-            waiting = report["lines"]["settling"] + report["lines"]["leased"] + report["unlisted"]["settling"]
-            return not (any(report["counts"].values()) or waiting or report["delivery"])
+            # A backfill counts no findings, so no state may be in another line. Removed objects of a replica are its
+            # baseline.
+            others = [
+                count
+                for lines in (report["lines"], report["unlisted"])
+                for line, count in lines.items()
+                if line not in ("agrees", "baseline")
+            ]
+            return not (any(report["counts"].values()) or any(others) or report["delivery"])
 
         self.aws.wait_until(clean, "an audit is clean", timeout=TIMEOUT, interval=1)
         assert self.effects() == self.wanted()
@@ -150,8 +174,8 @@ class Drilled:
         yield
         client.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=before)
 
-    def _synthesise(self) -> Json:
-        folder = self.folder
+    def _synthesise(self, form: Form) -> Json:
+        folder = self.folder / form
         code = folder / "code"
         code.mkdir(parents=True)
         (code / "noting.py").write_text(CODE)
@@ -166,12 +190,18 @@ class Drilled:
             processor=Processor.from_asset(code, entrypoint="noting:process"),
             processing_timeout=cdk.Duration.seconds(20),
             deletes=True,
-            audit=AuditOptions(settle_time=cdk.Duration.seconds(1)),
+            audit=AuditOptions(
+                settle_time=cdk.Duration.seconds(1),
+                existing=Existing.BASELINE if form == "first" else Existing.BACKFILL,
+            ),
+            **self._existing(stack, form),
         )
         for name, value in {
             "Bucket": pipeline.bucket.bucket_name,
             "Ledger": pipeline.table.table_name,
             "Queue": pipeline.queue.queue_url,
+            "QueueArn": pipeline.queue.queue_arn,
+            "DeadArn": pipeline.dead_letter_queue.queue_arn,
             "Audit": pipeline.audit_function.function_name,
         }.items():
             cdk.CfnOutput(stack, f"{name}Output", value=value)
@@ -184,3 +214,26 @@ class Drilled:
                     self.client("s3").put_object(Bucket=release.ASSETS, Key=destination["objectKey"], Body=body)
         template: Json = json.loads((assembly / f"{STACK}.template.json").read_text())
         return template
+
+    def _existing(self, stack: cdk.Stack, form: Form) -> Json:
+        """Options for the resources that are there already."""
+        if form == "first":
+            return {}
+        table = dynamodb.Table.from_table_attributes(
+            stack, "KeptTable", table_name=self["Ledger"], global_indexes=["needs_review"]
+        )
+        ledger = {"ledger": IntakeLedger(stack, "KeptLedger", table=table)}
+        if form == "replica":
+            return ledger | {"bucket": s3.Bucket.from_bucket_name(stack, "Replica", REPLICA)}
+        held = self.client("sqs").get_queue_attributes(QueueUrl=self["Queue"], AttributeNames=["VisibilityTimeout"])
+        queue = IntakeQueue(
+            stack,
+            "KeptQueue",
+            queue=sqs.Queue.from_queue_arn(stack, "KeptMessages", self["QueueArn"]),
+            dead_letter_queue=sqs.Queue.from_queue_arn(stack, "KeptDead", self["DeadArn"]),
+            visibility_timeout=cdk.Duration.seconds(int(held["Attributes"]["VisibilityTimeout"])),
+            retention=cdk.Duration.days(4),
+            dead_letter_retention=cdk.Duration.days(14),
+        )
+        bucket = s3.Bucket.from_bucket_name(stack, "KeptBucket", self["Bucket"])
+        return ledger | {"bucket": bucket, "queue": queue, "delivery": Delivery.EXISTING}

@@ -10,10 +10,10 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalAws
 from tests.local import release
-from tests.local.drills import EFFECTS, Drilled
+from tests.local.drills import EFFECTS, OBJECTS, REPLICA, STACK, Drilled
 from tests.local.support import TIMEOUT
 
-FIRST = [f"first/{number}.csv" for number in range(6)]
+FIRST = [f"first/{number}.csv" for number in range(OBJECTS)]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def deployed(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Drilled
         AttributeDefinitions=[key | {"AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
-    drilled.deploy()
+    drilled.deploy("first")
     drilled.upload(*FIRST)
     drilled.processed()
     return drilled
@@ -135,3 +135,46 @@ def test_a_removed_notification_is_reported_and_its_losses_are_found(drilled: Dr
         assert any("notif" in problem for problem in drilled.audit()["delivery"])
     drilled.repaired()
     assert more_calls(calls, drilled.effects("calls")) == dict.fromkeys(("unseen/new.csv", FIRST[3], FIRST[4]), 1)
+
+
+@pytest.mark.failure_mode("F182")
+def test_a_deleted_stack_is_deployed_over_its_retained_data(drilled: Drilled) -> None:
+    """Bucket, table and queues outlive the stack. Uploads in between are processed, and no earlier one again."""
+    calls = drilled.effects("calls")
+    cloudformation = drilled.client("cloudformation")
+    cloudformation.delete_stack(StackName=STACK)
+    waiter = cloudformation.get_waiter("stack_delete_complete")
+    waiter.wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 240})
+    drilled.upload("between/queued.csv")
+    with drilled.no_notification():
+        drilled.upload("between/lost.csv")
+
+    drilled.deploy("over")
+    drilled.repaired()
+    expected = dict.fromkeys(("between/queued.csv", "between/lost.csv"), 1)
+    assert more_calls(calls, drilled.effects("calls")) == expected
+
+
+@pytest.mark.failure_mode("F182")
+def test_a_bucket_is_replaced_by_its_replica(drilled: Drilled) -> None:
+    """The replica has an object that the pipeline never saw. Each object is processed once for the new bucket."""
+    client, before = drilled.client("s3"), drilled["Bucket"]
+    with drilled.no_notification():
+        drilled.upload("late/unseen.csv")
+        client.create_bucket(Bucket=REPLICA)
+        client.put_bucket_versioning(Bucket=REPLICA, VersioningConfiguration={"Status": "Enabled"})
+        content = {key: text for key, text in drilled.wanted().items() if text}
+        for key, text in content.items():
+            client.put_object(Bucket=REPLICA, Key=key, Body=text.encode())
+        for key in drilled.effects().keys() - content.keys():
+            client.delete_object(Bucket=REPLICA, Key=key)
+
+    calls = drilled.effects("calls")
+    drilled.deploy("replica")
+    assert drilled["Bucket"] == REPLICA != before
+    drilled.repaired()
+    again = more_calls(calls, drilled.effects("calls"))
+    assert {key: count for key, count in again.items() if key in content} == dict.fromkeys(content, 1)
+    drilled.upload("replica/new.csv")
+    drilled.processed()
+    drilled.repaired()
