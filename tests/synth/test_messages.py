@@ -178,7 +178,7 @@ def test_a_bus_of_yours() -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_alarms(stack: Stack, template: Json, name: str) -> None:
-    """A pipeline's alarms without the audit, and the age of records for streams."""
+    """A pipeline's alarms with the check of rows as the audit, and the age of records for streams."""
     intake = stack.node.find_child(name)
     assert isinstance(intake, MessageIntake)
     expected = [
@@ -192,6 +192,7 @@ def test_alarms(stack: Stack, template: Json, name: str) -> None:
         "ConsumerFunctionErrors",
         "ConsumerFunctionThrottles",
         "DownstreamOut",
+        "AuditFindings",
         *(["IteratorAge"] if name in STREAMS else []),
     ]
     assert list(intake.alarms) == expected

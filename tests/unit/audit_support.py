@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from botocore.exceptions import ClientError
 
@@ -34,6 +34,9 @@ from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import MemorySQS
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
+
+if TYPE_CHECKING:
+    from intake_ledger.audit.executing import IsExecuting
 
 QUEUE_URL = "https://sqs/queue"
 OLD = 2 * HOUR
@@ -205,6 +208,7 @@ class AuditWorld:
     page_size: int = 1000
     settled_ms: int = HOUR
     known_ms: int = 14 * DAY
+    is_executing: "IsExecuting | None" = None
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -272,6 +276,7 @@ class AuditWorld:
             budget=OwnBudget(self.settings.budget) if resubmit and not dry_run else None,
             heads=1,
             backfill=backfill,
+            is_executing=self.is_executing,
         )
         audit = AuditInOneFunction(self.settings, s3, cast("Any", self.store), look, self.clock, readers=readers)
         chosen = window or self.window()

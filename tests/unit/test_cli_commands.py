@@ -587,10 +587,13 @@ class TestMessages:
     def person(self, sit: Callable[..., Person]) -> Person:
         return sit(make_message_site(), audit=False)
 
-    def test_the_status_names_the_source_and_no_audit(self, person: Person) -> None:
+    def test_the_status_names_the_source_and_the_check_of_rows(self, person: Person) -> None:
         shown = person.types("status")
         assert "messages of sqs" in shown
-        assert "Last audit" not in shown
+        assert "Last tick" not in shown
+        leave_report(person.site, summary="2 of 9 unfinished messages were not continued for 6 hours")
+        # A report of messages is at the name of their source.
+        assert "2 of 9 unfinished messages" in " ".join(person.types("status").split())
         assert person.reads("status")["messageSource"] == "sqs"
 
     def test_two_mappings_of_a_stream_are_one_source(self, person: Person) -> None:
@@ -639,7 +642,7 @@ class TestMessages:
         found = sqs.receive_message(QueueUrl=deployed.queue_url, MaxNumberOfMessages=10, AttributeNames=["All"])
         assert [one["Attributes"]["MessageGroupId"] for one in found["Messages"]] == ["o-7", "o-7"]
 
-    @pytest.mark.parametrize("arguments", [("audit",), ("report",), ("reprocess", "o-7"), ("adopt", "--from", "Old")])
+    @pytest.mark.parametrize("arguments", [("reprocess", "o-7"), ("adopt", "--from", "Old")])
     def test_commands_for_files_say_so(self, person: Person, arguments: tuple[str, ...]) -> None:
         person.types(*arguments, ends=2)
         assert f"is not for {NAME}, which is an intake of messages: " in person.complaint

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from intake_ledger.executions import execution_name
 from intake_ledger.protocol import Ordering, Row, Status, row_key
@@ -39,7 +40,10 @@ class FakeStepFunctions:
         return [{"executions": entries[:1]}, {"executions": entries[1:]}]
 
     def describe_execution(self, *, executionArn: str) -> dict[str, Any]:  # noqa: N803 - boto3's
-        return {"status": "RUNNING", "input": self.running[executionArn.rsplit(":", 1)[1]][0]}
+        name = executionArn.rsplit(":", 1)[1]
+        if name not in self.running:
+            raise ClientError({"Error": {"Code": "ExecutionDoesNotExist", "Message": ""}}, "DescribeExecution")
+        return {"status": "RUNNING", "input": self.running[name][0]}
 
 
 @pytest.fixture
@@ -106,3 +110,13 @@ def test_a_pipeline_without_a_machine_has_no_executions(sit: Callable[..., Perso
     assert person.reads("status")["executions"] is None
     claimed(person.site, "in/talk.mp3")
     assert "died or timed out" in person.types("inspect", "in/talk.mp3")
+
+
+@pytest.mark.failure_mode("F166")
+def test_a_claim_whose_execution_runs_is_not_stuck(person: Person, states: FakeStepFunctions) -> None:
+    """Its lease has ended, because a poll is late."""
+    for key in ("in/runs.mp3", "in/dead.mp3"):
+        arn = claimed(person.site, key)
+        if key == "in/runs.mp3":
+            states.running[arn.rsplit(":", 1)[1]] = ("{}", START)
+    assert [row["key"] for row in person.reads("list", "--stuck")["rows"]] == ["in/dead.mp3"]

@@ -218,6 +218,11 @@ class TestMessages:
         assert site.messages() == []
         assert person.reads("retry-now")["retried"] == 0
 
+    def test_the_audit_checks_the_rows_in_the_function_of_the_intake(self, seat: Callable[[Site], Person]) -> None:
+        person = seat(make_message_site())
+        person.types("audit", "--dry-run")
+        assert person.functions.invoked == [{"function": "consumer", "checkRows": True, "dryRun": True}]
+
     def test_a_key_may_be_any_text(self, seat: Callable[[Site], Person]) -> None:
         site = make_message_site()
         site.reject("s3://not-a-bucket/x", "no amount", version="e1")

@@ -248,7 +248,7 @@ def test_an_intake_of_messages_has_a_page_without_audits(sit: Callable[..., Pers
     """It has no listing to compare with."""
     path = tmp_path / "report.html"
     sit(make_message_site(), audit=False).types("report", "--html", str(path))
-    assert "An intake of messages has no audit." in path.read_text()
+    assert "No audit has written a report yet. Only the last audit is known." in path.read_text()
 
 
 def test_the_page_takes_a_bounded_number_of_requests(

@@ -31,9 +31,10 @@ def run_audit(aws: "Aws", deployed: "DeployedPipeline", *, dry_run: bool, sleep:
 
     """
     wanted = {"dryRun": True} if dry_run else {}
-    if deployed.set_variables is not None:
-        # The function of the sets audits them itself.
-        content = _invoke(aws.functions, deployed.consumer_function, json.dumps({"auditSets": True, **wanted}))
+    if deployed.set_variables is not None or deployed.message_source is not None:
+        # The function of sets audits them itself, and that of messages checks their rows.
+        own = "auditSets" if deployed.set_variables is not None else "checkRows"
+        content = _invoke(aws.functions, deployed.consumer_function, json.dumps({own: True, **wanted}))
         if "summary" not in content:
             raise CliError(
                 f"{deployed.consumer_function} has an earlier release, which shows no report: deploy it again"

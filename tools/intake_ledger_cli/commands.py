@@ -109,7 +109,7 @@ def audit(
     exit_code: ExitCode = False,
 ) -> None:
     """Run the audit now: list the bucket and resubmit each key that differs from the ledger. It may take minutes."""
-    aws, deployed = call.open("audit")
+    aws, deployed = call.open()
     with console(stderr=True).status("the audit is running"):
         found = audits.run_audit(aws, deployed, dry_run=dry_run, sleep=time.sleep)
     call.output(found, tables.report_table(found, audits.report_location(deployed, found), now_ms()))
@@ -132,7 +132,7 @@ def report(
     if html is not None:
         end_with(write_report(call, html, hours), exit_code)
         return
-    aws, deployed = call.open("report")
+    aws, deployed = call.open()
     found = audits.last_report(aws.dynamodb, deployed)
     call.output(found, tables.report_table(found, audits.report_location(deployed, found), now_ms()))
     end_with(audits.has_findings(found), exit_code)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +16,7 @@ from intake_ledger.protocol import Row, identity_of, row_key
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import DIM, GOOD, WARNING, escape
 from intake_ledger_cli.kinds import check_kind
+from intake_ledger_cli.reading import ObjectRow
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -87,6 +89,30 @@ def list_running(client: "SFNClient", deployed: "DeployedPipeline", limit: int) 
             )
         )
     return found
+
+
+def without_running(
+    client: "SFNClient", deployed: "DeployedPipeline", rows: Iterator[ObjectRow]
+) -> Iterator[ObjectRow]:
+    """Leave out rows whose execution runs, although the lease of their claim has ended.
+
+    Raises:
+        ClientError: Step Functions refuses a request.
+
+    """
+    for entry in rows:
+        arn = execution_arn(deployed, entry.key, entry.row)
+        if arn is None or not _runs(client, arn):
+            yield entry
+
+
+def _runs(client: "SFNClient", arn: str) -> bool:
+    try:
+        return client.describe_execution(executionArn=arn)["status"] in ("RUNNING", "PENDING_REDRIVE")
+    except ClientError as error:
+        if error.response["Error"].get("Code") != "ExecutionDoesNotExist":
+            raise
+        return False
 
 
 def running_output(

@@ -26,10 +26,6 @@ REFUSED: dict[str, dict[Kind, str]] = {
     "reprocess": {
         Kind.MESSAGES: "no bucket keeps its messages; send the message again, or use `redrive` for rejected messages",
     },
-    "audit": {
-        Kind.MESSAGES: "no listing has its messages; see `list`, and `list --stuck` for dead workers",
-    },
-    "report": {Kind.MESSAGES: "it has no audit; use `status`, or `report --html FILE`"},
     "adopt": {
         Kind.MESSAGES: "deploy it with its former name: `MessageIntake(intake_name=...)`",
         Kind.SETS: "deploy them with their former name: `FileSets(set_name=...)`",

@@ -24,7 +24,7 @@ from intake_ledger_cli.app import ExitCode, app, end_with, now_ms
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.errors import UsageError
-from intake_ledger_cli.executions import running_output
+from intake_ledger_cli.executions import running_output, without_running
 from intake_ledger_cli.history import read_history
 from intake_ledger_cli.history_output import history_json, history_lines
 from intake_ledger_cli.inspection import inspect_key, key_in
@@ -135,6 +135,8 @@ def list_command(
     most = None if by_reason else limit
     budget = ReadBudget(max_requests or requests_for(most))
     rows = listing.select_rows(aws.dynamodb, deployed, selection, now=now, after=after, limit=most, budget=budget)
+    if stuck and deployed.state_machine is not None:
+        rows = without_running(aws.machines, deployed, rows)
     if by_reason:
         counts = listing.count_reasons(rows)
         call.output(json_output.reasons_json(counts, budget), tables.reasons_table(counts, budget))

@@ -212,8 +212,8 @@ def _hot_keys(aws: "Aws", deployed: "DeployedPipeline") -> HotKeys:
 
 
 def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | None) -> Audits | AccessDenied:
-    if deployed.set_variables is not None:
-        return Audits([last] if last else [], "Only the last audit of sets is known.")
+    if deployed.set_variables is not None or deployed.message_source is not None:
+        return Audits([last] if last else [], "Only the last audit is known.")
     if deployed.reports is None:
         note = "The pipeline keeps no reports in S3, so only the last one is known: see AuditOptions(report_bucket=)."
         return Audits([last] if last else [], note)

@@ -244,8 +244,6 @@ def _rows_read(found: HotKeys) -> str:
 
 def _audits(data: ReportData) -> str:
     found = data.audits
-    if data.deployed.message_source is not None:
-        return _nothing("An intake of messages has no audit.")
     if isinstance(found, AccessDenied):
         return _denied(found)
     note = f'<p class="dim">{text(found.note)}</p>' if found.note else ""

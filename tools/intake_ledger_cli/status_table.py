@@ -48,9 +48,8 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
         add_line(lines, "Rows", _rows(found.audit, found.table))
         add_line(lines, "Claims", _claims(found.audit, now))
     add_line(lines, "Last hour", _last_hour(found.last_hour))
-    if kind is not Kind.MESSAGES:
-        # Without a listing, an intake of messages has no audit.
-        add_line(lines, "Last audit", _audit(found.audit, now))
+    # That of messages compares rows with the time only, because no listing has messages.
+    add_line(lines, "Last audit", _audit(found.audit, now))
     if kind not in (Kind.MESSAGES, Kind.SETS):
         add_line(lines, "Last tick", _tick(found.last_hour, now))
     add_line(lines, "Alarms", _alarms(deployed, found.alarms))

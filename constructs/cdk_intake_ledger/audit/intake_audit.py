@@ -79,6 +79,7 @@ class IntakeAudit(Construct):
             timeout=Duration.minutes(15),
             suppression=AUDIT_DEAD_LETTERS,
             environment=resources.environment
+            | (consumer.executions.settings if consumer.executions else {})
             | {
                 "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
                 "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
@@ -125,6 +126,9 @@ class IntakeAudit(Construct):
             )
         )
         resources.wildcards.suppress(self.role, "*", METRICS)
+        if consumer.executions is not None:
+            # The lease of a row whose execution runs may have ended.
+            consumer.executions.allow_looking(self, self.role, resources.wildcards)
         key, tables = resources.queue.encryption_key, resources.ledger.encryption_key
         if key is not None:
             # A key that is the table's too may be described already.

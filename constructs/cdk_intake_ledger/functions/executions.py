@@ -10,7 +10,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds
 from cdk_intake_ledger.resources import allow_service
-from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS
+from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS, Wildcards
 
 ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 """The states in which an execution has ended."""
@@ -45,11 +45,9 @@ class Executions:
 
         """
         executions = self._execution_arns(scope)
+        self.allow_looking(scope, role, resources.wildcards)
         for statement in (
             iam.PolicyStatement(actions=["states:StartExecution"], resources=[self.machine.state_machine_arn]),
-            iam.PolicyStatement(
-                sid="ExecutionsOfTheMachine", actions=["states:DescribeExecution"], resources=[executions]
-            ),
             # A redrive would continue an execution whose row another attempt has by then.
             iam.PolicyStatement(
                 sid="NoRedriveOfExecutions",
@@ -59,8 +57,24 @@ class Executions:
             ),
         ):
             role.add_to_policy(statement)
-        resources.wildcards.suppress(role, executions, EXECUTIONS)
         self._send_ends(scope, resources)
+
+    def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+        """Allow a role to describe the executions of the machine.
+
+        Args:
+            scope: a construct of the stack.
+            role: of the consumer or of the audit.
+            wildcards: the accepted wildcards of the pipeline.
+
+        """
+        executions = self._execution_arns(scope)
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="ExecutionsOfTheMachine", actions=["states:DescribeExecution"], resources=[executions]
+            )
+        )
+        wildcards.suppress(role, executions, EXECUTIONS)
 
     def _execution_arns(self, scope: Construct) -> str:
         machine = Arn.split(self.machine.state_machine_arn, ArnFormat.COLON_RESOURCE_NAME)

@@ -43,6 +43,7 @@ TABLE_ACTIONS = (
     "dynamodb:DeleteItem",
     "dynamodb:GetItem",
     "dynamodb:PutItem",
+    "dynamodb:Scan",  # the check of rows
     "dynamodb:UpdateItem",
 )
 QUEUE_ACTIONS = (

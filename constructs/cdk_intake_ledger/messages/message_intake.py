@@ -13,6 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.audit import make_schedule
 from cdk_intake_ledger.functions import FunctionNetworking, Processor, runtime_layer
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources
 from cdk_intake_ledger.messages.message_delivery import OneConsumer, deliver_events
@@ -28,8 +29,11 @@ from cdk_intake_ledger.resources import (
     register,
     tag,
 )
-from cdk_intake_ledger.validation.nag_suppressions import Wildcards
+from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, Wildcards, suppress
 from cdk_intake_ledger.validation.reporting import refuse
+
+CHECK_MINUTES = 360
+"""Minutes between two checks of the rows."""
 
 
 @check_arguments
@@ -177,6 +181,7 @@ class MessageIntake(Construct, IntakeMetrics):
         )
         if source.event_pattern is not None:
             deliver_events(self, source, self._queue)
+        self._check_rows()
         self.node.add_validation(wildcards)
         self.node.add_validation(OneConsumer(self._queue.queue, self._consumer.queue_source))
         if intake_name is not None:
@@ -263,6 +268,21 @@ class MessageIntake(Construct, IntakeMetrics):
         record = self._ledger.grant_record(grantee, self.pipeline_name)
         grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
         return grant.combine(send).combine(record)
+
+    def _check_rows(self) -> None:
+        """Look at the rows regularly, so that a message that was lost does not leave its row without a sign."""
+        function = self._consumer.function
+        make_schedule(
+            self,
+            "CheckSchedule",
+            description=f"Intake ledger, check of the rows of {self._pipeline_name}",
+            minutes=CHECK_MINUTES,
+            target=function.function_arn,
+            action="lambda:InvokeFunction",
+            content={"checkRows": True},
+        )
+        function.configure_async_invoke(retry_attempts=0)
+        suppress(function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)
 
     def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
         key = self._queue.encryption_key

@@ -30,6 +30,7 @@ class MessageMonitoring(ConsumerMonitoring):
     - `WaitedTooLong`: a prerequisite of the processor was missing for longer than `max_wait`.
     - `ConsumerFunctionErrors`, `ConsumerFunctionThrottles`: the function fails or is throttled.
     - `DownstreamOut`: the circuit breaker has held messages back for hours.
+    - `AuditFindings`: rows are unfinished, and no message has continued them for hours.
 
     docs/messages.md has the causes and the repairs.
     """
@@ -69,6 +70,11 @@ class MessageMonitoring(ConsumerMonitoring):
         )
         self._reads_stream = reads_stream
         alarms = self._consumer_alarms(MAX_AGE.to_seconds())
+        alarms["AuditFindings"] = self._alarm(
+            "AuditFindings",
+            self.metric_audit_findings(),
+            "no message has continued unfinished rows for hours",
+        )
         if reads_stream:
             alarms["IteratorAge"] = self._alarm(
                 "IteratorAge",

@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
@@ -32,6 +32,9 @@ from intake_ledger.ledger import CompletenessRecord, LedgerTable
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
 from intake_ledger.protocol import AuditSettings, audit_settings, lease_length
+
+if TYPE_CHECKING:
+    from intake_ledger.audit.executing import IsExecuting
 
 AT_THE_SAME_TIME = 8
 """Parallel requests to S3 and DynamoDB. A page of a listing takes S3 100 to 200 ms, and the function 50 ms of CPU."""
@@ -63,6 +66,7 @@ class AuditFunction:
             scratch=settings.files,
             heads=AT_THE_SAME_TIME,
             sleep=time.sleep,
+            is_executing=_is_executing(lambda: _client("stepfunctions", config)),
         )
         self._looked: Looked | None = None
         self._delivery = DeliveryCheck(
@@ -241,3 +245,11 @@ def _counts(report: Report) -> dict[str, int]:
         "AuditFindings": report.counts.total(),
         "AuditResubmitted": report.resubmitted,
     }
+
+
+def _is_executing(make_client: Callable[[], Any]) -> "IsExecuting | None":
+    if "INTAKE_STATE_MACHINE" not in os.environ:
+        return None
+    from intake_ledger.audit.executing import executing  # noqa: PLC0415 - few pipelines need it
+
+    return executing(os.environ, make_client)

@@ -23,6 +23,8 @@ from intake_ledger.protocol import AuditSettings, Ordering, Origin, Row, RowKey,
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+    from intake_ledger.audit.executing import IsExecuting
+
 STOP_BEFORE_MS = 30_000
 """Milliseconds between the end of a run's work and Lambda's timeout. They are for its report."""
 BATCH = 25
@@ -54,6 +56,8 @@ class Look:
     budget: Budget | None
     heads: int
     backfill: bool = False
+    is_executing: "IsExecuting | None" = None
+    """Asks whether an execution of a state machine processes a row. None: no state machine is the processor."""
     _refused_batches: int = field(default=0, init=False)
 
     def at(self, candidates: Sequence[Candidate], window: Window, report: Report) -> None:
@@ -72,6 +76,9 @@ class Look:
             if isinstance(verdict, Line):
                 lines[verdict] += 1
                 continue
+            if row is not None and self._runs(candidate, row):
+                lines[Line.LEASED] += 1
+                continue
             report.found(candidate.key, verdict, candidate.state)
             if is_marked(_mark(item), candidate.state, window):
                 lines[Line.MARKED] += 1
@@ -81,6 +88,14 @@ class Look:
                 due.append(_Due(candidate, row, marked=bool(item)))
         if due and self.budget is not None:
             self._resubmit(due, self.budget, report)
+
+    def _runs(self, candidate: Candidate, row: Row) -> bool:
+        """True if an execution processes the row. Its lease may have ended, and its end still wakes the consumer."""
+        return (
+            self.is_executing is not None
+            and row.unfinished
+            and self.is_executing(candidate.row_key(self.settings), row)
+        )
 
     def _current(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         if self.settings.ordering is Ordering.EVERY_VERSION:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
+    from intake_ledger.audit.executing import IsExecuting
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -50,6 +52,8 @@ class Tools:
     heads: int
     """Parallel requests to S3 in a look."""
     sleep: Callable[[float], None]
+    is_executing: "IsExecuting | None" = None
+    """See `Look`."""
 
     def look(self, budget: Budget | None, *, backfill: bool) -> Look:
         """A look with these clients. Without a budget it sends nothing."""
@@ -62,6 +66,7 @@ class Tools:
             budget=budget,
             heads=self.heads,
             backfill=backfill,
+            is_executing=self.is_executing,
         )
 
     def runs(self, owner: str) -> AuditRuns:

@@ -48,8 +48,8 @@ class PowertoolsAuditTelemetry(AuditTelemetry):
         self._logger.info("report", extra={"key": key})
 
 
-def sets_audited(report: Mapping[str, Any], counts: Mapping[str, int], ages: Mapping[str, int]) -> None:
-    """Report an audit of sets of files.
+def shortly_audited(report: Mapping[str, Any], counts: Mapping[str, int], ages: Mapping[str, int]) -> None:
+    """Report an audit of sets of files, or a check of the rows of messages.
 
     Args:
         report: its result, with `findings` and a `runId`.

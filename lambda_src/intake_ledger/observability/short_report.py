@@ -1,4 +1,4 @@
-"""The report of an audit of sets, in the form of a pipeline's report, and its record in the table."""
+"""The report of an audit of sets or of messages, in the form of a pipeline's report, and its record in the table."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,21 +19,22 @@ def short_report(
     findings: Mapping[str, Sequence[str]],
     summary: str,
     complete: bool,
-    dry_run: bool,
+    sent: int,
+    dry_run: bool = False,
 ) -> dict[str, Any]:
     """The report as the function returns and stores it. It has no lines, because nothing was listed by line.
 
     Args:
         run_id: a ULID.
         started_at: epoch milliseconds.
-        checked: the number of sets that were compared with their rows.
+        checked: the number of sets or rows that were judged.
         findings: keys by the name of the finding.
         summary: the run in one line.
         complete: false if the time has ended before.
-        dry_run: true if the run sent no message. Otherwise it sent one for each finding.
+        sent: the number of messages that the run sent.
+        dry_run: true if the run changed nothing.
 
     """
-    number = sum(map(len, findings.values()))
     return {
         "runId": run_id,
         "startedAt": started_at,
@@ -42,7 +43,7 @@ def short_report(
         "listed": checked,
         "checked": checked,
         "counts": {why: len(keys) for why, keys in findings.items()},
-        "resubmitted": 0 if dry_run else number,
+        "resubmitted": sent,
         "laterFormat": 0,
         "complete": complete,
         "stopped": "" if complete else "the time has ended before all were checked",

@@ -58,6 +58,7 @@ class SetFindings:
             findings={"lost": self.woken},
             summary=summary if number else f"{self.checked:,} sets agree with the ledger",
             complete=self.complete,
+            sent=0 if self.dry_run else number,
             dry_run=self.dry_run,
         )
         return report | {"oldestWaitingMs": self.oldest_waiting_ms}

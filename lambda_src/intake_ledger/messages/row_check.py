@@ -1,0 +1,143 @@
+"""Find rows of messages that nothing continues any more.
+
+A message stays in its source until its row is settled. It may be lost nevertheless: a queue is purged, or a record
+expires while the function is stopped. Then its row stays PROCESSING or FAILED, and no message comes to change it.
+"""
+
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.observability.short_report import short_report
+from intake_ledger.protocol import RANDOM_BITS, RowKey, Status, from_dynamodb, ulid
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+HOUR = 3_600_000
+STUCK_MS = 6 * HOUR
+"""A row is stuck if its lease ended, or its next attempt was due, this long ago."""
+RESERVE_SECONDS = 10.0
+_NAMED = 1_000
+"""The largest number of stuck rows that are named. All are counted."""
+_ATTRIBUTES = ("pk", "sk", "status", "lease_until", "retry_at", "updated_at")
+
+
+@dataclass(slots=True)
+class RowFindings:
+    """The result of a check."""
+
+    run_id: str
+    started_at: int
+    """Epoch milliseconds."""
+    unfinished: int = 0
+    """Rows that are PROCESSING or FAILED."""
+    stuck: int = 0
+    keys: list[str] = field(default_factory=list)
+    """The keys of the first stuck rows."""
+    after: RowKey | None = None
+    """The place in the table where the next check continues. None: this one has reached the end."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The result for the log, for the caller and for the table."""
+        hours = STUCK_MS // HOUR
+        stuck = f"{self.stuck:,} of {self.unfinished:,} unfinished messages were not continued for {hours} hours"
+        report = short_report(
+            self.run_id,
+            started_at=self.started_at,
+            checked=self.unfinished,
+            findings={"stuck": self.keys},
+            summary=stuck if self.stuck else f"each of {self.unfinished:,} unfinished messages is continued",
+            complete=self.after is None,
+            sent=0,
+        )
+        return report | {"counts": {"stuck": self.stuck}}
+
+
+class RowCheck:
+    """Scans the rows of one intake."""
+
+    def __init__(
+        self, client: "DynamoDBClient", *, table: str, pipeline: str, bucket: str, clock: Callable[[], int]
+    ) -> None:
+        """Make a check.
+
+        Args:
+            client: the client.
+            table: the ledger's table.
+            pipeline: the name of the intake.
+            bucket: the name of the messages' source in the ledger.
+            clock: gives epoch milliseconds.
+
+        """
+        self._client = client
+        self._table = table
+        self._pipeline = pipeline
+        self._bucket = bucket
+        self._clock = clock
+        self._place: Any = {"pk": {"S": bucket}, "sk": {"S": f"{pipeline}@check"}}
+
+    def run(self, remaining_seconds: Callable[[], float], *, dry_run: bool = False) -> RowFindings:
+        """Scan the table from the place where the last check has ended.
+
+        Args:
+            remaining_seconds: until the function's timeout.
+            dry_run: true: begin at the start, and keep no place.
+
+        Raises:
+            ClientError: DynamoDB refuses a request. Also BotoCoreError.
+
+        """
+        now = self._clock()
+        found = RowFindings(ulid(now, secrets.randbits(RANDOM_BITS)), now)
+        found.after = None if dry_run else self._last_place()
+        while True:
+            found.after = self._page(found, found.after, now)
+            if found.after is None or remaining_seconds() < RESERVE_SECONDS:
+                break
+        if not dry_run:
+            self._keep_place(found.after)
+        return found
+
+    def _page(self, found: RowFindings, after: RowKey | None, now: int) -> RowKey | None:
+        """Count the rows of one page. Returns the place of the next one."""
+        begin: Any = {} if after is None else {"ExclusiveStartKey": {"pk": {"S": after.pk}, "sk": {"S": after.sk}}}
+        page = self._client.scan(
+            TableName=self._table,
+            FilterExpression="#sk >= :least AND #sk < :most AND #status IN (:processing, :failed)",
+            ProjectionExpression=", ".join(f"#{name}" for name in _ATTRIBUTES),
+            ExpressionAttributeNames={f"#{name}": name for name in _ATTRIBUTES},
+            ExpressionAttributeValues={
+                ":least": {"S": f"{self._pipeline}@"},
+                ":most": {"S": f"{self._pipeline}A"},  # `A` follows `@`
+                ":processing": {"S": Status.PROCESSING.value},
+                ":failed": {"S": Status.FAILED.value},
+            },
+            **begin,
+        )
+        own = f"{self._bucket}/"
+        for item in map(from_dynamodb, page["Items"]):
+            if not item["pk"].startswith(own):
+                continue
+            found.unfinished += 1
+            until = max(item.get(name, 0) for name in ("lease_until", "retry_at", "updated_at"))
+            if until + STUCK_MS <= now:
+                found.stuck += 1
+                if len(found.keys) < _NAMED:
+                    found.keys.append(item["pk"].removeprefix(own))
+        last: Any = page.get("LastEvaluatedKey")
+        return RowKey(last["pk"]["S"], last["sk"]["S"]) if last else None
+
+    def _last_place(self) -> RowKey | None:
+        item = self._client.get_item(TableName=self._table, Key=self._place).get("Item", {})
+        place = json.loads(item["after"]["S"]) if "after" in item else None
+        return RowKey(*place) if place else None
+
+    def _keep_place(self, after: RowKey | None) -> None:
+        if after is None:
+            self._client.delete_item(TableName=self._table, Key=self._place)
+            return
+        content: Any = {**self._place, "after": {"S": json.dumps([after.pk, after.sk])}}
+        self._client.put_item(TableName=self._table, Item=content)
