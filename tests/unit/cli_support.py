@@ -29,7 +29,7 @@ from tests.unit.support import RETENTION, START, create_table, one_change
 
 STACK = "Intake"
 NAME = "Intake-Invoices-0A1B2C3D"
-ASKING = {"adopt", "redrive", "reprocess"}
+ASKING = {"adopt", "dismiss", "redrive", "reprocess"}
 """Commands that ask a person before they change something."""
 PARTS = "Intake-Parts-4E5F6A7B"
 _SITES = count(1)

@@ -60,6 +60,10 @@ def finding(found: Row | None, state: State, *, deletes: bool = True, window: Wi
         pytest.param(row(Status.PROCESSING, lease_until=NOW + 1), V1, None, id="live"),
         pytest.param(row(Status.PROCESSING, lease_until=NOW + 1), V2, None, id="live, on another state"),
         pytest.param(row(Status.REJECTED), V1, None, id="F43 rejected"),
+        pytest.param(row(Status.REJECTED, needs_review="p#dismissed"), V1, None, id="F176 dismissed"),
+        pytest.param(
+            row(Status.REJECTED, needs_review="p#dismissed"), V2, Finding.OVERTAKEN, id="F176 a newer version"
+        ),
         pytest.param(row(Status.REJECTED), V2, Finding.OVERTAKEN, id="F74 rejected, and the next version's event lost"),
         pytest.param(row(Status.REJECTED), MARKER, Finding.REMOVED, id="rejected, then removed"),
         pytest.param(row(Status.REJECTED, V2, V1), V1, Finding.OVERTAKEN, id="rejected, then rolled back"),

@@ -64,6 +64,7 @@ SITUATIONS = {
     "due later": Situation(Line.NOT_YET, _put(status=Status.FAILED, retry_at=DAY)),
     "rejected": Situation(Line.REJECTED, _put(status=Status.REJECTED)),
     "rejected a moment ago": Situation(Line.REJECTED, _put(status=Status.REJECTED, age=MINUTE)),
+    "dismissed": Situation(Line.DISMISSED, _put(status=Status.REJECTED, needs_review="p#dismissed")),
     "from before the pipeline": Situation(Line.BASELINE, _put(40 * DAY)),
     "old": Situation(Line.LOOK_BACK, _put(20 * DAY)),
     "of a later release": Situation(Line.LATER_FORMAT, _put(status=Status.PROCESSED, format=FORMAT + 1)),

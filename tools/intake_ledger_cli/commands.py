@@ -17,6 +17,7 @@ from botocore.parsers import ResponseParserError
 from intake_ledger_cli import (
     acting_commands,
     audits,
+    dismiss_command,
     looking_commands,
     moving_commands,
     reprocess_command,
@@ -138,4 +139,12 @@ def report(
     end_with(audits.has_findings(found), exit_code)
 
 
-__all__ = ["acting_commands", "app", "looking_commands", "moving_commands", "reprocess_command", "run"]
+__all__ = [
+    "acting_commands",
+    "app",
+    "dismiss_command",
+    "looking_commands",
+    "moving_commands",
+    "reprocess_command",
+    "run",
+]

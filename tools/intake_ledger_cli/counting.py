@@ -51,6 +51,8 @@ class Counts:
     waiting: Count
     later_format: Count
     """Rows with a status that this release does not know."""
+    dismissed: Count = field(default_factory=lambda: Count(0))
+    """Rejected rows that a person has dismissed. `rejected` leaves them out."""
 
 
 @dataclass(slots=True)
@@ -99,6 +101,7 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_row
         rejected=tallies.count(Status.REJECTED, why),
         waiting=tallies.count("waiting", waiting_why),
         later_format=tallies.count(Status.LATER_FORMAT, why),
+        dismissed=tallies.count("dismissed", why),
     )
 
 
@@ -127,6 +130,8 @@ def _add(tallies: _Tallies, content: Mapping[str, Any], own: frozenset[str]) -> 
         return
     if content["needs_review"] in own:
         tallies.add(row.status, row.updated_at)
+    elif content["needs_review"].endswith("#dismissed"):
+        tallies.add("dismissed", row.updated_at)
     elif content["needs_review"].endswith("#waiting"):
         tallies.add("waiting", row.waiting_since or row.updated_at)
 

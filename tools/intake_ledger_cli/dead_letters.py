@@ -44,6 +44,11 @@ class DeadLetterMessage:
         return self._text("pipeline")
 
     @property
+    def rejected_fence(self) -> str:
+        """The fence of the rejection, or an empty text if SQS moved the message."""
+        return self._text("rejected_fence")
+
+    @property
     def attempts(self) -> str:
         """The number of attempts, or an empty text if it is unknown."""
         return self._text("attempts")

@@ -73,7 +73,8 @@ def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple
     elif row.status is Status.LATER_FORMAT:
         status = f"written by a later release (format {row.format}): use the command of that release"
     elif row.status is Status.REJECTED:
-        status = f"REJECTED after {_times(row.attempts, 'attempt')}: redrive or reprocess it"
+        next_step = "dismissed, see: operations" if row.dismissed else "redrive or reprocess it"
+        status = f"REJECTED after {_times(row.attempts, 'attempt')}: {next_step}"
     else:
         status = (
             f"PROCESSED after {_times(row.attempts, 'attempt')}"
@@ -113,6 +114,8 @@ def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     yield "Resubmitted", f"{counted[Line.RESUBMITTED]:,}"
     yield "Found only", _group(counted, NOT_SENT)
     yield "Rejected", f"{counted[Line.REJECTED]:,}"
+    if dismissed := counted.get(Line.DISMISSED):
+        yield "Dismissed", f"{dismissed:,}"
     yield "Waiting", _group(counted, WAITING)
     yield "Not judged", _group(counted, NOT_JUDGED)
 
@@ -131,8 +134,9 @@ def listing_parts(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str
 
 def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
     """Format a sum with its lines: "3: 2 with a worker, 1 younger than the settle time"."""
-    each = [f"{counted[line]:,} {line.text}" for line in group if counted[line]]
-    return ": ".join(filter(None, (f"{sum(counted[line] for line in group):,}", ", ".join(each))))
+    # A report of an earlier release lacks later lines.
+    each = [f"{counted[line]:,} {line.text}" for line in group if counted.get(line)]
+    return ": ".join(filter(None, (f"{sum(counted.get(line, 0) for line in group):,}", ", ".join(each))))
 
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule
@@ -169,6 +173,8 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
             False,
             "a late worker may have overwritten the result: the state will be processed again",
         )
+    if row.dismissed:
+        return True, "S3 shows the rejected state, which a person has dismissed"
     if row.status is Status.REJECTED:
         return True, "S3 shows the rejected state: fix the cause, then redrive or reprocess it"
     if row.status is Status.FAILED:

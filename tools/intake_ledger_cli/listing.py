@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import Ordering, Status, from_dynamodb
+from intake_ledger.protocol import (
+    Ordering,
+    Status,
+    dismissed_partition,
+    from_dynamodb,
+    review_partitions,
+    waiting_partition,
+)
 from intake_ledger_cli import reading
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.formatting import timestamp
@@ -35,6 +42,7 @@ class Selection:
 
     status: Status | None = None
     waiting: bool = False
+    dismissed: bool = False
     stuck: bool = False
     """PROCESSING rows whose lease has ended: their worker died."""
     prefix: str = ""
@@ -83,7 +91,7 @@ def select_rows(
             deployed,
             selection.status,
             after=after,
-            waiting=selection.waiting,
+            names=_partitions(deployed, selection),
             before=selection.before,
             page_rows=None if is_filtered or limit is None or limit >= _LARGE_LIST else limit + 1,
             budget=budget,
@@ -92,6 +100,13 @@ def select_rows(
         is_old = selection.before is None or entry.row.updated_at < selection.before
         if is_old and entry.key.startswith(selection.prefix):
             yield entry
+
+
+def _partitions(deployed: "DeployedPipeline", selection: Selection) -> list[str]:
+    """Return the partitions of the index that have the rows."""
+    if selection.dismissed:
+        return [dismissed_partition(deployed.name)]
+    return [waiting_partition(deployed.name)] if selection.waiting else review_partitions(deployed.name)
 
 
 def count_reasons(rows: Iterator[ObjectRow]) -> Counter[tuple[str, str]]:

@@ -18,7 +18,6 @@ from intake_ledger.protocol import (
     from_dynamodb,
     review_partitions,
     row_from_attributes,
-    waiting_partition,
 )
 from intake_ledger_cli.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 
@@ -100,7 +99,7 @@ def rows_to_review(
     status: Status | None = None,
     *,
     after: str | None = None,
-    waiting: bool = False,
+    names: list[str] | None = None,
     before: int | None = None,
     page_rows: int | None = None,
     budget: ReadBudget | None = None,
@@ -112,7 +111,7 @@ def rows_to_review(
         deployed: the pipeline.
         status: only rows with this status.
         after: token of a list. Only rows after it.
-        waiting: rows whose processor raised `NotYet` instead.
+        names: partitions of the index. Those of failed and rejected rows when omitted.
         before: only rows whose last change is before this time, in epoch milliseconds.
         page_rows: rows of one request to each partition. As many as DynamoDB gives when omitted.
         budget: the requests. Without it they are unlimited.
@@ -124,7 +123,7 @@ def rows_to_review(
     bound = budget or ReadBudget(sys.maxsize)
     start = None if after is None else read_token(after, int, str, str)
     request = _review_request(deployed, status, start, page_rows)
-    names = [waiting_partition(deployed.name)] if waiting else review_partitions(deployed.name)
+    names = review_partitions(deployed.name) if names is None else names
     partitions = [_by_place(_one_partition(client, request, name, bound)) for name in names]
     try:
         for item in heapq.merge(*partitions, key=_place_of):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.events import own_message
-from intake_ledger.protocol import Ordering, Origin, State, Status, identity_of, row_key, success_key
+from intake_ledger.protocol import Ordering, Origin, State, Status, identity_of, row_key, success_key, waiting_partition
 from intake_ledger_cli import reading
 from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.sending import OutgoingMessage, send
@@ -61,7 +61,7 @@ def waiting_rows(aws: "Aws", deployed: "DeployedPipeline", keys: list[str], now:
     else:
         rows = chain(
             reading.rows_to_review(aws.dynamodb, deployed, Status.FAILED),
-            reading.rows_to_review(aws.dynamodb, deployed, waiting=True),
+            reading.rows_to_review(aws.dynamodb, deployed, names=[waiting_partition(deployed.name)]),
         )
     return (one for one in rows if one.row.status is Status.FAILED and (one.row.retry_at or 0) > now)
 

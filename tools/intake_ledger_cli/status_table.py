@@ -40,6 +40,8 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
     else:
         add_line(lines, "Failed", count_text(counts.failed, WARNING, "will be retried, see: list --status FAILED", now))
         add_line(lines, "Rejected", count_text(counts.rejected, BAD, "need a person, see: list --status REJECTED", now))
+        if counts.dismissed.number:
+            add_line(lines, "Dismissed", count_text(counts.dismissed, DIM, "see: list --dismissed", now))
         add_line(lines, "Waiting", count_text(counts.waiting, WARNING, _waiting_for(deployed), now))
         if counts.later_format.number or counts.later_format.why:
             what = "rows that this release does not process"

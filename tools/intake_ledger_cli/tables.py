@@ -47,7 +47,7 @@ def list_table(
             due += _rejected(row.waiting_since + max_wait_seconds * 1000, now)
         table.add_row(
             formatting.duration(now - (row.waiting_since or row.updated_at if is_waiting else row.updated_at)),
-            Text("WAITING" if is_waiting else row.status.value, style=style),
+            Text("WAITING" if is_waiting else "DISMISSED" if row.dismissed else row.status.value, style=style),
             str(row.attempts),
             escape(entry.key),
             *([escape(row.version_id or "")] if identities else []),

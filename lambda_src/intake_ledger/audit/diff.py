@@ -43,6 +43,7 @@ class Line(_Described):
 
     AGREES = "agrees", "agree with the ledger"
     REJECTED = "rejected", "rejected"
+    DISMISSED = "dismissed", "dismissed"
     SETTLING = "settling", "younger than the settle time"
     LEASED = "leased", "with a worker"
     NOT_YET = "notYet", "due for another attempt later"
@@ -114,7 +115,7 @@ def judge(  # noqa: PLR0911 - one return per line of the rule
         return Line.LEASED
     last_claimed = row.identity == state.identity
     if last_claimed and row.status is Status.REJECTED:
-        return Line.REJECTED
+        return Line.DISMISSED if row.dismissed else Line.REJECTED
     if last_claimed and row.status is Status.FAILED and (row.retry_at or 0) > window.settled_before:
         # The next attempt is due later, or was due a moment ago. Its message still waits.
         return Line.NOT_YET

@@ -153,6 +153,8 @@ class Report:
         parts = self._findings(now) or [f"{self.lines[Line.AGREES]:,} objects agree with the ledger"]
         if rejected := self.lines[Line.REJECTED]:
             parts.append(f"{rejected:,} rejected")
+        if dismissed := self.lines[Line.DISMISSED]:
+            parts.append(f"{dismissed:,} dismissed")
         parts += filter(None, (self._of("waiting", WAITING), self._of("not judged", NOT_JUDGED)))
         if len(self.passes) > 1:
             took = self.passes[-1].ended_at - self.passes[0].begun_at

@@ -29,6 +29,8 @@ class Status(StrEnum):
     """A later release wrote the row. This release can neither judge nor replace it. No row is stored with this."""
 
 
+DISMISSED = "#dismissed"
+"""The end of the partition key of dismissed rows in the index `needs_review`."""
 STORED_STATUSES = tuple(status for status in Status if status is not Status.LATER_FORMAT)
 
 
@@ -85,7 +87,8 @@ class Row:
     """Only settled rows expire, so that no reason and no half-done work is forgotten. No decision uses it. See
     `Retention`."""
     needs_review: str | None = None
-    """On FAILED and REJECTED rows only: the partition key of the sparse index, as `review_partition` gives it."""
+    """On FAILED and REJECTED rows only: the partition key of the sparse index, as `review_partition` gives it. A person
+    may move a REJECTED row to the partition of dismissed rows. No verdict depends on it."""
     format: int = FORMAT
     """The version of this list of attributes."""
 
@@ -102,6 +105,11 @@ class Row:
     def unfinished(self) -> bool:
         """True if an attempt may have left unfinished work downstream."""
         return self.status in (Status.PROCESSING, Status.FAILED)
+
+    @property
+    def dismissed(self) -> bool:
+        """True if a person has dismissed the rejection. The next claim ends this."""
+        return self.status is Status.REJECTED and (self.needs_review or "").endswith(DISMISSED)
 
     def has_committed(self, identity: str | None) -> bool:
         """True if the state was committed, and no other attempt may have written downstream since."""

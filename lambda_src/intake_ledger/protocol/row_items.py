@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from intake_ledger.protocol.object_state import StateKind
-from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Status
+from intake_ledger.protocol.row import DISMISSED, FORMAT, STORED_STATUSES, Row, Status
 
 _SORT_KEY_BYTES = 1024  # DynamoDB's limit of a sort key
 REVIEW_PARTITIONS = 20
@@ -85,6 +85,11 @@ def review_partition(pipeline: str, key: RowKey) -> str:
 def waiting_partition(pipeline: str) -> str:
     """The partition key of the pipeline's waiting rows in the index `needs_review`. These rows did not fail."""
     return f"{pipeline}#waiting"
+
+
+def dismissed_partition(pipeline: str) -> str:
+    """The partition key of the pipeline's dismissed rows in the index `needs_review`. They need no review."""
+    return f"{pipeline}{DISMISSED}"
 
 
 def row_attributes(row: Row) -> dict[str, Any]:

@@ -1,0 +1,198 @@
+"""F176: a rejected object that needs no repair leaves the alarm, and its row stays."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from intake_ledger.events import parse_message
+from intake_ledger.protocol import (
+    Change,
+    Ordering,
+    Policy,
+    Row,
+    State,
+    StateKind,
+    Status,
+    Verdict,
+    from_dynamodb,
+    judge_state,
+    row_from_attributes,
+    row_key,
+)
+from intake_ledger_cli import dismissing, drain
+from tests.unit.cli_support import WHO, Site, client, denied, make_site
+from tests.unit.support import DAY, RETENTION, START, created, marked, notification, record, redriven, reprocess
+from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("dynamodb")
+KEY, FENCE, BECAUSE = "in/a b.csv", 7, "the partner sent a test file"
+POLICY = Policy(max_attempts=3, retention_ms=RETENTION, deletes=True)
+
+
+def rejected(site: Site, key: str = KEY, version: str = "v1", fence: int = FENCE) -> None:
+    """Write a rejected row and its dead-letter message as the consumer does."""
+    row = Row(Status.REJECTED, fence, version_id=version, reason="no invoice", reason_code="unprocessable")
+    site.row(key, replace(row, rejected_fence=fence, updated_at=START, first_claimed_at=START))
+    state = State(StateKind.OBJECT, version, "e", 1)
+    site.dead_letter(
+        notification(record(key, state, bucket=site.deployed.bucket)),
+        reason="no invoice", pipeline=site.deployed.name, key=quote(key), rejected_fence=fence,
+    )  # fmt: skip
+
+
+@pytest.fixture(params=list(Ordering))
+def person(sit: Callable[..., Person], request: pytest.FixtureRequest) -> Person:  # noqa: F811
+    person = sit(make_site(request.param))
+    rejected(person.site)
+    return person
+
+
+def stored(person: Person, key: str = KEY, version: str = "v1") -> Row:
+    deployed = person.site.deployed
+    place = row_key(deployed.name, deployed.ordering, deployed.bucket, key, f"v#{version}")
+    wanted: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
+    row = row_from_attributes(from_dynamodb(client("dynamodb").get_item(TableName=deployed.table, Key=wanted)["Item"]))
+    assert row is not None
+    return row
+
+
+def dead_letters(person: Person) -> int:
+    return person.site.visible(person.site.deployed.dead_letter_url)
+
+
+@pytest.mark.failure_mode("F176")
+def test_a_dismissed_object_leaves_status_list_and_the_alarm(person: Person) -> None:
+    """Its row keeps status and reason. Objects of other keys stay where they are."""
+    rejected(person.site, "in/other")
+    done = person.reads("dismiss", KEY, "--because", BECAUSE)
+    assert (done["rows"], done["messages"], done["otherMessages"]) == (1, 1, 0)
+    found = person.reads("status")
+    assert (found["rejected"], found["dismissed"], found["deadLetters"]["waiting"]) == (1, 1, 1)
+    assert [row["key"] for row in person.reads("list", "--status", "REJECTED")["rows"]] == ["in/other"]
+    assert [row["key"] for row in person.reads("list", "--dismissed")["rows"]] == [KEY]
+    assert "DISMISSED" in person.types("list", "--dismissed")
+    assert "see: list --dismissed" in person.types("status")
+    row = stored(person)
+    assert (row.status, row.reason, row.reason_code, row.updated_at) == (
+        Status.REJECTED, "no invoice", "unprocessable", START,
+    )  # fmt: skip
+    assert "REJECTED after 1 attempt: dismissed, see: operations" in person.types("inspect", KEY)
+    assert person.reads("reprocess", "--rejected", "--dry-run")["sent"] == 1
+    [operation] = person.reads("operations")["operations"]
+    assert (operation["what"], operation["by"], operation["because"]) == (f"dismiss {KEY}", WHO, BECAUSE)
+    assert operation["result"] == "1 rows, 1 dead-letter messages"
+
+
+@pytest.mark.failure_mode("F176")
+def test_an_undo_restores_row_and_message(person: Person) -> None:
+    """The new message asks for a retry of this rejection, as the deleted one did."""
+    before = stored(person)
+    person.types("dismiss", KEY, "--because", BECAUSE)
+    person.types("dismiss", "--undo", KEY)
+    assert stored(person) == before
+    found = person.reads("status")
+    assert (found["rejected"], found["dismissed"]) == (1, 0)
+    assert person.reads("redrive", "--reason", "unprocessable")["moved"] == 1
+    [message] = person.site.messages()
+    assert (message["reason"], message["key"]) == ("no invoice", quote(KEY))
+    [change] = parse_message(message["body"], rejected_fence=int(message["rejected_fence"]))
+    assert isinstance(change, Change)
+    assert change.key == KEY
+    state = State(StateKind.OBJECT, "v1", None, None, START)
+    assert judge_state(before, change, state, now=START + DAY, policy=POLICY).verdict is Verdict.ACCEPTED
+    assert [one["what"] for one in person.reads("operations")["operations"]][1:] == [
+        f"dismiss --undo {KEY}",
+        f"dismiss {KEY}",
+    ]
+
+
+@pytest.mark.failure_mode("F176")
+def test_an_undo_needs_a_dismissed_object(person: Person) -> None:
+    """And a dismissal needs a rejected one, and a reason."""
+    person.types("dismiss", "--undo", KEY, ends=1)
+    assert "is not dismissed (the ledger has: REJECTED)" in person.complaint
+    person.types("dismiss", "in/unknown", "--because", "x", ends=1)
+    assert "is not rejected (the ledger has: no row)" in person.complaint
+    person.types("dismiss", KEY, ends=2)
+    assert "dismiss needs --because" in person.complaint
+    assert dead_letters(person) == 1
+    assert person.reads("operations")["operations"] == []
+
+
+@pytest.mark.failure_mode("F176")
+def test_a_message_of_a_newer_rejection_stays(person: Person) -> None:
+    """It is about another state, or SQS moved it. The command counts it."""
+    state = State(StateKind.OBJECT, "v2", "e", 1)
+    body = notification(record(KEY, state, bucket=person.site.deployed.bucket))
+    person.site.dead_letter(body, reason="x", pipeline=person.site.deployed.name, key=quote(KEY), rejected_fence=9)
+    person.site.dead_letter(body)
+    done = person.reads("dismiss", KEY, "--because", BECAUSE)
+    assert (done["messages"], done["otherMessages"], dead_letters(person)) == (1, 2, 2)
+
+
+@pytest.mark.failure_mode("F176")
+def test_a_row_that_an_attempt_changes_meanwhile_is_left_alone(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim took the row after the command had read it."""
+    move = dismissing._move
+
+    def late(*arguments: Any) -> None:
+        person.site.row(KEY, Row(Status.PROCESSING, FENCE + 1, version_id="v1", lease_until=START, lease_owner="w"))
+        move(*arguments)
+
+    monkeypatch.setattr(dismissing, "_move", late)
+    person.types("dismiss", KEY, "--because", BECAUSE, ends=1)
+    assert "has changed meanwhile" in person.complaint
+    assert stored(person).status is Status.PROCESSING
+    assert dead_letters(person) == 1
+
+
+@pytest.mark.failure_mode("F176")
+def test_a_dismissal_that_was_killed_can_be_repeated(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row moved, and the message stayed."""
+
+    def killed(*_: Any) -> Any:
+        raise denied("sqs:ReceiveMessage", "ReceiveMessage")
+
+    with monkeypatch.context() as context:
+        context.setattr(drain.Drain, "receive", killed)
+        person.types("dismiss", KEY, "--because", BECAUSE, ends=1)
+    assert (stored(person).dismissed, dead_letters(person)) == (True, 1)
+    person.types("dismiss", KEY, "--because", BECAUSE)
+    assert (stored(person).dismissed, dead_letters(person)) == (True, 0)
+
+
+@pytest.mark.failure_mode("F176")
+def test_one_version_can_be_dismissed_alone(sit: Callable[..., Person]) -> None:  # noqa: F811
+    person = sit(make_site(Ordering.EVERY_VERSION))
+    rejected(person.site)
+    rejected(person.site, version="v2", fence=8)
+    person.types("dismiss", KEY, "--because", BECAUSE, "--version-id", "v2")
+    assert (stored(person).dismissed, stored(person, version="v2").dismissed) == (False, True)
+    assert dead_letters(person) == 1
+
+
+V1 = State(StateKind.OBJECT, "v1", "e1", 1, START)
+MARKER = State(StateKind.MARKER, "m", created_at=START)
+V2 = State(StateKind.OBJECT, "v2", "e2", 1, START)
+
+
+@pytest.mark.failure_mode("F176")
+@pytest.mark.parametrize(
+    ("change", "state", "verdict"),
+    [
+        pytest.param(created(V1), V1, Verdict.REJECTED, id="a duplicate"),
+        pytest.param(created(V2), V2, Verdict.ACCEPTED, id="a new version"),
+        pytest.param(marked(MARKER), MARKER, Verdict.ACCEPTED, id="a removal"),
+        pytest.param(redriven(created(V1), FENCE), V1, Verdict.ACCEPTED, id="a redrive"),
+        pytest.param(reprocess("01KA0000000000000000000001"), V1, Verdict.ACCEPTED, id="a reprocess"),
+    ],
+)
+@pytest.mark.failure_mode("F176")
+def test_the_consumer_judges_a_dismissed_row_as_a_rejected_one(change: Change, state: State, verdict: Verdict) -> None:
+    """A dismissal changes no verdict."""
+    row = Row(Status.REJECTED, FENCE, version_id="v1", etag="e1", rejected_fence=FENCE, needs_review="p#3")
+    for one in (row, replace(row, needs_review="p#dismissed")):
+        assert judge_state(one, change, state, now=START + DAY, policy=POLICY).verdict is verdict

@@ -1,0 +1,58 @@
+"""The command that takes a rejected object out of the alarm, and back into it."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from intake_ledger_cli import dismissing, operations
+from intake_ledger_cli.app import Yes, app, now_ms
+from intake_ledger_cli.console import GOOD, escape
+from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.inspection import key_in
+from intake_ledger_cli.operations import Operation
+from intake_ledger_cli.options import Call, with_shared_options
+from intake_ledger_cli.redrive_lock import redrive_lock
+
+
+@app.command("dismiss")
+@with_shared_options
+def dismiss_command(
+    call: Call,
+    key: Annotated[str, typer.Argument(help="Key of the object, not encoded, or its s3:// URI.", show_default=False)],
+    *,
+    because: Annotated[str, typer.Option("--because", help="The reason, for others. Not with --undo.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Take the dismissal back.", show_default=False)] = False,
+    version_id: Annotated[str | None, typer.Option(help="With EVERY_VERSION: only this version of the key.")] = None,
+    yes: Yes = False,
+) -> None:
+    """Dismiss a rejected object: its row stays, and neither status nor the alarm DeadLetters counts it."""
+    if not because and not undo:
+        raise UsageError("dismiss needs --because: others read the reason in `operations`")
+    aws, deployed = call.open_files()
+    if deployed.set_variables is not None:
+        raise CliError(f"{deployed.name} has sets of files, and this command is for files: dismiss a part")
+    key = key_in(deployed, key)
+    entries = dismissing.rejected_rows(aws, deployed, key, version_id, undo=undo)
+    number = f"{len(entries):,} rejected {'version' if len(entries) == 1 else 'versions'} of {key}"
+    if undo:
+        by = operations.caller(aws)
+    else:
+        does = (
+            f"{deployed.name} will no longer count {number}. The rows stay. Their dead-letter messages are deleted, "
+            "and --undo writes new ones."
+        )
+        by = operations.ask(aws, does, yes=yes)
+    with redrive_lock(aws, deployed, by, now_ms) as lock:
+        operation = Operation(now_ms(), by, f"dismiss {'--undo ' if undo else ''}{key}", because)
+        operations.record(aws, deployed, operation)
+        done = (
+            dismissing.undo(aws, deployed, entries) if undo else dismissing.dismiss(aws, deployed, entries, lock.renew)
+        )
+        result = f"{done.rows:,} rows, {done.messages:,} dead-letter messages"
+        operations.finish(aws, deployed, operation, result)
+    shown = f"{'taken back' if undo else 'dismissed'}: {result}"
+    if done.other_messages:
+        shown += f"; {done.other_messages:,} other dead-letter messages about the key stay, see: redrive --dry-run"
+    document = {"rows": done.rows, "messages": done.messages, "otherMessages": done.other_messages, "undo": undo}
+    call.output(document, Text(escape(shown), style=GOOD))
