@@ -26,7 +26,12 @@ NEEDED = {
         "sqs:ReceiveMessage",
         "sqs:SendMessage",
     },
-    "reprocess": {"dynamodb:PutItem", "s3:ListBucket", "s3:ListBucketVersions", "sqs:SendMessage"},
+    "reprocess": {
+        "dynamodb:PutItem",
+        "s3:ListBucket",
+        "s3:ListBucketVersions",
+        "sqs:SendMessage",
+    },
     "status": {
         "dynamodb:BatchGetItem",
         "dynamodb:DescribeTable",

@@ -202,7 +202,7 @@ def test_a_grant_of_an_operation_writes_its_records_and_no_rows(grant: str) -> N
         if one["Type"] == "AWS::Lambda::Function" and "INTAKE_DLQ_URL" in str(one["Properties"].get("Environment"))
     }
     assert record["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{name}#operations"]}}
-    assert actions(record) == ["dynamodb:DeleteItem", "dynamodb:PutItem"]
+    assert actions(record) == ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"]
 
 
 @pytest.mark.parametrize("command", list(NEEDED))

@@ -13,13 +13,14 @@ from intake_ledger_cli.reprocess import (
     Target,
     key_targets,
     prefix_targets,
-    rejected_targets,
+    review_targets,
     send_requests,
 )
 from tests.unit.cli_support import UNLIMITED, Site, client, make_site
-from tests.unit.support import START
+from tests.unit.support import DAY, START
 
 ID = "01KAPX3RGT3AD491WZZFYQT0R6"
+LATER = START + DAY
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 
@@ -125,15 +126,20 @@ def test_what_was_rejected_is_asked_for_oldest_first() -> None:
     site.reject("in/b", "no invoice in it", at=START + 1)
     site.reject("in/a", "KeyError: 'total'", at=START)
     site.row("in/c", Row(Status.FAILED, 1, reason="no invoice", updated_at=START))
-    assert list(rejected_targets(client("dynamodb"), site.deployed, None)) == [Target("in/a"), Target("in/b")]
-    assert list(rejected_targets(client("dynamodb"), site.deployed, "INVOICE")) == [Target("in/b")]
+    assert list(review_targets(client("dynamodb"), site.deployed, Status.REJECTED, None, before=LATER)) == [
+        Target("in/a"),
+        Target("in/b"),
+    ]
+    assert list(review_targets(client("dynamodb"), site.deployed, Status.REJECTED, "INVOICE", before=LATER)) == [
+        Target("in/b")
+    ]
 
 
 def test_in_every_version_the_rejected_version_itself_is_asked_for() -> None:
     """The request names the rejected version, even if S3 has a newer one."""
     site = make_site(Ordering.EVERY_VERSION)
     site.reject("in/a", "no invoice in it", version="v7")
-    [target] = rejected_targets(client("dynamodb"), site.deployed, None)
+    [target] = review_targets(client("dynamodb"), site.deployed, Status.REJECTED, None, before=LATER)
     assert target == Target("in/a", State(StateKind.OBJECT, "v7"))
     send(site, [target])
     [change] = site.changes()

@@ -2,16 +2,28 @@
 object.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import batched
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from intake_ledger.events import own_message
-from intake_ledger.protocol import Ordering, Origin, State, StateKind, Status, is_ulid, made_at, matches_reason
+from intake_ledger.protocol import (
+    Ordering,
+    Origin,
+    State,
+    StateKind,
+    Status,
+    from_dynamodb,
+    is_ulid,
+    made_at,
+    matches_reason,
+)
 from intake_ledger_cli import reading, s3_listing
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.rate_limit import RateLimit
+from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.s3_listing import ListedVersion
 from intake_ledger_cli.sending import OutgoingMessage, send
 
@@ -22,6 +34,12 @@ if TYPE_CHECKING:
 
     from intake_ledger_cli.deployed import DeployedPipeline
 
+STORED = 1_000
+"""The number of messages between two writes of the position."""
+_PAGE_ROWS = 500
+"""Rows of one request to each partition of the index."""
+MOST_FAILED = 1_000
+"""The number of failed messages after which the call ends."""
 TRIES = 3
 """The number of sends before a message is reported as failed. SQS may refuse single messages of a batch."""
 
@@ -32,6 +50,8 @@ class Target:
 
     key: str
     state: State | None = None
+    position: str = field(default="", compare=False)
+    """The place of the object in its selection. A resumed call continues after it."""
 
 
 @dataclass(slots=True)
@@ -45,6 +65,8 @@ class ReprocessResult:
     absent: list[str] = field(default_factory=list)
     """Keys without an object in S3. They are requested as removals."""
     failed: list[tuple[Target, str]] = field(default_factory=list)
+    position: str = ""
+    """The place up to which each object was requested."""
 
 
 def check_id(request_id: str, deployed: "DeployedPipeline", now: int) -> None:
@@ -114,16 +136,21 @@ def _each_version(
 
 
 def prefix_targets(
-    client: "S3Client", deployed: "DeployedPipeline", prefix: str, result: ReprocessResult
+    client: "S3Client", deployed: "DeployedPipeline", prefix: str, result: ReprocessResult, *, after: str = ""
 ) -> Iterator[Target]:
-    """Yield a target for each object under a prefix that passes the filters. In EVERY_VERSION yield one for each
-    version.
+    """Yield a target for each object under a prefix that passes the filters, after the key `after`. In EVERY_VERSION
+    yield one for each version, and continue with the first version of `after`.
     """
     if deployed.ordering is Ordering.LATEST:
-        targets = (Target(key) for key in s3_listing.list_keys(client, deployed, prefix))
+        keys = s3_listing.list_keys(client, deployed, prefix, after=after)
+        targets = (Target(key, position=key) for key in keys)
     else:
         listed = s3_listing.list_versions(client, deployed, prefix)
-        targets = (Target(key, shown.state) for key, shown in listed if _is_processed(deployed, shown.state))
+        targets = (
+            Target(key, shown.state, position=key)
+            for key, shown in listed
+            if key.encode() >= after.encode() and _is_processed(deployed, shown.state)
+        )
     for target in targets:
         if deployed.wants(target.key):
             yield target
@@ -131,20 +158,95 @@ def prefix_targets(
             result.skipped += 1
 
 
-def rejected_targets(client: "DynamoDBClient", deployed: "DeployedPipeline", reason: str | None) -> Iterator[Target]:
-    """Yield a target for each rejected row, or for those with this reason code or with this text in the reason."""
-    # Read all rows first, because a processed request changes the index.
-    entries = list(reading.rows_to_review(client, deployed, Status.REJECTED))
-    for entry in entries:
+def review_targets(
+    client: "DynamoDBClient",
+    deployed: "DeployedPipeline",
+    status: Status,
+    reason: str | None,
+    *,
+    before: int,
+    after: str = "",
+) -> Iterator[Target]:
+    """Yield a target for each row with a status, oldest first, or for those with this reason code or with this text in
+    the reason.
+
+    Args:
+        client: of DynamoDB.
+        deployed: the pipeline.
+        status: FAILED or REJECTED.
+        reason: a reason code or a part of the text.
+        before: the start of the first call in epoch milliseconds. A request that is processed meanwhile changes its
+            row, which would otherwise come again.
+        after: position of an earlier call.
+
+    """
+    rows = reading.rows_to_review(client, deployed, status, after=after or None, before=before, page_rows=_PAGE_ROWS)
+    for entry in rows:
         if entry.row.status is Status.LATER_FORMAT:
             continue  # the consumer would only give the message back
         if reason is not None and not matches_reason(reason, entry.row.reason_code, entry.row.reason or ""):
             continue
-        if deployed.ordering is Ordering.LATEST:
-            yield Target(entry.key)
-        else:
-            row = entry.row
-            yield Target(entry.key, State(row.kind, row.version_id, row.etag, row.size))
+        yield _row_target(deployed, entry, entry.token)
+
+
+def since_targets(
+    client: "DynamoDBClient",
+    deployed: "DeployedPipeline",
+    since: int,
+    result: ReprocessResult,
+    *,
+    before: int,
+    after: str = "",
+) -> Iterator[Target]:
+    """Yield a target for each row that was processed since a time. It reads the whole table, in no order.
+
+    Args:
+        client: of DynamoDB.
+        deployed: the pipeline.
+        since: epoch milliseconds.
+        result: counts the skipped keys.
+        before: the start of the first call in epoch milliseconds, as in `review_targets`.
+        after: position of an earlier call.
+
+    """
+    names = ("sk", "status", "updated_at")
+    request: dict[str, Any] = {
+        "TableName": deployed.table,
+        "FilterExpression": "begins_with(#sk, :own) AND #status = :processed"
+        " AND #updated_at BETWEEN :since AND :before",
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": {
+            ":own": {"S": f"{deployed.name}@"},
+            ":processed": {"S": Status.PROCESSED.value},
+            ":since": {"N": str(since)},
+            ":before": {"N": str(before)},
+        },
+    }
+    if after:
+        pk, sk = json.loads(after)
+        request["ExclusiveStartKey"] = {"pk": {"S": pk}, "sk": {"S": sk}}
+    latest = deployed.ordering is Ordering.LATEST
+    for page in client.get_paginator("scan").paginate(**request):
+        for item in page["Items"]:
+            content = from_dynamodb(item)
+            entry = reading.entry_of(deployed, content)
+            if entry is None or content["sk"].endswith("@latest") is not latest:
+                continue
+            if entry.row.status is Status.LATER_FORMAT or (
+                entry.row.kind is not StateKind.OBJECT and not deployed.deletes
+            ):
+                continue
+            if deployed.wants(entry.key):
+                yield _row_target(deployed, entry, json.dumps([content["pk"], content["sk"]]))
+            else:
+                result.skipped += 1
+
+
+def _row_target(deployed: "DeployedPipeline", entry: ObjectRow, position: str) -> Target:
+    row = entry.row
+    if deployed.ordering is Ordering.LATEST:
+        return Target(entry.key, position=position)
+    return Target(entry.key, State(row.kind, row.version_id, row.etag, row.size), position)
 
 
 def send_requests(
@@ -153,13 +255,18 @@ def send_requests(
     targets: Iterable[Target],
     result: ReprocessResult,
     rate: RateLimit,
+    *,
+    store: Callable[[], None] = lambda: None,
 ) -> None:
-    """Send a message for each target.
+    """Send a message for each target. It holds one batch at a time.
+
+    `store` is called after each `STORED` messages.
 
     Raises:
         ClientError: SQS refuses.
 
     """
+    stored = 0
     for batch in batched(targets, rate.batch_size):
         rate.wait_for(len(batch))
         remaining, why = list(batch), dict[Target, str]()
@@ -172,6 +279,14 @@ def send_requests(
                 break
         result.sent += len(batch) - len(remaining)
         result.failed += why.items()
+        if len(result.failed) >= MOST_FAILED:
+            return
+        if not result.failed:
+            # A resumed call begins before the first message that failed.
+            result.position = batch[-1].position
+        if result.sent - stored >= STORED:
+            stored = result.sent
+            store()
 
 
 def _body(deployed: "DeployedPipeline", target: Target, request_id: str) -> str:

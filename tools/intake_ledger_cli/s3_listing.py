@@ -51,9 +51,10 @@ def list_versions(client: "S3Client", deployed: "DeployedPipeline", prefix: str)
             yield key, ListedVersion(state, latest)
 
 
-def list_keys(client: "S3Client", deployed: "DeployedPipeline", prefix: str) -> Iterator[str]:
-    """List the current keys under a prefix."""
-    for page in client.get_paginator("list_objects_v2").paginate(**_common(deployed), Prefix=prefix):
+def list_keys(client: "S3Client", deployed: "DeployedPipeline", prefix: str, *, after: str = "") -> Iterator[str]:
+    """List the current keys under a prefix, after the key `after`."""
+    start: dict[str, Any] = {"StartAfter": after} if after else {}
+    for page in client.get_paginator("list_objects_v2").paginate(**_common(deployed), Prefix=prefix, **start):
         for one in page.get("Contents", ()):
             yield one["Key"]
 

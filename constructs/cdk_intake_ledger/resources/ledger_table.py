@@ -207,7 +207,7 @@ class IntakeLedger(Construct):
         """
         grant = iam.Grant.add_to_principal(
             grantee=grantee,
-            actions=["dynamodb:DeleteItem", "dynamodb:PutItem"],
+            actions=["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"],
             resource_arns=[self._table.table_arn],
             conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{pipeline_name}#operations"]}},
         )

@@ -1,0 +1,205 @@
+"""F177: a reprocess of many objects needs little memory, and continues where it was interrupted."""
+
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from intake_ledger.protocol import Ordering, Row, Status
+from intake_ledger_cli import reprocess
+from intake_ledger_cli.reprocess import ReprocessResult, review_targets, send_requests, since_targets
+from intake_ledger_cli.sending import send
+from tests.unit.cli_support import NAME, UNLIMITED, Site, client, make_site
+from tests.unit.support import DAY, HOUR
+from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("dynamodb")
+ID = "01KAPX3RGT3AD491WZZFYQT0R6"
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def processed(site: Site, key: str, age: int, version: str = "v1") -> None:
+    row = Row(Status.PROCESSED, 7, version_id=version, committed_state=f"v#{version}", updated_at=now() - age)
+    site.row(key, row)
+
+
+def fill(site: Site, selection: str) -> tuple[str, ...]:
+    """Make 25 objects that a selection takes, and return its options."""
+    keys = [f"in/{number:02}" for number in range(25)]
+    if selection == "prefix":
+        site.put(*keys)
+        return ("--prefix", "in/")
+    for number, key in enumerate(keys):
+        if selection == "since":
+            processed(site, key, HOUR + number)
+        elif selection == "rejected":
+            site.reject(key, "no invoice", at=now() - DAY - number)
+        else:
+            site.row(key, Row(Status.FAILED, 7, version_id="v1", reason="no", updated_at=now() - DAY - number))
+    return ("--since", "2020-01-01T00:00:00Z") if selection == "since" else (f"--{selection}",)
+
+
+@pytest.mark.failure_mode("F177")
+@pytest.mark.parametrize("ordering", list(Ordering))
+@pytest.mark.parametrize("selection", ["prefix", "rejected", "failed", "since"])
+def test_an_interrupted_reprocess_continues_where_it_ended(
+    sit: Callable[..., Person],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    selection: str,
+    ordering: Ordering,
+) -> None:
+    """The second call sends the rest with the same ID. Its position is then deleted."""
+    person = sit(make_site(ordering))
+    options = fill(person.site, selection)
+    calls = iter(range(9))
+
+    def interrupted(*arguments: Any) -> Any:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return send(*arguments)
+
+    monkeypatch.setattr(reprocess, "send", interrupted)
+    first = person.reads("reprocess", *options, ends=130)
+    assert first["sent"] == 10
+    assert f"to continue, run: intake-ledger reprocess --resume {first['reprocessId']}" in person.complaint
+    before = person.site.changes()
+    second = person.reads("reprocess", "--resume", first["reprocessId"])
+    after = person.site.changes()
+    assert second["reprocessId"] == first["reprocessId"]
+    assert {change.reprocess_id for change in before + after} == {first["reprocessId"]}
+    assert {change.key for change in before + after} == {f"in/{number:02}" for number in range(25)}
+    # In EVERY_VERSION, a listing continues with the last key: its other versions may be missing.
+    again = selection == "prefix" and ordering is Ordering.EVERY_VERSION
+    assert len(after) == (16 if again else 15)
+    person.types("reprocess", "--resume", first["reprocessId"], ends=1)
+    assert "has no stored position" in person.complaint
+    results = [one["result"] for one in person.reads("operations")["operations"]]
+    assert results == [f"{len(after)} requests sent, 0 failed", "10 requests sent, 0 failed; interrupted"]
+
+
+@pytest.mark.failure_mode("F177")
+def test_a_message_that_failed_is_sent_by_the_resumed_call(
+    sit: Callable[..., Person],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The position does not pass it."""
+    person = sit(make_site())
+    options = fill(person.site, "prefix")
+    with monkeypatch.context() as context:
+        context.setattr(reprocess, "send", _fails_once)
+        failed = person.reads("reprocess", *options, ends=1)
+    assert [one["key"] for one in failed["failed"]] == ["in/13"]
+    sent = {change.key for change in person.site.changes()}
+    resumed = person.reads("reprocess", "--resume", failed["reprocessId"])
+    assert resumed["sent"] == 15
+    assert {change.key for change in person.site.changes()} - sent == {"in/13"}
+
+
+def _fails_once(client_: Any, url: str, messages: Any) -> Any:
+    kept = [one for one in messages if "in/13" not in one.body]
+    answers = iter(send(client_, url, kept)) if kept else iter(())
+    return ["not today" if "in/13" in one.body else next(answers) for one in messages]
+
+
+@pytest.mark.failure_mode("F177")
+def test_what_is_processed_meanwhile_does_not_come_again(sit: Callable[..., Person]) -> None:  # noqa: F811
+    """Its row has changed after the start of the first call."""
+    site = sit(make_site()).site
+    processed(site, "in/a", HOUR)
+    processed(site, "in/b", -HOUR)
+    processed(site, "in/c", 3 * HOUR)
+    site.reject("in/d", "x", at=now() - HOUR)
+    site.reject("in/e", "x", at=now() + HOUR)
+    dynamodb, result = client("dynamodb"), ReprocessResult(ID)
+    since = since_targets(dynamodb, site.deployed, now() - 2 * HOUR, result, before=now())
+    assert [one.key for one in since] == ["in/a"]
+    rejected = review_targets(dynamodb, site.deployed, Status.REJECTED, None, before=now())
+    assert [one.key for one in rejected] == ["in/d"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--resume", ID, "--rejected"), "omit the other options"),
+        (("--since", "yesterday"), "is not a time"),
+        (("--failed", "--rejected"), "exactly one of"),
+    ],
+)
+def test_a_wrong_selection_is_refused(sit: Callable[..., Person], options: tuple[str, ...], said: str) -> None:  # noqa: F811
+    person = sit(make_site())
+    person.types("reprocess", *options, ends=2)
+    assert said in person.complaint
+
+
+class Pages:
+    """A DynamoDB client whose index has any number of rows. It makes a page when it is asked for."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self.made = 0
+
+    def get_paginator(self, _: str) -> "Pages":
+        return self
+
+    def paginate(self, **request: Any) -> Iterator[Any]:
+        size = request["PaginationConfig"]["PageSize"]
+        partition = request["ExpressionAttributeValues"][":partition"]["S"]
+        if not partition.endswith("#0"):
+            return
+        for start in range(0, self._rows, size):
+            self.made += 1
+            items = [self._item(partition, number) for number in range(start, start + size)]
+            end = {name: items[-1][name] for name in ("pk", "sk", "needs_review", "updated_at")}
+            yield {"Items": items} | ({"LastEvaluatedKey": end} if start + size < self._rows else {})
+
+    def _item(self, partition: str, number: int) -> Any:
+        texts = {"pk": f"b/in/{number}", "sk": f"{NAME}@latest", "status": "REJECTED", "needs_review": partition}
+        numbers = {"updated_at": number, "fence": 7, "format": 1}
+        typed = {name: {"S": text} for name, text in texts.items()}
+        return typed | {name: {"N": str(value)} for name, value in numbers.items()}
+
+
+class Sink:
+    """An SQS client that takes each message, and keeps none."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self.sent = 0
+        self.most_ahead = 0
+
+    def send_message_batch(self, **request: Any) -> Any:
+        self.sent += len(request["Entries"])
+        self.most_ahead = max(self.most_ahead, self._pages.made * reprocess._PAGE_ROWS - self.sent)
+        return {}
+
+
+def _peak(site: Site, rows: int) -> tuple[int, Sink]:
+    """Send a request for each row. Return the peak of memory in bytes."""
+    deployed = replace(site.deployed, bucket="b")
+    pages = Pages(rows)
+    sink, result = Sink(pages), ReprocessResult(ID)
+    stored: list[str] = []
+    tracemalloc.start()
+    try:
+        targets = review_targets(pages, deployed, Status.REJECTED, None, before=10**15)  # type: ignore[arg-type]
+        send_requests(sink, deployed, targets, result, UNLIMITED, store=lambda: stored.append(""))  # type: ignore[arg-type]
+        return tracemalloc.get_traced_memory()[1], sink
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.failure_mode("F177")
+def test_memory_does_not_grow_with_the_number_of_rows() -> None:
+    """At most one page is read ahead, and six times the rows take the same memory."""
+    site = make_site()
+    few, _ = _peak(site, 1_500)
+    many, sink = _peak(site, 9_000)
+    assert sink.sent == 9_000
+    assert sink.most_ahead <= 2 * reprocess._PAGE_ROWS
+    assert many < few * 1.3
