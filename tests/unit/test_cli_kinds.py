@@ -61,6 +61,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "inspect": ("inspect", "KEY"),
     "redrive": ("redrive", "--dry-run"),
     "reprocess": ("reprocess", "KEY"),
+    "dismiss": ("dismiss", "KEY", "--because", "a test file", "--yes"),
     "audit": ("audit", "--dry-run"),
     "report": ("report",),
     "report --html": ("report", "--html", "FILE"),

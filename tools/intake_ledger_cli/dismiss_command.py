@@ -8,7 +8,7 @@ from rich.text import Text
 from intake_ledger_cli import dismissing, operations
 from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.console import GOOD, escape
-from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.inspection import key_in
 from intake_ledger_cli.operations import Operation
 from intake_ledger_cli.options import Call, with_shared_options
@@ -29,9 +29,7 @@ def dismiss_command(
     """Dismiss a rejected object: its row stays, and neither status nor the alarm DeadLetters counts it."""
     if not because and not undo:
         raise UsageError("dismiss needs --because: others read the reason in `operations`")
-    aws, deployed = call.open_files()
-    if deployed.set_variables is not None:
-        raise CliError(f"{deployed.name} has sets of files, and this command is for files: dismiss a part")
+    aws, deployed = call.open("dismiss")
     key = key_in(deployed, key)
     entries = dismissing.rejected_rows(aws, deployed, key, version_id, undo=undo)
     number = f"{len(entries):,} rejected {'version' if len(entries) == 1 else 'versions'} of {key}"

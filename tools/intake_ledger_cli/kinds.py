@@ -26,6 +26,10 @@ REFUSED: dict[str, dict[Kind, str]] = {
     "reprocess": {
         Kind.MESSAGES: "no bucket keeps its messages; send the message again, or use `redrive` for rejected messages",
     },
+    "dismiss": {
+        Kind.MESSAGES: "delete its dead-letter message in SQS, or use `redrive`",
+        Kind.SETS: "dismiss its parts, with --pipeline and the name of the pipeline of the parts",
+    },
     "adopt": {
         Kind.MESSAGES: "deploy it with its former name: `MessageIntake(intake_name=...)`",
         Kind.SETS: "deploy them with their former name: `FileSets(set_name=...)`",

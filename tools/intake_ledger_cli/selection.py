@@ -67,8 +67,8 @@ class Selection:
     def targets(
         self, aws: "Aws", deployed: "DeployedPipeline", result: "ReprocessResult", *, after: str = ""
     ) -> "Iterator[Target]":
-        """Yield the objects or sets after a position. Keys are checked before the first one. Other objects are read while they
-        are sent.
+        """Yield the objects or sets after a position. Keys are checked before the first one. Other objects are
+        read while they are sent.
 
         Raises:
             CliError: A key cannot be requested.
