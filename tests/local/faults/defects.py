@@ -27,6 +27,18 @@ DEFECTS = (
         "Killed",
     ),
     Defect(
+        "a message whose key is busy is acknowledged",
+        'return Ruling(Verdict.BUSY, "another message of the key is processed", self._until_free(taken))',
+        'return Ruling(Verdict.DUPLICATE, "another message of the key is processed")',
+        "Messages",
+    ),
+    Defect(
+        "a lock that is held is taken",
+        'return HeldByOther(item["lease_until"], item["held_since"])',
+        'return Lock(key, item["fence"], item["lease_owner"])',
+        "Messages",
+    ),
+    Defect(
         "what was committed is processed again",
         "return self.settled and identity is not None and self.committed_state == identity",
         "return False",

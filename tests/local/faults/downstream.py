@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from threading import Lock
+from typing import NamedTuple
 
 from tests.local.faults.servers import Server, cut
 
@@ -45,6 +46,15 @@ class Reaction:
     """Duration of the answer."""
 
 
+class Call(NamedTuple):
+    """A delivery, with its times on the clock of this process."""
+
+    delivery: Delivery
+    started: float
+    ended: float
+    taken: bool
+
+
 TAKEN = Reaction()
 Mood = Callable[[Delivery], Reaction]
 
@@ -56,6 +66,8 @@ class Downstream:
     effects: list[Delivery] = field(default_factory=list)
     tried: list[Delivery] = field(default_factory=list)
     """Every call, with or without effect."""
+    calls: list[Call] = field(default_factory=list)
+    """`tried`, with times."""
     killed: list[Delivery] = field(default_factory=list)
     """Calls whose worker was killed."""
     moods: dict[str, Mood] = field(default_factory=dict)
@@ -67,12 +79,14 @@ class Downstream:
 
     def deliver(self, delivery: Delivery) -> Reaction:
         """Apply the delivery as the scenario's `mood` decides."""
+        started = time.monotonic()
         mood = self.moods.get(delivery.key.partition("/")[0])
         reaction = mood(delivery) if mood else TAKEN
         if reaction.seconds:
             time.sleep(reaction.seconds)
         with self._lock:
             self.tried.append(delivery)
+            self.calls.append(Call(delivery, started, time.monotonic(), reaction.taken))
             if reaction.taken:
                 self.effects.append(delivery)
             if reaction.kill:
@@ -82,6 +96,10 @@ class Downstream:
     def effects_of(self, prefix: str) -> list[Delivery]:
         """In the order in which they happened."""
         return [effect for effect in tuple(self.effects) if effect.key.startswith(prefix)]
+
+    def calls_of(self, prefix: str) -> list[Call]:
+        """In the order in which they ended."""
+        return [call for call in tuple(self.calls) if call.delivery.key.startswith(prefix)]
 
     def tried_of(self, prefix: str) -> list[Delivery]:
         """In the order in which they came."""

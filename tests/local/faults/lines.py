@@ -1,21 +1,28 @@
-"""All runs, by the name of what they run on in the deployed stack."""
+"""All runs, by the name of the pipeline or intake in the deployed stack."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.local.faults.collection import Collection
 from tests.local.faults.executions import executions
+from tests.local.faults.messages import Intake, messages
 from tests.local.faults.outcomes import Outcome
 from tests.local.faults.scenarios import killed, outage, plain, wired
+from tests.local.faults.sets import sets
 from tests.local.faults.sizes import Sizes
 from tests.local.faults.world import Line, Sources
 
 Outputs = Mapping[str, str]
-"""Of the deployed stack."""
+"""Outputs of the deployed stack, by name."""
 Run = Callable[[Sources, Outputs, Sizes], Iterator[Outcome]]
 
 
 def _of_pipeline(name: str, scenario: Callable[[Line, Sources, Sizes], Iterator[Outcome]]) -> Run:
     return lambda world, outputs, sizes: scenario(Line.of(world, outputs, name), world, sizes)
+
+
+def _of_intake(name: str, *, fifo: bool) -> Run:
+    return lambda world, outputs, sizes: messages(Intake.of(world, outputs, name, fifo=fifo), world, sizes)
 
 
 LINES: dict[str, Run] = {
@@ -24,6 +31,9 @@ LINES: dict[str, Run] = {
     "Plain": _of_pipeline("Plain", plain),
     "Outage": _of_pipeline("Outage", outage),
     "Executions": executions,
+    "Messages": _of_intake("Messages", fifo=False),
+    "Fifo": _of_intake("Fifo", fifo=True),
+    "Sets": lambda world, outputs, sizes: sets(Collection.of(world, outputs), world, sizes),
 }
 
 

@@ -21,6 +21,8 @@ from cdk_intake_ledger import (
 )
 from tests.local.faults import HOUR, STACK, WIRED_SECONDS
 from tests.local.faults.execution_stack import add_executions
+from tests.local.faults.message_stack import add_messages
+from tests.local.faults.set_stack import add_sets
 from tests.synth.build import new_app
 
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
@@ -74,6 +76,8 @@ class FaultsStack(cdk.Stack):
             }.items():
                 cdk.CfnOutput(self, f"{name}{what}", value=value)
         add_executions(self, downstream=downstream, proxy=proxy)
+        add_messages(self, downstream=downstream, proxy=proxy)
+        add_sets(self, downstream=downstream, proxy=proxy)
 
 
 def _processor(code: Path, downstream: str, **environment: str) -> Processor:

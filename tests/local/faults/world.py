@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import unquote
 
 from boto3.dynamodb.types import TypeDeserializer
@@ -24,6 +24,12 @@ from tests.local.faults.proxy import Proxy
 GRACE_SECONDS = 20.0
 """Seconds for which an empty queue may disagree with S3: a notification may still arrive."""
 _read = TypeDeserializer().deserialize
+
+
+class Reported(Protocol):
+    """Judges the present facts. `counted` adds the verdicts in the logs."""
+
+    def __call__(self, *, counted: bool) -> Report: ...
 
 
 @dataclass
@@ -130,6 +136,13 @@ class Line:
     def settled(self, prefix: str, expected: Expected, *, timeout: float) -> Report:
         """Return the report when it has no problems, or when the queue is empty and the grace time is over."""
 
+        def report(*, counted: bool) -> Report:
+            return judge(self.facts(prefix, counted=counted), expected)
+
+        return self.until_right(report, f"{prefix} is done with", timeout=timeout)
+
+    def until_right(self, report: Reported, what: str, *, timeout: float) -> Report:
+        """Return the report when it has no problems, or when the queue is empty and the grace time is over."""
         quiet_since: float | None = None
 
         def ended() -> bool:
@@ -138,12 +151,11 @@ class Line:
                 quiet_since = None
                 return False
             quiet_since = quiet_since or time.monotonic()
-            right = judge(self.facts(prefix), expected).right
-            return right or time.monotonic() - quiet_since > GRACE_SECONDS
+            return report(counted=False).right or time.monotonic() - quiet_since > GRACE_SECONDS
 
-        late = self.wait(ended, f"{prefix} is done with", timeout=timeout)
-        report = judge(self.facts(prefix, counted=True), expected)
-        return replace(report, problems=(*report.problems, *late))
+        late = self.wait(ended, what, timeout=timeout)
+        found = report(counted=True)
+        return replace(found, problems=(*found.problems, *late))
 
     def facts(self, prefix: str, *, counted: bool = False) -> Facts:
         """Collect the facts about the keys under `prefix`. `counted` adds the verdicts in the logs."""
@@ -166,7 +178,20 @@ class Line:
         return found[::-1]
 
     def rows(self, prefix: str) -> dict[str, Row]:
-        """Return the rows by key."""
+        """Return the rows by key. Other items have no status."""
+        return {
+            key: Row(
+                item["status"],
+                item.get("committed_state", "").removeprefix("v#"),
+                item.get("reason", ""),
+                int(item.get("redrive_count", 0)),
+            )
+            for key, item in self.items(prefix)
+            if "status" in item
+        }
+
+    def items(self, prefix: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return all items of the ledger's table under `prefix`, each with its key."""
         pages = self.aws.client("dynamodb").get_paginator("scan").paginate(
             TableName=self.table,
             ConsistentRead=True,
@@ -174,19 +199,15 @@ class Line:
             ExpressionAttributeValues={":start": {"S": f"{self.bucket}/{prefix}"}},
         )  # fmt: skip
         items = [{name: _read(value) for name, value in item.items()} for page in pages for item in page["Items"]]
-        return {
-            item["pk"].partition("/")[2]: Row(
-                item["status"],
-                item.get("committed_state", "").removeprefix("v#"),
-                item.get("reason", ""),
-                int(item.get("redrive_count", 0)),
-            )
-            for item in items
-        }
+        return [(item["pk"].removeprefix(f"{self.bucket}/"), item) for item in items]
 
     def letters(self) -> list[Letter]:
         """Return the dead-letter messages without deleting them."""
-        return [_letter(message) for message in self._received(hidden=False)]
+        return [_letter(body, attributes) for body, attributes in self.dead()]
+
+    def dead(self) -> list[tuple[str, dict[str, str]]]:
+        """Return body and attributes of each dead-letter message without deleting it."""
+        return [(message["Body"], _attributes(message)) for message in self._received(hidden=False)]
 
     def verdicts(self, prefix: str) -> Counter[str]:
         """Count the verdicts in the consumer's logs."""
@@ -209,10 +230,13 @@ class Line:
         return found
 
 
-def _letter(message: Mapping[str, Any]) -> Letter:
-    attributes = {name: value.get("StringValue", "") for name, value in message.get("MessageAttributes", {}).items()}
+def _attributes(message: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value.get("StringValue", "") for name, value in message.get("MessageAttributes", {}).items()}
+
+
+def _letter(body: str, attributes: Mapping[str, str]) -> Letter:
     if "key" in attributes:
         return Letter(unquote(attributes["key"]), attributes.get("reason", ""))
     # The queue itself moved the message here because it was received too often.
-    changes = [one for one in parse_message(message["Body"]) if isinstance(one, Change)]
+    changes = [one for one in parse_message(body) if isinstance(one, Change)]
     return Letter(changes[0].key if changes else "", json.dumps(attributes) if attributes else "")

@@ -8,7 +8,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import urllib3
 
-from intake_ledger import Commit, ObjectChange, Unprocessable
+from intake_ledger import Commit, FileSet, KeyedMessage, ObjectChange, Unprocessable
 
 direct = build_opener(ProxyHandler({}))
 if not urllib3.__version__.startswith(os.environ.get("URLLIB3", "")):  # type: ignore[attr-defined] # it is there
@@ -25,20 +25,36 @@ def _digest(change: ObjectChange) -> str:
 
 
 def process(change: ObjectChange) -> Commit:
+    """Deliver the bytes of an object."""
+    return _deliver(change, change.key, change.version_id or "", _digest(change))
+
+
+def process_message(message: KeyedMessage) -> Commit:
+    """Deliver a message, whose version is its identity."""
+    return _deliver(message, message.key, message.identity, message.raw)
+
+
+def process_set(files: FileSet) -> Commit:
+    """Deliver a set, with key, version and content of each part in the order of the manifest."""
+    parts = [[part.key, part.version_id, part.read(1000).decode()] for part in files.parts]
+    return _deliver(files, files.key, files.version, json.dumps(parts))
+
+
+def _deliver(claimed: ObjectChange | KeyedMessage | FileSet, key: str, version: str, content: str) -> Commit:
     """Delivered means answered with 200; 422 is a refusal for good, anything else a failure."""
     delivery = {
-        "key": change.key,
-        "version": change.version_id,
-        "content": _digest(change),
-        "attempt": change.attempt,
-        "fence": change.fence,
-        "idempotency_key": change.idempotency_key,
+        "key": key,
+        "version": version,
+        "content": content,
+        "attempt": claimed.attempt,
+        "fence": claimed.fence,
+        "idempotency_key": claimed.idempotency_key,
         "pid": os.getpid(),
     }
     request = Request(os.environ["DOWNSTREAM_URL"], data=json.dumps(delivery).encode())
     try:
         with direct.open(request):
-            return Commit(change.idempotency_key)
+            return Commit(claimed.idempotency_key)
     except HTTPError as refused:
         if refused.code == 422:
             raise Unprocessable(refused.read().decode()) from None

@@ -1,0 +1,183 @@
+"""The fault runs of keyed messages: an SQS queue without order, and a FIFO queue with the key as its group."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import batched
+from threading import Lock
+from typing import Self
+
+from tests.local.faults.downstream import Delivery, Mood, Reaction
+from tests.local.faults.judge import Report, Row
+from tests.local.faults.message_judge import MessageFacts, MessageLetter, MessagesExpected, Name, judge_messages
+from tests.local.faults.moods import mixed
+from tests.local.faults.outbreaks import described, not_over
+from tests.local.faults.outcomes import Outcome, outcome
+from tests.local.faults.proxy import Fault, Outbreak, Trouble
+from tests.local.faults.scenarios import FAST_FORWARD
+from tests.local.faults.sizes import Sizes
+from tests.local.faults.world import Line, Sources
+
+IDENTITIES = 3
+"""Messages of each key. Every one is sent two or three times."""
+REFUSED, RAISED = "no amount in it", "HTTPError"
+BATCH = 10
+"""The maximum number of messages in a request of SQS."""
+
+
+@dataclass(frozen=True)
+class Intake:
+    """A deployed intake of messages. The line's bucket is the name of the source in the ledger."""
+
+    line: Line
+    name: str
+    fifo: bool
+
+    @classmethod
+    def of(cls, world: Sources, outputs: Mapping[str, str], name: str, *, fifo: bool) -> Self:
+        """Read the names from the stack's outputs."""
+        return cls(Line.of(world, outputs, name), name.lower(), fifo)
+
+    def send(self, names: Sequence[Name]) -> None:
+        """Send these messages in this order."""
+        sqs = self.line.aws.client("sqs")
+        for start in range(0, len(names), BATCH):
+            entries = []
+            for number, name in enumerate(names[start : start + BATCH], start):
+                body = json.dumps({"key": name.key, "identity": name.identity})
+                entry = {"Id": str(number), "MessageBody": body}
+                if self.fifo:
+                    # Another deduplication ID for each copy: SQS itself must not drop it.
+                    entry |= {"MessageGroupId": name.key, "MessageDeduplicationId": f"{name.key}/{number}"}
+                entries.append(entry)
+            sqs.send_message_batch(QueueUrl=self.line.queue, Entries=entries)
+
+    def settled(self, sent: Sequence[Name], expected: MessagesExpected, *, timeout: float) -> Report:
+        """Return the report when it has no problems, or when the queue is empty and the grace time is over."""
+        prefix = f"{self.name}/"
+
+        def report(*, counted: bool) -> Report:
+            downstream = self.line.downstream
+            killed = {Name(one.key, one.version) for one in downstream.killed if "/after/" in one.key}
+            facts = MessageFacts(
+                sent=sent,
+                rows=self.rows(prefix),
+                letters=self.letters(),
+                calls=downstream.calls_of(prefix),
+                verdicts=self.line.verdicts(prefix) if counted else {},
+            )
+            return judge_messages(facts, replace(expected, killed=frozenset(killed)))
+
+        return self.line.until_right(report, f"{prefix} is done with", timeout=timeout)
+
+    def rows(self, prefix: str) -> dict[Name, Row]:
+        """Return the rows of messages. The locks of keys have none."""
+        return {
+            Name(key, str(item["version_id"])): Row(
+                str(item["status"]), str(item.get("commit_id", "")), str(item.get("reason", ""))
+            )
+            for key, item in self.line.items(prefix)
+            if "status" in item
+        }
+
+    def letters(self) -> list[MessageLetter]:
+        """Return the dead-letter messages without deleting them."""
+        return [MessageLetter(_named(body), attributes.get("reason", "")) for body, attributes in self.line.dead()]
+
+
+def _named(body: str) -> Name:
+    content = json.loads(body)
+    return Name(str(content["key"]), str(content["identity"]))
+
+
+def messages(intake: Intake, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
+    """Kill workers, refuse and fail messages, and let DynamoDB fail, all among copies and busy keys."""
+    started = time.monotonic()
+    line, table = intake.line, f"{intake.name}/table/"
+    line.hide_for(FAST_FORWARD)
+    counts = {
+        "before": sizes.message_deaths,
+        "after": sizes.message_deaths,
+        "fails": sizes.message_keys // 2,
+        "poison": sizes.message_poison,
+        "table": sizes.message_table,
+        "plain": sizes.message_keys,
+    }
+    keys = {kind: [f"{intake.name}/{kind}/{n}" for n in range(count)] for kind, count in counts.items()}
+    poison = {Name(key, "0"): RAISED for key in keys["poison"]} | {Name(key, "1"): REFUSED for key in keys["poison"]}
+    outbreak = world.proxy.break_out(f"{line.bucket}/{table}", *_of_dynamodb(sizes.message_table))
+    world.downstream.moods[intake.name] = _mood(poison)
+    sent = _with_copies(mixed(*keys.values()))
+    intake.send(sent)
+
+    expected = MessagesExpected(poison=poison, unheard=_commits(outbreak), ordered=intake.fifo)
+    report = intake.settled(sent, expected, timeout=sizes.timeout)
+    deaths = [one for one in world.downstream.killed if one.key.startswith(f"{intake.name}/")]
+    after = sum("/after/" in one.key for one in deaths)
+    problems = not_over(outbreak)
+    if len(deaths) != 2 * sizes.message_deaths:
+        problems.append(f"{len(deaths)} workers were killed, {2 * sizes.message_deaths} should have been")
+    if not intake.fifo and not report.busy:
+        problems.append("no message met another of its key")
+    what = "FIFO messages" if intake.fifo else "messages"
+    told = f"{len(deaths)} workers killed, {after} of them after the effect, {described(outbreak)}"
+    yield outcome(f"{what} under all faults", started, report, told, problems)
+
+
+def _with_copies(keys: Sequence[str]) -> list[Name]:
+    """Three messages of each key, each one with one copy or two.
+
+    The messages of two keys alternate, so that a batch has several messages of a key. Then come copies of the messages
+    of the two keys before.
+    """
+    pairs = [[Name(key, str(n)) for n in range(IDENTITIES) for key in two] for two in batched(keys, 2)]
+    sent = []
+    for number, pair in enumerate(pairs):
+        before = pairs[number - 1]
+        sent += [*pair, *before, *before[::2]]
+    return sent
+
+
+def _mood(poison: Mapping[Name, str]) -> Mood:
+    """The key says what goes wrong. Each attempt takes a moment, so that messages of a key meet."""
+    tried: set[Name] = set()
+    keys: set[str] = set()
+    lock = Lock()
+
+    def mood(delivery: Delivery) -> Reaction:
+        name = Name(delivery.key, delivery.version)
+        with lock:
+            first, first_of_key = name not in tried, name.key not in keys
+            tried.add(name)
+            keys.add(name.key)
+        seconds = 0.2
+        match delivery.key.split("/")[1]:
+            case "before" | "after" as kind if first_of_key:
+                return Reaction(kill=True, taken=kind == "after", seconds=seconds)
+            case "fails" if first and name.identity == "0":
+                return Reaction(503, taken=False, seconds=seconds)
+            case "poison" if name in poison:
+                refused = poison[name] == REFUSED
+                return Reaction(422 if refused else 500, poison[name] if refused else "", taken=False)
+        return Reaction(seconds=seconds)
+
+    return mood
+
+
+def _of_dynamodb(times: int) -> tuple[Fault, ...]:
+    """Return faults of the claim, of the lock and of the commit."""
+    return (
+        Fault(Trouble.THROTTLED, times, ("PutItem",)),
+        Fault(Trouble.ANSWER_LOST, times, ("PutItem",)),
+        Fault(Trouble.CUT, times, ("UpdateItem",)),
+        Fault(Trouble.ANSWER_LOST, times, ("UpdateItem",)),
+        Fault(Trouble.THROTTLED, times, ("TransactWriteItems",)),
+        Fault(Trouble.ANSWER_LOST, times, ("TransactWriteItems",)),
+        Fault(Trouble.INTERNAL_ERROR, times, ("TransactWriteItems", "UpdateItem", "PutItem")),
+    )
+
+
+def _commits(outbreak: Outbreak) -> int:
+    """Return the greatest number of commits that have a fault."""
+    return sum(fault.times for fault in outbreak.faults if "TransactWriteItems" in fault.operations)
