@@ -39,6 +39,30 @@ DEFECTS = (
         "Messages",
     ),
     Defect(
+        "the later messages of a group do not wait for a failed one",
+        "retry_after = returned[group] if group in returned else self._handle(message, batch, group)",
+        "retry_after = self._handle(message, batch, group)",
+        "Fifo",
+    ),
+    Defect(
+        "a part counts before it is committed",
+        "identity = row.committed_state\n",
+        "identity = row.committed_state or row.identity\n",
+        "Sets",
+    ),
+    Defect(
+        "a new version of a part makes no new version of its set",
+        "versions = [(key, parts[key].identity) for key in listing.keys]",
+        'versions = [(key, "") for key in listing.keys]',
+        "Sets",
+    ),
+    Defect(
+        "a set has its parts in the order of their keys",
+        "for key in contents.listing.keys),",
+        "for key in sorted(contents.listing.keys)),",
+        "Sets",
+    ),
+    Defect(
         "what was committed is processed again",
         "return self.settled and identity is not None and self.committed_state == identity",
         "return False",
@@ -85,6 +109,25 @@ DEFECTS = (
         "if change.rejected_fence is not None and change.rejected_fence == row.rejected_fence:",
         "if False:",
         "Plain",
+    ),
+    Defect(
+        "an event of Step Functions is believed",
+        "execution = self._machine.describe(name)",
+        "execution = self._machine.describe(name) if not change.execution else Execution(name, change.event_name"
+        """.rpartition(":")[2], self._clock(), '{"commit": "as the event says"}')""",
+        "Executions",
+    ),
+    Defect(
+        "a new execution starts when the lease has ended",
+        "if executions and row.unfinished and (row.status is Status.PROCESSING or row.fence != ended):",
+        "if executions and row.is_live(now):",
+        "Executions",
+    ),
+    Defect(
+        "the message of a started execution is acknowledged",
+        "return Outcome(OutcomeKind.STARTED, retry_after=elsewhere.retry_after)",
+        "return Outcome(OutcomeKind.STARTED)",
+        "Executions",
     ),
     Defect(
         "a failed attempt is acknowledged",

@@ -53,10 +53,10 @@ SHORT = Sizes(
 FULL = Sizes(
     deaths=10, always=2, neighbours=400, twice=50, table=600, bucket=300, cut=1000, overwrites=1000, objects=5000,
     poison=50, outage=1000, outage_seconds=HOUR, executions=20,
-    message_keys=60, message_deaths=5, message_poison=5, message_table=12, sets=30, set_deaths=5, timeout=1200,
+    message_keys=40, message_deaths=5, message_poison=5, message_table=12, sets=30, set_deaths=5, timeout=1200,
 )  # fmt: skip
 TEN_MINUTES = Sizes(
     deaths=5, always=1, neighbours=150, twice=25, table=250, bucket=120, cut=400, overwrites=400, objects=2000,
     poison=20, outage=400, outage_seconds=HOUR / 2, executions=8,
-    message_keys=25, message_deaths=3, message_poison=3, message_table=6, sets=12, set_deaths=3, timeout=500,
+    message_keys=15, message_deaths=3, message_poison=3, message_table=6, sets=12, set_deaths=3, timeout=500,
 )  # fmt: skip
