@@ -152,9 +152,13 @@ class TestDuplicateAge:
     ],
 )
 def test_the_lag_from_event_to_commit_is_measured(
-    telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str], change: Change, lag: int | None
+    telemetry: PowertoolsTelemetry,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    change: Change,
+    lag: int | None,
 ) -> None:
-    """Failed attempts have none."""
+    """Failed attempts have none. The log line has it too."""
     row = Row(Status.PROCESSING, 1, attempts=1, updated_at=5_000)
     claim = Claim(KEY, change, State(StateKind.OBJECT, "v1"), row, None, "why")
     telemetry.ended(claim, OutcomeKind.FAILED, duration_ms=500)
@@ -163,6 +167,7 @@ def test_the_lag_from_event_to_commit_is_measured(
     telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=500)
     telemetry.flush()
     assert values(capsys).get("CommitLag") == (None if lag is None else [float(lag)])
+    assert getattr(caplog.records[-1], "commit_lag_ms", None) == lag
 
 
 @pytest.mark.filterwarnings("error")

@@ -78,14 +78,13 @@ class PowertoolsTelemetry(Telemetry):
         self._count(outcome.value)
         # The processor gets the state that S3 shows, which may be another state than the message's.
         fields = {"version_id": claim.state.version_id, **_reason_fields(reason), "duration_ms": duration_ms}
-        extra = _change_fields(claim.change) | fields | _row_fields(claim.row)
         if outcome is OutcomeKind.COMMITTED and claim.change.event_time is not None:
             # The clocks of S3 and of the worker may differ.
             lag_ms = max(0, claim.row.updated_at + duration_ms - claim.change.event_time)
             fields["commit_lag_ms"] = lag_ms
             self._time("CommitLag", lag_ms)
         write = self._logger.info if outcome in _GOOD else self._logger.warning
-        write(outcome.lower(), extra=extra)
+        write(outcome.lower(), extra=_change_fields(claim.change) | fields | _row_fields(claim.row))
 
     @override
     def late_write(self, claim: Claim) -> None:
