@@ -9,7 +9,7 @@ from cdk_intake_ledger.delivery import (
     register_import,
     warn_about_filters,
 )
-from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
+from cdk_intake_ledger.functions import OF_OBJECTS, IntakeConsumer, PipelineResources, warn_without_endpoints
 from cdk_intake_ledger.options import Delivery
 
 
@@ -26,6 +26,7 @@ def connect_bucket(
 
     """
     warn_about_filters(scope, resources.filters)
+    warn_without_endpoints(scope, consumer.networking.network, OF_OBJECTS)
     if resources.bucket_resource is None and resources.delivery is Delivery.S3:
         register_import(resources.bucket, scope, resources.filters)
     add_notifications(

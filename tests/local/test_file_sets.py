@@ -240,8 +240,8 @@ def test_a_set_is_processed_again_when_a_person_asks_for_it(sets: Sets, command:
     sets.put(key, ["1"])
     sets.run_of(key, ("loads/again/1", one, "one"))
     before = sets.row_with(key, "Loads", status="PROCESSED")
-    asked = command("reprocess", key)
-    command("reprocess", key, "--id", asked["reprocessId"])
+    asked = command("reprocess", key, "--yes")
+    command("reprocess", key, "--id", asked["reprocessId"], "--yes")
     sets.row_with(key, "Loads", status="PROCESSED", served_reprocess_id=asked["reprocessId"])
     runs, after = sets.runs(key), sets.row(key, "Loads")
     assert [run["parts"] for run in runs] == [[("loads/again/1", one, "one")]] * 2

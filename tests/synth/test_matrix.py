@@ -41,12 +41,14 @@ EXISTING_RESOURCES = {
 }
 
 WARNINGS = {
+    "everything": ["network-without-endpoints"],
+    "in_a_vpc": ["network-without-endpoints"],
     "unversioned_bucket": ["bucket-not-versioned"],
     "imported_bucket": ["bucket-versioning-unknown"],
     "imported_key": ["key-policy-unknown"],
     "imported_queue": ["queue-policy-unknown"],
     "imported_table": ["table-unknown"],
-    "file_sets": ["set-rows-expire"] * 3,
+    "file_sets": ["network-without-endpoints", *["set-rows-expire"] * 3],
     "outputs": ["output-lifecycle-unknown"],
 }
 """The rules whose warnings synthesis prints for a row. It prints none for the other rows."""

@@ -117,7 +117,7 @@ class _Search:
                 content = _content(event.get("message", ""))
                 if content.get("key") == self.key and content.get("service", self.pipeline) == self.pipeline:
                     at = event["timestamp"]
-                    yield content, at, self.group.line(event["logStreamName"], event["eventId"], at)
+                    yield content, at, self.group.line(event["logStreamName"], event.get("eventId", ""), at)
             if "nextToken" not in answer:
                 return
             request["nextToken"] = answer["nextToken"]

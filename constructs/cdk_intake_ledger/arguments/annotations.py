@@ -59,9 +59,8 @@ def _fits(annotation: Any, value: object) -> bool:
 
 
 def _is_token(value: object, kinds: Sequence[Any]) -> bool:
-    """A float or a text that stands for a number or a text."""
-    primitive = any(kind in (str, int, float) or get_origin(kind) in (Sequence, Mapping) for kind in kinds)
-    return primitive and isinstance(value, str | int | float | list) and Token.is_unresolved(value)
+    """A float that stands for a whole number. Tokens of texts and lists are texts and lists."""
+    return isinstance(value, float) and int in kinds and Token.is_unresolved(value)
 
 
 def _with_checked_interfaces(annotation: Any) -> Any:

@@ -43,7 +43,10 @@ def _processor(value: object) -> str:
 
 BY_TYPE: Mapping[str, Fix] = {
     "AuditOptions": _of(bool, "AuditOptions(interval=...), or omit it: the audit cannot be switched off"),
-    "Code": _of_text("lambda_.Code.from_asset({})"),
+    "Code": lambda value: (
+        _of(lambda_.DockerImageCode, "it to Processor.from_image")(value)
+        or _of_text("lambda_.Code.from_asset({})")(value)
+    ),
     "ConcurrencyOptions": _of(int, "ConcurrencyOptions(threads={})"),
     "Duration": _duration,
     "IAlarmAction": lambda value: (

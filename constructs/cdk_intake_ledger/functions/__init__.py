@@ -4,7 +4,7 @@ from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hol
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, archive, runtime_layer
 from cdk_intake_ledger.functions.machine_checks import machine_problems
-from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, warn_without_endpoints
+from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, OF_OBJECTS, warn_without_endpoints
 from cdk_intake_ledger.functions.pipeline_resources import (
     QUEUE_KEY_ACTIONS,
     TABLE_KEY_ACTIONS,
@@ -19,6 +19,7 @@ from cdk_intake_ledger.functions.processor import Processor
 __all__ = [
     "LATE_AFTER",
     "OF_MESSAGES",
+    "OF_OBJECTS",
     "QUEUE_KEY_ACTIONS",
     "TABLE_KEY_ACTIONS",
     "TESTED_RUNTIME",

@@ -6,7 +6,6 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
-from cdk_intake_ledger.functions.network_endpoints import OF_OBJECTS, warn_without_endpoints
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions
@@ -40,7 +39,6 @@ class IntakeConsumer(Construct):
         self.executions = processor.executions
         self.resources = resources
         self.networking = networking
-        warn_without_endpoints(self, networking.network, OF_OBJECTS)
         self.sets: list[dict[str, object]] = []
         """Sets of files that the consumer wakes after the commits of their parts."""
         self.has_workers = False

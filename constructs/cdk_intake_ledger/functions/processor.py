@@ -14,7 +14,6 @@ from cdk_intake_ledger.functions.processor_base import ProcessorBase
 from cdk_intake_ledger.functions.processor_image import image_of, image_problem
 from cdk_intake_ledger.functions.processor_problems import runtime_problems
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
-from cdk_intake_ledger.validation.processor_rules import CODE_IS_IMAGE
 
 # The layer has all code, but Lambda requires a function to have some.
 CONSUMER_CODE = "from intake_ledger.consumer import handler\n"
@@ -128,8 +127,6 @@ class Processor(ProcessorBase):
 
         """
         problem = form_problem(entrypoint)
-        if isinstance(code, lambda_.DockerImageCode):
-            problem = CODE_IS_IMAGE.problem()
         return cls(
             lambda: code,
             entrypoint=entrypoint,

@@ -75,13 +75,6 @@ FUNCTION_RETURN_TYPE = SUBJECT.error(
     why="the consumer would reject each change after its effect, because {types} is not a commit",
     fix="Return a Commit, a text or None",
 )
-CODE_IS_IMAGE = SUBJECT.error(
-    "code-is-image",
-    inputs=("code",),
-    what="processor code is a container image",
-    why="Lambda cannot attach the layer with the runtime to an image",
-    fix="Pass it to Processor.from_image",
-)
 IMAGE_FOLDER = SUBJECT.error(
     "image-folder",
     inputs=("image",),

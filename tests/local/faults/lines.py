@@ -37,6 +37,10 @@ LINES: dict[str, Run] = {
 }
 
 
+IN_TESTS = ("Killed", "Wired", "Plain", "Outage")
+"""The lines of `make test`. With more at the same time, the messages of two cores return too late."""
+
+
 def run(world: Sources, outputs: Outputs, sizes: Sizes, lines: Sequence[str] = ()) -> list[Outcome]:
     """Run the scenarios of these lines at the same time. All lines if `lines` is empty."""
 
