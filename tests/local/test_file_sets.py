@@ -243,7 +243,7 @@ def test_a_set_is_processed_again_when_a_person_asks_for_it(sets: Sets, command:
     asked = command("reprocess", key, "--yes")
     command("reprocess", key, "--id", asked["reprocessId"], "--yes")
     sets.row_with(key, "Loads", status="PROCESSED", served_reprocess_id=asked["reprocessId"])
-    runs, after = sets.runs(key), sets.row(key, "Loads")
-    assert [run["parts"] for run in runs] == [[("loads/again/1", one, "one")]] * 2
+    [run], after = sets.runs(key), sets.row(key, "Loads")
+    assert (run["parts"], run["calls"]) == ([("loads/again/1", one, "one")], 2)
     assert after["fence"] > before["fence"]
     assert "is no set of LoadsOfTests" in command("reprocess", "loads/again/1", code=2)
