@@ -1,6 +1,5 @@
 """Keyed messages of all five sources, deployed: each effect once, with duplicates, failures and a redrive."""
 
-import base64
 import json
 import sys
 from collections import Counter
@@ -16,8 +15,9 @@ from examples.orders import stack as orders_stack
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_cli import commands
 from tests.local.message_stack import STACK
+from tests.local.stream_records import of_kinesis, of_table
 from tests.local.support import TIMEOUT
-from tests.unit.stream_mapping import Record, StreamMapping
+from tests.unit.stream_mapping import StreamMapping
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"Sqs": "sqs", "Fifo": "fifo", "Kinesis": "kinesis", "DynamoDb": "dynamodb", "EventBridge": "eventbridge"}
@@ -102,7 +102,11 @@ class Intakes:
     def read_stream(self, name: str) -> None:
         """Read the whole stream again as Lambda does. The local AWS goes on after a failed record, and Lambda stays."""
         mapping = StreamMapping(lambda records: self._invoke(name, records))
-        mapping.run(self._kinesis_records() if name == "Kinesis" else self._dynamodb_records(), most=20)
+        read = (
+            of_kinesis(self.aws, self.out["Stream"]) if name == "Kinesis" else of_table(self.aws, self.out["Changes"])
+        )
+        [records] = read.values()
+        mapping.run(records, most=20)
 
     def _invoke(self, name: str, records: Any) -> list[str]:
         answer = self.aws.client("lambda").invoke(
@@ -110,43 +114,6 @@ class Intakes:
         )
         response = json.load(answer["Payload"])
         return [one["itemIdentifier"] for one in response["batchItemFailures"]]
-
-    def _kinesis_records(self) -> list[Record]:
-        client, stream = self.aws.client("kinesis"), self.out["Stream"]
-        [shard] = client.list_shards(StreamName=stream)["Shards"]
-        iterator = client.get_shard_iterator(
-            StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        return [
-            {
-                "eventSource": "aws:kinesis",
-                "eventID": f"{shard['ShardId']}:{record['SequenceNumber']}",
-                "kinesis": {
-                    "partitionKey": record["PartitionKey"],
-                    "sequenceNumber": record["SequenceNumber"],
-                    "data": base64.b64encode(record["Data"]).decode(),
-                    "approximateArrivalTimestamp": record["ApproximateArrivalTimestamp"].timestamp(),
-                },
-            }
-            for record in client.get_records(ShardIterator=iterator)["Records"]
-        ]
-
-    def _dynamodb_records(self) -> list[Record]:
-        client = self.aws.client("dynamodbstreams")
-        arn = client.list_streams(TableName=self.out["Changes"])["Streams"][0]["StreamArn"]
-        [shard] = client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
-        iterator = client.get_shard_iterator(StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON")[
-            "ShardIterator"
-        ]
-        found = []
-        for record in client.get_records(ShardIterator=iterator)["Records"]:
-            change = record["dynamodb"]
-            seconds = change["ApproximateCreationDateTime"].timestamp()
-            found.append(
-                {"eventSource": "aws:dynamodb", "eventID": record["eventID"], "eventName": record["eventName"]}
-                | {"dynamodb": {**change, "ApproximateCreationDateTime": seconds}}
-            )
-        return found
 
 
 @pytest.fixture(scope="module")

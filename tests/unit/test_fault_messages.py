@@ -59,6 +59,17 @@ def test_a_queue_without_order_may_have_any_order() -> None:
     assert not judge_messages(facts, EXPECTED).right
 
 
+def test_a_record_of_a_shard_waits_for_the_attempts_on_the_earlier_ones_of_its_key() -> None:
+    """An attempt without an effect counts too."""
+    facts = replace(
+        RIGHT, calls=[call(FIRST, 1, taken=False), call(FIRST, 2), call(SECOND, 3), call(BAD, 4, taken=False)]
+    )
+    held = replace(EXPECTED, held=True)
+    assert judge_messages(facts, held).right
+    assert judge_messages(RIGHT, EXPECTED).right
+    assert judge_messages(RIGHT, held).problems == ("a 3 was attempted before a 2 was done",)
+
+
 @pytest.mark.parametrize(
     ("facts", "problem"),
     [
@@ -74,6 +85,7 @@ def test_a_queue_without_order_may_have_any_order() -> None:
         (replace(RIGHT, calls=[CALLS[0], call(BAD, 2, taken=False, started=1.5)]), "processed at the same time"),
         (replace(RIGHT, calls=[CALLS[0], call(SECOND, 1, started=5)]), "the fence went from 1 to 1"),
         (replace(RIGHT, calls=[call(SECOND, 1), call(FIRST, 2)]), "a 2 took effect before a 1"),
+        (replace(RIGHT, behind={"shard-0": 0, "shard-1": 2}), "shard-1: 2 records are not done"),
         (replace(RIGHT, calls=[*CALLS, call(Name("b", "1"), 9)]), "b 1 was never sent"),
         (replace(RIGHT, letters=[LETTER, MessageLetter(FIRST, "HTTPError")]), "a 1: a dead letter"),
         (replace(RIGHT, letters=[]), "its dead letters are []"),

@@ -45,6 +45,18 @@ DEFECTS = (
         "Fifo",
     ),
     Defect(
+        "the later records of a key do not wait for a failed one",
+        "retry_after = 0.0 if message.keys & blocked else self._handle(message, batch)",
+        "retry_after = self._handle(message, batch)",
+        "Kinesis",
+    ),
+    Defect(
+        "the function returns the last failed record of a shard, and not the first",
+        "            if lowest is None:\n                lowest, pause",
+        "            if True:\n                lowest, pause",
+        "Kinesis",
+    ),
+    Defect(
         "a part counts before it is committed",
         "identity = row.committed_state\n",
         "identity = row.committed_state or row.identity\n",

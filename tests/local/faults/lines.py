@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.local.faults.collection import Collection
 from tests.local.faults.executions import executions
-from tests.local.faults.messages import Intake, messages
+from tests.local.faults.intakes import EventIntake, FifoIntake, Intake
+from tests.local.faults.messages import messages
 from tests.local.faults.outcomes import Outcome
 from tests.local.faults.scenarios import killed, outage, plain, wired
 from tests.local.faults.sets import sets
 from tests.local.faults.sizes import Sizes
+from tests.local.faults.streams import StreamIntake, TableIntake
 from tests.local.faults.world import Line, Sources
 
 Outputs = Mapping[str, str]
@@ -21,8 +23,10 @@ def _of_pipeline(name: str, scenario: Callable[[Line, Sources, Sizes], Iterator[
     return lambda world, outputs, sizes: scenario(Line.of(world, outputs, name), world, sizes)
 
 
-def _of_intake(name: str, *, fifo: bool) -> Run:
-    return lambda world, outputs, sizes: messages(Intake.of(world, outputs, name, fifo=fifo), world, sizes)
+def _of_intake(name: str, intake: type[Intake], *, fewer: bool = True) -> Run:
+    return lambda world, outputs, sizes: messages(
+        intake.of(world, outputs, name), world, sizes.with_fewer_keys() if fewer else sizes
+    )
 
 
 LINES: dict[str, Run] = {
@@ -31,8 +35,11 @@ LINES: dict[str, Run] = {
     "Plain": _of_pipeline("Plain", plain),
     "Outage": _of_pipeline("Outage", outage),
     "Executions": executions,
-    "Messages": _of_intake("Messages", fifo=False),
-    "Fifo": _of_intake("Fifo", fifo=True),
+    "Messages": _of_intake("Messages", Intake, fewer=False),
+    "Fifo": _of_intake("Fifo", FifoIntake, fewer=False),
+    "Events": _of_intake("Events", EventIntake),
+    "Kinesis": _of_intake("Kinesis", StreamIntake),
+    "Changes": _of_intake("Changes", TableIntake),
     "Sets": lambda world, outputs, sizes: sets(Collection.of(world, outputs), world, sizes),
 }
 

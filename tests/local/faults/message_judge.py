@@ -34,6 +34,8 @@ class MessageFacts:
     letters: Sequence[MessageLetter]
     calls: Sequence[Call]
     """In the order in which they ended."""
+    behind: Mapping[str, int] = field(default_factory=dict)
+    """By shard of a stream: the records that are not done."""
     verdicts: Mapping[str, int] = field(default_factory=Counter)
 
 
@@ -49,6 +51,8 @@ class MessagesExpected:
     """Commits that DynamoDB refused, or whose answer was lost. Each may have cost an effect."""
     ordered: bool = False
     """True: the messages of a key take effect in the order in which they were sent."""
+    held: bool = False
+    """True: a message waits until all attempts on the earlier messages of its key are over."""
 
 
 def judge_messages(facts: MessageFacts, expected: MessagesExpected) -> Report:
@@ -76,6 +80,9 @@ def judge_messages(facts: MessageFacts, expected: MessagesExpected) -> Report:
         problems += [f"{key}: {problem}" for problem in _of_key(some)]
     if expected.ordered:
         problems += _out_of_order(names, effects, expected)
+    if expected.held:
+        problems += _too_early(names, calls)
+    problems += [f"{shard}: {number} records are not done" for shard, number in facts.behind.items() if number]
     return Report(
         sent=len(facts.sent),
         processed=sum(bool(some) for some in effects.values()),
@@ -165,6 +172,16 @@ def _out_of_order(
         if earlier is not None and first < earlier[1]:
             yield f"{_shown(name)} took effect before {_shown(earlier[0])}"
         last[name.key] = name, effects[name][-1].ended
+
+
+def _too_early(names: Sequence[Name], calls: Mapping[str, Sequence[Call]]) -> Iterator[str]:
+    """Yield attempts that came after an attempt on a later message of their key."""
+    places = {name: place for place, name in enumerate(names)}
+    for key, some in calls.items():
+        for before, after in pairwise(sorted(some, key=lambda call: call.started)):
+            earlier, later = (Name(key, call.delivery.version) for call in (after, before))
+            if places.get(earlier, -1) < places.get(later, -1):
+                yield f"{_shown(later)} was attempted before {_shown(earlier)} was done"
 
 
 def _shown(name: Name) -> str:

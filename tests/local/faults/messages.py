@@ -1,94 +1,24 @@
-"""The fault runs of keyed messages: an SQS queue without order, and a FIFO queue with the key as its group."""
+"""The fault runs of keyed messages, which are the same for each source: queues, a bus of EventBridge and streams."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import batched
 from threading import Lock
-from typing import Self
 
 from tests.local.faults.downstream import Delivery, Mood, Reaction
-from tests.local.faults.judge import Report, Row
-from tests.local.faults.message_judge import MessageFacts, MessageLetter, MessagesExpected, Name, judge_messages
+from tests.local.faults.intakes import Intake
+from tests.local.faults.message_judge import MessagesExpected, Name
 from tests.local.faults.moods import mixed
 from tests.local.faults.outbreaks import described, not_over
 from tests.local.faults.outcomes import Outcome, outcome
 from tests.local.faults.proxy import Fault, Outbreak, Trouble
 from tests.local.faults.scenarios import FAST_FORWARD
 from tests.local.faults.sizes import Sizes
-from tests.local.faults.world import Line, Sources
+from tests.local.faults.world import Sources
 
 IDENTITIES = 3
 """Messages of each key. Every one is sent two or three times."""
 REFUSED, RAISED = "no amount in it", "HTTPError"
-BATCH = 10
-"""The maximum number of messages in a request of SQS."""
-
-
-@dataclass(frozen=True)
-class Intake:
-    """A deployed intake of messages. The line's bucket is the name of the source in the ledger."""
-
-    line: Line
-    name: str
-    fifo: bool
-
-    @classmethod
-    def of(cls, world: Sources, outputs: Mapping[str, str], name: str, *, fifo: bool) -> Self:
-        """Read the names from the stack's outputs."""
-        return cls(Line.of(world, outputs, name), name.lower(), fifo)
-
-    def send(self, names: Sequence[Name]) -> None:
-        """Send these messages in this order."""
-        sqs = self.line.aws.client("sqs")
-        for start in range(0, len(names), BATCH):
-            entries = []
-            for number, name in enumerate(names[start : start + BATCH], start):
-                body = json.dumps({"key": name.key, "identity": name.identity})
-                entry = {"Id": str(number), "MessageBody": body}
-                if self.fifo:
-                    # Another deduplication ID for each copy: SQS itself must not drop it.
-                    entry |= {"MessageGroupId": name.key, "MessageDeduplicationId": f"{name.key}/{number}"}
-                entries.append(entry)
-            sqs.send_message_batch(QueueUrl=self.line.queue, Entries=entries)
-
-    def settled(self, sent: Sequence[Name], expected: MessagesExpected, *, timeout: float) -> Report:
-        """Return the report when it has no problems, or when the queue is empty and the grace time is over."""
-        prefix = f"{self.name}/"
-
-        def report(*, counted: bool) -> Report:
-            downstream = self.line.downstream
-            killed = {Name(one.key, one.version) for one in downstream.killed if "/after/" in one.key}
-            facts = MessageFacts(
-                sent=sent,
-                rows=self.rows(prefix),
-                letters=self.letters(),
-                calls=downstream.calls_of(prefix),
-                verdicts=self.line.verdicts(prefix) if counted else {},
-            )
-            return judge_messages(facts, replace(expected, killed=frozenset(killed)))
-
-        return self.line.until_right(report, f"{prefix} is done with", timeout=timeout)
-
-    def rows(self, prefix: str) -> dict[Name, Row]:
-        """Return the rows of messages. The locks of keys have none."""
-        return {
-            Name(key, str(item["version_id"])): Row(
-                str(item["status"]), str(item.get("commit_id", "")), str(item.get("reason", ""))
-            )
-            for key, item in self.line.items(prefix)
-            if "status" in item
-        }
-
-    def letters(self) -> list[MessageLetter]:
-        """Return the dead-letter messages without deleting them."""
-        return [MessageLetter(_named(body), attributes.get("reason", "")) for body, attributes in self.line.dead()]
-
-
-def _named(body: str) -> Name:
-    content = json.loads(body)
-    return Name(str(content["key"]), str(content["identity"]))
 
 
 def messages(intake: Intake, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
@@ -111,18 +41,17 @@ def messages(intake: Intake, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     sent = _with_copies(mixed(*keys.values()))
     intake.send(sent)
 
-    expected = MessagesExpected(poison=poison, unheard=_commits(outbreak), ordered=intake.fifo)
+    expected = MessagesExpected(poison=poison, unheard=_commits(outbreak), ordered=intake.ordered, held=intake.held)
     report = intake.settled(sent, expected, timeout=sizes.timeout)
     deaths = [one for one in world.downstream.killed if one.key.startswith(f"{intake.name}/")]
     after = sum("/after/" in one.key for one in deaths)
     problems = not_over(outbreak)
     if len(deaths) != 2 * sizes.message_deaths:
         problems.append(f"{len(deaths)} workers were killed, {2 * sizes.message_deaths} should have been")
-    if not intake.fifo and not report.busy:
+    if not intake.ordered and not report.busy:
         problems.append("no message met another of its key")
-    what = "FIFO messages" if intake.fifo else "messages"
     told = f"{len(deaths)} workers killed, {after} of them after the effect, {described(outbreak)}"
-    yield outcome(f"{what} under all faults", started, report, told, problems)
+    yield outcome(f"{intake.title} under all faults", started, report, told, problems)
 
 
 def _with_copies(keys: Sequence[str]) -> list[Name]:
