@@ -69,6 +69,45 @@ def test_an_effect_may_be_repeated_for_a_killed_worker_and_for_an_unheard_commit
     assert not judge_sets(facts, SetsExpected(killed={"another": 1})).right
 
 
+IN_FOLDER = SetsExpected(folders=True, quiet_seconds=2)
+FOLDER = replace(
+    RIGHT,
+    manifests={SET: ["s/a", "s/b"]},
+    uploads=[OLD, OTHER, NEW],
+    begun=[0, 0, 2.5],
+    closed={SET: 2},
+    set_calls=[processed("one", 3, OLD, OTHER), processed("two", 5, NEW, OTHER)],
+)
+
+
+def test_a_folder_whose_effects_had_what_was_there() -> None:
+    """A marker that came first closes a folder with fewer parts. A folder may be quiet for a second less."""
+    early = replace(FOLDER, closed={SET: 0}, set_calls=[processed("none", 2, OLD), *FOLDER.set_calls])
+
+    assert judge_sets(FOLDER, IN_FOLDER).problems == ()
+    assert judge_sets(early, IN_FOLDER).problems == ()
+    assert judge_sets(replace(FOLDER, begun=[0, 0, 4]), IN_FOLDER).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "problem"),
+    [
+        (replace(FOLDER, set_calls=[processed("none", 2, OLD), *FOLDER.set_calls]), "had no s/b, which had been"),
+        (
+            replace(FOLDER, closed={}, set_calls=[FOLDER.set_calls[0], processed("half", 5, NEW)]),
+            "had no s/b, which had been uploaded",
+        ),
+        (replace(FOLDER, begun=[0, 0, 4.5]), "an effect began 0.5 s after an upload, and not 2 s"),
+    ],
+)
+def test_each_violation_in_a_folder_is_found(facts: SetFacts, problem: str) -> None:
+    """Without a manifest, the folder says which parts an effect must have."""
+    found = judge_sets(facts, IN_FOLDER).problems
+
+    assert any(problem in one for one in found), found
+    assert not any(problem in one for one in judge_sets(facts, SetsExpected()).problems)
+
+
 def with_last(last: Call) -> SetFacts:
     return replace(RIGHT, set_calls=[FIRST, last])
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin
@@ -19,24 +19,52 @@ from tests.local.faults.set_judge import Part, SetFacts, SetRow, SetsExpected, j
 from tests.local.faults.world import Line, Sources
 
 ROOT = Path(__file__).resolve().parents[3]
-MANIFEST = "manifest.json"
+
+
+class Form(NamedTuple):
+    """A form of sets in the runs."""
+
+    title: str
+    folder: str
+    """The folder of all sets of this form."""
+    last: str
+    """The name of the object that describes or closes a set. Empty for folders that have to be quiet."""
+
+
+MANIFESTS = Form("sets", "sets", "manifest.json")
+MARKED = Form("sets with a marker", "marked", "_SUCCESS")
+QUIET = Form("quiet folders", "quiet", "")
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The deployed sets and the pipeline of their parts."""
+    """The deployed sets of one form, and the pipeline of their parts."""
 
     parts: Line
     sets: Line
     name: str
     """The name of the sets in the ledger."""
+    form: Form = MANIFESTS
     uploads: list[Part] = field(default_factory=list)
+    begun: list[float] = field(default_factory=list)
+    """The time at which each of the uploads began, on the clock of the downstream's calls."""
+    closed: dict[str, int] = field(default_factory=dict)
+    """By set: the number of uploads before its first marker."""
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
-    def of(cls, world: Sources, outputs: Mapping[str, str]) -> Self:
+    def of(cls, world: Sources, outputs: Mapping[str, str], name: str, form: Form) -> Self:
         """Read the names from the stack's outputs."""
-        return cls(Line.of(world, outputs, "SetParts"), Line.of(world, outputs, "Sets"), outputs["SetsName"])
+        parts, sets = (Line.of(world, outputs, line) for line in ("SetParts", name))
+        return cls(parts, sets, outputs[f"{name}Name"], form)
+
+    def key_of(self, folder: str) -> str:
+        """Return the key of the set in this folder."""
+        return f"{folder}/{self.form.last}"
+
+    def is_set(self, key: str) -> bool:
+        """Return whether this is the key of a set, and not of a part."""
+        return key.endswith(f"/{self.form.last}")
 
     # -- acting --
 
@@ -45,18 +73,25 @@ class Collection:
         content = f"{key} {time.monotonic_ns()}"
         with self._lock:
             # The order of the uploads is S3's order of the versions of a key.
+            begun = time.monotonic()
             answer = self.parts.aws.client("s3").put_object(Bucket=self.parts.bucket, Key=key, Body=content.encode())
             self.uploads.append(Part(key, answer["VersionId"], content))
+            self.begun.append(begun)
         if copies:
             self.parts.announce(key, answer["VersionId"], copies=copies)
 
-    def put_manifest(self, folder: str, parts: Sequence[str], copies: int = 0) -> dict[str, list[str]]:
-        """Upload a manifest with these parts. Returns its key and them."""
-        key, body = f"{folder}/{MANIFEST}", json.dumps([part.rpartition("/")[2] for part in parts]).encode()
-        answer = self.parts.aws.client("s3").put_object(Bucket=self.parts.bucket, Key=key, Body=body)
+    def close(self, folder: str, parts: Sequence[str], copies: int = 0) -> dict[str, list[str]]:
+        """Upload a manifest with these parts, or a marker. Returns the key of the set, and its parts in their order."""
+        key = self.key_of(folder)
+        if self.form is QUIET:
+            return {key: sorted(parts)}
+        body = json.dumps([part.rpartition("/")[2] for part in parts]) if self.form is MANIFESTS else ""
+        with self._lock:
+            answer = self.parts.aws.client("s3").put_object(Bucket=self.parts.bucket, Key=key, Body=body.encode())
+            self.closed.setdefault(key, len(self.uploads))
         if copies:
             self.parts.announce(key, answer["VersionId"], copies=copies)
-        return {key: list(parts)}
+        return {key: list(parts) if self.form is MANIFESTS else sorted(parts)}
 
     def put_all(self, folders: Sequence[str]) -> dict[str, list[str]]:
         """Upload sets, several at the same time. Returns the parts' keys of each manifest, in its order."""
@@ -66,10 +101,10 @@ class Collection:
             # Not in the order of the keys.
             parts = [f"{folder}/{n}" for n in (1, 2, 0)]
             if number % 3 == 0:
-                manifest = self.put_manifest(folder, parts, copies=1)
+                manifest = self.close(folder, parts, copies=1)
             for part in parts:
                 self.put_part(part, copies=number % 2)
-            return manifest if number % 3 == 0 else self.put_manifest(folder, parts)
+            return manifest if number % 3 == 0 else self.close(folder, parts)
 
         manifests: dict[str, list[str]] = {}
         with ThreadPoolExecutor(4) as pool:
@@ -134,14 +169,17 @@ class Collection:
             downstream = self.parts.downstream
             killed = Counter(one.key for one in downstream.killed if "/after/" in one.key)
             calls = downstream.calls_of(prefix)
+            here = [place for place, part in enumerate(self.uploads) if part.key.startswith(prefix)]
             facts = SetFacts(
                 manifests=manifests,
-                uploads=[part for part in self.uploads if part.key.startswith(prefix)],
-                parts={key: row for key, row in self.parts.rows(prefix).items() if not key.endswith(MANIFEST)},
+                uploads=[self.uploads[place] for place in here],
+                begun=[self.begun[place] for place in here],
+                closed={key: sum(place < count for place in here) for key, count in self.closed.items()},
+                parts={key: row for key, row in self.parts.rows(prefix).items() if not self.is_set(key)},
                 rows=self.rows(prefix),
                 letters=[letter for letter in self.sets.letters() if letter.key.startswith(prefix)],
-                part_calls=[call for call in calls if not call.delivery.key.endswith(MANIFEST)],
-                set_calls=[call for call in calls if call.delivery.key.endswith(MANIFEST)],
+                part_calls=[call for call in calls if not self.is_set(call.delivery.key)],
+                set_calls=[call for call in calls if self.is_set(call.delivery.key)],
                 verdicts=self.sets.verdicts(prefix) if counted else {},
             )
             return judge_sets(facts, replace(expected, killed=killed))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.local.faults.collection import Collection
+from tests.local.faults.collection import MANIFESTS, MARKED, QUIET, Collection, Form
 from tests.local.faults.executions import executions
 from tests.local.faults.intakes import EventIntake, FifoIntake, Intake
 from tests.local.faults.messages import messages
@@ -29,6 +29,12 @@ def _of_intake(name: str, intake: type[Intake], *, fewer: bool = True) -> Run:
     )
 
 
+def _of_sets(name: str, form: Form) -> Run:
+    return lambda world, outputs, sizes: sets(
+        Collection.of(world, outputs, name, form), world, sizes if form is MANIFESTS else sizes.with_fewer_sets()
+    )
+
+
 LINES: dict[str, Run] = {
     "Killed": _of_pipeline("Killed", killed),
     "Wired": _of_pipeline("Wired", wired),
@@ -40,7 +46,9 @@ LINES: dict[str, Run] = {
     "Events": _of_intake("Events", EventIntake),
     "Kinesis": _of_intake("Kinesis", StreamIntake),
     "Changes": _of_intake("Changes", TableIntake),
-    "Sets": lambda world, outputs, sizes: sets(Collection.of(world, outputs), world, sizes),
+    "Sets": _of_sets("Sets", MANIFESTS),
+    "Marked": _of_sets("Marked", MARKED),
+    "Quiet": _of_sets("Quiet", QUIET),
 }
 
 

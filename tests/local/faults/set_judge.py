@@ -36,7 +36,7 @@ class SetFacts:
     """Facts collected after the queues of parts and of sets are empty."""
 
     manifests: Mapping[str, Sequence[str]]
-    """The keys of the parts of each set, as its newest manifest has them."""
+    """The keys of the parts of each set, as its newest manifest has them, or in their order."""
     uploads: Sequence[Part]
     """Each version of each part, in the order of the uploads."""
     parts: Mapping[str, Row]
@@ -46,6 +46,10 @@ class SetFacts:
     """In the dead-letter queue of the sets."""
     part_calls: Sequence[Call]
     set_calls: Sequence[Call]
+    begun: Sequence[float] = ()
+    """The time at which each of the uploads began."""
+    closed: Mapping[str, int] = field(default_factory=dict)
+    """By set: the number of uploads before its first marker."""
     verdicts: Mapping[str, int] = field(default_factory=Counter)
 
 
@@ -59,6 +63,10 @@ class SetsExpected:
     """By set: workers that were killed after the effect. Each effect had to be repeated."""
     unheard: int = 0
     """Commits that DynamoDB refused, or whose answer was lost. Each may have cost an effect."""
+    folders: bool = False
+    """True: the parts of a set are all objects of its folder."""
+    quiet_seconds: float = 0
+    """The time after the last upload to a folder in which it has no effect."""
 
 
 def judge_sets(facts: SetFacts, expected: SetsExpected) -> Report:
@@ -76,6 +84,8 @@ def judge_sets(facts: SetFacts, expected: SetsExpected) -> Report:
     repeats = {key: _repeats(some) for key, some in effects.items()}
     for key, some in effects.items():
         problems += [f"{key}: {problem}" for problem in _of_effects(some, facts)]
+        if expected.folders:
+            problems += [f"{key}: {problem}" for problem in _of_folder(key, some, facts, expected)]
     over = {key: times for key, extra in repeats.items() if (times := extra - expected.killed.get(key, 0)) > 0}
     if sum(over.values()) > expected.unheard:
         problems.append(f"effects were repeated without a killed worker, {expected.unheard} may have been: {over}")
@@ -159,6 +169,28 @@ def _of_effects(effects: Sequence[Call], facts: SetFacts) -> Iterator[str]:
     for version, keys in names.items():
         if len(keys) > 1:
             yield f"{version!r} had {len(keys)} idempotency keys"
+
+
+def _of_folder(key: str, effects: Sequence[Call], facts: SetFacts, expected: SetsExpected) -> Iterator[str]:
+    """Yield effects without a part that was there, and effects of folders that were not quiet."""
+    first: dict[str, int] = {}
+    places: dict[tuple[str, str], int] = {}
+    for place, upload in enumerate(facts.uploads):
+        first.setdefault(upload.key, place)
+        places[upload.key, upload.version] = place
+    for effect in effects:
+        had = parts_of(effect)
+        newest = max((places.get((part.key, part.version), -1) for part in had), default=-1)
+        # What was uploaded before the marker, or before another part of this effect, was there.
+        until = max(facts.closed.get(key, 0), newest)
+        without = {part for part in facts.manifests.get(key, ()) if first.get(part, until) < until}
+        if without := without - {part.key for part in had}:
+            yield f"an effect had no {', '.join(sorted(without))}, which had been uploaded"
+        # S3 dates an upload in whole seconds.
+        if expected.quiet_seconds and newest >= 0:
+            seconds = effect.started - facts.begun[newest]
+            if seconds < expected.quiet_seconds - 1:
+                yield f"an effect began {seconds:.1f} s after an upload, and not {expected.quiet_seconds:.0f} s"
 
 
 def _repeats(effects: Sequence[Call]) -> int:

@@ -8,11 +8,17 @@ from constructs import Construct
 
 from cdk_intake_ledger import ConcurrencyOptions, FileSets, IntakePipeline, Processor, RetryOptions, SetForm
 
+QUIET_SECONDS = 4
+FORMS = {
+    "Sets": SetForm.manifest("**/manifest.json"),
+    "Marked": SetForm.marker("marked/*/*/_SUCCESS"),
+    "Quiet": SetForm.quiet_prefix("quiet/*/*/", quiet_for=cdk.Duration.seconds(QUIET_SECONDS)),
+}
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
 
 
 def add_sets(scope: Construct, *, downstream: str, proxy: str) -> None:
-    """Add a pipeline and sets of its objects, whose requests to DynamoDB and S3 go through the proxy."""
+    """Add a pipeline and sets of each form of its objects, whose requests to DynamoDB and S3 go through the proxy."""
     environment = {"DOWNSTREAM_URL": downstream, "AWS_ENDPOINT_URL_DYNAMODB": proxy, "AWS_ENDPOINT_URL_S3": proxy}
     times: dict[str, Any] = {
         "processing_timeout": cdk.Duration.seconds(5),
@@ -25,27 +31,22 @@ def add_sets(scope: Construct, *, downstream: str, proxy: str) -> None:
         return Processor.from_asset(PROCESSORS, entrypoint=f"delivering:{name}", environment=environment)
 
     pipeline = IntakePipeline(scope, "SetParts", processor=processor("process"), **times)
-    made = FileSets(
-        scope,
-        "Sets",
-        pipeline=pipeline,
-        form=SetForm.manifest("**/manifest.json"),
-        processor=processor("process_set"),
-        **times,
-    )
     shared = {"Bucket": pipeline.bucket.bucket_name, "Table": pipeline.table.table_name}
-    for name, values in {
+    outputs = {
         "SetParts": {
             "QueueUrl": pipeline.queue.queue_url,
             "DeadLetterQueueUrl": pipeline.dead_letter_queue.queue_url,
             "Function": pipeline.consumer_function.function_name,
-        },
-        "Sets": {
+        }
+    }
+    for name, form in FORMS.items():
+        made = FileSets(scope, name, pipeline=pipeline, form=form, processor=processor("process_set"), **times)
+        outputs[name] = {
             "QueueUrl": made.queue.queue_url,
             "DeadLetterQueueUrl": made.dead_letter_queue.queue_url,
             "Function": made.function.function_name,
             "Name": made.set_name,
-        },
-    }.items():
+        }
+    for name, values in outputs.items():
         for what, value in (shared | values).items():
             cdk.CfnOutput(scope, f"{name}{what}", value=value)

@@ -1,10 +1,11 @@
 """The fault run of sets of files: the parts and the manifests of sets under faults, and wakes that are lost."""
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 
-from tests.local.faults.collection import MANIFEST, Collection
+from tests.local.faults.collection import MANIFESTS, QUIET, Collection
 from tests.local.faults.downstream import Delivery, Mood, Reaction
 from tests.local.faults.moods import mixed
 from tests.local.faults.outbreaks import described, not_over
@@ -12,6 +13,7 @@ from tests.local.faults.outcomes import Outcome, outcome
 from tests.local.faults.proxy import Fault, Outbreak, Trouble
 from tests.local.faults.scenarios import FAST_FORWARD
 from tests.local.faults.set_judge import SetsExpected
+from tests.local.faults.set_stack import QUIET_SECONDS
 from tests.local.faults.sizes import Sizes
 from tests.local.faults.world import Sources
 
@@ -20,7 +22,7 @@ REFUSED = "no rows in it"
 
 def sets(collection: Collection, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     """Kill the workers of parts and of sets, overwrite parts, send copies, and let DynamoDB and S3 fail."""
-    started = time.monotonic()
+    started, form = time.monotonic(), collection.form
     for line in (collection.parts, collection.sets):
         line.hide_for(FAST_FORWARD)
     counts = dict.fromkeys(("before", "after", "part", "kept"), sizes.set_deaths) | {
@@ -28,18 +30,18 @@ def sets(collection: Collection, world: Sources, sizes: Sizes) -> Iterator[Outco
         "rewritten": sizes.sets,
         "moved": sizes.sets,
     }
-    folders = {kind: [f"sets/{kind}/{n}" for n in range(count)] for kind, count in counts.items()}
-    outbreak = world.proxy.break_out(f"{collection.sets.bucket}/sets/table/", *_of_aws(sizes.sets))
-    world.downstream.moods["sets"] = _mood()
+    folders = {kind: [f"{form.folder}/{kind}/{n}" for n in range(count)] for kind, count in counts.items()}
+    outbreak = world.proxy.break_out(f"{collection.sets.bucket}/{form.folder}/table/", *_of_aws(sizes.sets))
+    world.downstream.moods[form.folder] = _mood(collection)
     manifests = collection.put_all(mixed(*folders.values()))
     for folder in folders["rewritten"]:
-        collection.put_part(manifests[f"{folder}/{MANIFEST}"][0], copies=1)
-    kept = [manifests[f"{folder}/{MANIFEST}"][-1] for folder in folders["kept"]]
+        collection.put_part(manifests[collection.key_of(folder)][0], copies=1)
+    kept = [manifests[collection.key_of(folder)][-1] for folder in folders["kept"]]
     # Their first versions must be committed, before the versions come that are refused.
     late = collection.sets.wait(
         lambda: (
-            {f"{folder}/{MANIFEST}" for folder in (*folders["kept"], *folders["moved"])}
-            <= {one.key for one in world.downstream.effects_of("sets/")}
+            {collection.key_of(folder) for folder in (*folders["kept"], *folders["moved"])}
+            <= _whole(collection, manifests)
         ),
         "the sets are processed whose parts will be replaced",
         timeout=sizes.timeout,
@@ -47,22 +49,42 @@ def sets(collection: Collection, world: Sources, sizes: Sizes) -> Iterator[Outco
     for key in kept:
         collection.put_part(key, copies=1)
     for folder in folders["moved"]:
-        # Another order, without one part, and with a new version of another.
-        first, second, _ = manifests[f"{folder}/{MANIFEST}"]
-        manifests |= collection.put_manifest(folder, [second, first])
+        first, second, third = manifests[collection.key_of(folder)]
+        if form is MANIFESTS:
+            # Another order, without one part, and with a new version of another.
+            manifests |= collection.close(folder, [second, first])
+        else:
+            collection.put_part(new := f"{folder}/3")
+            manifests |= collection.close(folder, [first, second, third, new])
         collection.put_part(second)
     for key in manifests:
         collection.wake(key)
 
-    expected = SetsExpected(refused=frozenset(kept), unheard=_commits(outbreak))
-    report = collection.settled("sets/", manifests, expected, timeout=sizes.timeout)
-    deaths = [one for one in world.downstream.killed if one.key.startswith("sets/")]
+    expected = SetsExpected(
+        refused=frozenset(kept),
+        unheard=_commits(outbreak),
+        folders=form is not MANIFESTS,
+        quiet_seconds=QUIET_SECONDS if form is QUIET else 0,
+    )
+    report = collection.settled(f"{form.folder}/", manifests, expected, timeout=sizes.timeout)
+    deaths = [one for one in world.downstream.killed if one.key.startswith(f"{form.folder}/")]
     problems = [*late, *not_over(outbreak)]
     if len(deaths) != 3 * sizes.set_deaths:
         problems.append(f"{len(deaths)} workers were killed, {3 * sizes.set_deaths} should have been")
     told = f"{len(deaths)} workers killed, {described(outbreak)}"
-    yield outcome("sets under all faults", started, report, told, problems)
-    yield _wakes_lost(collection, sizes)
+    yield outcome(f"{form.title} under all faults", started, report, told, problems)
+    if form is MANIFESTS:
+        yield _wakes_lost(collection, sizes)
+
+
+def _whole(collection: Collection, manifests: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return the sets that had an effect with all of their parts."""
+    effects = collection.parts.downstream.effects_of(f"{collection.form.folder}/")
+    return {
+        one.key
+        for one in effects
+        if collection.is_set(one.key) and len(json.loads(one.content)) == len(manifests[one.key])
+    }
 
 
 def _wakes_lost(collection: Collection, sizes: Sizes) -> Outcome:
@@ -80,7 +102,7 @@ def _wakes_lost(collection: Collection, sizes: Sizes) -> Outcome:
     lost = collection.lose_messages()
     collection.take_messages(enabled=True)
     calls = collection.parts.downstream.calls_of("unwoken/")
-    early = [call for call in calls if call.delivery.key.endswith(MANIFEST)]
+    early = [call for call in calls if collection.is_set(call.delivery.key)]
     woken = collection.audit()
     report = collection.settled("unwoken/", manifests, SetsExpected(), timeout=sizes.timeout)
     problems = [*late]
@@ -91,7 +113,7 @@ def _wakes_lost(collection: Collection, sizes: Sizes) -> Outcome:
     return outcome("wakes of sets are lost", started, report, f"{lost} messages deleted", problems)
 
 
-def _mood() -> Mood:
+def _mood(collection: Collection) -> Mood:
     """The key says what goes wrong."""
     first_of: dict[str, str] = {}
     lock = Lock()
@@ -101,7 +123,7 @@ def _mood() -> Mood:
             begun = delivery.key in first_of
             first = first_of.setdefault(delivery.key, delivery.version)
         kind = delivery.key.split("/")[1]
-        if delivery.key.endswith(MANIFEST):
+        if collection.is_set(delivery.key):
             if kind in ("before", "after") and not begun:
                 return Reaction(kill=True, taken=kind == "after", seconds=0.2)
             return Reaction(seconds=0.2)

@@ -29,16 +29,22 @@ class Shard:
         self._mapping = mapping
         self._thread = Thread(target=self._run, daemon=True)
         self._done = False
+        self.error: Exception | None = None
+        """Why it ended before the end of the shard."""
         self._thread.start()
 
     def _run(self) -> None:
-        self._mapping.run(self._records)
-        self._done = True
+        try:
+            self._mapping.run(self._records)
+        except Exception as error:  # noqa: BLE001 - the run tells it
+            self.error = error
+        else:
+            self._done = True
 
-    @property
-    def running(self) -> bool:
-        """Whether it goes on. It ends at the end of the shard, or because it cannot advance."""
-        return self._thread.is_alive()
+    def ended(self, seconds: float) -> bool:
+        """Wait for its end for this time. It ends at the end of the shard, or because of an error."""
+        self._thread.join(max(seconds, 0))
+        return not self._thread.is_alive()
 
     @property
     def behind(self) -> int:
@@ -89,14 +95,13 @@ class StreamIntake(Intake):
     @override
     def settled(self, sent: Sequence[Name], expected: MessagesExpected, *, timeout: float) -> Report:
         """Return the report when each shard is read to its end, or when the time is over."""
-        late = self.line.wait(
-            lambda: not any(shard.running for shard in self.shards.values()),
-            f"the shards of {self.name} are read",
-            timeout=timeout,
-        )
+        until = time.monotonic() + timeout
+        late = [name for name, shard in self.shards.items() if not shard.ended(until - time.monotonic())]
         self._over.set()
         found = super().settled(sent, expected, timeout=timeout)
-        return replace(found, problems=(*found.problems, *late))
+        problems = [f"{name}: not read after {timeout:.0f} s" for name in late]
+        problems += [f"{name}: {shard.error!r}" for name, shard in self.shards.items() if shard.error]
+        return replace(found, problems=(*found.problems, *problems))
 
     @override
     def behind(self) -> Mapping[str, int]:
