@@ -1,4 +1,4 @@
-"""Test the reader of streams of the fault runs: it does what the deployed mapping says, and tells what it left."""
+"""Test the reader of streams of the fault runs: it has the deployed mapping's settings, and counts what is left."""
 
 import base64
 import json
@@ -103,5 +103,5 @@ def test_a_mapping_that_takes_no_partial_answers_is_refused() -> None:
     ],
 )
 def test_a_dead_letter_has_the_message_itself(intake: type[Intake], content: dict[str, Any]) -> None:
-    """Of each source."""
+    """The letters of all sources have key and identity."""
     assert intake(cast("Any", None), "name", "-").named(content) == NAME

@@ -26,9 +26,9 @@ class Intake:
 
     title: ClassVar[str] = "messages"
     ordered: ClassVar[bool] = False
-    """Whether the messages of a key take effect in the order in which they were sent."""
+    """True: the messages of a key take effect in the order in which they were sent."""
     held: ClassVar[bool] = False
-    """Whether a message waits until all attempts on the earlier ones of its key are over."""
+    """True: a message waits until all attempts on the earlier ones of its key are over."""
 
     @classmethod
     def of(cls, world: Sources, outputs: Mapping[str, str], name: str) -> Self:

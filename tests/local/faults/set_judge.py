@@ -181,7 +181,7 @@ def _of_folder(key: str, effects: Sequence[Call], facts: SetFacts, expected: Set
     for effect in effects:
         had = parts_of(effect)
         newest = max((places.get((part.key, part.version), -1) for part in had), default=-1)
-        # What was uploaded before the marker, or before another part of this effect, was there.
+        # A part that was uploaded before the marker, or before another part of this effect, was there.
         until = max(facts.closed.get(key, 0), newest)
         without = {part for part in facts.manifests.get(key, ()) if first.get(part, until) < until}
         if without := without - {part.key for part in had}:
