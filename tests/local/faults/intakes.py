@@ -25,6 +25,8 @@ class Intake:
     """The name of the stream, the table or the bus. `-` for a queue."""
 
     title: ClassVar[str] = "messages"
+    meets: ClassVar[bool] = True
+    """True: there are enough messages that one always meets another of its key."""
     ordered: ClassVar[bool] = False
     """True: the messages of a key take effect in the order in which they were sent."""
     held: ClassVar[bool] = False
@@ -94,6 +96,7 @@ class FifoIntake(Intake):
     """A deployed intake of a FIFO queue, whose groups are the keys."""
 
     title = "FIFO messages"
+    meets = False
     ordered = True
 
     @override
@@ -107,6 +110,7 @@ class EventIntake(Intake):
     """A deployed intake of a bus of EventBridge."""
 
     title = "events of a bus"
+    meets = False
 
     @override
     def send(self, names: Sequence[Name]) -> None:

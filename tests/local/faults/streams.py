@@ -64,6 +64,7 @@ class StreamIntake(Intake):
     _over: Event = field(default_factory=Event)
 
     title: ClassVar[str] = "records of Kinesis"
+    meets: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     held: ClassVar[bool] = True
 
