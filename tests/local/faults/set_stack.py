@@ -10,7 +10,7 @@ from cdk_intake_ledger import ConcurrencyOptions, FileSets, IntakePipeline, Proc
 
 QUIET_SECONDS = 4
 FORMS = {
-    "Sets": SetForm.manifest("**/manifest.json"),
+    "Sets": SetForm.manifest("sets/**/manifest.json"),
     "Marked": SetForm.marker("marked/*/*/_SUCCESS"),
     "Quiet": SetForm.quiet_prefix("quiet/*/*/", quiet_for=cdk.Duration.seconds(QUIET_SECONDS)),
 }

@@ -91,20 +91,20 @@ def _wakes_lost(collection: Collection, sizes: Sizes) -> Outcome:
     """Delete the messages of the sets' queue. The audit finds the sets."""
     started = time.monotonic()
     collection.take_messages(enabled=False)
-    manifests = collection.put_all([f"unwoken/{n}" for n in range(sizes.sets)])
+    manifests = collection.put_all([f"sets/unwoken/{n}" for n in range(sizes.sets)])
     keys = {part for parts in manifests.values() for part in parts}
 
     def committed() -> bool:
-        rows = collection.parts.rows("unwoken/")
+        rows = collection.parts.rows("sets/unwoken/")
         return collection.parts.quiet() and all(key in rows and rows[key].status == "PROCESSED" for key in keys)
 
     late = collection.parts.wait(committed, "the parts are committed", timeout=sizes.timeout)
     lost = collection.lose_messages()
     collection.take_messages(enabled=True)
-    calls = collection.parts.downstream.calls_of("unwoken/")
+    calls = collection.parts.downstream.calls_of("sets/unwoken/")
     early = [call for call in calls if collection.is_set(call.delivery.key)]
     woken = collection.audit()
-    report = collection.settled("unwoken/", manifests, SetsExpected(), timeout=sizes.timeout)
+    report = collection.settled("sets/unwoken/", manifests, SetsExpected(), timeout=sizes.timeout)
     problems = [*late]
     if lost < len(manifests) or early:
         problems.append(f"{lost} messages were deleted, and {len(early)} sets were processed")
