@@ -108,6 +108,18 @@ def test_each_violation_in_a_folder_is_found(facts: SetFacts, problem: str) -> N
     assert not any(problem in one for one in judge_sets(facts, SetsExpected()).problems)
 
 
+def test_the_version_of_a_folder_may_run_once_more_after_an_upload_that_made_no_new_one() -> None:
+    """Under another idempotency key, and not a third time."""
+    again = processed("two", 7, OTHER, NEW)
+    twice = replace(RIGHT, set_calls=[FIRST, UNNAMED, again])
+    thrice = replace(twice, set_calls=[*twice.set_calls, processed("two", 8, OTHER, NEW)])
+    returned = SetsExpected(returned=frozenset({SET}))
+
+    assert judge_sets(twice, returned).right
+    assert not judge_sets(twice, replace(EXPECTED, unheard=1)).right
+    assert not judge_sets(thrice, returned).right
+
+
 def with_last(last: Call) -> SetFacts:
     return replace(RIGHT, set_calls=[FIRST, last])
 

@@ -64,6 +64,8 @@ def sets(collection: Collection, world: Sources, sizes: Sizes) -> Iterator[Outco
         refused=frozenset(kept),
         unheard=_commits(outbreak),
         folders=form is not MANIFESTS,
+        # The refused version made the folder unquiet, and then the version of the set is the earlier one.
+        returned=frozenset(map(collection.key_of, folders["kept"])) if form is QUIET else frozenset(),
         quiet_seconds=QUIET_SECONDS if form is QUIET else 0,
     )
     report = collection.settled(f"{form.folder}/", manifests, expected, timeout=sizes.timeout)
