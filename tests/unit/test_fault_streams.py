@@ -1,4 +1,4 @@
-"""Test the reader of streams of the fault runs: it has the deployed mapping's settings, and counts what is left."""
+"""Test the reader of streams of the fault runs: it has the deployed mapping's settings, and counts the rest."""
 
 import base64
 import json

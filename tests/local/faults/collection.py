@@ -1,4 +1,4 @@
-"""The deployed sets of files and the pipeline of their parts, with what was uploaded."""
+"""The deployed sets of files and the pipeline of their parts, with the uploads."""
 
 import json
 import subprocess

@@ -39,7 +39,7 @@ class Reaction:
     status: int = 200
     text: str = ""
     taken: bool = True
-    """Whether the delivery takes effect."""
+    """True: the delivery takes effect."""
     kill: bool = False
     """Send SIGKILL to the worker instead of an answer."""
     seconds: float = 0

@@ -27,7 +27,7 @@ class SetRow:
     version: str
     """The version of the set that was committed last."""
     commit: str
-    """What the processor gave as its commit's identity."""
+    """The identity in the commit of the processor."""
     reason: str = ""
 
 
