@@ -129,7 +129,7 @@ def main() -> None:
     put_code(code)
     LocalStack(app, "Local", code=code)
     GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
-    faults.from_context(app)
+    faults.from_context(app, only_pipelines=True)
     audited.AuditedStack(app, AUDITED, code=code)
     PartsStack(app, "Parts", code=code)
     BroughtStack(app, "Brought", code=code)

@@ -52,15 +52,17 @@ LINES: dict[str, Run] = {
 }
 
 
+AT_ONCE = 4
+"""Lines that run at the same time on two cores."""
 IN_TESTS = ("Killed", "Wired", "Plain", "Outage")
-"""The lines of `make test`. With more at the same time, the messages of two cores return too late."""
+"""The lines of `make test`. The others need `make faults`."""
 
 
 def run(world: Sources, outputs: Outputs, sizes: Sizes, lines: Sequence[str] = ()) -> list[Outcome]:
-    """Run the scenarios of these lines at the same time. All lines if `lines` is empty."""
+    """Run the scenarios of these lines, `AT_ONCE` at the same time. All lines if `lines` is empty."""
 
     def one(name: str) -> list[Outcome]:
         return list(LINES[name](world, outputs, sizes))
 
-    with ThreadPoolExecutor(len(LINES)) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         return [outcome for outcomes in pool.map(one, lines or LINES) for outcome in outcomes]

@@ -57,7 +57,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
 class FaultsStack(cdk.Stack):
     """One pipeline for each kind of fault that would be in another's way."""
 
-    def __init__(self, scope: Construct, id: str, *, downstream: str, proxy: str) -> None:
+    def __init__(self, scope: Construct, id: str, *, downstream: str, proxy: str, only_pipelines: bool = False) -> None:
         super().__init__(scope, id)
         for name, options in PIPELINES.items():
             pipeline = IntakePipeline(
@@ -75,6 +75,8 @@ class FaultsStack(cdk.Stack):
                 "Function": pipeline.consumer_function.function_name,
             }.items():
                 cdk.CfnOutput(self, f"{name}{what}", value=value)
+        if only_pipelines:
+            return
         add_executions(self, downstream=downstream, proxy=proxy)
         add_messages(self, downstream=downstream, proxy=proxy)
         add_sets(self, downstream=downstream, proxy=proxy)
@@ -97,10 +99,10 @@ def _wired(downstream: str, proxy: str) -> Processor:
     return _processor(code, downstream, URLLIB3="1.26", **addresses)
 
 
-def from_context(app: cdk.App) -> FaultsStack:
-    """The stack, told by the context where the faults come from."""
-    told = {name: app.node.get_context(name) for name in ("downstream", "proxy")}
-    return FaultsStack(app, STACK, **told)
+def from_context(app: cdk.App, *, only_pipelines: bool = False) -> FaultsStack:
+    """Make the stack with the addresses that the context has. `only_pipelines`: with the lines of `make test` only."""
+    downstream, proxy = (app.node.get_context(name) for name in ("downstream", "proxy"))
+    return FaultsStack(app, STACK, downstream=downstream, proxy=proxy, only_pipelines=only_pipelines)
 
 
 def main() -> None:
