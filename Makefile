@@ -134,7 +134,7 @@ breaker: $(READY) ## bad files and outages in virtual time, all worlds (about ha
 docs: $(MKDOCS)/.ready $(MERMAID)/.ready ## the documentation site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(MKDOCS)/bin/mkdocs build --strict
 
-faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under faults, in full (some minutes); SHORT=1 for ten minutes, TIMES=10 in a row, DEFECTS=1 to see each one found
+faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under faults, in full (some minutes); SHORT=1 for half of the faults, TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(SHORT),--ten-minutes) $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
 
 drills: $(READY) ## lose rows, table, queue, notification, stack and bucket of a deployed pipeline, rename it and roll it back, each with its repair (some minutes)

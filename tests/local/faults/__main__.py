@@ -1,7 +1,7 @@
 """Run the fault runs on a new local AWS: `python -m tests.local.faults`, or `make faults`.
 
 --short          the form that `make test` runs
---ten-minutes    larger than the short form, at most ten minutes on two cores
+--ten-minutes    larger than the short form: half of the faults of the full form
 --times N        N runs, each on a new local AWS
 --line NAME ...  only these pipelines
 --defects [TEXT] seed instead each defect whose name has the text: the short form has to find it
