@@ -44,7 +44,7 @@ def run(aws: LocalAws, outputs: Mapping[str, str], *, seed: int = 7) -> Outcome:
         dynamodb.put_item(TableName=out["StockTable"], Item=item)
     _send(aws, out["Bus"], [TOO_LARGE])
     # It is decided first, so that its reason names the whole stock.
-    aws.wait_until(lambda: _reasons(aws, out), "the order that is too large is rejected", timeout=120)
+    aws.wait_until(lambda: _reasons(aws, out), "the order that is too large is rejected", timeout=300)
     for metric in ("Committed", "Duplicates"):
         orders = list(ORDERS)
         random.Random(f"{seed} {metric}").shuffle(orders)
@@ -52,7 +52,7 @@ def run(aws: LocalAws, outputs: Mapping[str, str], *, seed: int = 7) -> Outcome:
         aws.wait_until(
             lambda metric=metric: aws.metrics(out["Function"])[metric] >= len(ORDERS),  # type: ignore[misc]
             f"each order is counted in {metric}",
-            timeout=120,
+            timeout=300,
         )
     items = dynamodb.scan(TableName=out["StockTable"], ConsistentRead=True)["Items"]
     booked: Counter[str] = Counter()
