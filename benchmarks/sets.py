@@ -107,9 +107,7 @@ class MeteredSets(SetBench):
 
 def new(parts: int) -> Bill:
     """The parts are committed, and then the manifest arrives."""
-    sets = MeteredSets(parts)
-    for key in sets.keys:
-        sets.put(key)
+    sets = _with_parts(parts)
     sets.run()
     sets.put_manifest()
     sets.run()
@@ -129,10 +127,15 @@ def new_manifest_first(parts: int) -> Bill:
     return sets.bill
 
 
-def _processed(parts: int) -> MeteredSets:
+def _with_parts(parts: int) -> MeteredSets:
     sets = MeteredSets(parts)
     for key in sets.keys:
         sets.put(key)
+    return sets
+
+
+def _processed(parts: int) -> MeteredSets:
+    sets = _with_parts(parts)
     sets.put_manifest()
     sets.settle()
     assert len(sets.runs) == 1
@@ -150,9 +153,7 @@ def replaced(parts: int) -> Bill:
 
 def duplicate(parts: int) -> Bill:
     """The event of a part of a processed set is delivered again."""
-    sets = MeteredSets(parts)
-    for key in sets.keys:
-        sets.put(key)
+    sets = _with_parts(parts)
     body = sets.parts.queue.messages[-1].body
     sets.put_manifest()
     sets.settle()

@@ -26,9 +26,8 @@ from cdk_intake_ledger import (
 )
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_cli import commands
-from tests.local import release
+from tests.local import cloudformation
 from tests.local.support import TIMEOUT
-from tests.local.test_upgrade import zipped
 
 STACK = "Drilled"
 EFFECTS = "drills-effects"
@@ -68,15 +67,9 @@ class Drilled:
 
     def deploy(self, form: Form) -> None:
         """Create or update the stack in one of its forms."""
-        what = "update" if form == "replica" else "create"
-        template = self._synthesise(form)
-        cloudformation = self.client("cloudformation")
-        put = getattr(cloudformation, f"{what}_stack")
-        put(StackName=STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
-        waiter = cloudformation.get_waiter(f"stack_{what}_complete")
-        waiter.wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 240})
-        [stack] = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
-        self.outputs = {one["OutputKey"].removesuffix("Output"): one["OutputValue"] for one in stack["Outputs"]}
+        self.outputs = cloudformation.deploy(
+            self.aws, "update" if form == "replica" else "create", STACK, *self._synthesise(form)
+        )
         self.finish_table()
 
     def finish_table(self) -> None:
@@ -175,16 +168,12 @@ class Drilled:
         yield
         client.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=before)
 
-    def _synthesise(self, form: Form) -> Json:
+    def _synthesise(self, form: Form) -> tuple[Json, dict[str, Path]]:
         folder = self.folder / form
         code = folder / "code"
         code.mkdir(parents=True)
         (code / "noting.py").write_text(CODE)
-        app = cdk.App(outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
-        synthesizer = cdk.DefaultStackSynthesizer(
-            file_assets_bucket_name=release.ASSETS, generate_bootstrap_version_rule=False
-        )
-        stack = cdk.Stack(app, STACK, synthesizer=synthesizer)
+        stack = cloudformation.new_stack(folder, STACK)
         pipeline = IntakePipeline(
             stack,
             "Orders",
@@ -206,15 +195,7 @@ class Drilled:
             "Audit": pipeline.audit_function.function_name,
         }.items():
             cdk.CfnOutput(stack, f"{name}Output", value=value)
-        assembly = Path(app.synth().directory)
-        for file in json.loads((assembly / f"{STACK}.assets.json").read_text())["files"].values():
-            path = assembly / file["source"]["path"]
-            for destination in file["destinations"].values():
-                if destination["objectKey"].endswith(".zip"):
-                    body = path.read_bytes() if path.is_file() else zipped(path)
-                    self.client("s3").put_object(Bucket=release.ASSETS, Key=destination["objectKey"], Body=body)
-        template: Json = json.loads((assembly / f"{STACK}.template.json").read_text())
-        return template
+        return cloudformation.synthesise(stack)
 
     def _existing(self, stack: cdk.Stack, form: Form) -> Json:
         """Options for the resources that are there already."""

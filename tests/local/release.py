@@ -12,16 +12,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 
 from cdk_intake_ledger import IntakePipeline, Processor
 from cdk_intake_ledger.functions import archive
+from tests.local import cloudformation
 
 HERE = Path(__file__).parent
 RELEASES = HERE / "releases"
-ASSETS = "upgrade-assets"
-"""The bucket in which the templates look for code."""
 STACK = "Upgraded"
 RUNTIME = Path("python", "intake_ledger")
 """Our own part of a layer; the rest is Powertools, as it is installed."""
@@ -30,13 +28,11 @@ Json = dict[str, Any]
 
 
 def synthesise(folder: Path) -> tuple[Json, dict[str, Path]]:
-    """The stack as it is now: its template, and the archives and folders that it wants, by their keys in `ASSETS`."""
+    """Synthesise the present stack. Return its template, and its archives and folders by their keys in `ASSETS`."""
     code = folder / "code"
     code.mkdir()
     shutil.copy(HERE / "processors" / "counting.py", code)
-    app = cdk.App(outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
-    synthesizer = cdk.DefaultStackSynthesizer(file_assets_bucket_name=ASSETS, generate_bootstrap_version_rule=False)
-    stack = cdk.Stack(app, STACK, synthesizer=synthesizer)
+    stack = cloudformation.new_stack(folder, STACK)
     calls = dynamodb.Table(
         stack, "Calls", partition_key=dynamodb.Attribute(name="version", type=dynamodb.AttributeType.STRING)
     )
@@ -48,15 +44,7 @@ def synthesise(folder: Path) -> tuple[Json, dict[str, Path]]:
         ),
     )
     calls.grant(orders, "dynamodb:UpdateItem")
-    assembly = Path(app.synth().directory)
-    files = json.loads((assembly / f"{STACK}.assets.json").read_text())["files"].values()
-    assets = {
-        destination["objectKey"]: assembly / file["source"]["path"]
-        for file in files
-        for destination in file["destinations"].values()
-        if destination["objectKey"].endswith(".zip")
-    }
-    return json.loads((assembly / f"{STACK}.template.json").read_text()), assets
+    return cloudformation.synthesise(stack)
 
 
 def kept(version: str, folder: Path) -> tuple[Json, dict[str, Path]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.local import release
+from tests.local import cloudformation
 from tests.local.drills import EFFECTS, OBJECTS, REPLICA, STACK, Drilled
 from tests.local.support import TIMEOUT
 
@@ -19,7 +19,7 @@ FIRST = [f"first/{number}.csv" for number in range(OBJECTS)]
 @pytest.fixture(scope="module")
 def deployed(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Drilled:
     drilled = Drilled(aws, tmp_path_factory.mktemp("drills"))
-    aws.client("s3").create_bucket(Bucket=release.ASSETS)
+    aws.client("s3").create_bucket(Bucket=cloudformation.ASSETS)
     key: dict[str, Any] = {"AttributeName": "file"}
     aws.client("dynamodb").create_table(
         TableName=EFFECTS,

@@ -13,9 +13,8 @@ from constructs import Construct
 from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_cli import commands
-from tests.local import release
+from tests.local import cloudformation
 from tests.local.support import TIMEOUT
-from tests.local.test_upgrade import zipped
 
 STACK = "Renamed"
 CODE = """
@@ -33,16 +32,12 @@ def process(change):
 Json = dict[str, Any]
 
 
-def synthesise(aws: LocalAws, folder: Path, *, renamed: bool) -> Json:
-    """The stack before or after the construct was renamed, moved, and its processor fixed; its assets are uploaded."""
+def synthesise(folder: Path, *, renamed: bool) -> tuple[Json, dict[str, Path]]:
+    """The stack before or after the construct was renamed, moved, and its processor fixed."""
     code = folder / "code"
     code.mkdir(parents=True)
     (code / "counting.py").write_text(CODE)
-    app = cdk.App(outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
-    synthesizer = cdk.DefaultStackSynthesizer(
-        file_assets_bucket_name=release.ASSETS, generate_bootstrap_version_rule=False
-    )
-    stack = cdk.Stack(app, STACK, synthesizer=synthesizer)
+    stack = cloudformation.new_stack(folder, STACK)
     key = dynamodb.Attribute(name="file", type=dynamodb.AttributeType.STRING)
     calls = dynamodb.Table(stack, "Counted", partition_key=key)
     environment = {"CALLS_TABLE": calls.table_name} | ({} if renamed else {"STRICT": "1"})
@@ -64,26 +59,7 @@ def synthesise(aws: LocalAws, folder: Path, *, renamed: bool) -> Json:
         "Consumer": pipeline.consumer_function.function_name,
     }.items():
         cdk.CfnOutput(stack, f"{name}Output", value=value)
-    assembly = Path(app.synth().directory)
-    for file in json.loads((assembly / f"{STACK}.assets.json").read_text())["files"].values():
-        path = assembly / file["source"]["path"]
-        for destination in file["destinations"].values():
-            if destination["objectKey"].endswith(".zip"):
-                body = path.read_bytes() if path.is_file() else zipped(path)
-                aws.client("s3").put_object(Bucket=release.ASSETS, Key=destination["objectKey"], Body=body)
-    template: Json = json.loads((assembly / f"{STACK}.template.json").read_text())
-    return template
-
-
-def deploy(aws: LocalAws, what: str, template: Json) -> dict[str, str]:
-    """Create or update the stack; its outputs."""
-    cloudformation = aws.client("cloudformation")
-    put = getattr(cloudformation, f"{what}_stack")
-    put(StackName=STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
-    waiter = cloudformation.get_waiter(f"stack_{what}_complete")
-    waiter.wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 240})
-    [stack] = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
-    return {one["OutputKey"].removesuffix("Output"): one["OutputValue"] for one in stack["Outputs"]}
+    return cloudformation.synthesise(stack)
 
 
 @pytest.mark.failure_mode("F97")
@@ -92,8 +68,8 @@ def test_a_renamed_pipeline_adopts_what_is_left(
 ) -> None:
     """Ten queued, one rejected: all eleven are processed once, the rejected one after its redrive."""
     clients = {name: aws.client(name) for name in ("s3", "sqs", "dynamodb", "lambda")}
-    clients["s3"].create_bucket(Bucket=release.ASSETS)
-    old = deploy(aws, "create", synthesise(aws, tmp_path / "old", renamed=False))
+    clients["s3"].create_bucket(Bucket=cloudformation.ASSETS)
+    old = cloudformation.deploy(aws, "create", STACK, *synthesise(tmp_path / "old", renamed=False))
 
     def upload(*keys: str) -> None:
         for key in keys:
@@ -111,7 +87,7 @@ def test_a_renamed_pipeline_adopts_what_is_left(
     ten = [f"{number}.csv" for number in range(10)]
     upload(*ten)
 
-    new = deploy(aws, "update", synthesise(aws, tmp_path / "new", renamed=True))
+    new = cloudformation.deploy(aws, "update", STACK, *synthesise(tmp_path / "new", renamed=True))
     assert (new["Bucket"], new["Calls"]) == (old["Bucket"], old["Calls"])
     assert not {new[one] for one in ("Name", "Ledger", "Queue")} & {old[one] for one in ("Name", "Ledger", "Queue")}
 

@@ -1,8 +1,6 @@
 """Upgrade from a release to the present code, and roll back. Data stay, and each code reads the rows of the other."""
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.local import release
+from tests.local import cloudformation, release
 from tests.local.support import TIMEOUT
 
 STATEFUL = ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")
@@ -26,14 +24,7 @@ class Deployed:
 
     def put(self, what: Literal["create", "update"], template: Mapping[str, Any], assets: Mapping[str, Path]) -> None:
         """Make the stack, or update it."""
-        for key, path in assets.items():
-            body = path.read_bytes() if path.is_file() else zipped(path)
-            self.aws.client("s3").put_object(Bucket=release.ASSETS, Key=key, Body=body)
-        cloudformation = self.aws.client("cloudformation")
-        put = getattr(cloudformation, f"{what}_stack")
-        put(StackName=release.STACK, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
-        done = cloudformation.get_waiter(f"stack_{what}_complete")
-        done.wait(StackName=release.STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 240})
+        cloudformation.deploy(self.aws, what, release.STACK, dict(template), assets)
 
     def physical(self, template: Mapping[str, Any], *types: str) -> dict[str, str]:
         """The physical ids of the resources of these types."""
@@ -115,15 +106,6 @@ def copy_of(bucket: str, key: str, version: str) -> dict[str, Any]:
     }
 
 
-def zipped(folder: Path) -> bytes:
-    """A folder as Lambda takes it."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*.py")):
-            archive.write(path, path.relative_to(folder))
-    return content.getvalue()
-
-
 @pytest.mark.failure_mode("F185")
 @pytest.mark.parametrize("version", RELEASES)
 def test_an_upgrade_keeps_the_data_and_so_does_its_rollback(aws: LocalAws, tmp_path: Path, version: str) -> None:
@@ -133,7 +115,7 @@ def test_an_upgrade_keeps_the_data_and_so_does_its_rollback(aws: LocalAws, tmp_p
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     deployed = Deployed(aws)
-    aws.client("s3").create_bucket(Bucket=release.ASSETS)
+    aws.client("s3").create_bucket(Bucket=cloudformation.ASSETS)
     before, its_assets = release.kept(version, tmp_path / "old")
     deployed.put("create", before, its_assets)
     held = deployed.physical(before, *STATEFUL)

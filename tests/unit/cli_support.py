@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import boto3
+import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
@@ -23,6 +24,7 @@ from intake_ledger.protocol import (
     row_key,
     waiting_partition,
 )
+from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_cli.rate_limit import RateLimit
 from tests.unit.support import RETENTION, START, create_table, one_change
@@ -318,3 +320,17 @@ def denied(action: str, operation: str) -> ClientError:
     """Return the error that most services send for a denied action."""
     text = f"User: arn:aws:iam::111122223333:user/me is not authorized to perform: {action} on resource: arn:aws:x"
     return ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, operation)
+
+
+def deny_puts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command's DynamoDB refuse each `PutItem`, as for a role of an earlier deployment."""
+    dynamodb: Any = client("dynamodb")
+
+    class ReadOnly:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(dynamodb, name)
+
+        def put_item(self, **_: Any) -> Any:
+            raise denied("dynamodb:PutItem", "PutItem")
+
+    monkeypatch.setattr(Aws, "dynamodb", ReadOnly())

@@ -12,9 +12,8 @@ import pytest
 from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.protocol import Ordering, Origin, Row, Status, from_dynamodb, success_key
 from intake_ledger_cli import redrive
-from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.sending import send
-from tests.unit.cli_support import NAME, WHO, Site, client, denied, make_site
+from tests.unit.cli_support import NAME, WHO, Site, client, deny_puts, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
@@ -77,16 +76,7 @@ def test_a_mapping_that_lambda_changes_is_left_alone(person: Person) -> None:
 
 def test_a_record_that_is_denied_does_not_stop_the_command(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """The line on standard error names the denied action."""
-    dynamodb: Any = client("dynamodb")
-
-    class ReadOnly:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(dynamodb, name)
-
-        def put_item(self, **_: Any) -> Any:
-            raise denied("dynamodb:PutItem", "PutItem")
-
-    monkeypatch.setattr(Aws, "dynamodb", ReadOnly())
+    deny_puts(monkeypatch)
     person.types("resume")
     assert "not recorded in the ledger: dynamodb:PutItem is not allowed" in person.complaint
 

@@ -8,8 +8,7 @@ import pytest
 
 from intake_ledger.protocol import State, StateKind
 from intake_ledger_cli import announcing, drain
-from intake_ledger_cli.aws import Aws
-from tests.unit.cli_support import NAME, WHO, client, denied, make_site
+from tests.unit.cli_support import NAME, WHO, deny_puts, make_site
 from tests.unit.support import notification, record
 from tests.unit.test_cli_adopt import Renamed, rename  # noqa: F401 - a fixture
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
@@ -109,16 +108,7 @@ def _interrupted(_: Any) -> Any:
 @pytest.mark.failure_mode("F174")
 def test_a_record_that_is_denied_does_not_stop_a_redrive(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said once. A role of an earlier deployment may not write records."""
-    dynamodb: Any = client("dynamodb")
-
-    class ReadOnly:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(dynamodb, name)
-
-        def put_item(self, **_: Any) -> Any:
-            raise denied("dynamodb:PutItem", "PutItem")
-
-    monkeypatch.setattr(Aws, "dynamodb", ReadOnly())
+    deny_puts(monkeypatch)
     assert person.reads("redrive")["moved"] == 1
     assert person.complaint.count("not recorded in the ledger: dynamodb:PutItem is not allowed") == 1
 

@@ -11,9 +11,8 @@ import pytest
 
 from intake_ledger.protocol import from_dynamodb, to_dynamodb
 from intake_ledger_cli import commands, redrive, redrive_lock
-from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.sending import send
-from tests.unit.cli_support import NAME, STACK, WHO, client, denied, make_site
+from tests.unit.cli_support import NAME, STACK, WHO, client, denied, deny_puts, make_site
 from tests.unit.support import MINUTE
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
@@ -144,15 +143,6 @@ def test_a_suspended_redrive_stops_if_another_took_over(person: Person, monkeypa
 @pytest.mark.failure_mode("F175")
 def test_a_role_without_permission_for_the_lock_still_redrives(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """Roles of an earlier deployment have none. The command says so."""
-    dynamodb: Any = client("dynamodb")
-
-    class ReadOnly:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(dynamodb, name)
-
-        def put_item(self, **_: Any) -> Any:
-            raise denied("dynamodb:PutItem", "PutItem")
-
-    monkeypatch.setattr(Aws, "dynamodb", ReadOnly())
+    deny_puts(monkeypatch)
     assert person.reads("redrive")["moved"] == 11
     assert "without the lock of redrives: dynamodb:PutItem is not allowed" in person.complaint
