@@ -40,6 +40,7 @@ EXCEPTIONS = {
     "MessageIntake.__init__": "The options of the construct. CDK passes options as keyword arguments.",
     "LocalPipeline.__init__": "The options of the construct that a test can set, by the same names.",
     "list_command": "typer makes an option of the command from each parameter.",
+    "template_command": "typer makes an option of the command from each parameter.",
     "reprocess_command": "typer makes an option of the command from each parameter.",
 }
 """Functions that may have more parameters, with the reason."""

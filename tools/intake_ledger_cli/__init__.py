@@ -1,6 +1,6 @@
 """`intake-ledger`: inspect and operate a deployed pipeline.
 
-The command needs the extra `cli` (`pip install 'cdk-intake-ledger[cli]'`). It never imports the CDK.
+The command needs the extra `cli` (`pip install 'cdk-intake-ledger[cli]'`). Only `template` imports the CDK.
 """
 
 import sys

@@ -22,6 +22,7 @@ from intake_ledger_cli import (
     moving_commands,
     reprocess_command,
     tables,
+    template_command,
 )
 from intake_ledger_cli.app import DryRun, ExitCode, app, end_with, now_ms
 from intake_ledger_cli.console import console, escape
@@ -147,4 +148,5 @@ __all__ = [
     "moving_commands",
     "reprocess_command",
     "run",
+    "template_command",
 ]
