@@ -19,7 +19,7 @@ UNIT_WORKERS := -n 2 --dist loadfile
 # They mostly wait.
 EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -106,6 +106,9 @@ examples: $(READY) $(CHROMIUM)/.ready ## tests of the examples that deploy to th
 
 synth: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## tests of synthesised templates
 	@pytest tests/synth
+
+combinations: $(READY) $(LOWEST)/.ready ## a pipeline in more than a hundred apps, on the oldest and the newest CDK (some minutes)
+	@python -m tests.synth.combinations
 
 unit: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready ## unit tests
 	@pytest tests/unit $(UNIT_WORKERS)

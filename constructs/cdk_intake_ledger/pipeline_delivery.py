@@ -49,6 +49,7 @@ def connect_bucket(
             ordering=resources.ordering,
             role=consumer.role,
             message_life=message_life,
+            queue=resources.queue.queue,
             consumed=ConsumedQueue(resources.queue.queue, consumer.source) if "queue" in resources.existing else None,
         )
     )

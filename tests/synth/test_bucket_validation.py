@@ -9,7 +9,17 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger import Delivery, IntakePipeline, IntakeQueue
-from tests.synth.build import new_app, new_stack, processor, refused, rules_in, template_of, warned, warnings
+from tests.synth.build import (
+    new_app,
+    new_stack,
+    processor,
+    refused,
+    resources,
+    rules_in,
+    template_of,
+    warned,
+    warnings,
+)
 
 
 def tagged(stack: Stack, bucket: s3.IBucket) -> None:
@@ -231,8 +241,9 @@ class TestOverlaps:
         bucket = self.bucket(stack, imported=imported)
         self.notify(stack, bucket, event, prefix="in/a")
         wanted = [s3.NotificationKeyFilter(prefix="in/")]
+        IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=wanted)
         with refused("notifications-overlap", r"s3:ObjectCreated.* to Theirs\w+: .*Delivery.EVENTBRIDGE"):
-            IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=wanted)
+            template_of(stack)
 
     @pytest.mark.failure_mode("F127")
     @pytest.mark.parametrize("imported", [False, True])
@@ -273,3 +284,28 @@ class TestOverlaps:
         )
         with refused("notifications-overlap", r"s3:ObjectCreated.* to arn:theirs"):
             IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+
+    @pytest.mark.failure_mode("F200")
+    def test_a_notification_that_is_added_later_is_kept(self) -> None:
+        """A pipeline that reads the notifications early freezes them: older CDKs keep the first result."""
+        stack = new_stack()
+        bucket = self.bucket(stack, imported=False)
+        tagged(stack, bucket)
+        IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+        self.notify(stack, bucket, s3.EventType.OBJECT_TAGGING_DELETE)
+        (custom,) = resources(template_of(stack), "Custom::S3BucketNotifications").values()
+        assert set(custom["Properties"]["NotificationConfiguration"]) == {
+            "LambdaFunctionConfigurations",
+            "QueueConfigurations",
+            "TopicConfigurations",
+        }
+
+    @pytest.mark.failure_mode("F127")
+    def test_a_later_notification_about_the_same_keys_is_refused(self) -> None:
+        """In either order."""
+        stack = new_stack()
+        bucket = self.bucket(stack, imported=True)
+        IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+        self.notify(stack, bucket, s3.EventType.OBJECT_CREATED, suffix=".csv")
+        with refused("notifications-overlap", "to Theirs"):
+            template_of(stack)

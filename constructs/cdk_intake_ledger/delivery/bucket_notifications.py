@@ -1,15 +1,17 @@
 """Reads a bucket of the app: its resource, its owner, and the notifications that synthesis knows."""
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from aws_cdk import CfnResource, Resource, Stack
 from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
-from cdk_intake_ledger.delivery.key_filters import KeyPattern
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
 from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.validation.bucket_rules import NOTIFICATIONS_OVERLAP
+from cdk_intake_ledger.validation.registry import Problem
 
 # `ObjectRemoved:*` does not contain deletions by lifecycle rules. The ledger needs removals even if they are not
 # processed, to know that a state is over. After a restore, an archived object can be read that was rejected before.
@@ -20,6 +22,9 @@ EVENTS = {
     s3.EventType.OBJECT_RESTORE_COMPLETED: "s3:ObjectRestore:Completed",
 }
 """The events that the pipeline requests, by CDK's type and by S3's name."""
+
+NOTIFIED = "cdk-intake-ledger:notified"
+"""Metadata of a bucket: the ARNs of the queues that CDK's notifications reach, in the order of the pipelines."""
 
 CDK_NOTIFICATIONS = "Notifications"
 """CDK's ID for the construct with a bucket's notifications. They replace the whole configuration of the bucket."""
@@ -40,11 +45,11 @@ def owner_of(bucket: s3.IBucket, resource: s3.CfnBucket | None, scope: IConstruc
     return account if resource is not None or account != Stack.of(scope).account else None
 
 
-def in_stack_of(bucket: s3.IBucket, scope: IConstruct) -> bool:
+def in_stack_of(resource: IConstruct, scope: IConstruct) -> bool:
     """True if both belong to one stack."""
-    bucket_stack, scope_stack = Stack.of(bucket), Stack.of(scope)
+    resource_stack, scope_stack = Stack.of(resource), Stack.of(scope)
     # jsii gives a new object for each call if the stack was not created in Python.
-    return bucket_stack is scope_stack or bucket_stack.node.addr == scope_stack.node.addr
+    return resource_stack is scope_stack or resource_stack.node.addr == scope_stack.node.addr
 
 
 def has_cdk_notifications(bucket: s3.IBucket) -> bool:
@@ -53,44 +58,74 @@ def has_cdk_notifications(bucket: s3.IBucket) -> bool:
 
 
 def cdk_configuration(bucket: s3.IBucket) -> dict[str, Any]:
-    """The notification configuration of CDK's custom resource, empty if the bucket has none."""
+    """The notification configuration of CDK's custom resource, empty if the bucket has none.
+
+    Call it at synthesis only. Older CDKs keep the first result, and ignore notifications that are added later.
+    """
     holder = bucket.node.try_find_child(CDK_NOTIFICATIONS)
     resource = holder.node.try_find_child("Resource") if holder is not None else None
     found = properties_of(resource).get("NotificationConfiguration") if isinstance(resource, CfnResource) else None
     return found if isinstance(found, dict) else {}
 
 
-def notifications_of(bucket: s3.IBucket, resource: s3.CfnBucket | None) -> Iterator[tuple[str, str, KeyPattern]]:
-    """Find the notifications of a bucket, in its resource and in CDK's custom resource.
+class Notification(NamedTuple):
+    """A notification of a bucket."""
 
-    Yields:
-        Destination, event and filter of each notification.
+    destination: str
+    """The ARN, or the logical ID of a resource of the app."""
+    event: str
+    keys: KeyPattern
 
-    """
+
+def resource_notifications(resource: s3.CfnBucket | None) -> Iterator[Notification]:
+    """Find the notifications in a bucket's own resource."""
+    if resource is None:
+        return
+    # Resolve this property only. Older CDKs keep the first result of others, such as the lifecycle rules.
+    configuration = Stack.of(resource).resolve(resource.notification_configuration)
     for kind, destination in (("queue", "queue"), ("lambda", "function"), ("topic", "topic")):
-        for entry in _configuration_of(resource).get(f"{kind}Configurations", ()):
+        for entry in (configuration or {}).get(f"{kind}Configurations", ()):
             rules = entry.get("filter", {}).get("s3Key", {}).get("rules", ())
             ends = {rule["name"]: rule["value"] for rule in rules}
-            yield _readable(entry[destination]), entry["event"], _filter_of(ends)
+            yield Notification(readable(entry[destination]), entry["event"], _filter_of(ends))
+
+
+def cdk_notifications(bucket: s3.IBucket) -> Iterator[Notification]:
+    """Find the notifications in CDK's custom resource. Call it at synthesis only, as `cdk_configuration`."""
+    configuration = cdk_configuration(bucket)
     for kind, destination in (("Queue", "QueueArn"), ("LambdaFunction", "LambdaFunctionArn"), ("Topic", "TopicArn")):
-        for entry in cdk_configuration(bucket).get(f"{kind}Configurations", ()):
+        for entry in configuration.get(f"{kind}Configurations", ()):
             rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
             taken = _filter_of({rule["Name"]: rule["Value"] for rule in rules})
             for event in entry["Events"]:
-                yield _readable(entry[destination]), event, taken
+                yield Notification(readable(entry[destination]), event, taken)
 
 
-def _configuration_of(resource: s3.CfnBucket | None) -> dict[str, Any]:
-    """The notification configuration in a bucket's resource."""
-    found = properties_of(resource).get("notificationConfiguration") if resource is not None else None
-    return found if isinstance(found, dict) else {}
+def overlap_problems(notifications: Iterable[Notification], filters: Sequence[KeyPattern]) -> Iterator[Problem]:
+    """Find notifications about the same keys (F127).
+
+    Args:
+        notifications: those of other destinations.
+        filters: the pipeline's.
+
+    """
+    others = dict.fromkeys(notifications)
+    for item in filters:
+        for destination, event, other in others:
+            if item.is_known and _is_requested(event) and overlap(item.encoded(), other):
+                yield NOTIFICATIONS_OVERLAP.problem(filter=item, destination=destination, event=event, other=other)
+
+
+def _is_requested(event: str) -> bool:
+    """True if the pipeline requests this event, or all events of its kind."""
+    return any(event == name or (name.endswith("*") and event.startswith(name[:-1])) for name in EVENTS.values())
 
 
 def _filter_of(ends: Mapping[str, str]) -> KeyPattern:
     return KeyPattern(**{name.lower(): value for name, value in ends.items()})
 
 
-def _readable(arn: Any) -> str:
+def readable(arn: Any) -> str:
     """An ARN, or the logical ID of a resource of the app."""
     match arn:
         case {"Fn::GetAtt": [name, *_]} | {"Ref": name}:

@@ -15,7 +15,16 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IValidation
 
-from cdk_intake_ledger.delivery.bucket_notifications import cdk_configuration, has_cdk_notifications, owned_resource
+from cdk_intake_ledger.delivery.bucket_notifications import (
+    NOTIFIED,
+    Notification,
+    cdk_configuration,
+    cdk_notifications,
+    has_cdk_notifications,
+    overlap_problems,
+    owned_resource,
+    readable,
+)
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
 from cdk_intake_ledger.options import Delivery, Ordering
 from cdk_intake_ledger.resources import other_consumer_problems, properties_of
@@ -58,6 +67,7 @@ class BucketValidation:
         ordering: the pipeline's.
         role: the processor's role.
         message_life: the longest time for which a message waits in both queues, in seconds.
+        queue: the pipeline's.
         consumed: an existing queue; None if the pipeline created the queue.
 
     """
@@ -72,6 +82,7 @@ class BucketValidation:
         ordering: Ordering,
         role: iam.Role,
         message_life: float,
+        queue: sqs.IQueue,
         consumed: ConsumedQueue | None,
     ) -> None:
         self._scope = scope
@@ -82,6 +93,7 @@ class BucketValidation:
         self._ordering = ordering
         self._role = role
         self._message_life = message_life
+        self._queue = queue
         self._consumed = consumed
         self._began_with_cdk_notifications = has_cdk_notifications(bucket)
 
@@ -97,6 +109,8 @@ class BucketValidation:
     def _problems(self) -> Iterator[Problem]:
         yield from self._loops()
         yield from self._other_readers()
+        if self._delivery is Delivery.S3:
+            yield from overlap_problems(self._other_notifications(), self._filters)
         if self._resource is not None:
             yield from self._replaced_notifications()
             yield from self._short_lives(properties_of(self._resource))
@@ -106,6 +120,17 @@ class BucketValidation:
         if self._consumed is None:
             return
         yield from other_consumer_problems(self._consumed.queue, self._consumed.source)
+
+    def _other_notifications(self) -> Iterator[Notification]:
+        """CDK's notifications of the bucket, without those of this pipeline and of later ones, which find this one."""
+        stack = Stack.of(self._bucket)
+        arns = [entry.data for entry in self._bucket.node.metadata if entry.type == NOTIFIED]
+        if self._queue.queue_arn not in arns:
+            return
+        own_and_later = {readable(stack.resolve(arn)) for arn in arns[arns.index(self._queue.queue_arn) :]}
+        for notification in cdk_notifications(self._bucket):
+            if notification.destination not in own_and_later:
+                yield notification
 
     def _replaced_notifications(self) -> Iterator[Problem]:
         if self._began_with_cdk_notifications or not has_cdk_notifications(self._bucket):

@@ -6,14 +6,18 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
-from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, in_stack_of, notifications_of, owned_resource
+from cdk_intake_ledger.delivery.bucket_notifications import (
+    in_stack_of,
+    overlap_problems,
+    owned_resource,
+    resource_notifications,
+)
 from cdk_intake_ledger.delivery.imported_buckets import import_problems
-from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.validation.bucket_rules import (
     BUCKET_IN_SAME_ENVIRONMENT,
     EXISTING_DELIVERY_NEEDS_BOTH,
-    NOTIFICATIONS_OVERLAP,
     S3_DELIVERY_IN_SAME_STACK,
 )
 from cdk_intake_ledger.validation.registry import Problem
@@ -53,7 +57,7 @@ def bucket_problems(
     if delivery is Delivery.EXISTING:
         return
     if delivery is not Delivery.EVENTBRIDGE and (resource is None or in_stack_of(bucket, scope)):
-        yield from _overlaps(bucket, resource, filters)
+        yield from overlap_problems(resource_notifications(resource), filters)
     if resource is None and delivery is not Delivery.EVENTBRIDGE:
         yield from import_problems(bucket, scope, filters)
     # An imported bucket of another account can send events, if its owner allows it.
@@ -64,17 +68,3 @@ def bucket_problems(
             yield BUCKET_IN_SAME_ENVIRONMENT.problem(name=name, theirs=theirs, ours=ours)
     if delivery is Delivery.S3 and resource is not None and not in_stack_of(bucket, scope):
         yield S3_DELIVERY_IN_SAME_STACK.problem()
-
-
-def _overlaps(bucket: s3.IBucket, resource: s3.CfnBucket | None, filters: Sequence[KeyPattern]) -> Iterator[Problem]:
-    """Find other notifications about the same keys (F127)."""
-    notifications = dict.fromkeys(notifications_of(bucket, resource))
-    for item in filters:
-        for destination, event, other in notifications:
-            if item.is_known and _is_requested(event) and overlap(item.encoded(), other):
-                yield NOTIFICATIONS_OVERLAP.problem(filter=item, destination=destination, event=event, other=other)
-
-
-def _is_requested(event: str) -> bool:
-    """True if the pipeline requests this event, or all events of its kind."""
-    return any(event == name or (name.endswith("*") and event.startswith(name[:-1])) for name in EVENTS.values())

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import Stack
+from aws_cdk import Resource, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
+from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, in_stack_of
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.bucket_rules import EVENT_BRIDGE_UNKNOWN
@@ -52,12 +52,18 @@ def deliver_by_event_bridge(
             )
         ],
     )
-    account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
+    stack = Stack.of(scope)
+    account = {"StringEquals": {"aws:SourceAccount": stack.account}}
+    if in_stack_of(queue.queue, scope) or not Resource.is_owned_resource(queue.queue):
+        source = {"ArnEquals": {"aws:SourceArn": rule.attr_arn}}
+    else:
+        # With the rule's ARN, the stack of the queue and the stack of the rule would depend on each other.
+        source = {"ArnLike": {"aws:SourceArn": stack.format_arn(service="events", resource="rule", resource_name="*")}}
     allow_service(
         scope,
         queue,
         "events.amazonaws.com",
-        account | {"ArnEquals": {"aws:SourceArn": rule.attr_arn}},
+        account | source,
         # With the rule's ARN, key, queue and rule would depend on each other.
         key_conditions=account,
         dead_letters=True,

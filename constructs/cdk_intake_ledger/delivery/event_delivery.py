@@ -19,7 +19,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, has_cdk_notifications
+from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, NOTIFIED, has_cdk_notifications
 from cdk_intake_ledger.delivery.event_bridge import deliver_by_event_bridge, switch_event_bridge_on
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options import Delivery
@@ -118,6 +118,7 @@ def _notify_by_cdk(
     conditions: Mapping[str, dict[str, str]],
 ) -> None:
     _allow_s3(scope, bucket, queue, conditions)
+    bucket.node.add_metadata(NOTIFIED, queue.queue.queue_arn)
     destination = _QueueDestination(queue)
     stack = Stack.of(bucket)
     had_handler = stack.node.try_find_child(CDK_HANDLER) is not None
