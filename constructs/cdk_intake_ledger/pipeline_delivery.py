@@ -49,7 +49,6 @@ def connect_bucket(
             ordering=resources.ordering,
             role=consumer.role,
             message_life=message_life,
-            queue=resources.queue.queue,
-            consumed=ConsumedQueue(resources.queue.queue, consumer.source) if "queue" in resources.existing else None,
+            consumed=ConsumedQueue(resources.queue.queue, consumer.source, "queue" in resources.existing),
         )
     )

@@ -49,10 +49,12 @@ TOMBSTONE_TAG = ("intake-tombstone", "1")
 
 
 class ConsumedQueue(NamedTuple):
-    """An existing queue, and the mapping that lets the consumer read it."""
+    """The queue, and the mapping that lets the consumer read it."""
 
     queue: sqs.IQueue
     source: lambda_.EventSourceMapping
+    is_existing: bool
+    """False if the pipeline created the queue."""
 
 
 @jsii.implements(IValidation)
@@ -67,8 +69,7 @@ class BucketValidation:
         ordering: the pipeline's.
         role: the processor's role.
         message_life: the longest time for which a message waits in both queues, in seconds.
-        queue: the pipeline's.
-        consumed: an existing queue; None if the pipeline created the queue.
+        consumed: the pipeline's queue.
 
     """
 
@@ -82,8 +83,7 @@ class BucketValidation:
         ordering: Ordering,
         role: iam.Role,
         message_life: float,
-        queue: sqs.IQueue,
-        consumed: ConsumedQueue | None,
+        consumed: ConsumedQueue,
     ) -> None:
         self._scope = scope
         self._bucket = bucket
@@ -93,7 +93,7 @@ class BucketValidation:
         self._ordering = ordering
         self._role = role
         self._message_life = message_life
-        self._queue = queue
+        self._queue = consumed.queue
         self._consumed = consumed
         self._began_with_cdk_notifications = has_cdk_notifications(bucket)
 
@@ -117,9 +117,8 @@ class BucketValidation:
 
     def _other_readers(self) -> Iterator[Problem]:
         """Find event source mappings of other functions on an existing queue (F128)."""
-        if self._consumed is None:
-            return
-        yield from other_consumer_problems(self._consumed.queue, self._consumed.source)
+        if self._consumed.is_existing:
+            yield from other_consumer_problems(self._consumed.queue, self._consumed.source)
 
     def _other_notifications(self) -> Iterator[Notification]:
         """CDK's notifications of the bucket, without those of this pipeline and of later ones, which find this one."""
