@@ -21,6 +21,7 @@ from cdk_intake_ledger.functions import (
 )
 from cdk_intake_ledger.options import AuditScale, Engine
 from cdk_intake_ledger.resources import private_bucket
+from cdk_intake_ledger.validation.nag_compliance import FILE_COPIES
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
 
 DUCKDB = "duckdb==2.0.0"
@@ -101,6 +102,7 @@ class AuditJoin(Construct):
             | (self.athena.environment if self.athena else {}),
             suppression=AUDIT_DEAD_LETTERS,
         )
+        resources.wildcards.accept_policy(role)
         self.allow(role)
         if self.athena:
             self.athena.allow(role, resources.wildcards)
@@ -131,5 +133,5 @@ class AuditJoin(Construct):
             lifecycle_rule=s3.LifecycleRule(expiration=KEPT, abort_incomplete_multipart_upload_after=Duration.days(1)),
             removal_policy=removal_policy,
         )
-        suppress(made, FILE_ACCESS_LOGS)
+        suppress(made, FILE_ACCESS_LOGS, FILE_COPIES)
         return made

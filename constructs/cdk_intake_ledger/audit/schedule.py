@@ -8,6 +8,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
+
 
 def schedule(
     scope: Construct,
@@ -31,6 +33,7 @@ def schedule(
             "scheduler.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
         ),
     )
+    suppress(role, INLINE_POLICIES)
     role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[target]))
     made = scheduler.CfnSchedule(
         scope,

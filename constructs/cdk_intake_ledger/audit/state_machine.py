@@ -15,6 +15,7 @@ from constructs import Construct
 from cdk_intake_ledger.audit.join import AuditJoin
 from cdk_intake_ledger.options import AuditScale
 from cdk_intake_ledger.validation.nag_suppressions import (
+    INLINE_POLICIES,
     MACHINE_EXECUTIONS,
     MACHINE_LOGS,
     MACHINE_TRACING,
@@ -88,7 +89,7 @@ class AuditMachine(Construct):
         role = self.machine.role.node.default_child
         if isinstance(role, iam.CfnRole):
             role.description = description
-        suppress(self.machine, MACHINE_LOGS, MACHINE_TRACING)
+        suppress(self.machine, MACHINE_LOGS, MACHINE_TRACING, INLINE_POLICIES)
         children = self.machine.node.find_child("DistributedMapPolicy")
         assert isinstance(children, iam.Policy)
         suppress_wildcards(children, MACHINE_EXECUTIONS)

@@ -25,9 +25,11 @@ from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.bucket_rules import BUCKET_VERSIONING_UNKNOWN
-from cdk_intake_ledger.validation.nag_suppressions import NOTIFICATIONS_HANDLER, suppress
+from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, NOTIFICATIONS_HANDLER, suppress
 from cdk_intake_ledger.validation.reporting import warn
 
+CDK_NOTIFICATIONS = "Notifications"
+"""The ID that CDK gives to its custom resource below an imported bucket."""
 CDK_HANDLER = "BucketNotificationsHandler050a0587b7544547bf325f094a3db834"
 """CDK's ID for the function behind its notifications, one for each stack."""
 
@@ -122,10 +124,14 @@ def _notify_by_cdk(
     destination = _QueueDestination(queue)
     stack = Stack.of(bucket)
     had_handler = stack.node.try_find_child(CDK_HANDLER) is not None
+    had_notifications = bucket.node.try_find_child(CDK_NOTIFICATIONS) is not None
     for item in filters:
         keys = [s3.NotificationKeyFilter(**dict(item.encoded().parts()))] if list(item.parts()) else []
         for event in EVENTS:
             bucket.add_event_notification(event, destination, *keys)
+    notifications = bucket.node.try_find_child(CDK_NOTIFICATIONS)
+    if notifications is not None and not had_notifications:
+        suppress(notifications, INLINE_POLICIES)
     handler = stack.node.try_find_child(CDK_HANDLER)
     if handler is not None and not had_handler:
         suppress(handler.node.find_child("Role"), NOTIFICATIONS_HANDLER, of=f"[Policy::{LOGS_POLICY}]")

@@ -12,7 +12,15 @@ from constructs import Construct
 
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.options import NetworkOptions
-from cdk_intake_ledger.validation.nag_suppressions import INTERFACES, RUNTIME, TRACING, Suppression, suppress
+from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY
+from cdk_intake_ledger.validation.nag_suppressions import (
+    INLINE_POLICIES,
+    INTERFACES,
+    RUNTIME,
+    TRACING,
+    Suppression,
+    suppress,
+)
 
 # A function in a VPC needs these for its network interfaces. EC2 has no resources for the Describe actions.
 INTERFACE_ACTIONS = (
@@ -75,7 +83,9 @@ def intake_function(
         interfaces = iam.PolicyStatement(
             sid="NetworkInterfacesHaveNoNameBeforehand", actions=list(INTERFACE_ACTIONS), resources=["*"]
         )
-        suppress(iam.Policy(role, "Network", statements=[interfaces], roles=[role]), INTERFACES, of="[Resource::*]")
+        policy = iam.Policy(role, "Network", statements=[interfaces], roles=[role])
+        suppress(policy, INTERFACES, of="[Resource::*]")
+        suppress(policy, INLINE_POLICIES)
     common: dict[str, Any] = {
         "description": description,
         "architecture": code.architecture,
@@ -96,7 +106,7 @@ def intake_function(
         assert isinstance(resource, CfnResource), scope.node.path
         resource.add_property_override("ImageConfig.Command", [code.handler])
         _run_on(image, code.capacity_provider)
-        suppress(image, TRACING, suppression)
+        suppress(image, TRACING, CONCURRENCY, suppression)
         return image, role
     function = lambda_.Function(
         scope,
@@ -110,7 +120,7 @@ def intake_function(
     )
     _run_on(function, code.capacity_provider)
     tested = code.runtime is TESTED_RUNTIME or code.runtime.name == TESTED_RUNTIME.name
-    suppress(function, TRACING, *((RUNTIME,) if tested else ()), suppression)
+    suppress(function, TRACING, CONCURRENCY, *((RUNTIME,) if tested else ()), suppression)
     return function, role
 
 

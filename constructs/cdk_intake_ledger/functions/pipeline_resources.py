@@ -110,6 +110,7 @@ class PipelineResources:
             queue: actions on the queue.
 
         """
+        self.wildcards.accept_policy(role)
         objects = [self.bucket.arn_for_objects(pattern) for pattern in read_patterns(self.filters)]
         _grant(role, bucket, self.bucket.bucket_arn)
         # The statement's name explains the asterisk to a reader of the template.

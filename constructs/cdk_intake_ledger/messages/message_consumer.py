@@ -146,6 +146,7 @@ class MessageConsumer(Construct):
             environment=resources.environment | processor.settings,
             suppression=CONSUMER_DEAD_LETTERS,
         )
+        wildcards.accept_policy(self.role)
         queue, ledger, source = resources.queue, resources.ledger, resources.source
         for actions, arn in (
             (TABLE_ACTIONS, ledger.table.table_arn),

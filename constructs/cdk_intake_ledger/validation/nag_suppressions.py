@@ -2,7 +2,7 @@
 
 cdk-nag 3 reads acknowledgements from the construct tree's metadata, where CDK's `Validations.of(...).acknowledge(...)`
 writes them. This module writes them directly, since the oldest supported CDK lacks that function. It does not import
-cdk-nag, and it changes no template. `docs/security.md` shows the same table.
+cdk-nag, and it changes no template. `docs/compliance.md` shows the same table.
 """
 
 import json
@@ -49,7 +49,7 @@ TRACING = Suppression(
     "follow a message through S3. To trace, set `TracingConfig` on the function.",
 )
 CONSUMER_DEAD_LETTERS = Suppression(
-    ("Serverless-LambdaDLQ",),
+    ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
     "the consumer's function",
     "The setting is for asynchronous invocations. A queue with a dead-letter queue invokes this function.",
 )
@@ -70,7 +70,7 @@ STREAMS = Suppression(
     "CDK grants `dynamodb:ListStreams`, which supports no resource.",
 )
 AUDIT_DEAD_LETTERS = Suppression(
-    ("Serverless-LambdaDLQ",),
+    ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
     "the audit's function",
     "A failed run leaves no work to repeat. The next run finds the changes that it missed.",
 )
@@ -117,7 +117,12 @@ FILES = Suppression(
     "Named actions read and write the files of runs and Athena's results, in a bucket for these files only.",
 )
 FILE_ACCESS_LOGS = Suppression(
-    ("AwsSolutions-S1",),
+    (
+        "AwsSolutions-S1",
+        "HIPAA.Security-S3BucketLoggingEnabled",
+        "NIST.800.53.R5-S3BucketLoggingEnabled",
+        "PCI.DSS.321-S3BucketLoggingEnabled",
+    ),
     "the bucket with the files of an audit in parts",
     "The files are copies of listings and rows, and expire after three days.",
 )
@@ -148,6 +153,11 @@ INTERFACES = Suppression(
     "both roles in a VPC, `*`, in a separate policy",
     "A function's network interface has no name before it exists, and EC2's actions to describe them support no "
     "resource.",
+)
+INLINE_POLICIES = Suppression(
+    ("HIPAA.Security-IAMNoInlinePolicy", "NIST.800.53.R5-IAMNoInlinePolicy", "PCI.DSS.321-IAMNoInlinePolicy"),
+    "each role of the library",
+    "A role and its policy belong to one function, schedule or machine. No other principal can get an inline policy.",
 )
 NOTIFICATIONS_HANDLER = Suppression(
     ("AwsSolutions-IAM4",),
@@ -207,7 +217,7 @@ def suppress_wildcards(policy: iam.Policy, finding: Suppression) -> None:
 
 @jsii.implements(IValidation)
 class Wildcards:
-    """Resources with an asterisk in the policies of a pipeline's roles.
+    """The policies of a pipeline's roles, and resources with an asterisk in them.
 
     They are acknowledged when the CDK validates the tree. The name of a finding contains the resource as in the
     template, and references to other stacks are known only then.
@@ -216,6 +226,12 @@ class Wildcards:
     def __init__(self, scope: IConstruct) -> None:
         self._scope = scope
         self._suppressions: dict[iam.Role, list[tuple[str, Suppression]]] = {}
+        self._policies: set[iam.Role] = set()
+
+    def accept_policy(self, role: iam.Role) -> None:
+        """Acknowledge that a role has its own policy. For its wildcards and this, the CDK's process is called once."""
+        self._suppressions.setdefault(role, [])
+        self._policies.add(role)
 
     def suppress(self, role: iam.Role, resource: str, finding: Suppression) -> None:
         """Acknowledge that a role's own policy names this resource."""
@@ -229,7 +245,8 @@ class Wildcards:
         for (role, entries), spellings in zip(suppressions.items(), resolved, strict=True):
             policy = role.node.try_find_child("DefaultPolicy")
             if policy is not None:
-                reasons = {
+                accepted = INLINE_POLICIES.rules if role in self._policies else ()
+                reasons = {f"Annotation::{rule}": INLINE_POLICIES.reason for rule in accepted} | {
                     f"Annotation::{rule}[Resource::{_spelt(spelling)}]": finding.reason
                     for (_, finding), spelling in zip(entries, spellings, strict=True)
                     for rule in finding.rules

@@ -12,6 +12,8 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.pipeline import IntakePipeline
+from cdk_intake_ledger.validation.nag_compliance import WORKER_VARIABLES
+from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 from cdk_intake_ledger.validation.reporting import refuse
 from cdk_intake_ledger.validation.worker_rules import worker_problems
 
@@ -24,6 +26,7 @@ class IntakeWorkers(Construct):
     """Containers that run `python -m intake_ledger.worker` on the queue of a pipeline, as many as the queue needs.
 
     The pipeline's Lambda function gets no more messages. It stays deployed. To return to it, remove this construct.
+    The workers write to the log group of the pipeline's `MonitoringOptions`, or to a new one.
     """
 
     def __init__(
@@ -98,9 +101,12 @@ class IntakeWorkers(Construct):
             stop_timeout=STOP_TIMEOUT,
             logging=ecs.LogDrivers.aws_logs(
                 stream_prefix="worker",
-                log_group=logs.LogGroup(self, "Log", retention=logs.RetentionDays.TWO_MONTHS),
+                log_group=consumer.networking.log_group
+                or logs.LogGroup(self, "Log", retention=logs.RetentionDays.TWO_MONTHS),
             ),
         )
+        suppress(task, WORKER_VARIABLES)
+        suppress(task.obtain_execution_role(), INLINE_POLICIES)
         self._service = ecs.FargateService(
             self,
             "Service",

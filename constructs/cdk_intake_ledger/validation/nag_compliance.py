@@ -1,0 +1,32 @@
+"""Accepted findings of cdk-nag's packs for regulated data: HIPAA Security, NIST 800-53 R5 and PCI DSS 3.2.1.
+
+A finding that an option or a resource of the app satisfies is not accepted. `docs/compliance.md` lists both kinds.
+"""
+
+from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, Suppression
+
+_HIPAA, _NIST, _PCI = "HIPAA.Security", "NIST.800.53.R5", "PCI.DSS.321"
+
+CONCURRENCY = Suppression(
+    tuple(f"{pack}-LambdaConcurrency" for pack in (_HIPAA, _NIST)),
+    "each function of the library",
+    "Throttling of a function uses up receives of messages. `max_concurrency` limits the event source of the consumer, "
+    "and one audit runs at a time.",
+)
+FILE_COPIES = Suppression(
+    tuple(
+        f"{pack}-{rule}"
+        for rule in ("S3BucketReplicationEnabled", "S3BucketVersioningEnabled")
+        for pack in (_HIPAA, _NIST, _PCI)
+    ),
+    "the bucket with the files of an audit in parts",
+    "The files are copies of listings and rows, and expire after three days. The next run makes new ones.",
+)
+WORKER_VARIABLES = Suppression(
+    ("AwsSolutions-ECS2",),
+    "the task definition of workers",
+    "The variables are names and numbers. They contain no secrets.",
+)
+
+COMPLIANCE_SUPPRESSIONS = (INLINE_POLICIES, CONCURRENCY, FILE_COPIES, WORKER_VARIABLES)
+"""All of them."""
