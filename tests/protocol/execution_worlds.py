@@ -342,6 +342,8 @@ class MemoryQueues:
         """Each message may be received at any time."""
 
     def wake(self, body: str) -> None:
+        if not self._w.redriven:
+            self._w.bad = "a late write is recorded, and each execution ended before the next claim"
         self._w.queue.append(body)
 
     def dead_letter(self, body: str, attributes: Any) -> None:

@@ -2225,6 +2225,20 @@ MUTANTS = (
         "tests/unit/test_executions.py",
     ),
     Mutant(
+        "a message that sees a recorded end reports a late write",
+        "consumer/executions.py",
+        "writes = False",
+        "writes = True",
+        "tests/protocol/test_execution_worlds.py -k redrive",
+    ),
+    Mutant(
+        "the end of an execution is counted by each message that sees it",
+        "ledger/execution_ledger.py",
+        "return (row.committed_fence, row.updated_at) == (written.committed_fence, written.updated_at)",
+        "return row.committed_fence == written.committed_fence",
+        "tests/unit/test_executions.py",
+    ),
+    Mutant(
         "the message of a started execution is acknowledged",
         "consumer/attempt.py",
         "return Outcome(OutcomeKind.STARTED, retry_after=elsewhere.retry_after)",

@@ -27,3 +27,10 @@ def test_a_redriven_execution_is_healed() -> None:
     """The row is taken back, or the late write is recorded and the key is processed again."""
     result = explore(WORLDS["executions, redriven"], states=1_500)
     assert not result.violation, "\n".join([result.violation, *result.trace])
+
+
+@pytest.mark.failure_mode("F186")
+def test_no_late_write_is_recorded_without_a_redrive() -> None:
+    """A worker that pauses while others record the end of its execution has written nothing."""
+    result = explore(WORLDS["executions, pauses and overwrites"], states=1_500)
+    assert not result.violation, "\n".join([result.violation, *result.trace])

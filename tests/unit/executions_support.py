@@ -81,9 +81,9 @@ class ExecutionPipeline:
         """The body of S3's event."""
         return s3_notification(SETTINGS.bucket, key, version_id=version_id, etag="e", size=1)
 
-    def turn(self, consumer: Consumer | None = None) -> int:
-        """Handle the visible messages. Returns their number."""
-        records = self.sqs.receive(10, lambda visible: visible)
+    def turn(self, consumer: Consumer | None = None, most: int = 10) -> int:
+        """Handle the oldest visible messages, `most` at most. Returns their number."""
+        records = self.sqs.receive(most, lambda visible: visible)
         if not records:
             return 0
         context = Context(self.clock, self.clock() + 90 * SECOND)

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -200,6 +200,53 @@ class TestOutcomes:
         pipeline.run(process)
         assert pipeline.versions()[1:] == [second]
         assert started[0] >= stopped + LONGEST_TASK_SECONDS * SECOND
+
+
+class TestTwoMessages:
+    """The poll of a claim and the event of its execution's end may be handled at the same time."""
+
+    @pytest.mark.failure_mode("F186")
+    @pytest.mark.parametrize("version", ["", "2"])
+    @pytest.mark.parametrize(
+        ("end", "outcome"),
+        [
+            ({"output": {"commit": "x"}}, OutcomeKind.COMMITTED),
+            ({"output": {"notYet": "file b"}}, OutcomeKind.WAITING),
+            ({"status": "FAILED", "error": "States.Timeout"}, OutcomeKind.FAILED),
+            ({"output": {"unprocessable": "page 2"}}, OutcomeKind.REJECTED),
+        ],
+    )
+    def test_the_end_is_counted_once_and_nothing_is_late(
+        self, end: dict[str, object], outcome: OutcomeKind, version: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The loser reports no late write, which would process the object again. A newer version may be claimed."""
+        pipeline = ExecutionPipeline()
+        pipeline.put()
+        pipeline.turn()
+        [execution] = pipeline.running()
+        pipeline.end(execution, **cast("Any", end))
+        if version:
+            pipeline.put(content=version)
+        pipeline.clock.advance(MINUTE)
+        asked = pipeline.machine.describe_execution
+
+        def describe(**request: object) -> dict[str, object]:
+            """The poll reads the answer, and the other messages are handled before it writes."""
+            answer = asked(**request)
+            monkeypatch.setattr(pipeline.machine, "describe_execution", asked)
+            pipeline.clock.advance(SECOND)
+            pipeline.turn(pipeline.make_consumer())
+            pipeline.clock.advance(SECOND)
+            return answer
+
+        monkeypatch.setattr(pipeline.machine, "describe_execution", describe)
+        pipeline.turn(most=1)
+        assert pipeline.telemetry.outcomes.count(outcome) == 1
+        assert pipeline.telemetry.late_writes == []
+        succeed(pipeline)
+        assert pipeline.telemetry.late_writes == []
+        again = outcome in (OutcomeKind.WAITING, OutcomeKind.FAILED)
+        assert len(pipeline.machine.executions) == 1 + bool(version or again)
 
 
 class TestEvents:

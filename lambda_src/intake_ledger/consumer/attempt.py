@@ -204,7 +204,7 @@ class Attempts:
 
     def _overtaken(self, claim: Claim, fenced: Fenced, *, begun: bool) -> Outcome:
         """End a claim whose row another attempt has. `begun`: the effects may have come in the wrong order."""
-        late = begun and self._ledger.report_late_write(claim)
+        late = begun and self._call.writes and self._ledger.report_late_write(claim)
         reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
         return Outcome(OutcomeKind.FENCED, reason, self._failures.backoff(claim.row.attempts), late_write=late)
 

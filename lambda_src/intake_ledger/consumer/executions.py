@@ -43,6 +43,7 @@ class Executions:
     """Starts the executions of claims, and decides about rows whose execution may run. It is the `ProcessorCall`."""
 
     package = ""
+    writes = False
 
     def __init__(self, services: Services, machine: StateMachine) -> None:
         self._settings = services.settings

@@ -41,6 +41,8 @@ class ProcessorCall(Protocol):
 
     package: str
     """The top-level package of the processor, for the positions in reasons."""
+    writes: bool
+    """True if the call itself may write downstream. A late one may then overwrite a later effect."""
 
     def __call__(
         self,
@@ -63,6 +65,8 @@ class ProcessorCall(Protocol):
 
 class ObjectCall:
     """Calls a processor of objects."""
+
+    writes = True
 
     def __init__(self, services: Services, processor: Processor) -> None:
         self._settings = services.settings

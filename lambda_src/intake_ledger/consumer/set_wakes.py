@@ -60,6 +60,7 @@ class _WithoutSetFiles:
         self._call = call
         self._is_control = is_control
         self.package = call.package
+        self.writes = call.writes
 
     def __call__(
         self,

@@ -9,7 +9,7 @@ from intake_ledger.ledger.completeness import Completeness
 from intake_ledger.ledger.conditions import ConditionFailed, row_unchanged
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import Ledger
-from intake_ledger.protocol import Change, Fenced, RowKey, Ruling, row_changes
+from intake_ledger.protocol import Change, Fenced, Row, RowKey, Ruling, row_changes
 
 
 class ExecutionLedger(Ledger):
@@ -33,6 +33,10 @@ class ExecutionLedger(Ledger):
     def claim_ended(self, change: Change, *, lease_ms: int, ended: int) -> Claim | Ruling:
         """`claim`, when the execution of the fence `ended` has ended. Its failed row may be claimed then."""
         return self._claims.claim_ended(change, lease_ms=lease_ms, ended=ended)
+
+    def _is_own_commit(self, row: Row, written: Row) -> bool:
+        """As in `Ledger`. Another message may have committed the same execution, at another time."""
+        return (row.committed_fence, row.updated_at) == (written.committed_fence, written.updated_at)
 
     def key_of(self, change: Change) -> RowKey:
         """The key of the change's row."""

@@ -118,7 +118,7 @@ class Ledger:
             else:
                 self._table.update(claim.key, claim.row, after, not_overwritten(claim.row, claim.state.identity))
         except ConditionFailed as refused:
-            if refused.row is not None and refused.row.committed_fence == claim.row.fence:
+            if refused.row is not None and self._is_own_commit(refused.row, after):
                 return  # our own commit, repeated by the SDK after its answer was lost
             if _shows(refused.row, claim.row):
                 raise Overwritten("an overtaken worker may have written another state after this effect") from None
@@ -252,6 +252,10 @@ class Ledger:
         """Record the state of a circuit breaker, for people. No decision reads it."""
         self._table.write(breaker_key(self._options.pipeline), content)
 
+    def _is_own_commit(self, row: Row, written: Row) -> bool:
+        """True if the row shows the commit that this attempt has written. A later attempt may have claimed it since."""
+        return row.committed_fence == written.committed_fence
+
     def _put_back(self, claim: Claim, after: Row) -> None:
         if after.expires_at is not None:
             # A late write that came meanwhile has to be repaired before the row may expire.
@@ -272,11 +276,12 @@ class Ledger:
 
 def _shows(row: Row | None, written: Row) -> bool:
     """True if the row shows this attempt's own write."""
-    return row is not None and (row.fence, row.status, row.lease_owner) == (
-        written.fence,
-        written.status,
-        written.lease_owner,
-    )
+    return row is not None and _mark(row) == _mark(written)
+
+
+def _mark(row: Row) -> tuple[object, ...]:
+    # Two messages may record the end of one execution. Only the time tells the write of one from that of the other.
+    return row.fence, row.status, row.lease_owner, row.updated_at
 
 
 def _fenced(claim: Claim) -> Fenced:

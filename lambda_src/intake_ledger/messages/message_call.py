@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class MessageCall:
     """Calls a processor of messages; see `ProcessorCall`."""
 
+    writes = True
+
     def __init__(self, source: MessageSource, processor: MessageProcessor) -> None:
         self._source = source
         self._processor = processor

@@ -26,6 +26,8 @@ from intake_ledger.sets.settings import SetSettings
 class SetCall:
     """Calls a processor of sets."""
 
+    writes = True
+
     def __init__(
         self,
         services: Services,
