@@ -13,7 +13,7 @@ from intake_ledger.consumer import ProcessingTime
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
 from intake_ledger.processor import Processor
 from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
-from intake_ledger_testing.local_pipeline import TABLE
+from intake_ledger_testing.local_settings import TABLE
 from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import MemorySQS

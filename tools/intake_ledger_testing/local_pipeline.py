@@ -4,13 +4,10 @@
         pipeline = LocalPipeline(invoices.process)
         pipeline.put("a.csv", "10 EUR")
         pipeline.put("a.csv", "20 EUR")
-        pipeline.put("poison.csv", "what?")
         pipeline.duplicate()
-        pipeline.reverse()
         pipeline.next(Fault.KILLED_AFTER_EFFECT, Fault.TIMED_OUT, Fault.OVERTAKEN)
         pipeline.run()
         assert saved == {"a.csv": 20}
-        assert [one.reason for one in pipeline.dead_letters] == ["no invoice in it"]
 
 The consumer, the ledger and the reader of S3 are the code that runs in Lambda. DynamoDB, S3 and SQS are in memory, and
 waiting takes no real time.
@@ -19,21 +16,23 @@ waiting takes no real time.
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, override
+from typing import TYPE_CHECKING, Any, override
 
 from intake_ledger.processor import ObjectChange, Processor
-from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons, Row, row_key
+from intake_ledger.protocol import Ordering, Reasons, Row, row_key
 from intake_ledger_testing import events
 from intake_ledger_testing.faults import Fault
-from intake_ledger_testing.local_runtime import LocalRuntime
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter
+from intake_ledger_testing.local_runtime import LocalRuntime, outside_event_loop
+from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, local_settings
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import DeadLetter
+from intake_ledger_testing.s3_limits import check_key, stored_metadata
 
-BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
-START = datetime(2026, 1, 1, tzinfo=UTC)
-"""The start of each pipeline's time."""
-_CLOCK_SKEW_SECONDS, _RETENTION_SECONDS, _LATE_AFTER_SECONDS = 120, 35 * 86_400, 6 * 3_600
-_MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 15, 1_800
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from intake_ledger_testing.memory_tables import MemoryTables
+
 _DUPLICATE_RATE = 0.25
 
 
@@ -52,6 +51,8 @@ class LocalPipeline(LocalRuntime):
         commit_together: bool = False,
         reasons: Reasons = Reasons.TYPES,
         max_wait: int = 3 * 86_400,
+        dynamodb: "MemoryTables | DynamoDBClient | None" = None,
+        raise_errors: bool = False,
     ) -> None:
         """Create a pipeline with an empty bucket.
 
@@ -61,37 +62,32 @@ class LocalPipeline(LocalRuntime):
             deletes: as the construct's; the processor is not called for removals when omitted.
             versioned: True if the bucket keeps versions; True when omitted.
             max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: in real seconds; 60 when omitted. A processor that hangs is interrupted then.
+            processing_timeout: in real seconds; 60 when omitted. A processor that hangs is interrupted then, but not in
+                an async test, where `run` uses a thread.
             commit_together: as the construct's; each change is committed alone when omitted. There is no
                 `concurrency`, because threads would make runs differ.
             reasons: as the construct's; exception types and positions when omitted.
             max_wait: as in `RetryOptions`, in seconds of the pipeline's time; three days when omitted.
+            dynamodb: carries out `Commit(transact=...)`: `MemoryTables`, or the client of a local DynamoDB, such as
+                moto's. When omitted, a transaction with a condition is refused.
+            raise_errors: `run` raises the first error of the processor, with its traceback, instead of trying again.
+                `Unprocessable`, `NotYet` and the effects of faults are not raised; False when omitted.
+
+        Raises:
+            TypeError: The processor is not a function with one argument.
 
         """
-        settings = ConsumerSettings(
-            pipeline=PIPELINE,
-            bucket=BUCKET,
-            bucket_owner=None,
-            table=TABLE,
-            queue_url=QUEUE_URL,
-            ordering=ordering,
+        check_processor(processor)
+        settings = local_settings(
+            ordering,
+            reasons,
             deletes=deletes,
-            retention_seconds=_RETENTION_SECONDS,
-            clock_skew_seconds=_CLOCK_SKEW_SECONDS,
-            dlq_url=DEAD_LETTER_URL,
-            processor="",
-            processing_timeout_seconds=processing_timeout,
             max_attempts=max_attempts,
-            min_backoff_seconds=_MIN_BACKOFF_SECONDS,
-            max_backoff_seconds=_MAX_BACKOFF_SECONDS,
-            max_event_age_seconds=_LATE_AFTER_SECONDS,
+            processing_timeout=processing_timeout,
             commit_together=commit_together,
-            reasons=reasons,
-            max_wait_seconds=max_wait,
-            # As the construct does.
-            keeps_rows=deletes,
+            max_wait=max_wait,
         )
-        super().__init__(processor, settings, now=int(START.timestamp()) * 1000, versioned=versioned)
+        super().__init__(processor, settings, versioned=versioned, dynamodb=dynamodb, raise_errors=raise_errors)
         self._requests = 0
         self.calls: list[ObjectChange] = []
         """The change of each call of the processor."""
@@ -102,15 +98,22 @@ class LocalPipeline(LocalRuntime):
         self.late_writes = 0
         """The number of overtaken workers that reported a possible write after their successor's."""
 
-    def put(self, key: str, content: bytes | str) -> str | None:
+    def put(self, key: str, content: bytes | str, *, metadata: Mapping[str, str] | None = None) -> str | None:
         """Upload an object, and return its version ID if the bucket keeps versions.
 
         Args:
             key: of the object.
             content: a text becomes UTF-8.
+            metadata: user metadata, which `s3` returns with names in lower case; none when omitted.
+
+        Raises:
+            ClientError: The key has more than 1,024 bytes, or the metadata more than 2 KB.
+            ParamValidationError: boto3 would not send the key or the metadata.
 
         """
-        version = self._s3.put(key, content.encode() if isinstance(content, str) else content)
+        check_key("PutObject", key)
+        stored = stored_metadata("PutObject", metadata or {})
+        version = self._s3.put(key, content.encode() if isinstance(content, str) else content, stored)
         self._notify(key, "ObjectCreated:Put", version.version_id, version)
         return version.version_id
 
@@ -164,7 +167,7 @@ class LocalPipeline(LocalRuntime):
         """Send a message to the queue.
 
         Args:
-            body: a body of `intake_ledger_testing.events`, or any other text.
+            body: of `intake_ledger_testing.events`, or any other text.
 
         """
         super().send(body)
@@ -237,7 +240,7 @@ class LocalPipeline(LocalRuntime):
         if self._random is not None:
             for one in self._random.sample(self._sqs.messages, round(len(self._sqs.messages) * _DUPLICATE_RATE)):
                 self._sqs.send(one.body, one.attributes)
-        self._deliver_all()
+        outside_event_loop(self._deliver_all)
         self._random = None
 
     def row(self, key: str, version_id: str | None = None) -> Row | None:
@@ -275,10 +278,14 @@ class LocalPipeline(LocalRuntime):
     def transacted(self) -> Sequence[Mapping[str, Any]]:
         """The elements that `Commit(transact=...)` has written, in order, each once.
 
-        An element that AWS would refuse for any content of the tables is refused. Conditions are not evaluated, because
-        there are no tables.
+        An element that AWS would refuse is refused. Elements with conditions need the option `dynamodb`.
         """
         return self._dynamodb.transacted
+
+    @property
+    def s3(self) -> MemoryS3:
+        """A client of the bucket for your own code: `head_object`, `get_object` and `list_objects_v2`."""
+        return self._s3
 
     @property
     def now(self) -> int:

@@ -1,18 +1,32 @@
 """Delivers messages to workers of a local pipeline: the part of SQS and Lambda."""
 
+import asyncio
+import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast, override
+
+from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.processor import Commit, ObjectChange, Processor
-from intake_ledger.protocol import ConsumerSettings, Overtaken, Policy
+from intake_ledger.processor import Commit, ObjectChange, Processor, as_commit
+from intake_ledger.protocol import (
+    ConsumerSettings,
+    NotYet,
+    ObjectGone,
+    Overtaken,
+    Policy,
+    Unprocessable,
+)
 from intake_ledger_testing import events
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
+from intake_ledger_testing.local_settings import START, refuse_conditions
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
@@ -24,6 +38,7 @@ if TYPE_CHECKING:
     import random
 
 BATCH_SIZE = 10
+_LOG = logging.getLogger("intake_ledger")
 _RETURN_MARGIN_SECONDS = 30
 _MAX_STANDSTILLS = 10
 """The largest number of paused workers. Each of them waits for the workers after it."""
@@ -38,16 +53,25 @@ class LocalRuntime:
     outcomes: Counter[str]
     late_writes: int
 
-    def __init__(self, processor: Processor, settings: ConsumerSettings, *, now: int, versioned: bool) -> None:
+    def __init__(
+        self,
+        processor: Processor,
+        settings: ConsumerSettings,
+        *,
+        versioned: bool,
+        dynamodb: Any = None,
+        raise_errors: bool = False,
+    ) -> None:
         self._processor = processor
-        self._now = now
+        self._now = int(START.timestamp()) * 1000
         self._settings = settings
         self._function_seconds = min(2 * settings.processing_timeout_seconds + 10, 900)
         self._visibility_seconds = self._function_seconds + settings.clock_skew_seconds + _RETURN_MARGIN_SECONDS
         self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
         self._outputs = MemoryOutputs()
         self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
-        self._dynamodb: MemoryDynamoDB = _DynamoDB()
+        self._dynamodb: MemoryDynamoDB = _DynamoDB(dynamodb, raise_errors=raise_errors)
+        self._raise_errors = raise_errors
         self._table = LedgerTable(cast("Any", self._dynamodb), settings.table)
         # All workers are of one execution environment that has started.
         self._completeness = CompletenessRecord(settings, self._table, self._clock)
@@ -123,10 +147,15 @@ class LocalRuntime:
             processing_time=processing_time,
         )
         context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
+        error: Exception | None = None
         try:
             answer = consumer.handle({"Records": batch}, context)
         except _Killed:
             return
+        except _ProcessorFailed as wrapper:
+            error = wrapper.error
+        if error is not None:
+            raise error  # here, so that it keeps its own cause and context
         failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
         self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
 
@@ -139,16 +168,30 @@ class LocalRuntime:
         if fault is Fault.CONNECTION_CUT and change.kind == "created":
             self._s3.cut()
         self.calls.append(change)
-        try:
-            returned = self._processor(change)
-        except Overtaken:
-            if fault is Fault.OVERTAKEN_AND_KILLED:
-                raise _Killed from None
-            raise
+        returned = self._process(change, fault)
         if fault in (Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN_AND_KILLED):
             raise _Killed
         if fault is Fault.TIMED_OUT:
             raise Overrun
+        return returned
+
+    def _process(self, change: ObjectChange, fault: Fault | None) -> Commit | str | None:
+        """Call the processor, and take its error to the test if the test wants that."""
+        try:
+            returned = self._processor(change)
+            if self._raise_errors:
+                as_commit(returned)
+        except Overtaken:
+            if fault is Fault.OVERTAKEN_AND_KILLED:
+                raise _Killed from None
+            raise
+        except (Unprocessable, NotYet, ObjectGone):
+            raise
+        except Exception as error:
+            _LOG.warning("the processor failed for %s, attempt %d", change.key, change.attempt, exc_info=True)
+            if self._raise_errors and fault is None:
+                raise _ProcessorFailed(error) from error
+            raise
         return returned
 
     def _fault(self) -> Fault | None:
@@ -175,12 +218,70 @@ class LocalRuntime:
 class _DynamoDB(MemoryDynamoDB):
     """Refuses writes of the processor that AWS would refuse, so that a test that passes here also passes on AWS."""
 
+    def __init__(self, client: Any, *, raise_errors: bool) -> None:
+        super().__init__()
+        self._client = client
+        self._raise_errors = raise_errors
+
     @override
     def transact_write_items(self, **request: Any) -> dict[str, Any]:
         _, *others = request["TransactItems"]
-        check_transaction(others)
-        return super().transact_write_items(**request)
+        try:
+            check_transaction(others)
+            return super().transact_write_items(**request)
+        except (ClientError, ParamValidationError) as error:
+            if self._raise_errors and not _lost_claim(error):
+                raise _ProcessorFailed(error) from error
+            raise
+
+    @override
+    def write_others(self, elements: Sequence[Mapping[str, Any]]) -> None:
+        if self._client is None:
+            refuse_conditions(elements)
+            return
+        if not elements:
+            return
+        try:
+            self._client.transact_write_items(TransactItems=elements)
+        except ClientError as error:
+            answer: Any = error.response
+            if "CancellationReasons" in answer:
+                # In DynamoDB's answer, the ledger's row comes first.
+                answer["CancellationReasons"] = [{"Code": "None"}, *answer["CancellationReasons"]]
+            raise
 
 
 class _Killed(KeyboardInterrupt):
     """The worker's process has ended. No code of the worker can catch it."""
+
+
+class _ProcessorFailed(KeyboardInterrupt):
+    """Takes an error of the processor to the test. No code of the worker can catch it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+def outside_event_loop(work: Callable[[], None]) -> None:
+    """Run `work` where `asyncio.run` works, as on Lambda: in a thread if the caller is in an event loop."""
+    if not _in_event_loop():
+        work()
+        return
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(copy_context().run, work).result()
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _lost_claim(error: ClientError | ParamValidationError) -> bool:
+    """True if the ledger's own condition did not hold: another worker has the claim."""
+    answer: Any = getattr(error, "response", {})
+    reasons = answer.get("CancellationReasons", [])
+    return bool(reasons) and reasons[0]["Code"] != "None"

@@ -4,7 +4,7 @@ Tests compare its answers with those of moto and of a local AWS for the same ran
 support raises NotImplementedError.
 """
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -79,10 +79,21 @@ class MemoryDynamoDB:
             error: Any = _error("TransactionCanceledException", "Transaction cancelled")
             error.response["CancellationReasons"] = reasons
             raise error
+        self.write_others([one for one in elements if one not in own])
         for one in own:
             self.update_item(**one["Update"])
         self.transacted.extend(one for one in elements if one not in own)
         return {}
+
+    def write_others(self, elements: Sequence[Mapping[str, Any]]) -> None:
+        """Write the elements of a transaction for other tables, when the conditions of this table hold.
+
+        If it raises, the transaction writes nothing. Without an override, nothing is written.
+
+        Args:
+            elements: in the order of the transaction.
+
+        """
 
     def _reason(self, update: dict[str, Any]) -> dict[str, Any]:
         """The answer of a transaction about an element: whether its condition holds."""

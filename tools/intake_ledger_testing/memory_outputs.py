@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from intake_ledger_testing.memory_s3 import s3_error
+from intake_ledger_testing.s3_limits import check_key, stored_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class MemoryOutputs:
     def put_object(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client. `Body` is bytes."""
         self.requests.append("PutObject")
+        _check_limits("PutObject", request)
         self._check("PutObject", request)
         content: bytes = request["Body"]
         etag = f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
@@ -84,6 +86,7 @@ class MemoryOutputs:
     def create_multipart_upload(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client."""
         self.requests.append("CreateMultipartUpload")
+        _check_limits("CreateMultipartUpload", request)
         self._uploads_made += 1
         upload_id = f"upload-{self._uploads_made}"
         self.uploads[upload_id] = _Upload((request["Bucket"], request["Key"]), request)
@@ -136,7 +139,7 @@ class MemoryOutputs:
         self.objects[request["Bucket"], request["Key"]] = StoredOutput(
             content,
             etag,
-            dict(request.get("Metadata", {})),
+            stored_metadata("PutObject", request.get("Metadata", {})),
             request.get("ContentType", "binary/octet-stream"),
             request.get("Tagging", ""),
         )
@@ -148,6 +151,11 @@ class MemoryOutputs:
         if upload is None or upload.name != (request["Bucket"], request["Key"]):
             raise s3_error(operation, 404, "NoSuchUpload")
         return upload
+
+
+def _check_limits(operation: str, request: dict[str, Any]) -> None:
+    check_key(operation, request["Key"])
+    stored_metadata(operation, request.get("Metadata", {}))
 
 
 def _part_etag(content: bytes) -> str:

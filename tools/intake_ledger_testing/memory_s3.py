@@ -4,8 +4,8 @@ import hashlib
 import io
 import zlib
 from base64 import b64encode
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any, cast
@@ -23,6 +23,8 @@ class Version:
     content: bytes | None
     """None for a delete marker."""
     modified: datetime
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """User metadata, with names in lower case."""
 
     @property
     def etag(self) -> str | None:
@@ -48,9 +50,9 @@ class MemoryS3:
         versions = self.keys.get(key)
         return versions[-1] if versions else None
 
-    def put(self, key: str, content: bytes) -> Version:
+    def put(self, key: str, content: bytes, metadata: Mapping[str, str] | None = None) -> Version:
         """Upload an object."""
-        return self._add(key, content)
+        return self._add(key, content, metadata)
 
     def delete(self, key: str) -> Version | None:
         """Delete without a version ID. Return the delete marker if the bucket has versioning."""
@@ -70,6 +72,7 @@ class MemoryS3:
             "ETag": f'"{found.etag}"',
             "ContentLength": len(found.content or b""),
             "LastModified": found.modified,
+            "Metadata": dict(found.metadata),
             **({"VersionId": found.version_id} if found.version_id else {}),
         }
 
@@ -78,14 +81,15 @@ class MemoryS3:
 
         A `Range` names the last bytes, as `bytes=-100`.
         """
-        content = self._find("GetObject", request).content or b""
+        found = self._find("GetObject", request)
+        content = found.content or b""
         if request["Key"] in self.archived:
             raise s3_error("GetObject", 403, "InvalidObjectState")
-        shown = {}
+        shown: dict[str, Any] = {"Metadata": dict(found.metadata)}
         if "Range" in request:
             size = len(content)
             first = max(size - int(request["Range"].removeprefix("bytes=-")), 0)
-            content, shown = content[first:], {"ContentRange": f"bytes {first}-{size - 1}/{size}"}
+            content, shown["ContentRange"] = content[first:], f"bytes {first}-{size - 1}/{size}"
         self._last = _Connection(content)
         answer = {"Body": StreamingBody(cast("Any", self._last), len(content)), "ContentLength": len(content)} | shown
         if request.get("ChecksumMode") == "ENABLED":
@@ -110,11 +114,11 @@ class MemoryS3:
         if self._last is not None:
             self._last.cut()
 
-    def _add(self, key: str, content: bytes | None) -> Version:
+    def _add(self, key: str, content: bytes | None, metadata: Mapping[str, str] | None = None) -> Version:
         self._made += 1
         # S3 returns whole seconds.
         modified = datetime.fromtimestamp(self._clock() // 1000, UTC)
-        version = Version(f"version-{self._made}" if self._versioned else None, content, modified)
+        version = Version(f"version-{self._made}" if self._versioned else None, content, modified, metadata or {})
         self.keys[key] = [*self.keys.get(key, []), version] if self._versioned else [version]
         return version
 
@@ -155,9 +159,11 @@ class _Connection(io.RawIOBase):
         return len(data)
 
 
-def s3_error(operation: str, status: int, code: str, headers: dict[str, str] | None = None) -> ClientError:
-    """An error as boto3's client raises it."""
+def s3_error(
+    operation: str, status: int, code: str, headers: dict[str, str] | None = None, *, text: str = ""
+) -> ClientError:
+    """An error as boto3's client raises it. Its message is the code when `text` is omitted."""
     # HEAD has no body to name a code in.
     shown = str(status) if operation == "HeadObject" else code
     metadata: Any = {"HTTPStatusCode": status, "HTTPHeaders": headers or {}}
-    return ClientError({"Error": {"Code": shown, "Message": code}, "ResponseMetadata": metadata}, operation)
+    return ClientError({"Error": {"Code": shown, "Message": text or code}, "ResponseMetadata": metadata}, operation)

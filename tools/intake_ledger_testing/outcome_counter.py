@@ -1,5 +1,6 @@
 """Telemetry of a local pipeline: it counts verdicts and outcomes."""
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol, override
@@ -10,6 +11,8 @@ from intake_ledger.aws import NotDone
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import Telemetry
 from intake_ledger.protocol import Change, Fenced, OutcomeKind, Reason, Row, Ruling
+
+_LOG = logging.getLogger("intake_ledger")
 
 
 class Counters(Protocol):
@@ -33,6 +36,8 @@ class OutcomeCounter(Telemetry):
     @override
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         self._pipeline.outcomes[outcome.value] += 1
+        level = logging.WARNING if outcome in (OutcomeKind.FAILED, OutcomeKind.REJECTED) else logging.INFO
+        _LOG.log(level, "%s: %s%s", claim.change.key, outcome.value, f", {reason.text}" if reason else "")
 
     @override
     def late_write(self, claim: Claim) -> None:

@@ -1,7 +1,7 @@
 """Refuses transactions that boto3 or DynamoDB would refuse for any content of the tables.
 
-boto3's parameter validation runs first. The rules of DynamoDB for values, keys and expressions follow. Conditions are
-not evaluated, and the key schemas of the tables are unknown.
+boto3's parameter validation runs first. The rules of DynamoDB for values, keys and expressions follow. `memory_tables`
+knows the keys of the tables, and evaluates conditions.
 """
 
 import re
@@ -53,6 +53,14 @@ def check_transaction(elements: Sequence[Element]) -> None:
         raise ClientError(error, "TransactWriteItems")
 
 
+def item_size_problem(item: Mapping[str, Any]) -> str:
+    """The problem of an item that is too large for DynamoDB, or ''."""
+    size = _size({"M": item})
+    return (
+        "" if size <= _MAX_ITEM_BYTES else f"the item has about {size:,} bytes, and DynamoDB allows {_MAX_ITEM_BYTES:,}"
+    )
+
+
 @cache
 def _input_shape() -> Any:
     service = botocore.session.get_session().get_service_model("dynamodb")
@@ -76,9 +84,8 @@ def _problems(kind: str, request: Mapping[str, Any]) -> Iterator[str]:
             yield f"the key {name} is empty"
     if kind != "Put" and not 1 <= len(key) <= 2:
         yield f"its Key has {len(key)} attributes, and a table's key has one or two"
-    size = 0 if wrong else _size({"M": item})
-    if size > _MAX_ITEM_BYTES:
-        yield f"the item has about {size:,} bytes, and DynamoDB allows {_MAX_ITEM_BYTES:,}"
+    if not wrong and (problem := item_size_problem(item)):
+        yield problem
     yield from _of_expressions(request, key)
 
 

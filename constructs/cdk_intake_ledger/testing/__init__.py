@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from intake_ledger_testing.local_pipeline import LocalPipeline
     from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
     from intake_ledger_testing.memory_sqs import DeadLetter
+    from intake_ledger_testing.memory_tables import MemoryTables
 
 __all__ = [
     "DeadLetter",
@@ -32,6 +33,7 @@ __all__ = [
     "LocalAwsError",
     "LocalPipeline",
     "MemoryDynamoDB",
+    "MemoryTables",
     "events",
     "logical_ids",
     "stable_template",
@@ -49,6 +51,7 @@ if not TYPE_CHECKING:
             "LocalAwsError": "intake_ledger_testing.local_aws",
             "LocalPipeline": "intake_ledger_testing.local_pipeline",
             "MemoryDynamoDB": "intake_ledger_testing.memory_dynamodb",
+            "MemoryTables": "intake_ledger_testing.memory_tables",
             "logical_ids": "cdk_intake_ledger.testing.templates",
             "stable_template": "cdk_intake_ledger.testing.templates",
         },

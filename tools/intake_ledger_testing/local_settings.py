@@ -1,0 +1,102 @@
+"""The settings of a local pipeline, and checks of the processor that a test gives it."""
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
+
+BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""The start of each pipeline's time."""
+_CLOCK_SKEW_SECONDS, _RETENTION_SECONDS, _LATE_AFTER_SECONDS = 120, 35 * 86_400, 6 * 3_600
+_MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 15, 1_800
+
+
+def local_settings(
+    ordering: Ordering,
+    reasons: Reasons,
+    *,
+    deletes: bool,
+    max_attempts: int,
+    processing_timeout: int,
+    commit_together: bool,
+    max_wait: int,
+) -> ConsumerSettings:
+    """Return the settings of a consumer. The arguments are those of `LocalPipeline`."""
+    return ConsumerSettings(
+        pipeline=PIPELINE,
+        bucket=BUCKET,
+        bucket_owner=None,
+        table=TABLE,
+        queue_url=QUEUE_URL,
+        ordering=ordering,
+        deletes=deletes,
+        retention_seconds=_RETENTION_SECONDS,
+        clock_skew_seconds=_CLOCK_SKEW_SECONDS,
+        dlq_url=DEAD_LETTER_URL,
+        processor="",
+        processing_timeout_seconds=processing_timeout,
+        max_attempts=max_attempts,
+        min_backoff_seconds=_MIN_BACKOFF_SECONDS,
+        max_backoff_seconds=_MAX_BACKOFF_SECONDS,
+        max_event_age_seconds=_LATE_AFTER_SECONDS,
+        commit_together=commit_together,
+        reasons=reasons,
+        max_wait_seconds=max_wait,
+        # As the construct does.
+        keeps_rows=deletes,
+    )
+
+
+def check_processor(processor: Any) -> None:
+    """Refuse what Lambda could not call with a change.
+
+    Raises:
+        TypeError: It is no function with one argument. The message names the fix.
+
+    """
+    if not callable(processor):
+        entrypoint = getattr(processor, "entrypoint", processor)
+        module, _, function = str(entrypoint).partition(":")
+        shown = f"Processor of {entrypoint!r}" if entrypoint is not processor else repr(processor)
+        example = f"from {module} import {function}" if module and function.isidentifier() else "your function"
+        fix = f"{example}, and LocalPipeline({function if function.isidentifier() else 'process'})"
+        raise TypeError(f"processor is the {shown}: LocalPipeline calls the function itself. Pass it: {fix}")
+    name = getattr(processor, "__name__", repr(processor))
+    if inspect.isclass(processor):
+        raise TypeError(f"processor is the class {name}: pass a function, such as LocalPipeline(process)")
+    called = processor if inspect.isroutine(processor) else type(processor).__call__
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        raise TypeError(
+            f"{name} is an async function, and nothing awaits it on Lambda: write `def {name}(change): "
+            "return asyncio.run(...)`"
+        )
+    if inspect.isgeneratorfunction(called):
+        raise TypeError(f"{name} is a generator, and nothing iterates over it on Lambda: remove its `yield`")
+    try:
+        inspect.signature(processor).bind(object())
+    except TypeError as error:
+        raise TypeError(f"{name} cannot be called with one argument ({error}): write `def {name}(change)`") from None
+    except ValueError:  # some functions in C have no signature
+        return
+
+
+def refuse_conditions(elements: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse elements whose success depends on the content of a table, when there are no tables.
+
+    Raises:
+        ValueError: Names the option of the local pipeline.
+
+    """
+    for number, one in enumerate(elements, 1):
+        for kind, element in one.items():
+            if "ConditionExpression" in element:
+                tables = json.dumps({element["TableName"]: {"<key>": "S"}})
+                raise ValueError(
+                    f"element {number} ({kind}) of transact has a ConditionExpression, and this LocalPipeline has no "
+                    f"tables: pass dynamodb=MemoryTables({tables}), or the client of a local DynamoDB"
+                )
