@@ -153,7 +153,8 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         of_options = option_problems(
             self, processor, plan, filters=keys, audit=audit, network=network, encryption_key=encryption_key
         )
-        refuse(self.node.path, [*of_resources, *of_options, *report_problems(audit, bucket, keys)])
+        if problems := [*of_resources, *of_options, *report_problems(audit, bucket, keys)]:
+            refuse(self.node.path, problems)
 
         self._pipeline_name = pipeline_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         self._filters = keys

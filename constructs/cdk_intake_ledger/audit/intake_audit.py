@@ -169,14 +169,15 @@ class IntakeAudit(Construct):
         wildcards.suppress(self.role, rules, RULES_BY_TARGET)
 
     def _schedule(self, interval: Duration, target: str, action: str) -> None:
+        seconds = int(interval.to_seconds())
         schedule(
             self,
             "Schedule",
             description=self._description,
-            minutes=min(int(interval.to_minutes()), TICK_MINUTES),
+            minutes=min(seconds // 60, TICK_MINUTES),
             target=target,
             action=action,
-            content={"everySeconds": int(interval.to_seconds())},
+            content={"everySeconds": seconds},
         )
         # Lambda's own repetition of an asynchronous call that failed, for the same reason.
         self.function.configure_async_invoke(retry_attempts=0)

@@ -83,7 +83,7 @@ def _notify_natively(
     configuration = s3.CfnBucket.NotificationConfigurationProperty
     before = resource.notification_configuration
     known = before if isinstance(before, configuration) else configuration()
-    existing = known.queue_configurations
+    existing, arn = known.queue_configurations, queue.queue.queue_arn
     resource.notification_configuration = configuration(
         event_bridge_configuration=known.event_bridge_configuration,
         lambda_configurations=known.lambda_configurations,
@@ -92,9 +92,7 @@ def _notify_natively(
         queue_configurations=[
             *(existing if isinstance(existing, list) else ()),
             *(
-                s3.CfnBucket.QueueConfigurationProperty(
-                    event=event, queue=queue.queue.queue_arn, filter=_key_filter(item.encoded())
-                )
+                s3.CfnBucket.QueueConfigurationProperty(event=event, queue=arn, filter=_key_filter(item.encoded()))
                 for item in filters
                 for event in EVENTS.values()
             ),

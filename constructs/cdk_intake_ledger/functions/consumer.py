@@ -49,8 +49,8 @@ class IntakeConsumer(Construct):
                 "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
                 "INTAKE_REASONS": reasons.value,
             }
-            | _of_queue(resources)
-            | _of_options(retry, concurrency, resources.queue)
+            | _of_queue(resources, held := hold_seconds(resources.queue))
+            | _of_options(retry, concurrency, held)
             | processor.settings
         )
         """The variables of the function, and of workers outside of Lambda."""
@@ -116,21 +116,21 @@ class IntakeConsumer(Construct):
         suppress(self.source, SOURCE_DESTINATION)
 
 
-def _of_queue(resources: PipelineResources) -> dict[str, str]:
+def _of_queue(resources: PipelineResources, held: str) -> dict[str, str]:
     return {
         "INTAKE_DLQ_URL": resources.dead_letter_url,
         "INTAKE_MAX_RECEIVES": in_text(resources.queue.max_receives),
-        "INTAKE_MAX_HOLD_SECONDS": hold_seconds(resources.queue),
+        "INTAKE_MAX_HOLD_SECONDS": held,
         "INTAKE_MAX_EVENT_AGE_SECONDS": in_text(LATE_AFTER),
     }
 
 
-def _of_options(retry: RetryOptions, concurrency: ConcurrencyOptions, queue: IntakeQueue) -> dict[str, str]:
+def _of_options(retry: RetryOptions, concurrency: ConcurrencyOptions, held: str) -> dict[str, str]:
     return {
         "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
         "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
         "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
-        "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait) if retry.max_wait else hold_seconds(queue),
+        "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait) if retry.max_wait else held,
         "INTAKE_CONCURRENCY": in_text(concurrency.threads),
         "INTAKE_COMMIT_TOGETHER": "true" if concurrency.commit_together else "false",
     }
