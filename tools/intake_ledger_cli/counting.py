@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import (
+    REVIEW_INDEX,
     Status,
     from_dynamodb,
     review_partitions,
@@ -14,7 +15,6 @@ from intake_ledger.protocol import (
     waiting_partition,
 )
 from intake_ledger_cli.errors import denied_action
-from intake_ledger_cli.reading import REVIEW_INDEX
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from botocore.exceptions import ClientError
 
 from intake_ledger.events import own_message
+from intake_ledger.ledger import condition_failed
 from intake_ledger.protocol import (
     Ordering,
     Origin,
@@ -142,7 +143,7 @@ def _move(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", partitio
             },
         )
     except ClientError as error:
-        if error.response["Error"].get("Code") != "ConditionalCheckFailedException":
+        if not condition_failed(error):
             raise
         raise CliError(f"{entry.key} has changed meanwhile: see intake-ledger inspect") from None
 

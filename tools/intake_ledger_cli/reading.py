@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.ledger import complete_since, record_key
 from intake_ledger.protocol import (
+    REVIEW_INDEX,
     Ordering,
     Row,
     RowKey,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from intake_ledger_cli.deployed import DeployedPipeline
 
-REVIEW_INDEX = "needs_review"
 type _Place = tuple[int, str, str]
 """The position of an item among the rows that need review: `updated_at`, then the item's key."""
 
@@ -210,7 +210,7 @@ def _review_request(
         "TableName": deployed.table,
         "IndexName": REVIEW_INDEX,
         "KeyConditionExpression": "#needs_review = :partition",
-        "ExpressionAttributeNames": {"#needs_review": "needs_review"},
+        "ExpressionAttributeNames": {"#needs_review": REVIEW_INDEX},
         "ExpressionAttributeValues": {},
     }
     if start is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from intake_ledger.ledger import condition_failed
 from intake_ledger.protocol import from_dynamodb, to_dynamodb
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import CliError, denied_action
@@ -92,7 +93,7 @@ class RedriveLock:
                 ExpressionAttributeValues={":token": {"S": self.token}},
             )
         except ClientError as error:
-            if error.response["Error"].get("Code") != "ConditionalCheckFailedException":
+            if not condition_failed(error):
                 _say(f"the lock of redrives stays until {timestamp(self.until)}: {error}")
 
     def _write(self, now: int, condition: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -116,7 +117,7 @@ class RedriveLock:
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
-            if error.response["Error"].get("Code") != "ConditionalCheckFailedException":
+            if not condition_failed(error):
                 raise
             response: Any = error.response
             old = from_dynamodb(response.get("Item", {}))

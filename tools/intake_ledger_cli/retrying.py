@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.events import own_message
+from intake_ledger.ledger import condition_failed
 from intake_ledger.protocol import Ordering, Origin, State, Status, identity_of, row_key, success_key, waiting_partition
 from intake_ledger_cli import reading
 from intake_ledger_cli.reading import ObjectRow
@@ -111,7 +112,7 @@ def _make_due(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, now: i
             },
         )
     except ClientError as error:
-        if error.response["Error"].get("Code") != "ConditionalCheckFailedException":
+        if not condition_failed(error):
             raise
         return False
     return True

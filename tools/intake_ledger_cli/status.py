@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import RowKey, breaker_key, from_dynamodb, pause_key
+from intake_ledger.protocol import REVIEW_INDEX, RowKey, breaker_key, from_dynamodb, pause_key
 from intake_ledger_cli import counting, metrics, reading
 from intake_ledger_cli.counting import Counts
 from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.executions import ExecutionCount, count_running
 from intake_ledger_cli.metrics import LastHour
-from intake_ledger_cli.reading import REVIEW_INDEX, AuditState
+from intake_ledger_cli.reading import AuditState
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.literals import QueueAttributeNameType

@@ -4,14 +4,13 @@ from cdk_intake_ledger.resources.bucket import intake_bucket, private_bucket
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.event_sources import other_consumer_problems
 from cdk_intake_ledger.resources.fixed_names import FixedIds, pipeline_name_problems, register, tag
-from cdk_intake_ledger.resources.ledger_table import REVIEW_INDEX, IntakeLedger
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.resources.queue_access import allow_service
 from cdk_intake_ledger.validation.limits import MAX_NAME
 
 __all__ = [
     "MAX_NAME",
-    "REVIEW_INDEX",
     "FixedIds",
     "IntakeLedger",
     "IntakeQueue",

@@ -24,11 +24,10 @@ from cdk_intake_ledger.validation.ledger_rules import (
 from cdk_intake_ledger.validation.plan import LEDGER_RETENTION_DAYS
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
+from intake_ledger.protocol import REVIEW_INDEX
 
 DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
-REVIEW_INDEX = "needs_review"
-"""The sparse index of failed and rejected rows. Other rows do not have its key attribute."""
 REVIEW_TIME = "updated_at"
 
 

@@ -25,7 +25,6 @@ from cdk_intake_ledger.pipeline_checks import option_problems
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources import (
     MAX_NAME,
-    REVIEW_INDEX,
     FixedIds,
     IntakeQueue,
     pipeline_name_problems,
@@ -38,6 +37,7 @@ from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_re
 from cdk_intake_ledger.sets.set_processor import SetProcessor
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.reporting import refuse
+from intake_ledger.protocol import REVIEW_INDEX
 
 AUDIT_MINUTES = 60
 """Minutes between two audits of sets."""

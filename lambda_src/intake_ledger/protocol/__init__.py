@@ -31,6 +31,7 @@ from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Status, is_settled
 from intake_ledger.protocol.row_changes import Retention, truncate
 from intake_ledger.protocol.row_items import (
+    REVIEW_INDEX,
     Ordering,
     RowKey,
     breaker_key,
@@ -74,6 +75,7 @@ __all__ = [
     "PIPELINE_TAG",
     "RANDOM_BITS",
     "RESTORED",
+    "REVIEW_INDEX",
     "STORED_STATUSES",
     "AuditSettings",
     "Change",

@@ -11,6 +11,8 @@ from intake_ledger.protocol.object_state import StateKind
 from intake_ledger.protocol.row import DISMISSED, FORMAT, STORED_STATUSES, Row, Status
 
 _SORT_KEY_BYTES = 1024  # DynamoDB's limit of a sort key
+REVIEW_INDEX = "needs_review"
+"""The sparse index of rows that failed, wait, are rejected or dismissed. It sorts by `updated_at`."""
 REVIEW_PARTITIONS = 20
 """Partition keys of one pipeline in the index `needs_review`. DynamoDB takes 1,000 write units a second for each, and a
 failure costs two: one for the row that enters the index, one when it leaves."""

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, override
 
 from intake_ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol import OutcomeKind, Reason, Row, from_dynamodb, row_from_attributes, waiting_partition
+from intake_ledger.protocol import (
+    REVIEW_INDEX,
+    OutcomeKind,
+    Reason,
+    Row,
+    from_dynamodb,
+    row_from_attributes,
+    waiting_partition,
+)
 from intake_ledger.sets.reader import MOVING
 
 if TYPE_CHECKING:
@@ -17,7 +25,6 @@ if TYPE_CHECKING:
 
 OLDEST_WAITING_SET = "OldestWaitingSet"
 """The metric, in milliseconds."""
-REVIEW_INDEX = "needs_review"
 
 
 class WaitingSets:
@@ -42,7 +49,7 @@ class WaitingSets:
             "TableName": self._table,
             "IndexName": REVIEW_INDEX,
             "KeyConditionExpression": "#needs_review = :partition",
-            "ExpressionAttributeNames": {"#needs_review": "needs_review"},
+            "ExpressionAttributeNames": {"#needs_review": REVIEW_INDEX},
             "ExpressionAttributeValues": {":partition": {"S": waiting_partition(name)}},
         }
         while True:
