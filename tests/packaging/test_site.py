@@ -54,3 +54,10 @@ def test_a_link_to_a_test_leads_to_its_line_in_the_repository(site: Path) -> Non
     assert links
     for path, line in links:
         assert (ROOT / path).read_text().splitlines()[int(line) - 1].lstrip().startswith(("def test_", "class Test"))
+
+
+def test_each_concept_has_a_picture() -> None:
+    """Each section of the page of concepts has one diagram."""
+    _, *sections = (ROOT / "docs" / "concepts.md").read_text().split("\n## ")
+    assert len(sections) == 7
+    assert [section.splitlines()[0] for section in sections if section.count("```mermaid\n") != 1] == []
