@@ -39,7 +39,7 @@ def profile(found: dict[str, Any]) -> str:
 
 
 def cold(found: dict[str, Any]) -> str:
-    imports = {"ms, from source": found["imports"]}
+    imports = {"ms": found["imports"]}
     return "\n".join(
         [
             table("Cold start, CPU ms", found["milliseconds"]),

@@ -4,9 +4,9 @@ and its two clients.
     python -m benchmarks.cold [--rounds N]
 
 Each figure is the CPU time of a separate interpreter minus that of an empty one. The rows alternate. The first event is
-one new object, and a stub answers its requests (`benchmarks.stub`). The runtime is imported from the staged layer as in
-Lambda: without byte code and from a folder without write access, so that each cold start compiles it. boto3 has byte
-code, as in Lambda.
+one new object, and a stub answers its requests (`benchmarks.stub`). The runtime is imported from the layer of the
+wheel, as in Lambda. "From sources" are the rows of a layer without byte code for this Python: a folder without write
+access, so that each cold start compiles it. boto3 has byte code, as in Lambda.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import sys
 import tempfile
 import zipfile
 from collections import Counter
-from compileall import compile_dir
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
@@ -27,10 +26,12 @@ from typing import Any, cast
 from benchmarks.cpu import environment
 from benchmarks.measure import side_by_side, table
 from benchmarks.stub import stub
+from hatch_build import build
 
 from cdk_intake_ledger.functions import archive
 from intake_ledger_testing.events import s3_notification, sqs_event
 
+ROOT = Path(__file__).parents[1]
 FLOOR = "import boto3, clients of DynamoDB and S3"
 CLIENTS = "import boto3; table, bucket = boto3.client('dynamodb'), boto3.client('s3')"
 CALLS = """
@@ -60,7 +61,7 @@ CODES = {
 
 def layer_sizes(directory: Path) -> dict[str, int]:
     """Return the bytes of the staged layer: all files, the library's files, and the archive that Lambda gets."""
-    files = [path for path in directory.rglob("*.py") if path.is_file()]
+    files = [path for path in directory.rglob("*") if path.is_file()]
     ours = [path for path in files if "intake_ledger" in path.parts]
     return {
         "files": len(files),
@@ -108,11 +109,12 @@ def imports(paths: str) -> dict[str, float]:
 def measure(*, rounds: int = 15) -> dict[str, Any]:
     """Return milliseconds more than an empty interpreter, ratios to the floor, and the layer's sizes."""
     with tempfile.TemporaryDirectory() as name, stub() as endpoint, environment(endpoint):
-        layer, compiled = Path(name, "layer"), Path(name, "compiled")
-        for directory in (layer, compiled):
-            zipfile.ZipFile(BytesIO(archive())).extractall(directory)
+        layer, sources = Path(name, "layer"), Path(name, "sources")
+        build(ROOT, Path(name, "layer.zip"))
+        zipfile.ZipFile(Path(name, "layer.zip")).extractall(layer)
+        zipfile.ZipFile(BytesIO(archive())).extractall(sources)
+        for directory in (layer, sources):
             (directory / "python" / "processor.py").write_text(PROCESSOR)
-        compile_dir(compiled, quiet=1)
         bucket = os.environ["INTAKE_BUCKET_NAME"]
         event = sqs_event(s3_notification(bucket, "key", version_id="v", etag="e", size=11, time=datetime.now(UTC)))
         os.environ["BENCHMARK_EVENT"] = json.dumps(event)
@@ -124,7 +126,7 @@ def measure(*, rounds: int = 15) -> dict[str, Any]:
 
         runs = {name: partial(beyond_empty, code, layer) for name, code in CODES.items()}
         runs |= {
-            f"{name}, with byte code": partial(beyond_empty, code, compiled)
+            f"{name}, from sources": partial(beyond_empty, code, sources)
             for name, code in CODES.items()
             if HANDLER in code
         }

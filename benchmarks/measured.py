@@ -24,7 +24,7 @@ GOALS = {
     "group claims, batches of 100": 0.6,
     "group claims, grouped commits, batches of 10": 0.2,
     "group claims, grouped commits, batches of 100": 0.2,
-    "import of the consumer, first event": 1.3,
+    "import of the consumer, first event": 1.05,
     "from App() to the end of synth()": 1.15,
 }
 """The largest permitted ratio to the floor."""

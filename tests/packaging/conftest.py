@@ -2,9 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
+
+from cdk_intake_ledger.functions import archive
+from cdk_intake_ledger.functions import layer as layers
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,3 +27,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = out.glob("*.whl")
     return built
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_built_layer() -> Iterator[None]:
+    """These tests also run with an installed wheel. They look at the layer that a checkout assembles."""
+    archive.cache_clear()
+    with mock.patch.object(layers, "BUILT", Path("a checkout has none")):
+        yield
+    archive.cache_clear()

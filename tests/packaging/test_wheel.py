@@ -2,12 +2,20 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from hashlib import sha256
+from importlib.util import MAGIC_NUMBER, cache_from_source
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZIP_STORED, ZipFile
 
+import hatch_build
 import pytest
+
+from cdk_intake_ledger.functions import archive
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,8 +80,65 @@ def test_every_module_of_the_sources_is_in_the_wheel(wheel: Path) -> None:
             assert path.relative_to(ROOT / root).as_posix() in names
 
 
-def test_checkout_and_wheel_give_the_same_assets(installed: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def layer(wheel: Path) -> ZipFile:
+    """The runtime layer in the wheel."""
+    if sys.version_info[:2] != hatch_build.PYTHON:
+        pytest.skip("only a wheel that Python 3.13 builds has the layer")
+    return ZipFile(BytesIO(ZipFile(wheel).read(hatch_build.NAME)))
+
+
+@pytest.mark.failure_mode("F215")
+def test_the_layer_of_the_wheel_has_byte_code_that_python_uses(layer: ZipFile, tmp_path: Path) -> None:
+    """Python compiles nothing at a cold start, and does not compare the byte code with its source."""
+    layer.extractall(tmp_path)
+    names = layer.namelist()
+    sources = [name for name in names if name.endswith(".py")]
+    codes = {cache_from_source(name) for name in sources}
+    assert codes == {name for name in names if name.endswith(".pyc")}
+    for name in codes:
+        head = layer.read(name)[:8]
+        assert head[:4] == MAGIC_NUMBER
+        assert int.from_bytes(head[4:], "little") == 1, "byte code with a hash that is not checked"
+    for path in (tmp_path / "python" / "intake_ledger").rglob("*.py"):
+        path.write_text("raise SystemExit('compiled')")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from intake_ledger import protocol; print(protocol.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(tmp_path / "python")], check=True, capture_output=True, text=True
+    )
+    assert Path(done.stdout.strip()).is_relative_to(tmp_path)
+
+
+def test_the_layer_of_the_wheel_has_the_sources_of_a_checkout_and_licences(layer: ZipFile) -> None:
+    """A deployment from a checkout runs the same code."""
+    checkout = ZipFile(BytesIO(archive()))
+    added = set(layer.namelist()) - set(checkout.namelist())
+    for name in checkout.namelist():
+        assert layer.read(name) == checkout.read(name), name
+    others = sorted(name for name in added if not name.endswith(".pyc"))
+    assert [name.rpartition("/")[2] for name in others if "typed" not in name] == [
+        "METADATA", "WHEEL", "LICENSE", "LICENSE", "METADATA", "WHEEL", "LICENSE"
+    ]  # fmt: skip
+    assert "python/intake_ledger/LICENSE" in others
+    infos = layer.infolist()
+    assert {(info.external_attr >> 16, info.date_time, info.compress_type) for info in infos} == {
+        (0o100644, (1980, 1, 1, 0, 0, 0), ZIP_STORED)
+    }
+
+
+def test_the_layer_of_the_wheel_is_the_same_from_each_folder(layer: ZipFile, tmp_path: Path) -> None:
     """Another hash would be another deployment."""
+    root = tmp_path / "another" / "checkout"
+    shutil.copytree(ROOT / "lambda_src", root / "lambda_src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "LICENSE", root / "LICENSE")
+    hatch_build.build(root, tmp_path / "layer.zip")
+    built = ZipFile(tmp_path / "layer.zip")
+    assert built.namelist() == layer.namelist()
+    assert [name for name in layer.namelist() if built.read(name) != layer.read(name)] == []
+
+
+def test_checkout_and_wheel_give_the_same_assets(wheel: Path, installed: Path, tmp_path: Path) -> None:
+    """Another hash would be another deployment. The layer of the wheel is deployed as it was built."""
 
     def synthesise(*path: Path) -> dict[str, list[str]]:
         processors = ROOT / "tests" / "synth" / "processors" / "orders"
@@ -88,8 +153,13 @@ def test_checkout_and_wheel_give_the_same_assets(installed: Path, tmp_path: Path
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
-    wheel = synthesise(installed)
+    assets = synthesise(installed)
     checkout = synthesise(ROOT / "constructs", ROOT / "lambda_src", ROOT / "tools")
-    assert all(Path(origin).is_relative_to(installed) for origin in wheel.pop("from"))
+    assert all(Path(origin).is_relative_to(installed) for origin in assets.pop("from"))
     assert all(Path(origin).is_relative_to(ROOT) for origin in checkout.pop("from"))
-    assert wheel == checkout
+    assert assets["code"] == checkout["code"]
+    if sys.version_info[:2] == hatch_build.PYTHON:
+        digest = sha256(ZipFile(wheel).read(hatch_build.NAME)).hexdigest()
+        assert assets["layers"] == [f"{sha256(digest.encode()).hexdigest()}.zip"]
+    else:
+        assert assets["layers"] == checkout["layers"]

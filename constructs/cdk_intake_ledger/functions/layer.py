@@ -1,8 +1,9 @@
-"""The layer with the runtime: this library's package and Powertools, from their installation.
+"""The layer with the runtime: this library's package and Powertools.
 
-Synthesis needs neither Docker nor a network. The layer has only `*.py` and `*.sql` files, with modes, times and names
-that do not depend on the machine. A checkout, an editable installation and a wheel therefore give the same asset. It is
-written as an archive into the cloud assembly, so that the CDK does not copy and hash 400 files.
+Synthesis needs neither Docker nor a network. A wheel contains the layer as an archive (hatch_build.py), with byte code.
+A checkout assembles it from the installed packages: only `*.py` and `*.sql` files, with modes, times and names that do
+not depend on the machine. It is written as an archive into the cloud assembly, so that the CDK does not copy and hash
+400 files.
 """
 
 import os
@@ -23,6 +24,8 @@ PACKAGE = "intake_ledger"
 # All of Powertools, although the runtime uses its logger and metrics only: a pruned copy failed at import. Lambda has
 # its dependency jmespath, with byte code, so a cold start does not compile it.
 MODULES = (PACKAGE, "aws_lambda_powertools", "typing_extensions")
+BUILT = Path(__file__).with_name("runtime_layer.zip")
+"""The layer of a wheel. A checkout has none, so that its edits count."""
 _KINDS = (".py", ".sql")
 _UNIX = 3
 """The ZIP format's number of the system that made an entry."""
@@ -52,6 +55,8 @@ def archive() -> bytes:
     The archive is not compressed, since the output of compressors differs, and with it the asset's hash. Lambda unpacks
     it once, when the layer is published.
     """
+    if BUILT.exists():
+        return BUILT.read_bytes()
     content = BytesIO()
     with ZipFile(content, "w") as out:
         for name, source in sorted(_sources()):
