@@ -113,7 +113,7 @@ combinations: $(READY) $(LOWEST)/.ready ## a pipeline in more than a hundred app
 unit: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready ## unit tests
 	@pytest tests/unit $(UNIT_WORKERS)
 
-packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready ## tests of the wheel, the layer and the documents
+packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready ## tests of the wheel, the layer and the documents
 	@pytest tests/packaging
 
 protocol: $(READY) $(OLD_URLLIB3)/.ready ## the short form of the proof of the protocol

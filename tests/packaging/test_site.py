@@ -1,5 +1,6 @@
 """The documentation site: it builds without warnings, has all public names, and loads nothing from elsewhere."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from tests.browser import chromium, needs_chromium
 
 ROOT = Path(__file__).parents[2]
 MKDOCS = ROOT / "build" / "mkdocs" / "bin" / "mkdocs"
@@ -61,3 +64,23 @@ def test_each_concept_has_a_picture() -> None:
     _, *sections = (ROOT / "docs" / "concepts.md").read_text().split("\n## ")
     assert len(sections) == 7
     assert [section.splitlines()[0] for section in sections if section.count("```mermaid\n") != 1] == []
+
+
+@pytest.mark.failure_mode("F223")
+@needs_chromium
+def test_each_diagram_can_be_drawn(site: Path, tmp_path: Path) -> None:
+    """mermaid parses the diagrams of all pages. For a mistake, the page would show an error instead of a diagram."""
+    block = re.compile("^```mermaid\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    diagrams = {f"{page.name} {n}": text for page in pages for n, text in enumerate(block.findall(page.read_text()))}
+    assert len(diagrams) > 8
+    html = tmp_path / "diagrams.html"
+    html.write_text(
+        f"<!doctype html><meta charset=utf-8><script src='{(site / 'assets/mermaid.js').as_uri()}'></script>"
+    )
+    (tmp_path / "profile").mkdir()
+    each = "([name, text]) => mermaid.parse(text).then(() => null, error => `${name}: ${error.message}`)"
+    parse = f"Promise.all(Object.entries({json.dumps(diagrams)}).map({each}))"
+    with chromium(tmp_path / "profile") as browser:
+        answer = browser.opens(html).does("Runtime.evaluate", expression=parse, returnByValue=True, awaitPromise=True)
+    assert [error for error in answer["result"]["value"] if error] == []
