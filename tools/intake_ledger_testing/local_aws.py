@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Self
 from intake_ledger_testing.cdk_cli import Command, dynamodb_tables, find_cdk
 from intake_ledger_testing.function_logs import json_objects, read_lines, sum_metrics
 from intake_ledger_testing.local_server import ACCOUNT, LocalAwsError, LocalServer, create_client, inherited_environment
+from intake_ledger_testing.pytest_plugin import TESTED_NODE_RELEASES, VARIABLES
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -124,8 +125,7 @@ class LocalAws:
             "CDK_DEFAULT_ACCOUNT": ACCOUNT,
             "CDK_DEFAULT_REGION": self.region,
             "CDK_DISABLE_CLI_TELEMETRY": "true",
-            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20,22,24",
-            "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "20,22,24",
+            **dict.fromkeys(VARIABLES, TESTED_NODE_RELEASES),
         }
 
     def client(self, service: str) -> Any:
