@@ -1,5 +1,6 @@
 """The resources of a pipeline, with only a processor and with all options."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -206,6 +207,30 @@ def test_the_dead_letter_queue_keeps_longer_than_the_queue(template: Json) -> No
     assert queue["MessageRetentionPeriod"] == 4 * 86_400
     assert only(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")["MessageRetentionPeriod"] == 14 * 86_400
     assert queue["RedrivePolicy"]["maxReceiveCount"] == 1_000
+
+
+@pytest.mark.failure_mode("F190")
+def test_the_consumer_knows_the_version_of_its_code() -> None:
+    """The hash of its asset or of its inline code. A parameter for the code stays the same when the code changes."""
+    stack = new_stack()
+    bucket = s3.Bucket.from_bucket_name(stack, "Code", "code")
+    codes = {
+        "Asset": lambda_.Code.from_asset(str(Path(__file__).parent / "processors")),
+        "Inline": lambda_.Code.from_inline("def process(change): ..."),
+        "Named": lambda_.Code.from_bucket(bucket, "code.zip"),
+    }
+    for name, code in codes.items():
+        IntakePipeline(stack, name, processor=Processor.from_code(code, entrypoint="invoices:process"))
+    template = template_of(stack)
+    versions = {name: variables(template, f"{name}Consumer").get("INTAKE_PROCESSOR_VERSION") for name in codes}
+    [function] = [
+        resource
+        for name, resource in template["Resources"].items()
+        if name.startswith("AssetConsumerFunction") and resource["Type"] == "AWS::Lambda::Function"
+    ]
+    assert function["Properties"]["Code"]["S3Key"] == f"{versions['Asset']}.zip"
+    assert versions["Inline"] == hashlib.sha256(b"def process(change): ...").hexdigest()
+    assert versions["Named"] is None
 
 
 @pytest.mark.parametrize("together", [False, True])

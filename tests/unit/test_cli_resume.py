@@ -1,17 +1,22 @@
 """F177: a reprocess of many objects needs little memory, and continues where it was interrupted."""
 
+import gc
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from intake_ledger.protocol import Ordering, Row, Status
 from intake_ledger_cli import reprocess
-from intake_ledger_cli.reprocess import ReprocessResult, review_targets, send_requests, since_targets
+from intake_ledger_cli.reprocess import ReprocessResult, review_targets, send_requests
+from intake_ledger_cli.row_scan import RowFilter, row_targets
 from intake_ledger_cli.sending import send
+from tests.settings import THOROUGH
 from tests.unit.cli_support import NAME, UNLIMITED, Site, client, make_site
 from tests.unit.support import DAY, HOUR
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
@@ -38,16 +43,21 @@ def fill(site: Site, selection: str) -> tuple[str, ...]:
     for number, key in enumerate(keys):
         if selection == "since":
             processed(site, key, HOUR + number)
+        elif selection == "version":
+            row = Row(Status.PROCESSED, 7, version_id="v1", committed_state="v#v1", updated_at=now() - HOUR)
+            site.row(key, replace(row, processor_version="0123456789ab"))
         elif selection == "rejected":
             site.reject(key, "no invoice", at=now() - DAY - number)
         else:
             site.row(key, Row(Status.FAILED, 7, version_id="v1", reason="no", updated_at=now() - DAY - number))
+    if selection == "version":
+        return ("--processor-version", "0123456789ab")
     return ("--since", "2020-01-01T00:00:00Z") if selection == "since" else (f"--{selection}",)
 
 
 @pytest.mark.failure_mode("F177")
 @pytest.mark.parametrize("ordering", list(Ordering))
-@pytest.mark.parametrize("selection", ["prefix", "rejected", "failed", "since"])
+@pytest.mark.parametrize("selection", ["prefix", "rejected", "failed", "since", "version"])
 def test_an_interrupted_reprocess_continues_where_it_ended(
     sit: Callable[..., Person],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
@@ -117,7 +127,7 @@ def test_what_is_processed_meanwhile_does_not_come_again(sit: Callable[..., Pers
     site.reject("in/d", "x", at=now() - HOUR)
     site.reject("in/e", "x", at=now() + HOUR)
     dynamodb, result = client("dynamodb"), ReprocessResult(ID)
-    since = since_targets(dynamodb, site.deployed, now() - 2 * HOUR, result, before=now())
+    since = row_targets(dynamodb, site.deployed, RowFilter(now(), now() - 2 * HOUR), result)
     assert [one.key for one in since] == ["in/a"]
     rejected = review_targets(dynamodb, site.deployed, Status.REJECTED, None, before=now())
     assert [one.key for one in rejected] == ["in/d"]
@@ -129,12 +139,58 @@ def test_what_is_processed_meanwhile_does_not_come_again(sit: Callable[..., Pers
         (("--resume", ID, "--rejected"), "omit the other options"),
         (("--since", "yesterday"), "is not a time"),
         (("--failed", "--rejected"), "exactly one of"),
+        (("--processor-version", "0123456789ab", "--rejected"), "combine it with --prefix and --since only"),
+        (("--processor-version", " "), "is empty"),
+        (("--processor-version", "0123456789ab", "--since", "yesterday"), "is not a time"),
     ],
 )
 def test_a_wrong_selection_is_refused(sit: Callable[..., Person], options: tuple[str, ...], said: str) -> None:  # noqa: F811
     person = sit(make_site())
     person.types("reprocess", *options, ends=2)
     assert said in person.complaint
+
+
+@pytest.fixture
+def versions(sit: Callable[..., Person]) -> Person:  # noqa: F811
+    """A pipeline with rows of two versions of the processor, and one row of a release before they were recorded."""
+    site = sit(make_site()).site
+    for key, version, age in (
+        ("in/a", "0123456789ab", HOUR),
+        ("in/b", "0123456789ab", 3 * HOUR),
+        ("other/c", "0123456789ab", HOUR),
+        ("in/d", "ffff56789abc", HOUR),
+        ("in/e", None, HOUR),
+    ):
+        row = Row(Status.PROCESSED, 7, version_id="v1", committed_state="v#v1", updated_at=now() - age)
+        site.row(key, replace(row, processor_version=version))
+    return sit(site)
+
+
+@pytest.mark.failure_mode("F190")
+@pytest.mark.parametrize(
+    ("options", "keys", "unknown"),
+    [
+        ((), {"in/a", "in/b", "other/c"}, 1),
+        (("--prefix", "in/"), {"in/a", "in/b"}, 1),
+        (("--prefix", "other/"), {"other/c"}, 0),
+        (("--prefix", "in/", "--since", "2 hours"), {"in/a"}, 1),
+    ],
+)
+def test_what_a_wrong_version_of_the_processor_committed_is_processed_again(
+    versions: Person, options: tuple[str, ...], keys: set[str], unknown: int
+) -> None:
+    """The whole hash of the code's asset is taken too. Rows that name no version are counted, and not requested."""
+    since = datetime.fromtimestamp(now() / 1000 - 7_200, UTC).isoformat()
+    given = [since if option == "2 hours" else option for option in options]
+    result = versions.reads("reprocess", "--processor-version", "0123456789ab" + "c" * 52, *given)
+    assert {change.key for change in versions.site.changes()} == keys
+    assert (result["sent"], result["unknownVersion"]) == (len(keys), unknown)
+
+
+@pytest.mark.failure_mode("F190")
+def test_the_rows_that_could_not_be_judged_are_said(versions: Person) -> None:
+    said = versions.types("reprocess", "--processor-version", "0123456789ab", "--dry-run")
+    assert "not judged and not requested, since their rows name no version of the processor: 1" in said
 
 
 class Pages:
@@ -203,3 +259,54 @@ def test_memory_does_not_grow_with_the_number_of_rows() -> None:
     assert sink.sent == 9_000
     assert sink.most_ahead <= 2 * reprocess._PAGE_ROWS
     assert many < few * 1.3
+
+
+class Table:
+    """A DynamoDB client whose table has any number of processed rows. It makes a page when it is asked for."""
+
+    def __init__(self, rows: int, at: Callable[[int], None]) -> None:
+        self._rows = rows
+        self._at = at
+
+    def get_paginator(self, _: str) -> "Table":
+        return self
+
+    def paginate(self, **_: Any) -> Iterator[Any]:
+        for start in range(0, self._rows, SCANNED_ROWS):
+            self._at(start)
+            yield {"Items": [self._item(number) for number in range(start, start + SCANNED_ROWS)]}
+
+    def _item(self, number: int) -> Any:
+        return {"pk": {"S": f"b/in/{number}"}, **SCANNED}
+
+
+SCANNED_ROWS = 5_000
+"""DynamoDB's page of 1 MB has about this number of short rows."""
+SCANNED = {
+    "sk": {"S": f"{NAME}@latest"},
+    "status": {"S": "PROCESSED"},
+    "processor_version": {"S": "0123456789ab"},
+    "version_id": {"S": "v1"},
+    "fence": {"N": "7"},
+    "updated_at": {"N": "1795000000000"},
+}
+
+
+@pytest.mark.failure_mode("F177")
+def test_a_million_rows_are_requested_in_constant_memory() -> None:
+    """After the first 100,000 rows the process holds no more objects than at the end. A short run has a tenth."""
+    rows = 1_000_000 if THOROUGH else 100_000
+    blocks: dict[int, int] = {}
+
+    def count_blocks(start: int) -> None:
+        if start in (rows // 10, rows - SCANNED_ROWS):
+            gc.collect()
+            blocks[start] = sys.getallocatedblocks()
+
+    table, result = Table(rows, count_blocks), ReprocessResult(ID)
+    deployed = replace(make_site().deployed, bucket="b")
+    selected = RowFilter(before=10**15, version="0123456789ab")
+    targets = row_targets(table, deployed, selected, result)  # type: ignore[arg-type]
+    send_requests(Sink(Pages(0)), deployed, targets, result, UNLIMITED)  # type: ignore[arg-type]
+    assert (result.sent, len(blocks)) == (rows, 2)
+    assert blocks[rows - SCANNED_ROWS] - blocks[rows // 10] < rows / 100

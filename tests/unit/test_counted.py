@@ -96,7 +96,8 @@ def longest_row(key_bytes: int) -> tuple[Row, Row]:
     assert change.state is not None
     now = 1_795_000_000_123
     claimed = row_changes.claimed(None, change, change.state, owner="0" * 16, now=now, lease_until=now + 900_001)
-    return claimed, row_changes.committed(claimed, "c" * 64, now=now, retention=Retention(35 * 86_400))
+    retention = Retention(35 * 86_400)
+    return claimed, row_changes.committed(claimed, "c" * 64, now=now, retention=retention, processor_version="f" * 12)
 
 
 @pytest.mark.parametrize(("key_bytes", "expected"), [(256, 1), (1024, 2)])

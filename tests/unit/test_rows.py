@@ -445,6 +445,18 @@ class TestFormat:
         for name in ("first_claimed_at", "updated_at", "fence"):
             assert 10**12 < stored[name] < 10**13
 
+    @pytest.mark.failure_mode("F190")
+    def test_a_commit_records_the_version_of_the_processor(self) -> None:
+        """A commit whose version is unknown removes the former one. A version that is gone in S3 keeps it."""
+        first = row_changes.committed(
+            claimed(None, created(ONE)), None, now=START, retention=Retention(1), processor_version="0123456789ab"
+        )
+        assert first.processor_version == "0123456789ab"
+        again = claimed(first, created(TWO))
+        assert again.processor_version == "0123456789ab"
+        gone = row_changes.abandoned(again, make_reason("gone"), now=START, retention=Retention(1))
+        assert (gone.processor_version, committed(again).processor_version) == ("0123456789ab", None)
+
     def test_the_names_are_the_documented_ones(self) -> None:
         """The CLI, the dashboard and other releases read them."""
         assert {field.name for field in fields(Row)} >= {

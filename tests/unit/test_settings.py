@@ -219,3 +219,10 @@ def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> No
 def test_filters_are_of_raw_keys(key: str, wanted: bool) -> None:
     """Prefix and suffix both, any of several filters, and no encoding."""
     assert audit_settings(AUDIT).wants(key) is wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("", None), ("1.4", "1.4"), ("0123456789abcdef" * 4, "0123456789ab"), ("é" * 9, "é" * 6)]
+)
+def test_a_version_of_the_processor_has_at_most_twelve_bytes(text: str, version: str | None) -> None:
+    assert consumer_settings(CONSUMER | {"INTAKE_PROCESSOR_VERSION": text}).processor_version == version

@@ -205,7 +205,9 @@ def _committed(row: Row) -> str:
         return ""
     name = row.committed_state
     state = "this state" if name == row.identity else name
-    return f"{state}{f', as {row.commit_id!r}' if row.commit_id else ''}, fence {row.committed_fence}"
+    name = f", as {row.commit_id!r}" if row.commit_id else ""
+    version = f", by processor version {row.processor_version}" if row.processor_version else ""
+    return f"{state}{name}, fence {row.committed_fence}{version}"
 
 
 def _times(number: int, what: str) -> str:

@@ -2,11 +2,10 @@
 object.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from intake_ledger.events import own_message
 from intake_ledger.protocol import (
@@ -15,7 +14,6 @@ from intake_ledger.protocol import (
     State,
     StateKind,
     Status,
-    from_dynamodb,
     is_ulid,
     made_at,
     matches_reason,
@@ -62,6 +60,8 @@ class ReprocessResult:
     sent: int = 0
     skipped: int = 0
     """The number of keys that the pipeline's filters exclude."""
+    unknown_version: int = 0
+    """The number of rows that do not name the version of the processor, if the call selects a version."""
     absent: list[str] = field(default_factory=list)
     """Keys without an object in S3. They are requested as removals."""
     failed: list[tuple[Target, str]] = field(default_factory=list)
@@ -186,63 +186,11 @@ def review_targets(
             continue  # the consumer would only give the message back
         if reason is not None and not matches_reason(reason, entry.row.reason_code, entry.row.reason or ""):
             continue
-        yield _row_target(deployed, entry, entry.token)
+        yield row_target(deployed, entry, entry.token)
 
 
-def since_targets(
-    client: "DynamoDBClient",
-    deployed: "DeployedPipeline",
-    since: int,
-    result: ReprocessResult,
-    *,
-    before: int,
-    after: str = "",
-) -> Iterator[Target]:
-    """Yield a target for each row that was processed since a time. It reads the whole table, in no order.
-
-    Args:
-        client: of DynamoDB.
-        deployed: the pipeline.
-        since: epoch milliseconds.
-        result: counts the skipped keys.
-        before: the start of the first call in epoch milliseconds, as in `review_targets`.
-        after: position of an earlier call.
-
-    """
-    names = ("sk", "status", "updated_at")
-    request: dict[str, Any] = {
-        "TableName": deployed.table,
-        "FilterExpression": "begins_with(#sk, :own) AND #status = :processed"
-        " AND #updated_at BETWEEN :since AND :before",
-        "ExpressionAttributeNames": {f"#{name}": name for name in names},
-        "ExpressionAttributeValues": {
-            ":own": {"S": f"{deployed.name}@"},
-            ":processed": {"S": Status.PROCESSED.value},
-            ":since": {"N": str(since)},
-            ":before": {"N": str(before)},
-        },
-    }
-    if after:
-        pk, sk = json.loads(after)
-        request["ExclusiveStartKey"] = {"pk": {"S": pk}, "sk": {"S": sk}}
-    latest = deployed.ordering is Ordering.LATEST
-    for page in client.get_paginator("scan").paginate(**request):
-        for item in page["Items"]:
-            content = from_dynamodb(item)
-            entry = reading.entry_of(deployed, content)
-            if entry is None or content["sk"].endswith("@latest") is not latest:
-                continue
-            if entry.row.status is Status.LATER_FORMAT or (
-                entry.row.kind is not StateKind.OBJECT and not deployed.deletes
-            ):
-                continue
-            if deployed.wants(entry.key):
-                yield _row_target(deployed, entry, json.dumps([content["pk"], content["sk"]]))
-            else:
-                result.skipped += 1
-
-
-def _row_target(deployed: "DeployedPipeline", entry: ObjectRow, position: str) -> Target:
+def row_target(deployed: "DeployedPipeline", entry: ObjectRow, position: str) -> Target:
+    """Make a target of a row, with its place in the selection."""
     row = entry.row
     if deployed.ordering is Ordering.LATEST:
         return Target(entry.key, position=position)

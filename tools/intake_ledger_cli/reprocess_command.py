@@ -41,6 +41,14 @@ def reprocess_command(
             help="All objects that were processed since this time. Reads the whole table.", show_default=False
         ),
     ] = None,
+    processor_version: Annotated[
+        str | None,
+        typer.Option(
+            help="All objects that this version of the processor committed, as `inspect` shows it. Reads the whole "
+            "table. Takes --prefix and --since too.",
+            show_default=False,
+        ),
+    ] = None,
     reason: Annotated[
         str | None,
         typer.Option(help="With --rejected or --failed: only this reason code, or this text in the reason."),
@@ -59,7 +67,8 @@ def reprocess_command(
     yes: Yes = False,
 ) -> None:
     """Request that objects or sets are processed again, or first if the bucket is older than the pipeline."""
-    selection = Selection(tuple(dict.fromkeys(keys or ())), prefix, rejected, failed, since, reason, version_id)
+    chosen = tuple(dict.fromkeys(keys or ()))
+    selection = Selection(chosen, prefix, rejected, failed, since, reason, version_id, processor_version)
     if resume is None:
         selection.check()
     elif selection != Selection() or request_id is not None:

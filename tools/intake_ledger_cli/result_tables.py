@@ -116,6 +116,9 @@ def reprocess_table(found: ReprocessResult, *, dry_run: bool) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{found.sent:,} {verb}", style=GOOD if found.sent else "")]
     if found.skipped:
         parts.append(Text(f"{found.skipped:,} keys skipped: they match none of the pipeline's filters", style=DIM))
+    if found.unknown_version:
+        text = "not judged and not requested, since their rows name no version of the processor:"
+        parts.append(Text(f"{text} {found.unknown_version:,}", style=WARNING))
     parts += [
         Text(escape(f"{key}: S3 has no such object, so its removal is requested"), style=WARNING)
         for key in found.absent

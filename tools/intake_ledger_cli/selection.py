@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import RowKey, Status, made_at, to_dynamodb
-from intake_ledger_cli import reading, reprocess, set_keys
+from intake_ledger.protocol import RowKey, Status, made_at, short_version, to_dynamodb
+from intake_ledger_cli import reading, reprocess, row_scan, set_keys
 from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.row_scan import RowFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ class Selection:
     since: str | None = None
     reason: str | None = None
     version_id: str | None = None
+    processor_version: str | None = None
 
     def check(self) -> None:
         """Check the options.
@@ -41,13 +43,29 @@ class Selection:
             UsageError: They select nothing, or contradict each other.
 
         """
+        if self.processor_version is not None:
+            self._check_version(self.processor_version)
+            return
         given = (bool(self.keys), self.prefix is not None, self.rejected, self.failed, self.since is not None)
         if sum(given) != 1:
-            raise UsageError("reprocess needs exactly one of: keys, --prefix, --rejected, --failed, --since, --resume")
+            raise UsageError(
+                "reprocess needs exactly one of: keys, --prefix, --rejected, --failed, --since, --processor-version, "
+                "--resume"
+            )
         if self.reason is not None and not (self.rejected or self.failed):
             raise UsageError(f"--reason {self.reason} needs --rejected or --failed: only these objects have a reason")
         if self.version_id is not None and len(self.keys) != 1:
             raise UsageError(f"--version-id {self.version_id} needs exactly one key, and {len(self.keys)} were given")
+        if self.since is not None:
+            parse_time(self.since)
+
+    def _check_version(self, version: str) -> None:
+        if self.keys or self.rejected or self.failed or self.reason is not None or self.version_id is not None:
+            raise UsageError(
+                f"--processor-version {version} selects processed objects: combine it with --prefix and --since only"
+            )
+        if not version.strip():
+            raise UsageError("--processor-version is empty: use the version that `intake-ledger inspect KEY` shows")
         if self.since is not None:
             parse_time(self.since)
 
@@ -57,6 +75,10 @@ class Selection:
             more = f" and {len(self.keys) - NAMED:,} more" if len(self.keys) > NAMED else ""
             version = f" --version-id {self.version_id}" if self.version_id else ""
             return f"reprocess {' '.join(self.keys[:NAMED])}{more}{version}"
+        if self.processor_version is not None:
+            prefix = f" --prefix {self.prefix}" if self.prefix else ""
+            since = f" --since {self.since}" if self.since else ""
+            return f"reprocess --processor-version {self.processor_version}{prefix}{since}"
         if self.prefix is not None:
             return f"reprocess --prefix {self.prefix or repr('')}"
         if self.since is not None:
@@ -79,17 +101,22 @@ class Selection:
             return self._sets(aws, deployed)
         if self.keys:
             return iter(list(reprocess.key_targets(aws.s3, deployed, self.keys, self.version_id, result)))
+        if self.processor_version is not None or self.since is not None:
+            since = parse_time(self.since) if self.since is not None else 0
+            version = short_version(self.processor_version or "")
+            selected = RowFilter(before, since, self.prefix or "", version)
+            return row_scan.row_targets(aws.dynamodb, deployed, selected, result, after=after)
         if self.prefix is not None:
             return reprocess.prefix_targets(aws.s3, deployed, self.prefix, result, after=after)
-        if self.since is not None:
-            since = parse_time(self.since)
-            return reprocess.since_targets(aws.dynamodb, deployed, since, result, before=before, after=after)
         status = Status.REJECTED if self.rejected else Status.FAILED
         return reprocess.review_targets(aws.dynamodb, deployed, status, self.reason, before=before, after=after)
 
     def _sets(self, aws: "Aws", deployed: "DeployedPipeline") -> "Iterator[Target]":
         if self.version_id is not None:
             raise UsageError(f"--version-id {self.version_id} cannot be used: only the present set is processed")
+        if self.processor_version is not None:
+            version = self.processor_version
+            raise UsageError(f"--processor-version {version} cannot be used for sets of files: use --prefix")
         if self.since is not None:
             raise UsageError(f"--since {self.since} cannot be used for sets of files: use --prefix")
         if self.keys:

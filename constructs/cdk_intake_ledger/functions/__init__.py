@@ -1,7 +1,12 @@
 """The Lambda functions of a pipeline, and the processor."""
 
 from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds
-from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
+from cdk_intake_ledger.functions.lambda_function import (
+    FunctionCode,
+    FunctionNetworking,
+    intake_function,
+    record_version,
+)
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, archive, runtime_layer
 from cdk_intake_ledger.functions.machine_checks import machine_problems
 from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, OF_OBJECTS, warn_without_endpoints
@@ -36,6 +41,7 @@ __all__ = [
     "in_text",
     "intake_function",
     "machine_problems",
+    "record_version",
     "runtime_layer",
     "warn_without_endpoints",
 ]

@@ -5,7 +5,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
+from cdk_intake_ledger.functions.lambda_function import (
+    FunctionCode,
+    FunctionNetworking,
+    intake_function,
+    record_version,
+)
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions
@@ -74,6 +79,8 @@ class IntakeConsumer(Construct):
             environment=self.environment,
             suppression=CONSUMER_DEAD_LETTERS,
         )
+        if processor.function is None and processor.executions is None:
+            record_version(self.function)
         resources.allow(
             self.role,
             # Without them, S3 answers 403 for a missing version, as it does for a forbidden one.

@@ -1,10 +1,13 @@
 """A Lambda function of a pipeline, with its role, log group and network."""
 
+import hashlib
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import CfnResource, Duration, RemovalPolicy, Size
+from aws_cdk import CfnResource, Duration, RemovalPolicy, Size, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -31,6 +34,9 @@ INTERFACE_ACTIONS = (
     "ec2:DescribeSubnets",
     "ec2:UnassignPrivateIpAddresses",
 )
+
+_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+"""The hash of a CDK asset, which is in its key or its tag."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +128,22 @@ def intake_function(
     tested = code.runtime is TESTED_RUNTIME or code.runtime.name == TESTED_RUNTIME.name
     suppress(function, TRACING, CONCURRENCY, *((RUNTIME,) if tested else ()), suppression)
     return function, role
+
+
+def record_version(function: lambda_.Function) -> None:
+    """Tell the function the version of its own code: the hash of its asset, or of its inline code.
+
+    The name of other code, such as a parameter of the stack, does not change with the code. Then nothing is told.
+    """
+    resource = function.node.default_child
+    assert isinstance(resource, lambda_.CfnFunction), function.node.path
+    code = Stack.of(function).resolve(resource.code)
+    inline = code.get("zipFile")
+    found = _HASH.search(json.dumps(code))
+    if isinstance(inline, str):
+        function.add_environment("INTAKE_PROCESSOR_VERSION", hashlib.sha256(inline.encode()).hexdigest())
+    elif found:
+        function.add_environment("INTAKE_PROCESSOR_VERSION", found[0])
 
 
 def _run_on(function: lambda_.Function, provider: lambda_.ICapacityProvider | None) -> None:

@@ -20,6 +20,7 @@ from cdk_intake_ledger.functions import (
     in_seconds,
     in_text,
     intake_function,
+    record_version,
     warn_without_endpoints,
 )
 from cdk_intake_ledger.messages.message_plan import longest_hold
@@ -146,6 +147,7 @@ class MessageConsumer(Construct):
             environment=resources.environment | processor.settings,
             suppression=CONSUMER_DEAD_LETTERS,
         )
+        record_version(self.function)
         wildcards.accept_policy(self.role)
         queue, ledger, source = resources.queue, resources.ledger, resources.source
         for actions, arn in (

@@ -65,7 +65,13 @@ def make_services(
     ledger = ledger_class(
         table,
         bucket,
-        LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000),
+        LedgerOptions(
+            settings.pipeline,
+            settings.ordering,
+            policy,
+            settings.max_event_age_seconds * 1000,
+            processor_version=settings.processor_version,
+        ),
         clock=clock,
         new_owner=lambda: secrets.token_hex(8),
         completeness=CompletenessRecord(settings, table, clock),

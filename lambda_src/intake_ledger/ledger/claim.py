@@ -39,6 +39,8 @@ class LedgerOptions:
     """The row of an older event may have expired, so such an event is not taken for new."""
     min_group: int = 2
     """The smallest number of claims or commits that are written together."""
+    processor_version: str | None = None
+    """The version of the processor's code, which each commit records. None: it is not known."""
 
     @property
     def retention(self) -> Retention:

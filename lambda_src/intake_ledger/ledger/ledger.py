@@ -107,9 +107,7 @@ class Ledger:
             TransactionRefused: DynamoDB refused `transact`. Nothing was written.
 
         """
-        after = row_changes.committed(
-            claim.row, commit, now=self._clock(), retention=self._retention, transactional=bool(transact)
-        )
+        after = self._committed(claim, commit, self._clock(), transactional=bool(transact))
         try:
             if others := [*transact, *own]:
                 check(transact, self._table.name)
@@ -134,10 +132,7 @@ class Ledger:
         """
         now, left = self._clock(), list[Claim]()
         for group in batched(commits, BATCH_STATEMENTS):
-            updates = {
-                claim.key: (claim.row, row_changes.committed(claim.row, commit, now=now, retention=self._retention))
-                for claim, commit in group
-            }
+            updates = {claim.key: (claim.row, self._committed(claim, commit, now)) for claim, commit in group}
             written: set[RowKey] = set()
             if len(group) >= self._options.min_group:
                 with suppress(*AWS_ERRORS):
@@ -255,6 +250,16 @@ class Ledger:
     def _is_own_commit(self, row: Row, written: Row) -> bool:
         """True if the row shows the commit that this attempt has written. A later attempt may have claimed it since."""
         return row.committed_fence == written.committed_fence
+
+    def _committed(self, claim: Claim, commit: str | None, now: int, *, transactional: bool = False) -> Row:
+        return row_changes.committed(
+            claim.row,
+            commit,
+            now=now,
+            retention=self._retention,
+            transactional=transactional,
+            processor_version=self._options.processor_version,
+        )
 
     def _put_back(self, claim: Claim, after: Row) -> None:
         if after.expires_at is not None:

@@ -61,6 +61,7 @@ from intake_ledger.protocol.settings import (
     WorkerSettings,
     audit_settings,
     consumer_settings,
+    short_version,
     worker_settings,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
@@ -144,6 +145,7 @@ __all__ = [
     "row_difference",
     "row_from_attributes",
     "row_key",
+    "short_version",
     "success_key",
     "to_dynamodb",
     "truncate",

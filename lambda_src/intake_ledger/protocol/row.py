@@ -64,6 +64,8 @@ class Row:
     that it read."""
     commit_id: str | None = None
     """The downstream's name for the effect, as the processor returned it."""
+    processor_version: str | None = None
+    """The version of the processor's code that made the last commit. None: it is not known. No decision uses it."""
     reason: str | None = None
     reason_code: str | None = None
     """The `ReasonCode` of `reason`. Rows of earlier releases lack it. A later release may have written another code."""

@@ -109,7 +109,15 @@ def _next_fence(seen: Row, now: int) -> int:
     return max(seen.fence + 1, now)
 
 
-def committed(row: Row, commit: str | None, *, now: int, retention: Retention, transactional: bool = False) -> Row:
+def committed(
+    row: Row,
+    commit: str | None,
+    *,
+    now: int,
+    retention: Retention,
+    transactional: bool = False,
+    processor_version: str | None = None,
+) -> Row:
     """The claimed row after its commit: settled, and with the time at which it expires."""
     return replace(
         row,
@@ -120,6 +128,7 @@ def committed(row: Row, commit: str | None, *, now: int, retention: Retention, t
         committed_fence=row.fence,
         commit_id=truncate(commit, MAX_COMMIT_BYTES),
         transactional=1 if transactional else None,
+        processor_version=processor_version,
         reason=None,
         reason_code=None,
         s3_error=None,
@@ -141,6 +150,7 @@ def abandoned(row: Row, reason: Reason, *, now: int, retention: Retention) -> Ro
         committed_state=row.committed_state,
         committed_fence=row.committed_fence,
         transactional=row.transactional,
+        processor_version=row.processor_version,
         reason=truncate(reason.text, MAX_REASON_BYTES),
         reason_code=reason.code.value,
     )

@@ -18,6 +18,10 @@ MAX_POLL_SECONDS = 20
 """The longest wait of SQS's `ReceiveMessage`."""
 
 
+VERSION_BYTES = 12
+"""The length of a processor's version in a row. Twelve digits of an asset's hash do not repeat within a pipeline."""
+
+
 class Reasons(StrEnum):
     """The details about a failed attempt in rows, dead-letter messages and logs."""
 
@@ -86,6 +90,8 @@ class ConsumerSettings(Settings):
     """True if changes that were claimed together are committed together."""
     reasons: Reasons = Reasons.TYPES
     """The details about a failed attempt in rows, dead-letter messages and logs."""
+    processor_version: str | None = None
+    """The version of the processor's code, shortened as `short_version` does. None: it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +174,13 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         threads=read.whole("INTAKE_CONCURRENCY", 1, "1"),
         commit_together=read.choice("INTAKE_COMMIT_TOGETHER", ("true", "false"), "false") == "true",
         reasons=Reasons(read.choice("INTAKE_REASONS", tuple(Reasons), Reasons.TYPES)),
+        processor_version=short_version(read.text("INTAKE_PROCESSOR_VERSION", "")),
     )
+
+
+def short_version(text: str) -> str | None:
+    """The version as rows have it: the first 12 bytes. A row then still fits into one write unit. None: it is empty."""
+    return text.encode()[:VERSION_BYTES].decode("utf-8", "ignore") or None
 
 
 def worker_settings(environment: Mapping[str, str]) -> WorkerSettings:
