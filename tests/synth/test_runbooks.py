@@ -133,3 +133,15 @@ def test_a_wrong_command_is_noticed(line: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_wrong_option_of_aws_is_noticed() -> None:
     assert wrong_options(["sqs", "purge-queue", "--queue", "x"]) == ["--queue"]
+
+
+def test_the_page_of_symptoms_names_each_alarm_of_the_templates(descriptions: dict[str, str]) -> None:
+    """And no other. The name and the runbook are those of the alarm."""
+    page = (ROOT / "docs" / "symptoms.md").read_text()
+    named = {f"docs/{path}": name for name, path in re.findall(r"\[(\w+)\]\((runbooks/[a-z-]+\.md)\)", page)}
+    named.pop("docs/runbooks/README.md", None)
+    deployed = {found[1] for text in descriptions.values() if (found := _NAMED.search(text))}
+    assert set(named) == deployed
+    for path, name in named.items():
+        alarms = [one for one, text in descriptions.items() if text.endswith(f"({path})")]
+        assert any(name in one for one in alarms), f"{name}: {alarms}"

@@ -1,12 +1,12 @@
 """The real ledger and its real requests against moto's DynamoDB: every way in which a row comes about and changes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import Claim, ConditionFailed, Ledger, LedgerOptions, lease_owned, row_unchanged
+from intake_ledger.ledger import Claim, ConditionFailed, Ledger, LedgerOptions, LedgerTable, lease_owned, row_unchanged
 from intake_ledger.protocol import (
     ABSENT,
     Change,
@@ -89,19 +89,23 @@ class TestInsert:
         assert (row.lease_until, row.lease_owner) == (None, None)
 
     @pytest.mark.failure_mode("F190")
-    @pytest.mark.parametrize("together", [False, True])
-    def test_a_commit_has_the_version_of_the_processor(self, world: World, together: bool) -> None:
+    def test_a_commit_has_the_version_of_the_processor(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """In the same write, alone and in a group."""
-        changes = [created(world.s3.put(f"{KEY}-{number}", "1"), key=f"{KEY}-{number}") for number in range(2)]
+        changes = [created(world.s3.put(f"{KEY}-{number}", "1"), key=f"{KEY}-{number}") for number in range(3)]
         options = LedgerOptions(PIPELINE, world.ordering, world.policy, world.late_after, processor_version="1.4")
         ledger = Ledger(world.table, world.s3, options, clock=world.clock, new_owner=world.new_owner)
-        claims = [world.accept(change) for change in changes]
-        if together:
-            assert not ledger.commit_together([(claim, None) for claim in claims])
-        else:
-            ledger.commit(claims[0])
-            ledger.commit(claims[1])
-        assert [world.known(change).processor_version for change in changes] == ["1.4", "1.4"]
+        alone, *group = [world.accept(change) for change in changes]
+        ledger.commit(alone)
+        assert world.known(changes[0]).processor_version == "1.4"
+        written: list[Row] = []
+
+        def keep(_: LedgerTable, updates: Mapping[RowKey, tuple[Row, Row]]) -> set[RowKey]:
+            written.extend(after for _, after in updates.values())
+            return set(updates)
+
+        monkeypatch.setattr(LedgerTable, "commit_many", keep)
+        assert not ledger.commit_together([(claim, None) for claim in group])
+        assert [row.processor_version for row in written] == ["1.4", "1.4"]
 
     def test_a_duplicate_after_the_commit_needs_no_look(self, world: World) -> None:
         """The refused insert brings the row with it."""
