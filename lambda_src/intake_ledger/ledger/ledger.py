@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import batched
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
@@ -63,6 +64,9 @@ class Ledger:
         self._table = table
         self._options = options
         self._retention = options.retention
+        self._committed = partial(
+            row_changes.committed, retention=self._retention, processor_version=options.processor_version
+        )
         self._clock = clock
 
     def claim(self, change: Change, *, lease_ms: int) -> Claim | Ruling:
@@ -107,7 +111,7 @@ class Ledger:
             TransactionRefused: DynamoDB refused `transact`. Nothing was written.
 
         """
-        after = self._committed(claim, commit, self._clock(), transactional=bool(transact))
+        after = self._committed(claim.row, commit, now=self._clock(), transactional=bool(transact))
         try:
             if others := [*transact, *own]:
                 check(transact, self._table.name)
@@ -132,7 +136,7 @@ class Ledger:
         """
         now, left = self._clock(), list[Claim]()
         for group in batched(commits, BATCH_STATEMENTS):
-            updates = {claim.key: (claim.row, self._committed(claim, commit, now)) for claim, commit in group}
+            updates = {claim.key: (claim.row, self._committed(claim.row, commit, now=now)) for claim, commit in group}
             written: set[RowKey] = set()
             if len(group) >= self._options.min_group:
                 with suppress(*AWS_ERRORS):
@@ -250,16 +254,6 @@ class Ledger:
     def _is_own_commit(self, row: Row, written: Row) -> bool:
         """True if the row shows the commit that this attempt has written. A later attempt may have claimed it since."""
         return row.committed_fence == written.committed_fence
-
-    def _committed(self, claim: Claim, commit: str | None, now: int, *, transactional: bool = False) -> Row:
-        return row_changes.committed(
-            claim.row,
-            commit,
-            now=now,
-            retention=self._retention,
-            transactional=transactional,
-            processor_version=self._options.processor_version,
-        )
 
     def _put_back(self, claim: Claim, after: Row) -> None:
         if after.expires_at is not None:
