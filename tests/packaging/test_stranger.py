@@ -32,7 +32,9 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     # As pip writes it. Python does not add the current folder to the path of a script.
     script = scripts / "pytest"
-    script.write_text(f"#!{scripts / Path(sys.executable).name}\nfrom pytest import console_main\nconsole_main()\n")
+    script.write_text(
+        f"#!{scripts / Path(sys.executable).name}\nfrom pytest import console_main\nraise SystemExit(console_main())\n"
+    )
     script.chmod(0o755)
     return scripts / Path(sys.executable).name
 
