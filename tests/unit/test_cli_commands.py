@@ -473,6 +473,9 @@ class TestAudit:
         assert person.functions.invoked == [{"function": "audit", **sent}]
         assert "1 of 3 objects never reached the ledger" in shown
         assert "missing    in/lost" in shown
+        # A dry run changes nothing.
+        recorded = [(one["what"], one["result"]) for one in person.reads("operations")["operations"]]
+        assert recorded == ([] if flags else [("audit", "1 findings, 0 delivery problems")])
 
     @pytest.mark.parametrize(
         ("answer", "payload", "result"),

@@ -92,6 +92,12 @@ def report_location(deployed: "DeployedPipeline", report: Report) -> str | None:
     return f"{deployed.reports}{day}/{report['runId']}.json"
 
 
+def result_of(report: Report) -> str:
+    """Return the result of a run for the record of the operation."""
+    text = f"{sum(report['counts'].values()):,} findings, {len(report['delivery']):,} delivery problems"
+    return text if report["complete"] else f"{text}; not complete"
+
+
 def has_findings(report: Report) -> bool:
     """Return True if a person should look at the report."""
     return any(report["counts"].values()) or bool(report["delivery"]) or not report["complete"]

@@ -20,6 +20,7 @@ from intake_ledger_cli import (
     dismiss_command,
     looking_commands,
     moving_commands,
+    operations,
     reprocess_command,
     tables,
     template_command,
@@ -112,8 +113,11 @@ def audit(
 ) -> None:
     """Run the audit now: list the bucket and resubmit each key that differs from the ledger. It may take minutes."""
     aws, deployed = call.open()
+    operation = None if dry_run else operations.begin(aws, deployed, operations.caller(aws), "audit")
     with console(stderr=True).status("the audit is running"):
         found = audits.run_audit(aws, deployed, dry_run=dry_run, sleep=time.sleep)
+    if operation is not None:
+        operations.finish(aws, deployed, operation, audits.result_of(found))
     call.output(found, tables.report_table(found, audits.report_location(deployed, found), now_ms()))
     end_with(audits.has_findings(found), exit_code)
 
