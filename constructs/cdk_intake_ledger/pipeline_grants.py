@@ -80,6 +80,24 @@ class PipelineGrants:
         record = self._ledger.grant_record(grantee, self._pipeline_name)
         return self._with_queue_key(grantee, self._grant_send(grantee)).combine(listing).combine(record)
 
+    def grant_operate(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to read the ledger, redrive, reprocess, dismiss, and retry at once.
+
+        Args:
+            grantee: gets `grant_read_ledger`, `grant_redrive` and `grant_reprocess`. It may also update items of the
+                bucket's objects and the marks of the circuit breaker and of a pause in the ledger's table, and send to
+                the dead-letter queue. It can change rows: give it to people whom you trust with the ledger.
+
+        Returns:
+            the grant.
+
+        """
+        grant = self.grant_read_ledger(grantee).combine(self.grant_redrive(grantee))
+        grant = grant.combine(self.grant_reprocess(grantee))
+        marks = f"{self._pipeline_name}#downstream"
+        grant = grant.combine(self._ledger.grant_update(grantee, rows=f"{self._bucket.bucket_name}/*", marks=marks))
+        return grant.combine(self._queue.dead_letter_queue.grant(grantee, "sqs:SendMessage"))
+
     def _grant_list(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
         return iam.Grant.add_to_principal(
             grantee=grantee, actions=list(actions), resource_arns=[self._bucket.bucket_arn]

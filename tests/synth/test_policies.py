@@ -205,6 +205,23 @@ def test_a_grant_of_an_operation_writes_its_records_and_no_rows(grant: str) -> N
     assert actions(record) == ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"]
 
 
+@pytest.mark.failure_mode("F176")
+def test_grant_operate_changes_rows_of_the_bucket_and_deletes_none() -> None:
+    """`dismiss` and `retry-now` update rows. Only records, locks and marks are put and deleted."""
+    found, template = granted("grant_operate")
+    (bucket,) = resources(template, "AWS::S3::Bucket", "OrdersBucket")
+    (dead_letters,) = resources(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
+    updates = [one for one in found if "dynamodb:UpdateItem" in actions(one)]
+    [keys] = [one["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"] for one in updates]
+    assert keys[0] == {"Fn::Join": ["", [{"Ref": bucket}, "/*"]]}
+    for one in found:
+        if {"dynamodb:DeleteItem", "dynamodb:PutItem"} & set(actions(one)):
+            [key] = one["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+            assert key.endswith(("#operations", "#downstream"))
+    sending = [one for one in found if "sqs:SendMessage" in actions(one)]
+    assert {"Fn::GetAtt": [dead_letters, "Arn"]} in [one["Resource"] for one in sending]
+
+
 @pytest.mark.parametrize("command", list(NEEDED))
 def test_the_grants_are_enough_for_the_command_line(command: str) -> None:
     """`tests/unit/test_cli_commands.py` holds the same table against what each command calls."""

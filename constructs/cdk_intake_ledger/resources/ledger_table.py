@@ -214,6 +214,29 @@ class IntakeLedger(Construct):
             grant = grant.combine(self._encryption_key.grant(grantee, "kms:Decrypt", "kms:DescribeKey"))
         return grant
 
+    def grant_update(self, grantee: iam.IGrantable, *, rows: str, marks: str) -> iam.Grant:
+        """Let a principal update rows, and write the marks of a pipeline.
+
+        Args:
+            grantee: may update existing and new items with these partition keys. It cannot delete or replace rows.
+            rows: the pattern of the partition keys of rows.
+            marks: the partition key of the marks of the circuit breaker and of a pause.
+
+        """
+        update = iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=["dynamodb:UpdateItem"],
+            resource_arns=[self._table.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [rows, marks]}},
+        )
+        write = iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=["dynamodb:DeleteItem", "dynamodb:PutItem"],
+            resource_arns=[self._table.table_arn],
+            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [marks]}},
+        )
+        return update.combine(write)
+
 
 def _resource_of(table: dynamodb.ITable) -> dynamodb.CfnTable | None:
     """The resource of a table of this app, or None for an imported table."""
