@@ -1,6 +1,8 @@
 """Workflows, issue templates and pre-commit: valid YAML, commands that exist, actions that cannot change."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,3 +70,27 @@ def test_a_template_has_what_github_asks_for(path: Path) -> None:
     for part in form["body"]:
         assert part["type"] in {"markdown", "textarea", "input", "dropdown", "checkboxes"}
         assert part["type"] == "markdown" or ("id" in part and "label" in part["attributes"])
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_each_python_of_the_matrix_reads_the_sources(version: str) -> None:
+    """The GitHub matrix runs all tests. This machine may lack a Python, and the skip says so."""
+    matrix = yaml.safe_load((ROOT / ".github/workflows/wheel.yml").read_text())["jobs"]["test"]["strategy"]["matrix"]
+    assert version in matrix["python"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
+    parse = (
+        "import ast, pathlib, sys\n"
+        f"assert sys.version.startswith('{version}.')\n"
+        "for root in sys.argv[1:]:\n"
+        "    for path in pathlib.Path(root).rglob('*.py'):\n"
+        "        ast.parse(path.read_text(encoding='utf-8'), str(path))\n"
+    )
+    python = sys.executable if sys.version.startswith(f"{version}.") else f"python{version}"
+    roots = [str(ROOT / name) for name in ("lambda_src", "constructs", "tools")]
+    try:
+        subprocess.run([python, "-c", "pass"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip(f"Python {version} is not on this machine; the matrix of .github/workflows/wheel.yml runs it")
+    done = subprocess.run([python, "-W", "error", "-c", parse, *roots], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
