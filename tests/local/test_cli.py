@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from intake_ledger_cli import commands
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.options import Call
+from intake_ledger_cli.redrive_lock import redrive_lock
 from tests.local.support import TIMEOUT, Catalogue, model
 
 Types = Callable[..., Any]
@@ -59,6 +62,34 @@ def test_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, type
         return now["status"] == "REJECTED" and now.get("redrive_count") == 1
 
     catalogue.aws.wait_until(again, "the second round is rejected too", timeout=TIMEOUT)
+
+
+@pytest.mark.failure_mode("F175")
+@pytest.mark.failure_mode("F176")
+def test_a_rejected_file_is_dismissed_and_taken_back(
+    catalogue: Catalogue, types: Types, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both change the lists. While a redrive runs, a second one names its holder and moves nothing."""
+    key = "models/cli-dismissed/service-2.json.gz"
+    catalogue.put(key, b"\x1f\x8bno gzip at all")
+    catalogue.rejected("cli-dismissed")
+
+    def listed(*options: str) -> bool:
+        return any(row["key"] == key for row in types("list", *options)["rows"])
+
+    catalogue.aws.wait_until(lambda: listed("--status", "REJECTED"), "it is rejected", timeout=TIMEOUT)
+    dismissed = types("dismiss", key, "--because", "a test file", "--yes")
+    assert (dismissed["rows"], dismissed["messages"]) == (1, 1)
+    assert (listed("--status", "REJECTED"), listed("--dismissed")) == (False, True)
+    assert types("dismiss", "--undo", key, "--yes")["rows"] == 1
+    assert (listed("--status", "REJECTED"), listed("--dismissed")) == (True, False)
+
+    call = Call(stack=STACK[1], pipeline=STACK[3])
+    aws, deployed = call.open()
+    with redrive_lock(aws, deployed, "another operator", now_ms):
+        assert commands.run(["redrive", "--key", key, "--yes", *STACK]) == 1
+        assert "by another operator on" in capsys.readouterr().err
+    assert types("redrive", "--key", key, "--yes")["moved"] == 1
 
 
 @pytest.mark.failure_mode("F78")
