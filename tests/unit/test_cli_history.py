@@ -215,3 +215,19 @@ class TestLinks:
             text = json.loads(pattern.removeprefix("{ $.key = ").removesuffix(" }")).removesuffix("*")
             assert key.startswith(text)
             assert len(text) > 400
+
+
+def test_the_log_of_workers_is_said_not_to_be_searched(
+    sit: Callable[..., Person],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A link to the function's log would show nothing."""
+    site = make_site()
+    site.row(KEY, Row(Status.PROCESSED, 9, version_id="v1", first_claimed_at=START, updated_at=START + MINUTE))
+    person = sit(site, consumer=site.environment() | {"INTAKE_WORKERS": "true"})
+    logs(monkeypatch, [])
+    found = person.reads("inspect", KEY)["history"]
+    assert (found["complete"], found["link"], found["attempts"]) == (False, "", [])
+    shown = person.types("inspect", KEY)
+    assert "workers outside of Lambda write to the log of their own service" in shown
+    assert "All log lines" not in shown

@@ -48,7 +48,7 @@ class History:
     """The attempts of a key, oldest first."""
 
     link: str
-    """The link to all lines about the key since its rows began."""
+    """The link to all lines about the key since its rows began. Empty: the log of workers is not known."""
     attempts: tuple[Attempt, ...] = ()
     searched_from: int
     """Epoch milliseconds. Attempts before this time are not in `attempts`."""
@@ -86,12 +86,17 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
     try:
         attempts = tuple(_attempts(search.lines(start, end)))
     except ClientError as error:
-        return replace(empty, complete=False, why=_refused(error, group.name))
+        link = "" if deployed.workers else empty.link
+        return replace(empty, complete=False, why=_refused(error, group.name), link=link)
     why = ""
     if search.stopped:
         why = f"stopped after {REQUESTS} requests to CloudWatch Logs, and later attempts may follow"
     elif start > begun:
         why = f"only the last {LONGEST_MS // 86_400_000} days were searched"
+    if deployed.workers:
+        # The link would lead to the log of the function, which may have no line about the key.
+        why = why or "workers outside of Lambda write to the log of their own service, which is not searched"
+        empty = replace(empty, link=empty.link if attempts else "")
     return replace(empty, attempts=attempts, complete=not why, why=why)
 
 

@@ -43,8 +43,9 @@ def history_lines(found: History | None) -> Iterator[Text]:
         yield _link(one.link)
     if found.why:
         yield Text(f"Attempts may be missing: {escape(found.why)}", style=WARNING)
-    yield Text("All log lines of the key:", style=DIM)
-    yield _link(found.link)
+    if found.link:
+        yield Text("All log lines of the key:", style=DIM)
+        yield _link(found.link)
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
