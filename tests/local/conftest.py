@@ -11,8 +11,8 @@ import pytest
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import scenario as audit_run
-from tests.local.faults import STACK
-from tests.local.faults.lines import IN_TESTS, run
+from tests.local.faults import IN_TESTS, STACK
+from tests.local.faults.lines import AT_ONCE, run
 from tests.local.faults.sizes import SHORT
 from tests.local.faults.world import Sources
 from tests.local.recorded import put_code
@@ -93,7 +93,7 @@ def faults(sources: Sources, outputs: Outputs) -> "Iterator[dict[str, Future[lis
     """The short form of the fault runs, by pipeline: in the background, since all that they do for most of the time is
     wait for messages to come back.
     """
-    pool = ThreadPoolExecutor(len(IN_TESTS))
+    pool = ThreadPoolExecutor(AT_ONCE)
     yield {name: pool.submit(run, sources, outputs[STACK], SHORT, [name]) for name in IN_TESTS}
     # Who wants no outcome does not wait; what still runs then ends with the local AWS.
     pool.shutdown(wait=False, cancel_futures=True)

@@ -18,6 +18,7 @@ from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, 
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
 from tests.local.brought_stack import BroughtStack
+from tests.local.faults import IN_TESTS
 from tests.local.faults import stack as faults
 from tests.local.long_stack import STACK as LONG
 from tests.local.long_stack import LongStack
@@ -129,7 +130,7 @@ def main() -> None:
     put_code(code)
     LocalStack(app, "Local", code=code)
     GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
-    faults.from_context(app, only_pipelines=True)
+    faults.from_context(app, lines=IN_TESTS)
     audited.AuditedStack(app, AUDITED, code=code)
     PartsStack(app, "Parts", code=code)
     BroughtStack(app, "Brought", code=code)

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.local.faults.lines import IN_TESTS
+from tests.local.faults import IN_TESTS
 from tests.local.faults.outcomes import Outcome
 from tests.local.faults.sizes import SHORT
 

@@ -5,3 +5,5 @@ HOUR = 60
 """Seconds that replace an hour. Waits and outages are shortened by the same factor."""
 WIRED_SECONDS = 4
 """The processor's time in the pipeline behind the proxy. A slow answer of S3 takes longer."""
+IN_TESTS = ("Killed", "Wired", "Plain", "Outage", "Executions", "Messages", "Sets")
+"""The lines of `make test`, in their short form. Each source, bus, stream and form of sets is in `make faults`."""

@@ -54,8 +54,6 @@ LINES: dict[str, Run] = {
 
 AT_ONCE = 4
 """Lines that run at the same time on two cores."""
-IN_TESTS = ("Killed", "Wired", "Plain", "Outage")
-"""The lines of `make test`. The others need `make faults`."""
 
 
 def run(world: Sources, outputs: Outputs, sizes: Sizes, lines: Sequence[str] = ()) -> list[Outcome]:

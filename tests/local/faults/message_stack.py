@@ -1,5 +1,6 @@
 """Intakes of keyed messages for the fault runs, in the stack of the others."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -16,13 +17,16 @@ EVENT_SOURCE = "faults"
 SHARDS = 2
 STREAM_BATCH = 20
 """Records in one invocation: few, so that a shard has several batches."""
+MESSAGES = ("Messages", "Fifo", "Events", "Kinesis", "Changes")
 
 
-def add_messages(scope: Construct, *, downstream: str, proxy: str) -> None:
-    """Add an intake of each source, whose requests to DynamoDB go through the proxy."""
+def add_messages(scope: Construct, *, downstream: str, proxy: str, lines: Collection[str]) -> None:
+    """Add an intake for each of these lines, whose requests to DynamoDB go through the proxy."""
     environment = {"DOWNSTREAM_URL": downstream, "AWS_ENDPOINT_URL_DYNAMODB": proxy}
     processor = Processor.from_asset(PROCESSORS, entrypoint="delivering:process_message", environment=environment)
     for name, (source, of, place) in _sources(scope).items():
+        if name not in lines:
+            continue
         intake = MessageIntake(
             scope,
             name,

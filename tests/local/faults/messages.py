@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import batched
 from threading import Lock
 
@@ -18,6 +19,10 @@ from tests.local.faults.world import Sources
 
 IDENTITIES = 3
 """Messages of each key. Every one is sent two or three times."""
+LEAST_TABLE = 8
+"""Keys of a stream while DynamoDB has faults: enough requests for one turn of all faults."""
+TRIES = 4
+"""Requests of the SDK for one operation. If all fail, the operation fails."""
 REFUSED, RAISED = "no amount in it", "HTTPError"
 
 
@@ -31,12 +36,13 @@ def messages(intake: Intake, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
         "after": sizes.message_deaths,
         "fails": sizes.message_keys // 2,
         "poison": sizes.message_poison,
-        "table": sizes.message_table,
+        "table": max(sizes.message_table, LEAST_TABLE) if intake.held else sizes.message_table,
         "plain": sizes.message_keys,
     }
     keys = {kind: [f"{intake.name}/{kind}/{n}" for n in range(count)] for kind, count in counts.items()}
     poison = {Name(key, "0"): RAISED for key in keys["poison"]} | {Name(key, "1"): REFUSED for key in keys["poison"]}
-    outbreak = world.proxy.break_out(f"{line.bucket}/{table}", *_of_dynamodb(sizes.message_table))
+    faults = (_of_dynamodb_in_turn if intake.held else _of_dynamodb)(sizes.message_table)
+    outbreak = world.proxy.break_out(f"{line.bucket}/{table}", *faults)
     world.downstream.moods[intake.name] = _mood(poison)
     sent = _with_copies(mixed(*keys.values()))
     intake.send(sent)
@@ -105,6 +111,26 @@ def _of_dynamodb(times: int) -> tuple[Fault, ...]:
         Fault(Trouble.ANSWER_LOST, times, ("TransactWriteItems",)),
         Fault(Trouble.INTERNAL_ERROR, times, ("TransactWriteItems", "UpdateItem", "PutItem")),
     )
+
+
+def _of_dynamodb_in_turn(times: int) -> tuple[Fault, ...]:
+    """Return the same faults with a pause after each failed operation.
+
+    A failed record holds its shard back. Without pauses, one record would have all faults, and all its attempts would
+    end without an outcome.
+    """
+    put, update, commit = (("PutItem",), ("UpdateItem",), ("TransactWriteItems",))
+    failed = Fault(Trouble.THROTTLED, TRIES, commit)  # a second claim updates the row
+    turns = (
+        (Fault(Trouble.THROTTLED, TRIES, put),),
+        (Fault(Trouble.ANSWER_LOST, TRIES, put),),
+        (failed, Fault(Trouble.CUT, TRIES, update)),
+        (failed, Fault(Trouble.ANSWER_LOST, TRIES, update)),
+        (Fault(Trouble.ANSWER_LOST, TRIES, commit),),
+        (Fault(Trouble.INTERNAL_ERROR, TRIES, (*commit, *update, *put)),),
+    )
+    pause = Fault(Trouble.NONE, TRIES)
+    return tuple(replace(fault) for _ in range(-(-times // 6)) for turn in turns for fault in (*turn, pause))
 
 
 def _commits(outbreak: Outbreak) -> int:

@@ -1,5 +1,6 @@
 """Sets of files for the fault runs, in the stack of the others."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ FORMS = {
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
 
 
-def add_sets(scope: Construct, *, downstream: str, proxy: str) -> None:
-    """Add a pipeline and sets of each form of its objects, whose requests to DynamoDB and S3 go through the proxy."""
+def add_sets(scope: Construct, *, downstream: str, proxy: str, lines: Collection[str]) -> None:
+    """Add a pipeline and sets of these forms of its objects, whose requests to DynamoDB and S3 go through the proxy."""
     environment = {"DOWNSTREAM_URL": downstream, "AWS_ENDPOINT_URL_DYNAMODB": proxy, "AWS_ENDPOINT_URL_S3": proxy}
     times: dict[str, Any] = {
         "processing_timeout": cdk.Duration.seconds(5),
@@ -40,6 +41,8 @@ def add_sets(scope: Construct, *, downstream: str, proxy: str) -> None:
         }
     }
     for name, form in FORMS.items():
+        if name not in lines:
+            continue
         made = FileSets(scope, name, pipeline=pipeline, form=form, processor=processor("process_set"), **times)
         outputs[name] = {
             "QueueUrl": made.queue.queue_url,

@@ -6,6 +6,7 @@ downstream.
 
 import atexit
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,8 +22,8 @@ from cdk_intake_ledger import (
 )
 from tests.local.faults import HOUR, STACK, WIRED_SECONDS
 from tests.local.faults.execution_stack import add_executions
-from tests.local.faults.message_stack import add_messages
-from tests.local.faults.set_stack import add_sets
+from tests.local.faults.message_stack import MESSAGES, add_messages
+from tests.local.faults.set_stack import FORMS, add_sets
 from tests.synth.build import new_app
 
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
@@ -53,11 +54,15 @@ PIPELINES: dict[str, dict[str, Any]] = {
     "Outage": {"processing_timeout": seconds(10), "retry": LIKE_THE_DEFAULT},
 }
 
+LINES = (*PIPELINES, "Executions", *MESSAGES, *FORMS)
+
 
 class FaultsStack(cdk.Stack):
     """One pipeline for each kind of fault that would be in another's way."""
 
-    def __init__(self, scope: Construct, id: str, *, downstream: str, proxy: str, only_pipelines: bool = False) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, downstream: str, proxy: str, lines: Collection[str] = LINES
+    ) -> None:
         super().__init__(scope, id)
         for name, options in PIPELINES.items():
             pipeline = IntakePipeline(
@@ -75,11 +80,10 @@ class FaultsStack(cdk.Stack):
                 "Function": pipeline.consumer_function.function_name,
             }.items():
                 cdk.CfnOutput(self, f"{name}{what}", value=value)
-        if only_pipelines:
-            return
-        add_executions(self, downstream=downstream, proxy=proxy)
-        add_messages(self, downstream=downstream, proxy=proxy)
-        add_sets(self, downstream=downstream, proxy=proxy)
+        if "Executions" in lines:
+            add_executions(self, downstream=downstream, proxy=proxy)
+        add_messages(self, downstream=downstream, proxy=proxy, lines=lines)
+        add_sets(self, downstream=downstream, proxy=proxy, lines=lines)
 
 
 def _processor(code: Path, downstream: str, **environment: str) -> Processor:
@@ -99,10 +103,10 @@ def _wired(downstream: str, proxy: str) -> Processor:
     return _processor(code, downstream, URLLIB3="1.26", **addresses)
 
 
-def from_context(app: cdk.App, *, only_pipelines: bool = False) -> FaultsStack:
-    """Make the stack with the addresses that the context has. `only_pipelines`: with the lines of `make test` only."""
+def from_context(app: cdk.App, *, lines: Collection[str] = LINES) -> FaultsStack:
+    """Make the stack of these lines, with the addresses that the context has."""
     downstream, proxy = (app.node.get_context(name) for name in ("downstream", "proxy"))
-    return FaultsStack(app, STACK, downstream=downstream, proxy=proxy, only_pipelines=only_pipelines)
+    return FaultsStack(app, STACK, downstream=downstream, proxy=proxy, lines=lines)
 
 
 def main() -> None:
