@@ -79,7 +79,6 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
         patched.setattr(memory, "peak", lambda *_: 50.0)
         patched.setattr(cpu, "cpu_ms", lambda *_: 2.0)
         patched.setattr(scenarios, "SCENARIOS", scenarios.SCENARIOS[:1])
-        patched.setattr(cold, "compile_dir", lambda *_, **__: None)
         patched.setattr(cold, "milliseconds", lambda code, *_: 10.0 if code == "pass" else 100.0)
         patched.setattr(cold, "imports", lambda _: {"intake_ledger": 20.0, "others": 3.0})
         patched.setattr(synth, "synthesised", lambda *_, **__: Counter({"AWS::SQS::Queue": 2}))

@@ -1,16 +1,16 @@
 """A Lambda function of a pipeline, with its role, log group and network."""
 
 import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import CfnResource, Duration, RemovalPolicy, Size, Stack
+from aws_cdk import aws_ecr_assets as ecr_assets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
@@ -34,9 +34,6 @@ INTERFACE_ACTIONS = (
     "ec2:DescribeSubnets",
     "ec2:UnassignPrivateIpAddresses",
 )
-
-_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-"""The hash of a CDK asset, which is in its key or its tag."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,15 +132,17 @@ def record_version(function: lambda_.Function) -> None:
 
     The name of other code, such as a parameter of the stack, does not change with the code. Then nothing is told.
     """
-    resource = function.node.default_child
-    assert isinstance(resource, lambda_.CfnFunction), function.node.path
-    code = Stack.of(function).resolve(resource.code)
-    inline = code.get("zipFile")
-    found = _HASH.search(json.dumps(code))
+    node = function.node
+    for name in ("Code", "AssetImage"):
+        asset = node.try_find_child(name)
+        if isinstance(asset, s3_assets.Asset | ecr_assets.DockerImageAsset):
+            function.add_environment("INTAKE_PROCESSOR_VERSION", asset.asset_hash)
+            return
+    resource = node.default_child
+    assert isinstance(resource, lambda_.CfnFunction), node.path
+    inline = Stack.of(function).resolve(resource.code).get("zipFile")
     if isinstance(inline, str):
         function.add_environment("INTAKE_PROCESSOR_VERSION", hashlib.sha256(inline.encode()).hexdigest())
-    elif found:
-        function.add_environment("INTAKE_PROCESSOR_VERSION", found[0])
 
 
 def _run_on(function: lambda_.Function, provider: lambda_.ICapacityProvider | None) -> None:
