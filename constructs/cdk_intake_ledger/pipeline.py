@@ -182,6 +182,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             network=network,
             log_group=monitoring.log_group,
             removal_policy=removal_policy,
+            tracing=monitoring.tracing,
         )
         bucket_resource = owned_resource(self._bucket)
         resources = PipelineResources(
@@ -228,7 +229,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             audit_function=self._audit.function,
             settle_time=audit.settle_time,
             audit_interval=audit.interval,
-            alarm_actions=monitoring.alarm_actions,
+            options=monitoring,
         )
         message_life = plan.queue_retention + plan.dead_letter_retention
         connect_bucket(self, resources, self._consumer, message_life=message_life)

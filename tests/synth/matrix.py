@@ -342,6 +342,7 @@ def everything(app: App) -> Stack:
         concurrency=ConcurrencyOptions(max_concurrency=5, batch_size=100, max_batching_window=Duration.seconds(5)),
         audit=AuditOptions(report_bucket=bucket(ours, "Reports")),
         monitoring=MonitoringOptions(
+            tracing=True,
             log_group=logs.LogGroup(ours, "Log", retention=logs.RetentionDays.ONE_YEAR),
             alarm_actions=[
                 cloudwatch_actions.SnsAction(sns.Topic(ours, "Pager", enforce_ssl=True, master_key=ours_only))

@@ -20,6 +20,7 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     INLINE_POLICIES,
     INTERFACES,
     RUNTIME,
+    SEGMENTS,
     TRACING,
     Suppression,
     suppress,
@@ -45,6 +46,8 @@ class FunctionNetworking:
     log_group: logs.ILogGroup | None
     """None if each function has its own."""
     removal_policy: RemovalPolicy
+    tracing: bool = False
+    """True if X-Ray traces the functions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +112,7 @@ def intake_function(
         assert isinstance(resource, CfnResource), scope.node.path
         resource.add_property_override("ImageConfig.Command", [code.handler])
         _run_on(image, code.capacity_provider)
-        suppress(image, TRACING, CONCURRENCY, suppression)
+        suppress(image, *_trace(image, role, networking), CONCURRENCY, suppression)
         return image, role
     function = lambda_.Function(
         scope,
@@ -123,7 +126,7 @@ def intake_function(
     )
     _run_on(function, code.capacity_provider)
     tested = code.runtime is TESTED_RUNTIME or code.runtime.name == TESTED_RUNTIME.name
-    suppress(function, TRACING, CONCURRENCY, *((RUNTIME,) if tested else ()), suppression)
+    suppress(function, *_trace(function, role, networking), CONCURRENCY, *((RUNTIME,) if tested else ()), suppression)
     return function, role
 
 
@@ -143,6 +146,25 @@ def record_version(function: lambda_.Function) -> None:
     inline = Stack.of(function).resolve(resource.code).get("zipFile")
     if isinstance(inline, str):
         function.add_environment("INTAKE_PROCESSOR_VERSION", hashlib.sha256(inline.encode()).hexdigest())
+
+
+def _trace(function: lambda_.Function, role: iam.Role, networking: FunctionNetworking) -> tuple[Suppression, ...]:
+    """Trace a function with X-Ray if the options say so. Return the accepted finding of a function without traces."""
+    if not networking.tracing:
+        return (TRACING,)
+    resource = function.node.default_child
+    assert isinstance(resource, lambda_.CfnFunction), function.node.path
+    resource.tracing_config = lambda_.CfnFunction.TracingConfigProperty(mode="Active")
+    segments = iam.PolicyStatement(
+        sid="SegmentsHaveNoResource",
+        actions=["xray:PutTelemetryRecords", "xray:PutTraceSegments"],
+        resources=["*"],
+    )
+    # A separate policy, as for the network.
+    policy = iam.Policy(role, "Tracing", statements=[segments], roles=[role])
+    suppress(policy, SEGMENTS, of="[Resource::*]")
+    suppress(policy, INLINE_POLICIES)
+    return ()
 
 
 def _run_on(function: lambda_.Function, provider: lambda_.ICapacityProvider | None) -> None:

@@ -152,6 +152,7 @@ class MessageIntake(Construct, IntakeMetrics):
                 network=network,
                 log_group=monitoring.log_group,
                 removal_policy=removal_policy,
+                tracing=monitoring.tracing,
             ),
             resources=MessageResources(
                 name=self._pipeline_name,
@@ -177,7 +178,7 @@ class MessageIntake(Construct, IntakeMetrics):
             dead_letter_queue=self._queue.dead_letter_queue,
             consumer_function=self._consumer.function,
             reads_stream=source.is_stream,
-            alarm_actions=monitoring.alarm_actions,
+            options=monitoring,
         )
         if source.event_pattern is not None:
             deliver_events(self, source, self._queue)

@@ -9,8 +9,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from cdk_intake_ledger.monitoring.alarm_choice import AlarmChoice
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics
 from cdk_intake_ledger.monitoring.runbooks import alarm_description
+from cdk_intake_ledger.options import MonitoringOptions
+from cdk_intake_ledger.validation.reporting import refuse
 
 AN_HOUR_OF_PERIODS = 12
 """Five-minute periods that the alarms on retries and errors evaluate."""
@@ -31,12 +34,15 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
         queue: sqs.IQueue,
         dead_letter_queue: sqs.IQueue,
         consumer_function: lambda_.IFunction,
+        options: MonitoringOptions,
     ) -> None:
         super().__init__(scope, id)
         self._pipeline_name = pipeline_name
         self._queue = queue
         self._dead_letter_queue = dead_letter_queue
         self._consumer_function = consumer_function
+        self._options = options
+        self._choice = AlarmChoice(options)
         self._alarms: dict[str, cloudwatch.Alarm] = {}
 
     @property
@@ -70,15 +76,13 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
         dashboard.add_widgets(*self.widgets())
         return dashboard
 
-    def _keep(
-        self, alarms: Mapping[str, cloudwatch.Alarm], alarm_actions: Sequence[cloudwatch.IAlarmAction] | None
-    ) -> None:
-        self._alarms = dict(alarms)
-        if alarm_actions:
-            for alarm in self._alarms.values():
-                alarm.add_alarm_action(*alarm_actions)
+    def _keep(self, alarms: Mapping[str, cloudwatch.Alarm | None]) -> None:
+        refuse(self.node.path, list(self._choice.problems()))
+        self._alarms = {name: alarm for name, alarm in alarms.items() if alarm is not None}
+        for alarm in self._alarms.values() if self._options.alarm_actions else ():
+            alarm.add_alarm_action(*self._options.alarm_actions)
 
-    def _consumer_alarms(self, settle_time: float) -> dict[str, cloudwatch.Alarm]:
+    def _consumer_alarms(self, settle_time: float) -> dict[str, cloudwatch.Alarm | None]:
         """The alarms by name. `settle_time` is the maximum normal age of a message in seconds."""
         consumer_function = self._consumer_function
         return {
@@ -154,7 +158,7 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
         ]
         return [
             cloudwatch.TextWidget(markdown=f"## {self._pipeline_name}", width=6, height=3),
-            cloudwatch.AlarmStatusWidget(alarms=list(self._alarms.values()), width=18, height=3),
+            *status_widgets(self._alarms),
             graph("Changes", [self.metric_accepted(), self.metric_committed()]),
             graph("Answered without work", [self.metric_duplicates(), self.metric_stale(), self.metric_busy()]),
             graph("Repeated attempts", [self.metric_retries(), self.metric_lapsed_leases()]),
@@ -189,11 +193,14 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
         periods: int = 1,
         datapoints: int | None = None,
         missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
-    ) -> cloudwatch.Alarm:
+    ) -> cloudwatch.Alarm | None:
+        """An alarm, or None if the options do not choose it."""
+        if not self._choice.has(name):
+            return None
         return metric.create_alarm(
             self,
             name,
-            threshold=threshold,
+            threshold=self._choice.threshold(name, threshold),
             evaluation_periods=periods,
             datapoints_to_alarm=datapoints,
             comparison_operator=comparison,
@@ -201,10 +208,15 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
             alarm_description=alarm_description(self._pipeline_name, name, meaning),
         )
 
-    def _alarm_on_second_period(self, name: str, metric: cloudwatch.Metric, meaning: str) -> cloudwatch.Alarm:
+    def _alarm_on_second_period(self, name: str, metric: cloudwatch.Metric, meaning: str) -> cloudwatch.Alarm | None:
         """An alarm on two periods of five minutes with a case within an hour. The pipeline repairs one case itself."""
         meaning = f"{meaning}, in two periods of five minutes within an hour"
         return self._alarm(name, metric, meaning, periods=AN_HOUR_OF_PERIODS, datapoints=2)
+
+
+def status_widgets(alarms: Mapping[str, cloudwatch.Alarm]) -> list[cloudwatch.ConcreteWidget]:
+    """The states of alarms. CloudWatch refuses a widget without alarms."""
+    return [cloudwatch.AlarmStatusWidget(alarms=list(alarms.values()), width=18, height=3)] if alarms else []
 
 
 def graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.GraphWidget:

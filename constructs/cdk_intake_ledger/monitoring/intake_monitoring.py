@@ -1,7 +1,6 @@
 """The alarms and the dashboard of a pipeline."""
 
 import math
-from collections.abc import Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -11,6 +10,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring.consumer_monitoring import ConsumerMonitoring, graph
+from cdk_intake_ledger.options import MonitoringOptions
 from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
 from cdk_intake_ledger.validation.plan import DAY, span
@@ -50,7 +50,7 @@ class IntakeMonitoring(ConsumerMonitoring):
         audit_function: lambda_.IFunction,
         settle_time: Duration,
         audit_interval: Duration,
-        alarm_actions: Sequence[cloudwatch.IAlarmAction] | None = None,
+        options: MonitoringOptions | None = None,
     ) -> None:
         """Make the alarms. A pipeline makes its own.
 
@@ -64,7 +64,7 @@ class IntakeMonitoring(ConsumerMonitoring):
             audit_function: the pipeline's audit.
             settle_time: the audit's settle time: the maximum normal age of a message.
             audit_interval: the time between two audits, known at synthesis.
-            alarm_actions: actions of each alarm; none when omitted.
+            options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
 
         """
         super().__init__(
@@ -74,6 +74,7 @@ class IntakeMonitoring(ConsumerMonitoring):
             queue=queue,
             dead_letter_queue=dead_letter_queue,
             consumer_function=consumer_function,
+            options=options or MonitoringOptions(),
         )
         self._audit_function = audit_function
         interval = audit_interval.to_seconds()
@@ -98,9 +99,8 @@ class IntakeMonitoring(ConsumerMonitoring):
             ),
             "AuditIncomplete": self._audit_incomplete(interval),
         }
-        if (missing := self._audit_missing(interval)) is not None:
-            alarms["AuditMissing"] = missing
-        self._keep(alarms, alarm_actions)
+        alarms["AuditMissing"] = self._audit_missing(interval)
+        self._keep(alarms)
 
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:
         """Widgets for four rows of your dashboard: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
@@ -117,7 +117,7 @@ class IntakeMonitoring(ConsumerMonitoring):
             graph("Audit", audit),
         ]
 
-    def _audit_incomplete(self, interval: float) -> cloudwatch.Alarm:
+    def _audit_incomplete(self, interval: float) -> cloudwatch.Alarm | None:
         # A run may need several invocations, and the last one writes 0. A period is at most a day.
         period = min(interval, DAY)
         # `AuditMissing` watches days without a run.
@@ -133,7 +133,8 @@ class IntakeMonitoring(ConsumerMonitoring):
         period = min(interval, DAY)
         periods = math.ceil(interval / period) + 1
         if period * periods > LONGEST_WATCH_DAYS * DAY:
-            warn(self, AUDIT_NOT_WATCHED, interval=span(interval))
+            if self._choice.has("AuditMissing"):
+                warn(self, AUDIT_NOT_WATCHED, interval=span(interval))
             return None
         return self._alarm(
             "AuditMissing",

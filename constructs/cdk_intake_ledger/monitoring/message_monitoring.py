@@ -1,7 +1,5 @@
 """The alarms and the dashboard of a message intake."""
 
-from collections.abc import Sequence
-
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
@@ -11,6 +9,7 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring.consumer_monitoring import ConsumerMonitoring, graph
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES
+from cdk_intake_ledger.options import MonitoringOptions
 
 MAX_AGE = Duration.hours(1)
 """The maximum normal age of a message, which is also the default settle time of a pipeline's audit."""
@@ -45,7 +44,7 @@ class MessageMonitoring(ConsumerMonitoring):
         dead_letter_queue: sqs.IQueue,
         consumer_function: lambda_.IFunction,
         reads_stream: bool,
-        alarm_actions: Sequence[cloudwatch.IAlarmAction] | None = None,
+        options: MonitoringOptions | None = None,
     ) -> None:
         """Make the alarms. An intake makes its own.
 
@@ -57,7 +56,7 @@ class MessageMonitoring(ConsumerMonitoring):
             dead_letter_queue: the intake's dead-letter queue.
             consumer_function: the intake's consumer.
             reads_stream: whether the consumer reads a stream.
-            alarm_actions: actions of each alarm; none when omitted.
+            options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
 
         """
         super().__init__(
@@ -67,6 +66,7 @@ class MessageMonitoring(ConsumerMonitoring):
             queue=queue,
             dead_letter_queue=dead_letter_queue,
             consumer_function=consumer_function,
+            options=options or MonitoringOptions(),
         )
         self._reads_stream = reads_stream
         alarms = self._consumer_alarms(MAX_AGE.to_seconds())
@@ -84,7 +84,7 @@ class MessageMonitoring(ConsumerMonitoring):
                 comparison=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
                 periods=3,
             )
-        self._keep(alarms, alarm_actions)
+        self._keep(alarms)
 
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:
         """Widgets for three rows of your dashboard: `dashboard.add_widgets(*intake.monitoring.widgets())`."""

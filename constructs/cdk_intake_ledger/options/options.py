@@ -1,6 +1,6 @@
 """Groups of options of a pipeline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -43,6 +43,17 @@ class ConcurrencyOptions:
     """The maximum number of concurrent invocations of the consumer, 2 to 1,000 (the range of an SQS event source); only
     the account's quota limits them when omitted."""
 
+    reserved_concurrency: int | None = None
+    """Concurrent executions that the account reserves for the consumer, which has no more then; none when omitted. At
+    least `max_concurrency`, since Lambda throttles further invocations."""
+
+    min_pollers: int | None = None
+    """The smallest number of pollers of provisioned mode, 2 to 200; 2 when only `max_pollers` is set. Provisioned mode
+    scales faster than the default mode, costs money for each hour of a poller, and excludes `max_concurrency`."""
+
+    max_pollers: int | None = None
+    """The largest number of pollers of provisioned mode, 2 to 10,000; 200 when only `min_pollers` is set."""
+
     threads: int = 1
     """The number of records of a batch that an invocation processes at the same time, 1 to `batch_size`; 1 when
     omitted. Use more than 1 for a thread-safe processor that mostly waits for I/O. Records of the same key never run at
@@ -82,8 +93,22 @@ class MonitoringOptions:
     alarm_actions: Sequence[cloudwatch.IAlarmAction] = ()
     """Actions of each of the `alarms`; none when omitted."""
 
+    alarms: Sequence[str] | None = None
+    """Names of the alarms to make, such as `["DeadLetters", "AuditMissing"]`; all of them when omitted. With an empty
+    list, there are none."""
+
+    omit_alarms: Sequence[str] = ()
+    """Names of alarms not to make; none when omitted."""
+
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Thresholds by the names of alarms, such as `{"Retries": 50}`, in the unit of the metric. docs/monitoring.md has
+    the default of each alarm, which applies when omitted."""
+
     log_group: logs.ILogGroup | None = None
     """The log group of all functions. When omitted, each function has its own, which keeps two months."""
+
+    tracing: bool = False
+    """True if X-Ray traces the functions, for a price per trace; they are not traced when omitted."""
 
     reasons: Reasons = Reasons.TYPES
     """The text about a failed attempt in ledger rows, dead-letter messages and logs. When omitted, types of exceptions

@@ -142,7 +142,12 @@ class FileSets(Construct):
         self._consumer = IntakeConsumer(
             self,
             "Consumer",
-            networking=replace(networking, log_group=monitoring.log_group, removal_policy=removal_policy),
+            networking=replace(
+                networking,
+                log_group=monitoring.log_group,
+                removal_policy=removal_policy,
+                tracing=monitoring.tracing,
+            ),
             resources=replace(parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False),
             processor=SetProcessor(processor, form=form, parts_pipeline=parts.name),
             processing_timeout=timeout,
@@ -167,7 +172,7 @@ class FileSets(Construct):
             dead_letter_queue=self._queue.dead_letter_queue,
             function=self._consumer.function,
             alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
-            alarm_actions=monitoring.alarm_actions,
+            options=monitoring,
         )
         if set_name is not None:
             register(self, set_name, parts.table)

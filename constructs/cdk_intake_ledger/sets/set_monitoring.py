@@ -1,6 +1,6 @@
 """The alarms and the widgets of sets of files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Unpack
 
@@ -11,7 +11,16 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.monitoring import FIVE_MINUTES, IntakeMetrics, MetricOptions, alarm_description
+from cdk_intake_ledger.monitoring import (
+    FIVE_MINUTES,
+    AlarmChoice,
+    IntakeMetrics,
+    MetricOptions,
+    alarm_description,
+    status_widgets,
+)
+from cdk_intake_ledger.options import MonitoringOptions
+from cdk_intake_ledger.validation.reporting import refuse
 
 OLDEST_SECONDS = 3_600
 """The longest normal age of a message that no function has received."""
@@ -43,7 +52,7 @@ class SetMonitoring(Construct, IntakeMetrics):
         dead_letter_queue: sqs.IQueue,
         function: lambda_.IFunction,
         alarm_after: Duration,
-        alarm_actions: Sequence[cloudwatch.IAlarmAction],
+        options: MonitoringOptions,
     ) -> None:
         """Make the alarms. `FileSets` calls this.
 
@@ -55,7 +64,7 @@ class SetMonitoring(Construct, IntakeMetrics):
             dead_letter_queue: its dead-letter queue.
             function: the function that runs the processor.
             alarm_after: the time for which a set may wait, before the alarm.
-            alarm_actions: actions of each alarm.
+            options: actions, choice and thresholds of the alarms.
 
         """
         super().__init__(scope, id)
@@ -63,7 +72,8 @@ class SetMonitoring(Construct, IntakeMetrics):
         self._queue = queue
         self._dead_letter_queue = dead_letter_queue
         self._function = function
-        self._alarms = {
+        self._choice = AlarmChoice(options)
+        alarms = {
             "OldestWaitingSet": self._alarm(
                 "OldestWaitingSet",
                 self.metric_oldest_waiting_set(),
@@ -104,8 +114,10 @@ class SetMonitoring(Construct, IntakeMetrics):
                 "AuditFindings", self.metric_audit_findings(), "the audit found sets that nothing had processed"
             ),
         }
-        for alarm in self._alarms.values() if alarm_actions else ():
-            alarm.add_alarm_action(*alarm_actions)
+        refuse(self.node.path, list(self._choice.problems()))
+        self._alarms = {name: alarm for name, alarm in alarms.items() if alarm is not None}
+        for alarm in self._alarms.values() if options.alarm_actions else ():
+            alarm.add_alarm_action(*options.alarm_actions)
 
     @property
     def pipeline_name(self) -> str:
@@ -148,7 +160,7 @@ class SetMonitoring(Construct, IntakeMetrics):
         ages = {"Missing parts": [self.metric_oldest_waiting_set()]}
         return [
             cloudwatch.TextWidget(markdown=f"## {self._set_name}", width=6, height=3),
-            cloudwatch.AlarmStatusWidget(alarms=list(self._alarms.values()), width=18, height=3),
+            *status_widgets(self._alarms),
             *(
                 cloudwatch.GraphWidget(title=title, left=metrics, right=ages.get(title), width=6)
                 for title, metrics in graphs.items()
@@ -173,11 +185,13 @@ class SetMonitoring(Construct, IntakeMetrics):
         threshold: float = 1,
         periods: int = 1,
         datapoints: int | None = None,
-    ) -> cloudwatch.Alarm:
+    ) -> cloudwatch.Alarm | None:
+        if not self._choice.has(name):
+            return None
         return metric.create_alarm(
             self,
             name,
-            threshold=threshold,
+            threshold=self._choice.threshold(name, threshold),
             evaluation_periods=periods,
             datapoints_to_alarm=datapoints,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,

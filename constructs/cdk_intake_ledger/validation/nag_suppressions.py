@@ -46,7 +46,12 @@ TRACING = Suppression(
     ("Serverless-LambdaTracing",),
     "both functions",
     "Each decision is a log line with key, version, fence and lag. X-Ray has a price per trace and does not "
-    "follow a message through S3. To trace, set `TracingConfig` on the function.",
+    "follow a message through S3. To trace, set `MonitoringOptions(tracing=True)`.",
+)
+SEGMENTS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the policy for X-Ray, with `MonitoringOptions(tracing=True)`",
+    "The actions that send segments to X-Ray support no resource.",
 )
 CONSUMER_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
@@ -190,6 +195,7 @@ SUPPRESSIONS = (
     MACHINE_EXECUTIONS,
     EXECUTIONS,
     INTERFACES,
+    SEGMENTS,
     NOTIFICATIONS_HANDLER,
 )
 """All of them."""

@@ -70,6 +70,7 @@ def _memory(plan: Plan) -> tuple[int, int]:
 
 
 _EVENT_SOURCE = "the range of an SQS event source of Lambda"
+_PROVISIONED = "the range of provisioned mode for an SQS event source of Lambda"
 _HIDING = "because SQS hides a message for 12 hours at most"
 
 CHECKS: tuple[Check, ...] = (
@@ -168,6 +169,54 @@ CHECKS: tuple[Check, ...] = (
         fix="Set max_batching_window to at least 1 second, or batch_size to at most 10",
     ),
     between(SUBJECT, "max_concurrency", 2, 1_000, _EVENT_SOURCE, show=number_text),
+    compare(
+        SUBJECT,
+        "reserved-concurrency-minimum",
+        "reserved_concurrency",
+        broken=lambda plan: plan.reserved_concurrency < 1,
+        numbers=("reserved_concurrency",),
+        what="reserved_concurrency is {reserved_concurrency}",
+        why="it must be at least 1, because 0 stops the function",
+        fix="Set at least 1, or omit it",
+    ),
+    compare(
+        SUBJECT,
+        "max-concurrency-within-reserved",
+        "max_concurrency",
+        "reserved_concurrency",
+        broken=lambda plan: plan.max_concurrency > plan.reserved_concurrency,
+        numbers=("max_concurrency", "reserved_concurrency"),
+        what="max_concurrency is {max_concurrency} and reserved_concurrency is {reserved_concurrency}",
+        why="Lambda would throttle the further invocations, and each one uses a receive of its messages",
+        fix="Raise reserved_concurrency, or lower max_concurrency",
+    ),
+    between(SUBJECT, "min_pollers", 2, 200, _PROVISIONED, show=number_text),
+    between(SUBJECT, "max_pollers", 2, 10_000, _PROVISIONED, show=number_text),
+    compare(
+        SUBJECT,
+        "pollers-ordered",
+        "min_pollers",
+        "max_pollers",
+        broken=lambda plan: plan.min_pollers > plan.max_pollers,
+        numbers=("min_pollers", "max_pollers"),
+        what="min_pollers is {min_pollers} and max_pollers is {max_pollers}",
+        why="the minimum cannot exceed the maximum",
+        fix="Raise max_pollers, or lower min_pollers",
+    ),
+    *(
+        compare(
+            SUBJECT,
+            f"{name.replace('_', '-')}-without-max-concurrency",
+            name,
+            "max_concurrency",
+            broken=lambda plan: plan.max_concurrency > 0,
+            numbers=("max_concurrency",),
+            what=f"{name} is set and max_concurrency is {{max_concurrency}}",
+            why="provisioned mode excludes a maximum concurrency of the event source",
+            fix="Omit max_concurrency, and limit max_pollers or reserved_concurrency",
+        )
+        for name in ("min_pollers", "max_pollers")
+    ),
     compare(
         SUBJECT,
         "threads-minimum",

@@ -101,6 +101,10 @@ class Plan:
     """The limit of an execution of a state machine that is the processor. Unknown for other processors."""
     longest_task: float = UNKNOWN
     """The time for which a task may outlive its execution. Unknown for other processors."""
+    reserved_concurrency: float = UNKNOWN
+    """Unknown if it is not set; likewise the pollers."""
+    min_pollers: float = UNKNOWN
+    max_pollers: float = UNKNOWN
     max_receives: float = UNKNOWN
     """MaxReceiveCount of the queue."""
 

@@ -156,6 +156,7 @@ _RULE_MODULES = (
     "queue_rules",
     "ledger_rules",
     "audit_rules",
+    "monitoring_rules",
     "processor_rules",
     "requirement_rules",
     "output_rules",

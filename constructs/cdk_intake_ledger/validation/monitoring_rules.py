@@ -1,0 +1,20 @@
+"""Rules about the choice of alarms."""
+
+from cdk_intake_ledger.validation.registry import Subject
+
+SUBJECT = Subject("Alarms")
+
+ALARM_NAME = SUBJECT.error(
+    "alarm-name",
+    inputs=("alarms", "omit_alarms", "thresholds"),
+    what="{option} has {name!r}, which is no alarm here",
+    why="it would have no effect",
+    fix="Use these names: {names}",
+)
+ALARM_THRESHOLD = SUBJECT.error(
+    "alarm-threshold",
+    inputs=("thresholds",),
+    what="the threshold of {name} is {value:g}",
+    why="metrics without events have no values, so each value would be too high",
+    fix="Set a threshold above 0",
+)

@@ -1,0 +1,79 @@
+"""The choice of alarms and their thresholds, and options of the consumer's function and its event source."""
+
+import pytest
+from aws_cdk import Stack
+
+from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, MonitoringOptions
+from tests.synth.build import new_stack, only, processor, refused, resources, statements, template_of
+
+
+def pipeline_with(stack: Stack, monitoring: MonitoringOptions) -> IntakePipeline:
+    return IntakePipeline(stack, "Orders", processor=processor(), monitoring=monitoring)
+
+
+def test_alarms_are_chosen_omitted_and_given_thresholds() -> None:
+    """The dashboard shows the chosen alarms."""
+    stack = new_stack()
+    options = MonitoringOptions(
+        alarms=["DeadLetters", "OldestMessage", "Retries"],
+        omit_alarms=["Retries"],
+        thresholds={"OldestMessage": 7_200},
+    )
+    pipeline = pipeline_with(stack, options)
+    pipeline.monitoring.dashboard()
+    template = template_of(stack)
+    assert set(pipeline.alarms) == {"DeadLetters", "OldestMessage"}
+    assert len(resources(template, "AWS::CloudWatch::Alarm")) == 2
+    assert only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringOldest")["Threshold"] == 7_200
+    assert only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringDead")["Threshold"] == 1
+
+
+def test_a_pipeline_may_have_no_alarms() -> None:
+    """CloudWatch would refuse a dashboard with a widget of no alarms."""
+    stack = new_stack()
+    pipeline_with(stack, MonitoringOptions(alarms=[])).monitoring.dashboard()
+    template = template_of(stack)
+    assert not resources(template, "AWS::CloudWatch::Alarm")
+    assert '"type":"alarm"' not in str(only(template, "AWS::CloudWatch::Dashboard"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        MonitoringOptions(alarms=["DeadLetter"]),
+        MonitoringOptions(omit_alarms=["DeadLetter"]),
+        MonitoringOptions(thresholds={"DeadLetter": 1}),
+    ],
+)
+def test_a_name_that_no_alarm_has_is_refused(options: MonitoringOptions) -> None:
+    """The message lists the names."""
+    with refused("alarm-name", "has 'DeadLetter', which is no alarm here.*Use these names: .*, DeadLetters, "):
+        pipeline_with(new_stack(), options)
+
+
+def test_a_threshold_of_zero_is_refused() -> None:
+    """It would always be reached."""
+    with refused("alarm-threshold", "the threshold of Retries is 0"):
+        pipeline_with(new_stack(), MonitoringOptions(thresholds={"Retries": 0}))
+
+
+def test_tracing_reserved_concurrency_and_pollers() -> None:
+    """Both functions are traced, by a policy of its own in each role."""
+    stack = new_stack()
+    IntakePipeline(
+        stack,
+        "Orders",
+        processor=processor(),
+        monitoring=MonitoringOptions(tracing=True),
+        concurrency=ConcurrencyOptions(reserved_concurrency=20, min_pollers=3, max_pollers=30),
+    )
+    template = template_of(stack)
+    for name in ("OrdersConsumer", "OrdersAudit"):
+        assert only(template, "AWS::Lambda::Function", name)["TracingConfig"] == {"Mode": "Active"}
+        (segments,) = statements(template, f"{name}RoleTracing")
+        assert segments["Action"] == ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
+    assert only(template, "AWS::Lambda::Function", "OrdersConsumer")["ReservedConcurrentExecutions"] == 20
+    assert only(template, "AWS::Lambda::EventSourceMapping", "OrdersConsumer")["ProvisionedPollerConfig"] == {
+        "MaximumPollers": 30,
+        "MinimumPollers": 3,
+    }
