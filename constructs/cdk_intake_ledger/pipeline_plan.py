@@ -3,7 +3,7 @@
 from aws_cdk import Duration, Token
 
 from cdk_intake_ledger.functions import Processor
-from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, RetryOptions
+from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, RetryOptions, to_seconds
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.plan import (
     DAY,
@@ -67,7 +67,7 @@ def seconds_of(duration: Duration | None) -> float:
     if duration is None:
         return UNKNOWN
     try:
-        seconds = duration.to_seconds(integral=False)
+        seconds = to_seconds(duration)
     except RuntimeError:  # CDK cannot convert a token from other units, such as days
         return UNKNOWN
     # A token of seconds is a negative number, and no duration is negative.

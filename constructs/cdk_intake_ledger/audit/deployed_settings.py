@@ -12,7 +12,7 @@ from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource
 
 from cdk_intake_ledger.delivery import has_cdk_notifications
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
-from cdk_intake_ledger.options import Delivery
+from cdk_intake_ledger.options import Delivery, to_seconds
 
 if TYPE_CHECKING:
     from constructs import IConstruct
@@ -123,7 +123,7 @@ def _selector(stack: Stack) -> str:
 
 
 def _seconds(duration: Duration | None) -> int | None:
-    return None if duration is None or duration.is_unresolved() else int(duration.to_seconds())
+    return None if duration is None or duration.is_unresolved() else int(to_seconds(duration))
 
 
 def _number(value: Any) -> int | None:

@@ -21,7 +21,7 @@ from cdk_intake_ledger.functions import (
     in_text,
     intake_function,
 )
-from cdk_intake_ledger.options import AuditOptions, Delivery, Existing
+from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, to_seconds
 from cdk_intake_ledger.validation.nag_suppressions import (
     AUDIT_DEAD_LETTERS,
     AUDIT_DESTINATION,
@@ -169,7 +169,7 @@ class IntakeAudit(Construct):
         wildcards.suppress(self.role, rules, RULES_BY_TARGET)
 
     def _schedule(self, interval: Duration, target: str, action: str) -> None:
-        seconds = int(interval.to_seconds())
+        seconds = int(to_seconds(interval))
         schedule(
             self,
             "Schedule",

@@ -13,7 +13,7 @@ from cdk_intake_ledger.functions.lambda_function import (
 )
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
-from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions
+from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions, to_seconds
 from cdk_intake_ledger.resources import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, suppress
 from cdk_intake_ledger.validation.plan import HOLD_SHARE, QUEUE_RETENTION_DAYS, function_timeout
@@ -74,7 +74,7 @@ class IntakeConsumer(Construct):
             networking=networking,
             description=f"Intake ledger, consumer of {resources.name}",
             timeout=Duration.seconds(
-                function_timeout(processing_timeout.to_seconds(), managed=processor.capacity_provider is not None)
+                function_timeout(to_seconds(processing_timeout), managed=processor.capacity_provider is not None)
             ),
             environment=self.environment,
             suppression=CONSUMER_DEAD_LETTERS,

@@ -13,7 +13,7 @@ from constructs import IConstruct
 
 from cdk_intake_ledger.delivery import KeyPattern, read_patterns
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
-from cdk_intake_ledger.options import Delivery, Ordering
+from cdk_intake_ledger.options import Delivery, Ordering, to_seconds
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import OBJECTS, Wildcards
 
@@ -163,7 +163,7 @@ def grant_keys(role: iam.Role, pairs: Iterable[tuple[kms.IKey | None, Iterable[s
 
 def in_seconds(duration: Duration) -> str:
     """Seconds as an environment variable. A token stays a token."""
-    return in_text(duration.to_seconds())
+    return in_text(to_seconds(duration))
 
 
 def in_text(number: float) -> str:

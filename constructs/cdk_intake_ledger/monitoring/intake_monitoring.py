@@ -10,7 +10,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring.consumer_monitoring import ConsumerMonitoring, graph
-from cdk_intake_ledger.options import MonitoringOptions
+from cdk_intake_ledger.options import MonitoringOptions, to_seconds
 from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
 from cdk_intake_ledger.validation.plan import DAY, span
@@ -77,8 +77,8 @@ class IntakeMonitoring(ConsumerMonitoring):
             options=options or MonitoringOptions(),
         )
         self._audit_function = audit_function
-        interval = audit_interval.to_seconds()
-        alarms = self._consumer_alarms(settle_time.to_seconds())
+        interval = to_seconds(audit_interval)
+        alarms = self._consumer_alarms(to_seconds(settle_time))
         downstream_out = alarms.pop("DownstreamOut")
         alarms |= {
             "AuditFunctionErrors": self._alarm_on_second_period(

@@ -1,6 +1,7 @@
 """Groups of options of the constructs."""
 
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
+from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.former import explain_former_options
 from cdk_intake_ledger.options.options import (
     AuditOptions,
@@ -27,4 +28,5 @@ __all__ = [
     "Reasons",
     "RetryOptions",
     "explain_former_options",
+    "to_seconds",
 ]
