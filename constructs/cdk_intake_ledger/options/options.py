@@ -48,11 +48,13 @@ class ConcurrencyOptions:
     least `max_concurrency`, since Lambda throttles further invocations."""
 
     min_pollers: int | None = None
-    """The smallest number of pollers of provisioned mode, 2 to 200; 2 when only `max_pollers` is set. Provisioned mode
-    scales faster than the default mode, costs money for each hour of a poller, and excludes `max_concurrency`."""
+    """The smallest number of pollers of provisioned mode, 2 to 200. When omitted with `max_pollers`, it is 2, and when
+    both are omitted, the default mode polls. Provisioned mode scales faster, costs money for each hour of a poller, and
+    excludes `max_concurrency`."""
 
     max_pollers: int | None = None
-    """The largest number of pollers of provisioned mode, 2 to 10,000; 200 when only `min_pollers` is set."""
+    """The largest number of pollers of provisioned mode, 2 to 10,000. When omitted with `min_pollers`, it is
+    200."""
 
     threads: int = 1
     """The number of records of a batch that an invocation processes at the same time, 1 to `batch_size`; 1 when
