@@ -94,8 +94,10 @@ def _tests(mutant: Mutant, folder: Path) -> tuple[bool, str]:
     for name in ("CI", "BUILD_NUMBER"):
         os.environ.pop(name, None)
     with said.open("w") as output, redirect_stdout(output), redirect_stderr(output):
-        # With a fixed seed, a test that finds the defect once finds it in each run.
-        options = ["-q", "-x", "--no-header", "--hypothesis-seed=0", "--basetemp", str(folder / "tmp")]
+        # With a fixed seed, a test that finds the defect once finds it in each run. Only the plugin of this option is
+        # loaded: pytest would refuse ours, since its package was imported before.
+        plugins = ["--disable-plugin-autoload", "-p", "_hypothesis_pytestplugin"]
+        options = [*plugins, "-q", "-x", "--no-header", "--hypothesis-seed=0", "--basetemp", str(folder / "tmp")]
         code = pytest.main([*options, *_words(mutant.found_by)])
     lines = said.read_text().strip().splitlines() or [""]
     finding = next((line for line in lines if line.startswith("FAILED")), None)
