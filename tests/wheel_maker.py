@@ -3,10 +3,13 @@
 import base64
 import hashlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 MACHINES = {"arm64": 183, "x86_64": 62}
 """e_machine of an ELF header."""
@@ -70,3 +73,33 @@ def only_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> WheelFolder:
     ):
         monkeypatch.setenv(name, value)
     return WheelFolder(wheels)
+
+
+def repack(installed: Distribution, folder: Path) -> Path:
+    """The wheel that a distribution was installed from: its files without the notes of pip."""
+    made = folder / f"{installed.metadata['Name'].replace('-', '_')}-{installed.version}-py3-none-any.whl"
+    record = ""
+    with zipfile.ZipFile(made, "w") as archive:
+        for file in installed.files or ():
+            written = file.suffix == ".pyc" or file.name in {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"}
+            if ".." in file.parts or written:  # pip makes the commands from the entry points
+                continue
+            archive.write(str(installed.locate_file(file)), file.as_posix())
+            record += f"{file.as_posix()},,\n"
+        about = next(file.parts[0] for file in installed.files or () if file.name == "METADATA")
+        archive.writestr(f"{about}/RECORD", f"{record}{about}/RECORD,,\n")
+    return made
+
+
+def needed(requires: Iterable[str], extras: Iterable[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
+    """The installed distributions that these requirements need, at any depth."""
+    environments = [{"extra": extra} for extra in ("", *extras)]
+    for requirement in map(Requirement, requires):
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate(one) for one in environments):
+            name = canonicalize_name(requirement.name)
+            fresh = name not in found
+            found[name] = distribution(name)
+            if fresh or requirement.extras:
+                needed(found[name].requires or (), requirement.extras, found)
+    return found

@@ -1,64 +1,129 @@
-"""The app of a new user: an empty folder, the wheel, and the files and commands of docs/getting-started.md."""
+"""The app of a new user: an empty folder, Python, Node.js, and the files and commands of docs/getting-started.md."""
 
+import hashlib
+import json
 import os
 import re
 import subprocess
 import sys
-import sysconfig
+import tarfile
+import threading
 import tomllib
+from collections.abc import Iterator, Mapping
+from email import message_from_bytes
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shutil import copy, which
+from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
+
+from intake_ledger_testing.local_aws import LocalAws
+from tests.wheel_maker import needed, repack
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "getting-started.md").read_text()
 # A paragraph that begins with a file's name, and the block below it.
 FILES = dict(re.findall(r"^`([\w./]+)`(?:(?!\n\n).)*\n\n```\w+\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
-COMMANDS = re.findall(r"^ {4}(pytest.*)$", PAGE, re.MULTILINE)
+BLOCKS = [block.replace("    ", "", 1) for block in re.findall(r"(?<=\n\n)(?: {4}\S.*\n)+", PAGE)]
+INSTALL, SNAPSHOT, TEST, DEPLOY, OPERATE = BLOCKS
+ACTIVATE = ". .venv/bin/activate"
+BANNER = "end-of-life"
+NODE = Path(which("node") or "node").parent
 
 
 @pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel. It uses the dependencies of this environment, without a network."""
-    environment = tmp_path_factory.mktemp("stranger") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    paths = {"base": str(environment), "platbase": str(environment)}
-    site, scripts = (Path(sysconfig.get_path(name, "venv", paths)) for name in ("purelib", "scripts"))
-    offline = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--ignore-installed")
-    target = ("--target", str(site))
-    subprocess.run([sys.executable, "-m", "pip", "install", *offline, *target, str(wheel)], check=True)
-    # A line of a .pth file comes last on the path. Python reads no .pth files there, so no editable installation.
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    # As pip writes it. Python does not add the current folder to the path of a script.
-    script = scripts / "pytest"
-    script.write_text(
-        f"#!{scripts / Path(sys.executable).name}\nfrom pytest import console_main\nraise SystemExit(console_main())\n"
-    )
-    script.chmod(0o755)
-    return scripts / Path(sys.executable).name
+def wheels(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package index: the wheel, and the distributions of this environment that it needs."""
+    folder = tmp_path_factory.mktemp("index")
+    copy(wheel, folder)
+    with ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        requires = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+    for installed in needed(requires, ("local", "cli"), {}).values():
+        repack(installed, folder)
+    return folder
+
+
+class Registry(SimpleHTTPRequestHandler):
+    """A registry of npm that has one package."""
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the page."""
-    home = tmp_path_factory.mktemp("billing")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a registry of npm with the CDK CLI of this checkout."""
+    folder = tmp_path_factory.mktemp("registry")
+    cli = ROOT / "node_modules" / "aws-cdk"
+    with tarfile.open(folder / "aws-cdk.tgz", "w:gz", compresslevel=1) as archive:
+        archive.add(cli, "package")
+    package = json.loads((cli / "package.json").read_text())
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Registry, directory=str(folder))) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        digest = hashlib.sha1((folder / "aws-cdk.tgz").read_bytes(), usedforsecurity=False).hexdigest()
+        package["dist"] = {"tarball": f"{address}/aws-cdk.tgz", "shasum": digest}
+        about = {"name": "aws-cdk", "dist-tags": {}, "versions": {package["version"]: package}}
+        (folder / "aws-cdk").write_text(json.dumps(about))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield address
+        server.shutdown()
+
+
+class Shell:
+    """Runs blocks of the page in the user's folder, with Python, Node.js and the two indexes."""
+
+    def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.variables = dict(variables)
+
+    def failed(self, block: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run commands until a failure, and return their output."""
+        return subprocess.run(
+            ["bash", "-ec", block],
+            cwd=self.folder,
+            env=self.variables | variables,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, block: str, **variables: str) -> str:
+        """Run commands that do not fail, and return their output."""
+        done = self.failed(block, **variables)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def shell(wheels: Path, registry: str, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """The files of the page, and an environment that its commands make."""
+    home = tmp_path_factory.mktemp("stranger")
+    folder = home / "billing"
+    folder.mkdir()
+    variables = {
+        "PATH": os.pathsep.join([f"{sys.base_prefix}/bin", str(NODE), "/usr/bin", "/bin"]),
+        "HOME": str(home),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_COMPILE": "0",  # half a minute less: most modules of the CDK are never imported
+        "npm_config_registry": registry,
+        "npm_config_cache": str(home / "npm"),
+        "npm_config_audit": "false",
+        "npm_config_update_notifier": "false",
+    }
+    user = Shell(folder, variables)
+    user.run(INSTALL)
     for name, text in FILES.items():
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(text)
-    return home
-
-
-def run(python: Path, folder: Path, *arguments: str) -> str:
-    hidden = ("PYTHON", "PYTEST", "VIRTUAL", "JSII")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-    # The CDK CLI of this checkout. The page installs it with npm.
-    path = os.pathsep.join([str(python.parent), str(ROOT / "node_modules" / ".bin"), os.environ["PATH"]])
-    done = subprocess.run(
-        [str(python), *arguments], cwd=folder, env=clean | {"PATH": path}, check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return user
 
 
 def test_the_page_has_every_file() -> None:
@@ -72,35 +137,44 @@ def test_the_page_has_every_file() -> None:
         "tests/test_invoices.py",
         "tests/test_stack.py",
     ]
-    assert len(COMMANDS) == 2
 
 
-def test_both_packages_come_from_the_wheel(python: Path, folder: Path) -> None:
-    """It does not come from this checkout."""
+def test_both_packages_come_from_the_wheel(shell: Shell) -> None:
+    """They do not come from this checkout."""
     for package in ("cdk_intake_ledger", "intake_ledger"):
-        output = run(python, folder, "-c", f"import {package}; print({package}.__file__)")
-        assert Path(output.strip()).is_relative_to(python.parents[1])
+        output = shell.run(f"{ACTIVATE}; python -c 'import {package}; print({package}.__file__)'")
+        assert Path(output.strip()).is_relative_to(shell.folder)
 
 
-def test_a_stranger_has_a_pipeline_that_is_tested_and_deployed(python: Path, folder: Path) -> None:
+def test_a_stranger_has_a_pipeline_that_is_tested_and_deployed(shell: Shell) -> None:
     """The page's commands in its order: the first writes the snapshot, then all tests pass on a local AWS."""
-    for command in COMMANDS:
-        name, *arguments = command.split()
-        output = run(python, folder, str(python.with_name(name)), *arguments)
+    shell.run(f"{ACTIVATE}\n{SNAPSHOT}")
+    output = shell.run(f"{ACTIVATE}\n{TEST}")
     assert "4 passed" in output
     assert "1 snapshot passed" in output
+    assert BANNER not in output
+
+
+def test_a_stranger_deploys_to_an_account_and_operates_the_pipeline(shell: Shell) -> None:
+    """The local AWS plays the account."""
+    with LocalAws() as aws:
+        account = {name: value for name, value in aws.environment.items() if name.startswith(("AWS", "CDK"))}
+        # The CLI asks a person to confirm.
+        output = shell.run(f"{ACTIVATE}\n{DEPLOY}", **account, CDK_REQUIRE_APPROVAL="never")
+        assert "Billing.InvoicesBucket" in output
+        assert BANNER not in output
+        assert "Billing" in shell.run(f"{ACTIVATE}\n{OPERATE}", **account)
 
 
 @pytest.mark.failure_mode("F216")
-def test_no_test_prints_the_banner_of_node(python: Path, folder: Path) -> None:
+def test_no_test_prints_the_banner_of_node(shell: Shell) -> None:
     """jsii prints ten lines about Node.js 20 at each start, unless the plugin of pytest silences them."""
     variables = "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION"
-    test = folder / "tests" / "test_banner.py"
+    test = shell.folder / "tests" / "test_banner.py"
     test.write_text(f"import os\ndef test_node():\n    for one in {variables}: assert '20' in os.environ[one]\n")
-    command = str(python.with_name("pytest"))
-    assert "1 passed" in run(python, folder, command, "tests/test_banner.py")
-    with pytest.raises(AssertionError, match="KeyError"):
-        run(python, folder, command, "-p", "no:cdk_intake_ledger", "tests/test_banner.py")
+    command = f"{ACTIVATE}; pytest tests/test_banner.py"
+    assert "1 passed" in shell.run(command)
+    assert "KeyError" in shell.failed(f"{command} -p no:cdk_intake_ledger").stdout
     test.unlink()
 
 
