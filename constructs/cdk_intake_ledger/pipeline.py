@@ -23,7 +23,6 @@ from cdk_intake_ledger.functions import (
     PipelineResources,
     Processor,
     existing_resources,
-    runtime_layer,
 )
 from cdk_intake_ledger.monitoring import IntakeMetrics, IntakeMonitoring
 from cdk_intake_ledger.options import (
@@ -115,8 +114,8 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             monitoring: alarm actions, log group and the text of failures; alarms without actions, and a log group for
                 each function, when omitted.
             audit: when and how the audit runs; daily, over changes of the last 14 days, when omitted.
-            encryption_key: encrypts the bucket, queues and table that the pipeline makes; the services' own keys when
-                omitted.
+            encryption_key: encrypts the bucket, queues, table and log groups that the pipeline makes; the services' own
+                keys when omitted.
             removal_policy: of the bucket, ledger, queues and logs that the pipeline makes; they are retained when
                 omitted. `DESTROY` also switches off the table's deletion protection. It does not empty the bucket.
 
@@ -177,12 +176,8 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         for root in filter(None, (self, queue)):
             tag(root, self._pipeline_name)
 
-        networking = FunctionNetworking(
-            layer=runtime_layer(self, "Runtime"),
-            network=network,
-            log_group=monitoring.log_group,
-            removal_policy=removal_policy,
-            tracing=monitoring.tracing,
+        networking = FunctionNetworking.of(
+            self, network, monitoring, encryption_key=encryption_key, removal_policy=removal_policy
         )
         bucket_resource = owned_resource(self._bucket)
         resources = PipelineResources(

@@ -1,5 +1,6 @@
 """A security review of the template: no public access, encryption everywhere, and no unneeded permission."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -180,11 +181,11 @@ def test_every_service_acts_for_one_account(template: Json) -> None:
         principal = statement.get("Principal")
         if not isinstance(principal, dict) or "Service" not in principal or statement["Effect"] == "Deny":
             continue
-        accounts = [
-            operands["aws:SourceAccount"]
-            for operands in statement.get("Condition", {}).values()
-            if "aws:SourceAccount" in operands
-        ]
+        conditions = list(statement.get("Condition", {}).values())
+        # CloudWatch Logs names the log group with its account.
+        if any(":log-group:" in json.dumps(one) and '"AWS::AccountId"' in json.dumps(one) for one in conditions):
+            continue
+        accounts = [operands["aws:SourceAccount"] for operands in conditions if "aws:SourceAccount" in operands]
         by_cdk = ", by CDK" if name.startswith("BucketNotificationsHandler") else ""
         assumes = " assumes" if actions(statement) == ["sts:AssumeRole"] else ""
         assert accounts == [{"Ref": "AWS::AccountId"}] or f"{principal['Service']}{assumes}{by_cdk}" in OWNERS, name

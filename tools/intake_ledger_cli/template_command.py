@@ -56,7 +56,7 @@ def template_command(
         bool,
         typer.Option("--event-bridge", help="Deliver events by EventBridge instead of S3 notifications."),
     ] = False,
-    key_arn: Annotated[str | None, typer.Option(help="ARN of the KMS key of bucket, queues and table.")] = None,
+    key_arn: Annotated[str | None, typer.Option(help="ARN of the KMS key of bucket, queues, table and logs.")] = None,
     code_bucket: Annotated[
         str, typer.Option(help="Bucket for the runtime's archive, for the printed commands.", show_default=False)
     ] = _CODE_BUCKET,

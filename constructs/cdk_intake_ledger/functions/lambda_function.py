@@ -8,13 +8,15 @@ from typing import Any
 from aws_cdk import CfnResource, Duration, RemovalPolicy, Size, Stack
 from aws_cdk import aws_ecr_assets as ecr_assets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
-from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
-from cdk_intake_ledger.options import NetworkOptions
+from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer
+from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions
+from cdk_intake_ledger.resources import LogEncryption
 from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY
 from cdk_intake_ledger.validation.nag_suppressions import (
     INLINE_POLICIES,
@@ -46,8 +48,56 @@ class FunctionNetworking:
     log_group: logs.ILogGroup | None
     """None if each function has its own."""
     removal_policy: RemovalPolicy
+    log_encryption: LogEncryption
+    """Encrypts the log groups of functions that have their own."""
     tracing: bool = False
     """True if X-Ray traces the functions."""
+
+    @classmethod
+    def of(
+        cls,
+        scope: Construct,
+        network: NetworkOptions | None,
+        monitoring: MonitoringOptions,
+        *,
+        encryption_key: kms.IKey | None,
+        removal_policy: RemovalPolicy,
+    ) -> "FunctionNetworking":
+        """Make the layer, and take the rest from the options.
+
+        Args:
+            scope: the pipeline.
+            network: the option.
+            monitoring: the options.
+            encryption_key: the option.
+            removal_policy: the option.
+
+        """
+        return cls(
+            layer=runtime_layer(scope, "Runtime"),
+            network=network,
+            log_group=monitoring.log_group,
+            log_encryption=LogEncryption(scope, encryption_key),
+            removal_policy=removal_policy,
+            tracing=monitoring.tracing,
+        )
+
+    def log_group_of(self, scope: Construct, id: str, *, removal_policy: RemovalPolicy | None) -> logs.ILogGroup:
+        """The log group of all functions, or a new one that keeps two months.
+
+        Args:
+            scope: the scope of a new log group.
+            id: its ID.
+            removal_policy: of a new log group; CDK's when None.
+
+        """
+        return self.log_group or logs.LogGroup(
+            scope,
+            id,
+            retention=logs.RetentionDays.TWO_MONTHS,
+            removal_policy=removal_policy,
+            encryption_key=self.log_encryption.key_for(scope),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +127,7 @@ def intake_function(
     suppression: Suppression,
 ) -> tuple[lambda_.Function, iam.Role]:
     """A function and its new role, which may only write to the log group."""
-    log_group = networking.log_group or logs.LogGroup(
-        scope, "Logs", retention=logs.RetentionDays.TWO_MONTHS, removal_policy=networking.removal_policy
-    )
+    log_group = networking.log_group_of(scope, "Logs", removal_policy=networking.removal_policy)
     role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
     network = networking.network

@@ -14,7 +14,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import make_schedule
-from cdk_intake_ledger.functions import FunctionNetworking, Processor, runtime_layer
+from cdk_intake_ledger.functions import FunctionNetworking, Processor
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources
 from cdk_intake_ledger.messages.message_delivery import OneConsumer, deliver_events
 from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, remembered
@@ -88,7 +88,7 @@ class MessageIntake(Construct, IntakeMetrics):
             network: the VPC of the function; it runs outside of a VPC when omitted.
             monitoring: alarm actions, log group and the text of failures; alarms without actions, and a new log group,
                 when omitted.
-            encryption_key: encrypts the queues and the table that the intake makes; the services' own keys when
+            encryption_key: encrypts the queues, table and log group that the intake makes; the services' own keys when
                 omitted.
             removal_policy: of the ledger, queues and logs that the intake makes; they are retained when omitted.
 
@@ -147,12 +147,8 @@ class MessageIntake(Construct, IntakeMetrics):
         self._consumer = MessageConsumer(
             self,
             "Consumer",
-            networking=FunctionNetworking(
-                layer=runtime_layer(self, "Runtime"),
-                network=network,
-                log_group=monitoring.log_group,
-                removal_policy=removal_policy,
-                tracing=monitoring.tracing,
+            networking=FunctionNetworking.of(
+                self, network, monitoring, encryption_key=encryption_key, removal_policy=removal_policy
             ),
             resources=MessageResources(
                 name=self._pipeline_name,

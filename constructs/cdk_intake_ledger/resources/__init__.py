@@ -5,6 +5,7 @@ from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.event_sources import other_consumer_problems
 from cdk_intake_ledger.resources.fixed_names import FixedIds, pipeline_name_problems, register, tag
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.log_encryption import LogEncryption
 from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.resources.queue_access import allow_service
 from cdk_intake_ledger.validation.limits import MAX_NAME
@@ -14,6 +15,7 @@ __all__ = [
     "FixedIds",
     "IntakeLedger",
     "IntakeQueue",
+    "LogEncryption",
     "allow_service",
     "intake_bucket",
     "other_consumer_problems",

@@ -3,14 +3,18 @@
 import json
 from typing import Any
 
-from aws_cdk import Stack
+from aws_cdk import Stack, Token
 from aws_cdk import aws_iam as iam
+from aws_cdk.region_info import RegionInfo
 from constructs import Construct
 
 from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.bucket_rules import KEY_POLICY_UNKNOWN, QUEUE_POLICY_UNKNOWN
 from cdk_intake_ledger.validation.registry import Rule
 from cdk_intake_ledger.validation.reporting import warn
+
+NO_EVENTS = "no event arrives, and S3 refuses the notification"
+"""The effect of a key whose policy lacks the statement of the service that sends."""
 
 
 def allow_service(
@@ -40,7 +44,7 @@ def allow_service(
         statement = iam.PolicyStatement(
             actions=["sqs:SendMessage"], principals=[principal], resources=[target.queue_arn], conditions=conditions
         )
-        _add(scope, target, statement, QUEUE_POLICY_UNKNOWN)
+        add_statement(scope, target, statement, QUEUE_POLICY_UNKNOWN)
     if queue.encryption_key is not None:
         statement = iam.PolicyStatement(
             actions=["kms:Decrypt", "kms:GenerateDataKey"],
@@ -48,11 +52,51 @@ def allow_service(
             resources=["*"],
             conditions=key_conditions,
         )
-        _add(scope, queue.encryption_key, statement, KEY_POLICY_UNKNOWN)
+        add_statement(scope, queue.encryption_key, statement, KEY_POLICY_UNKNOWN, effect=NO_EVENTS)
 
 
-def _add(scope: Construct, resource: Any, statement: iam.PolicyStatement, imported: Rule) -> None:
-    """Add a statement to the policy of a queue or key, or warn if it is imported."""
+def add_statement(
+    scope: Construct, resource: Any, statement: iam.PolicyStatement, imported: Rule, **values: str
+) -> None:
+    """Add a statement to the policy of a queue or key, or warn if it is imported.
+
+    Args:
+        scope: the pipeline, which gets the warning.
+        resource: the queue or key.
+        statement: the statement.
+        imported: the rule of the warning, with the values `path` and `statement`.
+        values: its other values.
+
+    """
     if not resource.add_to_resource_policy(statement).statement_added:
-        text = json.dumps(Stack.of(scope).resolve(statement.to_statement_json()))
-        warn(scope, imported, path=resource.node.path, statement=text)
+        text = statement_text(scope, statement)
+        warn(scope, imported, path=resource.node.path, statement=text, **values)
+
+
+def statement_text(scope: Construct, statement: iam.PolicyStatement) -> str:
+    """A statement as JSON. Names that only CloudFormation knows are written as `${AWS::AccountId}`.
+
+    Args:
+        scope: the pipeline. The region of its stack gives the partition, if it is known.
+        statement: the statement.
+
+    """
+    stack = Stack.of(scope)
+    text = json.dumps(_as_text(stack.resolve(statement.to_statement_json())))
+    partition = None if Token.is_unresolved(stack.region) else RegionInfo.get(stack.region).partition
+    return text.replace("${AWS::Partition}", partition) if partition else text
+
+
+def _as_text(resolved: Any) -> Any:
+    match resolved:
+        case {"Ref": str(name)}:
+            return f"${{{name}}}"
+        case {"Fn::GetAtt": [str(name), str(attribute)]}:
+            return f"${{{name}.{attribute}}}"
+        case {"Fn::Join": [str(between), list(parts)]}:
+            return between.join(str(_as_text(part)) for part in parts)
+        case dict():
+            return {name: _as_text(value) for name, value in resolved.items()}
+        case list():
+            return [_as_text(value) for value in resolved]
+    return resolved

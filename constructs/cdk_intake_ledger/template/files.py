@@ -22,7 +22,8 @@ from cdk_intake_ledger.template.stack import (
 
 ARCHIVE = "runtime.zip"
 """The name of the archive beside the template."""
-_STACK = "Template"
+_STACK = "NAME-OF-THE-STACK"
+"""Warnings contain it: the statement for a key of CloudWatch Logs names the stack."""
 
 Json = dict[str, Any]
 

@@ -178,19 +178,17 @@ PROCESSOR_MAY_CALL_ITSELF = SUBJECT.warning(
     why="an object that the processor writes there calls it again",
     fix="Let the processor write under another prefix",
 )
-_POLICY_TEXTS = {
-    "why": "without this statement no event arrives, and S3 refuses the notification",
-    "fix": "Add the statement: {statement}",
-}
 QUEUE_POLICY_UNKNOWN = SUBJECT.warning(
     "queue-policy-unknown",
     inputs=("queue",),
     what="the queue {path} is imported, so CDK cannot extend its policy",
-    **_POLICY_TEXTS,
+    why="without this statement no event arrives, and S3 refuses the notification",
+    fix="Add the statement: {statement}",
 )
 KEY_POLICY_UNKNOWN = SUBJECT.warning(
     "key-policy-unknown",
-    inputs=("queue",),
+    inputs=("queue", "encryption_key"),
     what="the key {path} is imported, so CDK cannot extend its policy",
-    **_POLICY_TEXTS,
+    why="without this statement {effect}",
+    fix="Add the statement: {statement}",
 )

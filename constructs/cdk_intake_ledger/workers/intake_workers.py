@@ -6,7 +6,6 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -101,8 +100,7 @@ class IntakeWorkers(Construct):
             stop_timeout=STOP_TIMEOUT,
             logging=ecs.LogDrivers.aws_logs(
                 stream_prefix="worker",
-                log_group=consumer.networking.log_group
-                or logs.LogGroup(self, "Log", retention=logs.RetentionDays.TWO_MONTHS),
+                log_group=consumer.networking.log_group_of(self, "Log", removal_policy=None),
             ),
         )
         suppress(task, WORKER_VARIABLES)
