@@ -131,6 +131,16 @@ def test_an_audit_by_hand_leaves_the_report_that_is_shown(catalogue: Catalogue, 
     assert types("status")["audit"]["last"]["runId"] == report["runId"]
 
 
+@pytest.mark.failure_mode("F192")
+def test_ls_knows_that_the_pipeline_is_deployed(types: Types, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its functions have the pipeline's tag. Retained resources alone do not make a deployed pipeline."""
+    assert types("status")["pipeline"]
+    assert commands.run(["ls", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["pipelines"]
+    assert all(one["deployed"] for one in listed if one["stacks"] == [STACK[1]])
+    assert any(one["stacks"] == [STACK[1]] for one in listed)
+
+
 def test_a_person_at_a_shell_sees_how_it_stands(catalogue: Catalogue) -> None:
     """The command as it is installed, with nothing but the environment of every AWS tool."""
     code = "import sys; from intake_ledger_cli import main; sys.argv[0] = 'intake-ledger'; main()"

@@ -122,6 +122,13 @@ def test_the_function_of_the_sets_reads_bucket_and_ledger_and_takes_only_its_own
     assert {"s3:GetObjectVersion", "s3:ListBucket", "dynamodb:BatchWriteItem", "dynamodb:BatchGetItem"} <= allowed
 
 
+@pytest.mark.failure_mode("F191")
+def test_the_audit_of_the_parts_knows_the_name_of_the_sets(template: Json) -> None:
+    """It does not take their rows for those of a former name."""
+    names = sorted(environment(template, f"{name}Consumer")["POWERTOOLS_SERVICE_NAME"] for name in ("Loads", "Exports"))
+    assert environment(template, "OrdersAudit")["INTAKE_OTHER_PIPELINES"].split(",") == names
+
+
 def test_only_manifests_need_the_items_of_their_parts(template: Json) -> None:
     allowed = {action for one in statements(template, "ExportsConsumer") for action in actions(one)}
     assert "dynamodb:BatchWriteItem" not in allowed

@@ -205,6 +205,16 @@ def test_what_holds_data_says_whose_it_is() -> None:
     ]
 
 
+@pytest.mark.failure_mode("F192")
+def test_the_functions_say_that_the_pipeline_is_deployed() -> None:
+    """`intake-ledger ls` tells a deployed pipeline from retained resources by the tag of its functions."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    functions = resources(template_of(stack), "AWS::Lambda::Function", "Orders").values()
+    wanted = {"Key": "intake-ledger:pipeline", "Value": pipeline.pipeline_name}
+    assert [wanted in one["Properties"].get("Tags", []) for one in functions] == [True, True]
+
+
 def test_what_the_team_brings_is_not_tagged() -> None:
     """They belong to other owners, and several pipelines share a table."""
     stack = new_stack()

@@ -41,7 +41,7 @@ LEDGERS = f"{WARNING_PREFIX}:ledgers"
 """Metadata of the app: name, path and stack of each ledger with a fixed name."""
 
 
-_TAGGED = ["AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue"]
+_TAGGED = ["AWS::DynamoDB::Table", "AWS::Lambda::Function", "AWS::S3::Bucket", "AWS::SQS::Queue"]
 
 
 class FixedIds:
@@ -176,7 +176,10 @@ def register(scope: Construct, name: str, table: dynamodb.ITable) -> None:
 
 
 def tag(root: Construct, name: str) -> None:
-    """Tag bucket, table and queues with the pipeline's name. `intake-ledger adopt` finds retained resources by it.
+    """Tag bucket, table, queues and functions with the pipeline's name.
+
+    `intake-ledger adopt` finds retained resources by it. `intake-ledger ls` finds pipelines, and takes those without
+    a function for retained ones.
 
     Args:
         root: the construct whose resources get the tag.

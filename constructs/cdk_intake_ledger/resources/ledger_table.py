@@ -73,7 +73,7 @@ class IntakeLedger(Construct):
 
         """
         super().__init__(scope, id)
-        self._pipelines: list[tuple[str, str, lambda_.Function]] = []
+        self._pipelines: list[tuple[str, str, lambda_.Function | None]] = []
         self._retention = retention
         self._is_existing = table is not None
         self._key_beside_table = table is not None and encryption_key is not None
@@ -136,22 +136,26 @@ class IntakeLedger(Construct):
         """The customer managed key of the table, or None."""
         return self._encryption_key
 
-    def share(self, name: str, bucket: s3.IBucket, audit: lambda_.Function) -> None:
-        """Give the audits of pipelines with the same bucket the names of each other. The pipeline calls this method.
+    def share(self, name: str, bucket: s3.IBucket, audit: lambda_.Function | None) -> None:
+        """Give the audits of pipelines with the same bucket the names of each other, and of their sets. The constructs
+        of pipelines and sets call this method.
 
         Without these names, an audit would take rows of another pipeline for rows of a former name.
 
         Args:
-            name: the pipeline's name.
-            bucket: the pipeline's bucket.
-            audit: the function of the pipeline's audit.
+            name: the name of the pipeline or of the sets. A second call for a name changes nothing.
+            bucket: its bucket.
+            audit: the function of the pipeline's audit. None for sets, whose audit looks for no former names.
 
         """
-        self._pipelines.append((name, bucket.node.path, audit))
-        together = [(name_, function) for name_, path, function in self._pipelines if path == bucket.node.path]
+        place = bucket.node.path
+        if all(name != known for known, *_ in self._pipelines):
+            self._pipelines.append((name, place, audit))
+        together = [(name_, function) for name_, path, function in self._pipelines if path == place]
         for own, function in together if len(together) > 1 else ():
             others = sorted(other for other, _ in together if other != own)
-            function.add_environment("INTAKE_OTHER_PIPELINES", ",".join(others))
+            if function is not None:
+                function.add_environment("INTAKE_OTHER_PIPELINES", ",".join(others))
 
     def problems(self) -> Iterator[Problem]:
         """Find reasons why a pipeline cannot use this ledger. The pipeline reports them with all others."""

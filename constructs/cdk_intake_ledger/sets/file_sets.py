@@ -164,6 +164,9 @@ class FileSets(Construct):
                 role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[parts.table.table_arn]))
         self._wake_from(consumer, form)
         self._audit()
+        # The pipeline's audit must not take the rows of the sets for rows of a former name.
+        parts.ledger.share(parts.name, parts.bucket, pipeline._audit.function)  # noqa: SLF001 - as the consumer
+        parts.ledger.share(self._name, parts.bucket, None)
         self._monitoring = SetMonitoring(
             self,
             "Monitoring",
