@@ -3,18 +3,22 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_cdk import App, CfnElement, Duration, Environment, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.json import JSONSnapshotExtension
 
@@ -42,6 +46,7 @@ from tests.synth.build import (
     new_stack,
     only,
     processor,
+    refused,
     resources,
     statements,
     template_of,
@@ -231,6 +236,42 @@ def test_the_consumer_knows_the_version_of_its_code() -> None:
     assert function["Properties"]["Code"]["S3Key"] == f"{versions['Asset']}.zip"
     assert versions["Inline"] == hashlib.sha256(b"def process(change): ...").hexdigest()
     assert versions["Named"] is None
+
+
+@pytest.mark.failure_mode("F193")
+def test_a_version_can_be_named_for_code_that_has_none() -> None:
+    """Code of a bucket, images of a repository, functions and state machines. It is also stronger than a hash."""
+    stack = new_stack()
+    bucket = s3.Bucket.from_bucket_name(stack, "Code", "code")
+    repository = ecr.Repository.from_repository_name(stack, "ItsImages", "images")
+    function = lambda_.Function.from_function_name(stack, "ItsFunction", "existing")
+    machine = sfn.StateMachine.from_state_machine_name(stack, "ItsMachine", "machine")
+    inline = lambda_.Code.from_inline("def process(change): ...")
+    image = lambda_.DockerImageCode.from_ecr(repository)
+    version: dict[str, Any] = {"processor_version": "3f2a9c"}
+    processors = {
+        "Bucket": Processor.from_code(lambda_.Code.from_bucket(bucket, "a.zip"), entrypoint="a:process", **version),
+        "Inline": Processor.from_code(inline, entrypoint="a:process", **version),
+        "Image": Processor.from_image(
+            image, entrypoint="a:process", architecture=lambda_.Architecture.ARM_64, **version
+        ),
+        "Function": Processor.from_function(function, **version),
+        "Machine": Processor.from_state_machine(machine, **version),
+    }
+    for name, made in processors.items():
+        IntakePipeline(stack, name, processor=made)
+    template = template_of(stack)
+    versions = {name: variables(template, f"{name}Consumer").get("INTAKE_PROCESSOR_VERSION") for name in processors}
+    assert set(versions.values()) == {"3f2a9c"}, versions
+
+
+@pytest.mark.parametrize("version", ["", "release-2026-11-24", "ä", "a b", "a\n"])
+def test_a_version_that_rows_would_cut_is_refused(version: str) -> None:
+    """Two versions would look the same."""
+    code = lambda_.Code.from_inline("def process(change): ...")
+    made = Processor.from_code(code, entrypoint="a:process", processor_version=version)
+    with refused("processor-version", re.escape(repr(version))):
+        IntakePipeline(new_stack(), "A", processor=made)
 
 
 @pytest.mark.parametrize("together", [False, True])

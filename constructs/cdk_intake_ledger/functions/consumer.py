@@ -79,8 +79,8 @@ class IntakeConsumer(Construct):
             environment=self.environment,
             suppression=CONSUMER_DEAD_LETTERS,
         )
-        if processor.function is None and processor.executions is None:
-            record_version(self.function)
+        own_code = processor.function is None and processor.executions is None
+        record_version(self.function, processor.processor_version, own_code=own_code)
         resources.allow(
             self.role,
             # Without them, S3 answers 403 for a missing version, as it does for a forbidden one.

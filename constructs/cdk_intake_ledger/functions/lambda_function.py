@@ -178,11 +178,21 @@ def intake_function(
     return function, role
 
 
-def record_version(function: lambda_.Function) -> None:
-    """Tell the function the version of its own code: the hash of its asset, or of its inline code.
+def record_version(function: lambda_.Function, processor_version: str | None, *, own_code: bool = True) -> None:
+    """Tell the function the version of the processor's code: the option, or the hash of its asset or inline code.
 
     The name of other code, such as a parameter of the stack, does not change with the code. Then nothing is told.
+
+    Args:
+        function: the consumer's function.
+        processor_version: the option of the processor, or None.
+        own_code: False if the processor is another function or a state machine. Then the function's code is not its.
+
     """
+    if processor_version is not None:
+        function.add_environment("INTAKE_PROCESSOR_VERSION", processor_version)
+    if processor_version is not None or not own_code:
+        return
     node = function.node
     for name in ("Code", "AssetImage"):
         asset = node.try_find_child(name)

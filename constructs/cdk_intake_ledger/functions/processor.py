@@ -105,6 +105,7 @@ class Processor(ProcessorBase):
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
         capacity_provider: lambda_.ICapacityProvider | None = None,
+        processor_version: str | None = None,
     ) -> "Processor":
         """Take code that you bundled yourself. Synthesis checks only the form of the entry point.
 
@@ -121,6 +122,9 @@ class Processor(ProcessorBase):
             architecture: architecture of the function and of compiled modules in the code; arm64 when omitted.
             layers: as for `from_asset`; none when omitted.
             capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
+            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+                visible ASCII characters, such as the first 12 of a commit's hash. When omitted, it is the hash of
+                an asset or of inline code. Other code, such as that of a bucket, has none then.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -137,6 +141,7 @@ class Processor(ProcessorBase):
             architecture=architecture,
             layers=layers,
             capacity_provider=capacity_provider,
+            processor_version=processor_version,
             problems=(problem,) if problem else (),
         )
 
@@ -151,6 +156,7 @@ class Processor(ProcessorBase):
         ephemeral_storage_size: int = DEFAULT_STORAGE,
         environment: Mapping[str, str] | None = None,
         capacity_provider: lambda_.ICapacityProvider | None = None,
+        processor_version: str | None = None,
     ) -> "Processor":
         """Take a container image with the processor and the runtime, for code of more than 250 MB or with programs that
         are not in a wheel.
@@ -171,6 +177,9 @@ class Processor(ProcessorBase):
                 omitted.
             environment: as for `from_asset`; none when omitted.
             capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
+            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+                visible ASCII characters, such as the first 12 of a commit's hash. When omitted, it is the hash of
+                an image that the CDK builds. An image of a repository has none then.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -187,11 +196,12 @@ class Processor(ProcessorBase):
             environment=environment,
             architecture=architecture,
             capacity_provider=capacity_provider,
+            processor_version=processor_version,
             problems=[problem for problem in problems if problem],
         )
 
     @classmethod
-    def from_function(cls, function: lambda_.IFunction) -> "Processor":
+    def from_function(cls, function: lambda_.IFunction, *, processor_version: str | None = None) -> "Processor":
         """Take an existing function, version or alias in any language.
 
         The function receives a change as JSON and returns `{"commit": "id"}` or `{"unprocessable": "why"}`: see
@@ -201,12 +211,21 @@ class Processor(ProcessorBase):
 
         Args:
             function: a function of the same account and region.
+            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+                visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
+                of the function. Commits record none when it is omitted.
 
         Returns:
             the processor.
 
         """
-        return cls(lambda: lambda_.Code.from_inline(CONSUMER_CODE), entrypoint="", memory_size=256, function=function)
+        return cls(
+            lambda: lambda_.Code.from_inline(CONSUMER_CODE),
+            entrypoint="",
+            memory_size=256,
+            function=function,
+            processor_version=processor_version,
+        )
 
     @classmethod
     def from_state_machine(
@@ -215,6 +234,7 @@ class Processor(ProcessorBase):
         *,
         timeout: Duration | None = None,
         longest_task: Duration | None = None,
+        processor_version: str | None = None,
     ) -> "Processor":
         """Take an existing state machine of Step Functions, for work that takes hours.
 
@@ -230,6 +250,10 @@ class Processor(ProcessorBase):
             timeout: the limit of an execution, 1 second to 11 hours, at least the machine's own; 6 hours when omitted.
             longest_task: the time for which a task may still run, and write, after its execution was aborted or timed
                 out. No other attempt starts within it. 1 second to 11 hours; `timeout` when omitted.
+            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+                visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
+                of the machine. An execution that ends after the deployment records the new one. Commits record none
+                when it is omitted.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -238,4 +262,10 @@ class Processor(ProcessorBase):
         limit = timeout or Duration.hours(6)
         executions = Executions(machine=machine, timeout=limit, longest_task=longest_task or limit)
         code = lambda_.Code.from_inline
-        return cls(lambda: code(CONSUMER_CODE), entrypoint="", memory_size=256, executions=executions)
+        return cls(
+            lambda: code(CONSUMER_CODE),
+            entrypoint="",
+            memory_size=256,
+            executions=executions,
+            processor_version=processor_version,
+        )

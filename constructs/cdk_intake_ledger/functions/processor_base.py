@@ -14,6 +14,7 @@ from cdk_intake_ledger.functions.processor_problems import (
     layer_problems,
     runtime_problems,
     storage_problems,
+    version_problems,
 )
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 from cdk_intake_ledger.validation.registry import Problem
@@ -41,6 +42,7 @@ class ProcessorBase:
         function: lambda_.IFunction | None = None,
         executions: Executions | None = None,
         capacity_provider: lambda_.ICapacityProvider | None = None,
+        processor_version: str | None = None,
     ) -> None:
         """Describe a processor. Use one of the class methods of `Processor` instead.
 
@@ -57,6 +59,7 @@ class ProcessorBase:
             function: an existing function to invoke; the processor is the code itself when omitted.
             executions: an existing state machine to start; the processor is the code itself when omitted.
             capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
+            processor_version: as for `from_code`; the hash of an asset or of inline code when omitted.
 
         """
         self._make_code = make_code
@@ -69,6 +72,8 @@ class ProcessorBase:
         """The existing state machine with its times, or None."""
         self.capacity_provider = capacity_provider
         """The capacity provider of the consumer's function; None for Lambda's own capacity."""
+        self.processor_version = processor_version
+        """Your version of the code; None for the hash of an asset or of inline code."""
         self.memory_size = memory_size
         """Memory of the consumer's function, in MiB."""
         self.ephemeral_storage_size = ephemeral_storage_size
@@ -133,4 +138,5 @@ class ProcessorBase:
             *runtime_problems(self.runtime, managed=self.capacity_provider is not None),
             *layer_problems(self.layers),
             *storage_problems(self.ephemeral_storage_size),
+            *version_problems(self.processor_version),
         )

@@ -1,5 +1,6 @@
 """Reasons why a processor's settings cannot work on Lambda."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from aws_cdk import Token
@@ -11,13 +12,18 @@ from cdk_intake_ledger.validation.processor_rules import (
     EPHEMERAL_STORAGE,
     LAYER_COUNT,
     MANAGED_RUNTIME,
+    PROCESSOR_VERSION,
     RUNTIME_VERSION,
 )
 from cdk_intake_ledger.validation.registry import Problem
+from intake_ledger.protocol import VERSION_BYTES
 
 MIN_PYTHON = (3, 12)
 MIN_MANAGED_PYTHON = (3, 13)
 """Lambda Managed Instances has no earlier one (Lambda developer guide, "Lambda Managed Instances runtimes")."""
+
+_VERSION = re.compile(f"[!-~]{{1,{VERSION_BYTES}}}")
+"""Visible ASCII characters without spaces, so that a shell and a log show what a row has."""
 
 RESERVED_VARIABLES = ("INTAKE_", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 """Beginnings of the names of environment variables that the pipeline sets."""
@@ -52,3 +58,10 @@ def layer_problems(layers: Sequence[lambda_.ILayerVersion]) -> list[Problem]:
     if len(layers) <= 4:
         return []
     return [LAYER_COUNT.problem(count=len(layers))]
+
+
+def version_problems(version: str | None) -> list[Problem]:
+    """A version that rows would cut, or that cannot be told from another one."""
+    if version is None or Token.is_unresolved(version) or _VERSION.fullmatch(version):
+        return []
+    return [PROCESSOR_VERSION.problem(version=version)]

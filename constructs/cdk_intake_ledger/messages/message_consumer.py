@@ -147,7 +147,7 @@ class MessageConsumer(Construct):
             environment=resources.environment | processor.settings,
             suppression=CONSUMER_DEAD_LETTERS,
         )
-        record_version(self.function)
+        record_version(self.function, processor.processor_version)
         wildcards.accept_policy(self.role)
         queue, ledger, source = resources.queue, resources.ledger, resources.source
         for actions, arn in (

@@ -2,6 +2,7 @@
 
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_STORAGE
 from cdk_intake_ledger.validation.registry import Subject
+from intake_ledger.protocol import VERSION_BYTES
 
 SUBJECT = Subject("Processor")
 
@@ -95,6 +96,13 @@ ENVIRONMENT_NAME = SUBJECT.error(
     what="processor environment has {name!r}",
     why="the pipeline sets this variable",
     fix="Use another name",
+)
+PROCESSOR_VERSION = SUBJECT.error(
+    "processor-version",
+    inputs=("processor_version",),
+    what="processor_version is {version!r}",
+    why=f"rows keep {VERSION_BYTES} characters of it, so that later versions could look the same",
+    fix=f"Pass 1 to {VERSION_BYTES} visible ASCII characters, such as the first {VERSION_BYTES} of a commit's hash",
 )
 EPHEMERAL_STORAGE = SUBJECT.error(
     "ephemeral-storage",

@@ -51,6 +51,7 @@ from intake_ledger.protocol.row_items import (
 )
 from intake_ledger.protocol.settings import (
     PIPELINE_TAG,
+    VERSION_BYTES,
     AuditSettings,
     ConsumerSettings,
     Delivery,
@@ -78,6 +79,7 @@ __all__ = [
     "RESTORED",
     "REVIEW_INDEX",
     "STORED_STATUSES",
+    "VERSION_BYTES",
     "AuditSettings",
     "Change",
     "ConsumerSettings",
