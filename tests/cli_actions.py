@@ -1,9 +1,12 @@
-"""What each command asks of AWS, held against what it calls (tests/unit) and against the grants (tests/synth).
+"""The actions that each command needs. Tests compare them with its calls (tests/unit) and the grants (tests/synth).
 
-Finding the pipeline, alarms, metrics and the audit's function are a person's own business: `docs/operating.md`.
+`docs/operating.md` has the actions that find the pipeline, its alarms and its metrics, and that call the audit.
 """
 
 GRANTS = {
+    "dismiss": ("grant_operate",),
+    "dismiss --undo": ("grant_operate",),
+    "retry-now": ("grant_operate",),
     "inspect": ("grant_read_ledger",),
     "list": ("grant_read_ledger",),
     "report": ("grant_read_ledger",),
@@ -14,6 +17,23 @@ GRANTS = {
 """The grants that are enough for a command."""
 
 NEEDED = {
+    "dismiss": {
+        "dynamodb:DeleteItem",
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+        "dynamodb:UpdateItem",
+        "sqs:ChangeMessageVisibility",
+        "sqs:DeleteMessage",
+        "sqs:ReceiveMessage",
+    },
+    "dismiss --undo": {
+        "dynamodb:DeleteItem",
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+        "dynamodb:UpdateItem",
+        "sqs:SendMessage",
+    },
+    "retry-now": {"dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem", "sqs:SendMessage"},
     "inspect": {"dynamodb:GetItem", "dynamodb:Query", "s3:ListBucketVersions"},
     "list": {"dynamodb:Query"},
     "report": {"dynamodb:GetItem"},
@@ -40,7 +60,7 @@ NEEDED = {
         "sqs:GetQueueAttributes",
     },
 }
-"""IAM's actions by command. `reprocess --rejected` reads the ledger's list besides."""
+"""IAM's actions by command. `reprocess --rejected` also reads the ledger."""
 
 _ACTIONS = {"ListObjectVersions": "ListBucketVersions", "ListObjectsV2": "ListBucket"}
 

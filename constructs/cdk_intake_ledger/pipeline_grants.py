@@ -1,4 +1,4 @@
-"""Permissions that a pipeline gives to others."""
+"""Permissions that pipelines and sets give to others."""
 
 from collections.abc import Sequence
 
@@ -11,30 +11,13 @@ from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
 
 @check_arguments
-class PipelineGrants:
-    """`grant_*` for one pipeline."""
+class OperatorGrants:
+    """Grants of a pipeline or of sets for people who operate it."""
 
     _bucket: s3.IBucket
-    _filters: Sequence[KeyPattern]
     _queue: IntakeQueue
     _ledger: IntakeLedger
     _pipeline_name: str
-
-    def grant_put(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow a principal to upload objects whose keys pass the pipeline's filters.
-
-        Args:
-            grantee: a role, a user, or another grantee. A principal of another account also needs this permission in
-                its own account, and permission for the bucket's key if it has one.
-
-        Returns:
-            the grant.
-
-        """
-        first, *rest = (self._bucket.grant_put(grantee, item.iam_pattern()) for item in self._filters)
-        for grant in rest:
-            first = first.combine(grant)
-        return first
 
     def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to read rows, to list rows that need review, and to list the bucket's versions.
@@ -65,7 +48,7 @@ class PipelineGrants:
         return grant.combine(self._grant_send(grantee)).combine(self._ledger.grant_record(grantee, self._pipeline_name))
 
     def grant_reprocess(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow a principal to request that objects are processed again, by key or by prefix.
+        """Allow a principal to request that objects or sets are processed again, by key or by prefix.
 
         Args:
             grantee: may send to the queue, use its key, and list the bucket. A request names a key only. The pipeline
@@ -109,3 +92,26 @@ class PipelineGrants:
     def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
         key = self._queue.encryption_key
         return grant.combine(key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
+
+
+@check_arguments
+class PipelineGrants(OperatorGrants):
+    """`grant_*` for one pipeline."""
+
+    _filters: Sequence[KeyPattern]
+
+    def grant_put(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to upload objects whose keys pass the pipeline's filters.
+
+        Args:
+            grantee: a role, a user, or another grantee. A principal of another account also needs this permission in
+                its own account, and permission for the bucket's key if it has one.
+
+        Returns:
+            the grant.
+
+        """
+        first, *rest = (self._bucket.grant_put(grantee, item.iam_pattern()) for item in self._filters)
+        for grant in rest:
+            first = first.combine(grant)
+        return first

@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
 
 
 def test_the_role_of_the_page_may_do_what_each_command_does() -> None:
-    """It may write only messages and records of operations, and call the audit."""
+    """It may write only messages, records of operations and dismissals, and call the audit."""
     stack = new_stack()
     [snippet] = re.findall("^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     exec(snippet, {"self": stack, "iam": iam, "invoices": IntakePipeline(stack, "Invoices", processor=processor())})
@@ -23,6 +23,7 @@ def test_the_role_of_the_page_may_do_what_each_command_does() -> None:
     assert {action for action in allowed if not reading.search(action)} == {
         "dynamodb:DeleteItem",
         "dynamodb:PutItem",
+        "dynamodb:UpdateItem",
         "lambda:InvokeFunction",
         "sqs:ChangeMessageVisibility",
         "sqs:DeleteMessage",

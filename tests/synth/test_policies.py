@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import IntakePipeline
+from cdk_intake_ledger import FileSets, IntakePipeline, MessageIntake, MessageSource, SetForm
 from tests.cli_actions import GRANTS, NEEDED
 from tests.synth.build import Json, actions, new_stack, processor, resources, statements, template_of
 
@@ -220,6 +220,58 @@ def test_grant_operate_changes_rows_of_the_bucket_and_deletes_none() -> None:
             assert key.endswith(("#operations", "#downstream"))
     sending = [one for one in found if "sqs:SendMessage" in actions(one)]
     assert {"Fn::GetAtt": [dead_letters, "Arn"]} in [one["Resource"] for one in sending]
+
+
+def granted_to_operate(scope: Stack, construct: MessageIntake | FileSets) -> list[Json]:
+    """The statements that `grant_operate` of messages or sets gives to a role."""
+    role = iam.Role(scope, "Person", assumed_by=iam.AccountRootPrincipal())
+    assert construct.grant_operate(role).success
+    return list(statements(template_of(scope), "Person"))
+
+
+def test_grant_operate_of_sets_covers_their_rows_and_queues() -> None:
+    """Their rows have the bucket of the parts, and their marks and records the name of the sets."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), pipeline_name="orders")
+    form = SetForm.manifest("loads/*/manifest.json")
+    sets = FileSets(stack, "Loads", pipeline=pipeline, form=form, processor=processor(), set_name="loads")
+    found = granted_to_operate(stack, sets)
+    given = {action for one in found for action in actions(one)}
+    commands = ("list", "inspect", "redrive", "reprocess", "retry-now", "status")
+    assert given >= set[str]().union(*(NEEDED[command] for command in commands))
+    assert _leading_keys(found) == {"loads#operations", "loads#downstream", "the bucket/*"}
+    queues = [one["Resource"]["Fn::GetAtt"][0] for one in found if any("sqs:" in action for action in actions(one))]
+    assert {queue[:5] for queue in queues} == {"loads"}
+
+
+def test_grant_operate_of_messages_covers_their_rows_and_queues() -> None:
+    """The grant has no action of S3."""
+    stack = new_stack()
+    intake = MessageIntake(
+        stack,
+        "Orders",
+        source=MessageSource.sqs(),
+        key="id",
+        identity="version",
+        processor=processor(),
+        intake_name="orders",
+    )
+    found = granted_to_operate(stack, intake)
+    given = {action for one in found for action in actions(one)}
+    assert given >= NEEDED["list"] | NEEDED["redrive"] | NEEDED["retry-now"]
+    assert _leading_keys(found) == {"orders#operations", "orders#downstream", "messages:orders/*"}
+    assert not any(action.startswith("s3:") for action in given)
+
+
+def _leading_keys(found: list[Json]) -> set[str]:
+    """The partition keys that the statements allow to write. The table has no other writer among them."""
+    writing = {"dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+    keys: set[str] = set()
+    for one in found:
+        if writing & set(actions(one)):
+            [values] = [value["dynamodb:LeadingKeys"] for value in one["Condition"].values()]
+            keys |= {key if isinstance(key, str) else f"the bucket{key['Fn::Join'][1][1]}" for key in _listed(values)}
+    return keys
 
 
 @pytest.mark.parametrize("command", list(NEEDED))

@@ -24,13 +24,17 @@ from cdk_intake_ledger import (
     AuditScale,
     Delivery,
     Engine,
+    FileSets,
     IntakeConfigurationError,
     IntakeLedger,
     IntakePipeline,
     IntakeQueue,
+    MessageIntake,
+    MessageSource,
     Ordering,
     Processor,
     RetryOptions,
+    SetForm,
 )
 from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, logical_ids, stable_template
 from intake_ledger import Commit, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
@@ -96,6 +100,13 @@ def use_in_a_stack(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table: 
     # The pipeline is a grantee, and its resources are CDK's interfaces.
     table.grant_read_write_data(pipeline)
     assert_type(pipeline.grant_put(iam.AccountRootPrincipal()), iam.Grant)
+    assert_type(pipeline.grant_operate(iam.AccountRootPrincipal()), iam.Grant)
+    form = SetForm.manifest("loads/*/manifest.json")
+    sets = FileSets(stack, "Sets", pipeline=pipeline, form=form, processor=Processor.from_asset("a", entrypoint="a:b"))
+    assert_type(sets.grant_operate(iam.AccountRootPrincipal()), iam.Grant)
+    own = Processor.from_function(pipeline.consumer_function, processor_version="3f2a9c")
+    intake = MessageIntake(stack, "Messages", source=MessageSource.sqs(), key="id", identity="version", processor=own)
+    assert_type(intake.grant_operate(iam.AccountRootPrincipal()), iam.Grant)
     assert_type(pipeline.bucket, s3.IBucket)
     assert_type(pipeline.queue, sqs.IQueue)
     assert_type(pipeline.table, dynamodb.ITable)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
+from urllib.parse import quote
 
 import pytest
 from botocore.client import BaseClient
@@ -572,8 +573,18 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
     person.site.dead_letter("x", reason="no invoice")
     person.site.dead_letter("x", reason="other")
     leave_report(person.site)
+    for key in ("in/x", "in/y"):
+        person.site.row(key, Row(Status.REJECTED, 7, version_id="v1", rejected_fence=7, updated_at=START))
+        body = notification(record(key, State(StateKind.OBJECT, "v1", "e", 1), bucket=person.site.deployed.bucket))
+        person.site.dead_letter(body, reason="no reason", key=quote(key), rejected_fence=7)
+    person.types("dismiss", "in/y", "--because", "a test")
+    person.site.row("in/z", Row(Status.FAILED, 1, version_id="v1", attempts=1, updated_at=START, retry_at=START * 2))
     monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+    name, *options = command.split()
     for arguments in {
+        "dismiss": (("in/x", "--because", "a test"),),
+        "dismiss --undo": (("in/y",),),
+        "retry-now": ((), ("in/z",)),
         "inspect": (("in/a",),),
         "list": ((),),
         "report": ((),),
@@ -581,7 +592,7 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
         "reprocess": (("in/a",), ("--prefix", "in/")),
         "status": ((),),
     }[command]:
-        person.types(command, *arguments)
+        person.types(name, *options, *arguments)
     # CloudWatch's actions have no resources, so that no grant of the pipeline can allow them. Logs are optional.
     assert {action for action in used if not action.startswith(("cloudwatch:", "logs:"))} == NEEDED[command]
 

@@ -17,6 +17,7 @@ from cdk_intake_ledger.audit import make_schedule
 from cdk_intake_ledger.functions import FunctionNetworking, Processor
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources
 from cdk_intake_ledger.messages.message_delivery import OneConsumer, deliver_events
+from cdk_intake_ledger.messages.message_grants import MessageGrants
 from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, remembered
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
 from cdk_intake_ledger.monitoring import IntakeMetrics, MessageMonitoring
@@ -38,7 +39,7 @@ CHECK_MINUTES = 360
 
 @check_arguments
 @jsii.implements(iam.IGrantable)
-class MessageIntake(Construct, IntakeMetrics):
+class MessageIntake(Construct, IntakeMetrics, MessageGrants):
     """Process keyed messages of a queue, a stream or a bus, with one commit for each identity and one attempt at a
     time for each key.
 
@@ -225,47 +226,6 @@ class MessageIntake(Construct, IntakeMetrics):
         """The role of the processor. It makes the intake a grantee."""
         return self._consumer.role
 
-    def grant_send(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow a principal to send messages to the intake's queue.
-
-        Args:
-            grantee: may send to the queue, and use its key.
-
-        Returns:
-            the grant.
-
-        """
-        return self._with_queue_key(grantee, self._queue.queue.grant(grantee, "sqs:SendMessage"))
-
-    def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow a principal to read rows, and to list rows that need review.
-
-        Args:
-            grantee: gets the reading actions on the table and its index, and use of the table's key for them.
-
-        Returns:
-            the grant.
-
-        """
-        return self._ledger.grant_read(grantee)
-
-    def grant_redrive(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow a principal to move messages from the dead-letter queue back to the queue.
-
-        Args:
-            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key. It may
-                also write records of operations into the ledger's table, and no rows.
-
-        Returns:
-            the grant.
-
-        """
-        receive = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
-        send = self._queue.queue.grant(grantee, "sqs:GetQueueAttributes", "sqs:SendMessage")
-        record = self._ledger.grant_record(grantee, self.pipeline_name)
-        grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
-        return grant.combine(send).combine(record)
-
     def _check_rows(self) -> None:
         """Look at the rows regularly, so that a message that was lost does not leave its row without a sign."""
         function = self._consumer.function
@@ -280,7 +240,3 @@ class MessageIntake(Construct, IntakeMetrics):
         )
         function.configure_async_invoke(retry_attempts=0)
         suppress(function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)
-
-    def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
-        key = self._queue.encryption_key
-        return grant.combine(key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant

@@ -22,6 +22,7 @@ from cdk_intake_ledger.functions import (
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.pipeline_checks import option_problems
+from cdk_intake_ledger.pipeline_grants import OperatorGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources import (
     MAX_NAME,
@@ -45,7 +46,7 @@ AUDIT_MINUTES = 60
 
 @check_arguments
 @jsii.implements(iam.IGrantable)
-class FileSets(Construct):
+class FileSets(Construct, OperatorGrants):
     """Process files of a pipeline together, when the pipeline has committed all of them.
 
     The files of a set are its parts. A part that is replaced later makes a new version of the set. A missing part is a
@@ -127,7 +128,8 @@ class FileSets(Construct):
             ],
         )
         warn_of_expiry(self, consumer)
-        self._name = set_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
+        self._pipeline_name = set_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
+        self._bucket, self._ledger = parts.bucket, parts.ledger
         visibility = int(plan.least_visibility)
         self._queue = queue or IntakeQueue(
             self,
@@ -138,7 +140,7 @@ class FileSets(Construct):
         )
         self._queue.attach_to(self, visibility)
         for root in filter(None, (self, queue)):
-            tag(root, self._name)
+            tag(root, self._pipeline_name)
         self._consumer = IntakeConsumer(
             self,
             "Consumer",
@@ -148,7 +150,9 @@ class FileSets(Construct):
                 removal_policy=removal_policy,
                 tracing=monitoring.tracing,
             ),
-            resources=replace(parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False),
+            resources=replace(
+                parts, name=self._pipeline_name, queue=self._queue, ordering=Ordering.LATEST, deletes=False
+            ),
             processor=SetProcessor(processor, form=form, parts_pipeline=parts.name),
             processing_timeout=timeout,
             retry=replace(retry, max_wait=deadline),
@@ -166,11 +170,11 @@ class FileSets(Construct):
         self._audit()
         # The pipeline's audit must not take the rows of the sets for rows of a former name.
         parts.ledger.share(parts.name, parts.bucket, pipeline._audit.function)  # noqa: SLF001 - as the consumer
-        parts.ledger.share(self._name, parts.bucket, None)
+        parts.ledger.share(self._pipeline_name, parts.bucket, None)
         self._monitoring = SetMonitoring(
             self,
             "Monitoring",
-            set_name=self._name,
+            set_name=self._pipeline_name,
             queue=self._queue.queue,
             dead_letter_queue=self._queue.dead_letter_queue,
             function=self._consumer.function,
@@ -187,7 +191,7 @@ class FileSets(Construct):
     @property
     def set_name(self) -> str:
         """The name of the sets in the ledger, logs and metrics. Pass it as `--pipeline` to the command."""
-        return self._name
+        return self._pipeline_name
 
     @property
     def queue(self) -> sqs.IQueue:
@@ -225,7 +229,7 @@ class FileSets(Construct):
         queue.queue.grant(consumer.role, "sqs:SendMessage")
         if queue.encryption_key is not None:
             queue.encryption_key.grant(consumer.role, *QUEUE_KEY_ACTIONS)
-        consumer.sets.append({"name": self._name, **form.settings, "queueUrl": queue.queue.queue_url})
+        consumer.sets.append({"name": self._pipeline_name, **form.settings, "queueUrl": queue.queue.queue_url})
         described = Stack.of(self).to_json_string(consumer.sets)
         consumer.environment["INTAKE_SETS"] = described
         consumer.function.add_environment("INTAKE_SETS", described)
@@ -235,7 +239,7 @@ class FileSets(Construct):
         make_schedule(
             self,
             "AuditSchedule",
-            description=f"Intake ledger, audit of the sets {self._name}",
+            description=f"Intake ledger, audit of the sets {self._pipeline_name}",
             minutes=AUDIT_MINUTES,
             target=self._consumer.function.function_arn,
             action="lambda:InvokeFunction",
