@@ -128,7 +128,7 @@ def test_all_pipelines_of_an_app_share_one_asset(tmp_path: Path, staging: bool) 
     app = App(outdir=str(tmp_path), context=context, builtin_cloud_formation_validation=False)
     for name in ("One", "Two"):
         for id_ in ("A", "B"):
-            layers.runtime_layer(Stack(app, f"{name}{id_}"), "Runtime")
+            layers.runtime_layer(Stack(app, f"{name}{id_}"))
     app.synth()
     (asset,) = tmp_path.glob("asset.*")
     assert asset.suffix == ".zip"

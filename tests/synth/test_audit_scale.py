@@ -212,7 +212,7 @@ def test_a_part_has_a_virtual_cpu_and_writes_files(sharded: Json) -> None:
 def test_the_layer_is_duckdb_for_the_functions_machine() -> None:
     """Of wheels that are installed at synth: arm64 unless the team wants another one."""
     template = pipeline(AuditScale.shards(architecture=lambda_.Architecture.X86_64, join_memory=3_008))
-    layer = only(template, "AWS::Lambda::LayerVersion", "OrdersAuditJoinDuckDB")
+    layer = only(template, "AWS::Lambda::LayerVersion", "IntakeLedgerDuckDB")
     assert layer["CompatibleArchitectures"] == ["x86_64"]
     functions = resources(template, "AWS::Lambda::Function", "OrdersAudit").values()
     assert [one["Properties"]["Architectures"] for one in functions] == [["x86_64"], ["x86_64"]]
@@ -419,13 +419,13 @@ def test_an_inventory_in_orc_is_read_with_a_layer_of_its_own() -> None:
     place = function["Environment"]["Variables"]["TZDIR"].removeprefix("/opt/python/")
     assert (layer / place / "GMT").is_file()
     assert (layer / "pyorc").is_dir()
-    assert "pyorc" in only(template, "AWS::Lambda::LayerVersion", "OrdersAuditJoin")["Description"]
+    assert "pyorc" in only(template, "AWS::Lambda::LayerVersion", "IntakeLedgerDuckDB")["Description"]
 
 
 def test_a_listing_needs_nothing_that_reads_orc(sharded: Json) -> None:
     """Its layer has DuckDB alone."""
     assert "TZDIR" not in only(sharded, "AWS::Lambda::Function", "OrdersAuditFunction")["Environment"]["Variables"]
-    assert "pyorc" not in only(sharded, "AWS::Lambda::LayerVersion", "OrdersAuditJoin")["Description"]
+    assert "pyorc" not in only(sharded, "AWS::Lambda::LayerVersion", "IntakeLedgerDuckDB")["Description"]
 
 
 def test_an_inventory_without_an_id_is_refused() -> None:

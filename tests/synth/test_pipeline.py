@@ -574,10 +574,12 @@ def test_the_whole_passes_cdks_own_validation() -> None:
 
 
 def test_the_host_is_left_alone(stack: Stack, template: Json) -> None:
-    """The pipeline adds no context, tags or description, and nothing outside of its scope."""
+    """The pipeline adds no context, tags or description, and nothing outside of its scope but the
+    layer that all pipelines of the stack share.
+    """
     cdks_own = {"BootstrapVersion", "CheckBootstrapVersion"}
-    assert {child.node.id for child in stack.node.children} - cdks_own == {"Orders"}
-    assert all(name.startswith("Orders") for name in template["Resources"])
+    assert {child.node.id for child in stack.node.children} - cdks_own == {"Orders", "IntakeLedgerRuntime"}
+    assert all(name.startswith(("Orders", "IntakeLedgerRuntime")) for name in template["Resources"])
     assert "Description" not in template
     assert not stack.node.get_all_context()
 

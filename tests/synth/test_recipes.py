@@ -66,7 +66,11 @@ def test_a_recipe_synthesises(name: str) -> None:
     """Each recipe synthesises in a separate app, without a cycle."""
     app = new_app()
     stack, other = new_stack("Stack", app), new_stack("Other", app)
-    names = {"self": stack, "bucket_of_another_stack": s3.Bucket(other, "Bucket", versioned=True)}
+    names = {
+        "self": stack,
+        "bucket_of_another_stack": s3.Bucket(other, "Bucket", versioned=True),
+        "teams": ["red", "green"],
+    }
     exec(snippets(INTRODUCTION) + recipe(name), names)
     assert template_of(stack)["Resources"]
 

@@ -54,6 +54,6 @@ def theirs(stack: Stack) -> s3.IBucket:
 )
 def test_what_an_option_adds_is_on_the_page(option: str, options: Callable[[Stack], dict[str, Any]]) -> None:
     """Each resource is named in the option's row, and no other."""
-    added = {name for name in resources(options) if name.startswith("Orders")} - set(resources())
+    added = {name for name in resources(options) if name.startswith(("Orders", "IntakeLedger"))} - set(resources())
     [row] = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {option} | ")]
-    assert set(re.findall(r"`(Orders\w+)`", row)) == added
+    assert set(re.findall(r"`((?:Orders|IntakeLedger)\w+)`", row)) == added

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import Duration, RemovalPolicy, Size, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -65,20 +65,7 @@ class AuditJoin(Construct):
             {"TZDIR": TIME_ZONES} if scale.reports else {}
         )
         """The variables of the function that writes the files."""
-        wheels = [DUCKDB, *(ORC if scale.reports else ())]
-        self.layer = lambda_.LayerVersion(
-            self,
-            "DuckDB",
-            description=f"Intake ledger: {', '.join(wheels)} for the audit in parts",
-            code=wheel_code(
-                parse_requirements(wheels),
-                python=TESTED_RUNTIME.name.removeprefix("python"),
-                architecture=scale.architecture.name,
-                folder=LAYER_FOLDER,
-            ),
-            compatible_runtimes=[TESTED_RUNTIME],
-            compatible_architectures=[scale.architecture],
-        )
+        self.layer = _duckdb_layer(Stack.of(self), scale)
         self.athena = (
             AuditAthena(self, "Athena", name=resources.name, files=self.files, scanned_bytes=scale.scanned_bytes)
             if scale.engine is Engine.ATHENA
@@ -135,3 +122,25 @@ class AuditJoin(Construct):
         )
         suppress(made, FILE_ACCESS_LOGS, FILE_COPIES)
         return made
+
+
+def _duckdb_layer(stack: Stack, scale: AuditScale) -> lambda_.LayerVersion:
+    """The layer with DuckDB. Pipelines of a stack with the same architecture and wheels share it."""
+    wheels = [DUCKDB, *(ORC if scale.reports else ())]
+    name = f"IntakeLedgerDuckDB-{scale.architecture.name}{'-orc' if scale.reports else ''}"
+    found = stack.node.try_find_child(name)
+    if isinstance(found, lambda_.LayerVersion):
+        return found
+    return lambda_.LayerVersion(
+        stack,
+        name,
+        description=f"Intake ledger: {', '.join(wheels)} for the audit in parts",
+        code=wheel_code(
+            parse_requirements(wheels),
+            python=TESTED_RUNTIME.name.removeprefix("python"),
+            architecture=scale.architecture.name,
+            folder=LAYER_FOLDER,
+        ),
+        compatible_runtimes=[TESTED_RUNTIME],
+        compatible_architectures=[scale.architecture],
+    )

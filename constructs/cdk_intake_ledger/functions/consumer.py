@@ -125,12 +125,13 @@ class IntakeConsumer(Construct):
 
     def _limit(self, concurrency: ConcurrencyOptions) -> None:
         """Reserve concurrency, and provision pollers. Older CDKs have no pollers of SQS in their higher level."""
-        function, source = self.function.node.default_child, self.source.node.default_child
-        assert isinstance(function, lambda_.CfnFunction), self.node.path
-        assert isinstance(source, lambda_.CfnEventSourceMapping), self.node.path
         if concurrency.reserved_concurrency is not None:
+            function = self.function.node.default_child
+            assert isinstance(function, lambda_.CfnFunction), self.node.path
             function.reserved_concurrent_executions = concurrency.reserved_concurrency
         if concurrency.min_pollers is not None or concurrency.max_pollers is not None:
+            source = self.source.node.default_child
+            assert isinstance(source, lambda_.CfnEventSourceMapping), self.node.path
             source.provisioned_poller_config = lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
                 minimum_pollers=concurrency.min_pollers, maximum_pollers=concurrency.max_pollers
             )

@@ -74,7 +74,7 @@ class FunctionNetworking:
 
         """
         return cls(
-            layer=runtime_layer(scope, "Runtime"),
+            layer=runtime_layer(Stack.of(scope)),
             network=network,
             log_group=monitoring.log_group,
             log_encryption=LogEncryption(scope, encryption_key),

@@ -16,14 +16,15 @@ from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
-from aws_cdk import Stage
+from aws_cdk import Stack, Stage
 from aws_cdk import aws_lambda as lambda_
-from constructs import Construct
 
 PACKAGE = "intake_ledger"
 # All of Powertools, although the runtime uses its logger and metrics only: a pruned copy failed at import. Lambda has
 # its dependency jmespath, with byte code, so a cold start does not compile it.
 MODULES = (PACKAGE, "aws_lambda_powertools", "typing_extensions")
+RUNTIME_LAYER = "IntakeLedgerRuntime"
+"""The ID of the layer below its stack."""
 BUILT = Path(__file__).with_name("runtime_layer.zip")
 """The layer of a wheel. A checkout has none, so that its edits count."""
 _KINDS = (".py", ".sql")
@@ -34,15 +35,26 @@ TESTED_RUNTIME = lambda_.Runtime.PYTHON_3_13
 """The default runtime of the functions. The tests use it too."""
 
 
-def runtime_layer(scope: Construct, id: str) -> lambda_.LayerVersion:
-    """A layer version with the runtime, for all supported Python versions and both architectures."""
+def runtime_layer(stack: Stack) -> lambda_.LayerVersion:
+    """The layer version with the runtime, for all supported Python versions and both architectures.
+
+    All functions of a stack share it: a stack has at most 500 resources, and each version of the layer needs 3 MB of
+    the account's quota of code. A nested stack has its own.
+
+    Args:
+        stack: the stack of the functions.
+
+    """
+    found = stack.node.try_find_child(RUNTIME_LAYER)
+    if isinstance(found, lambda_.LayerVersion):
+        return found
     content = archive()
     digest = sha256(content).hexdigest()
     return lambda_.LayerVersion(
-        scope,
-        id,
+        stack,
+        RUNTIME_LAYER,
         description="Intake ledger: consumer and audit, with Powertools for AWS Lambda",
-        code=lambda_.Code.from_asset(_staged(scope, content, digest), asset_hash=digest),
+        code=lambda_.Code.from_asset(_staged(stack, content, digest), asset_hash=digest),
         compatible_runtimes=[lambda_.Runtime.PYTHON_3_12, TESTED_RUNTIME, lambda_.Runtime.PYTHON_3_14],
         compatible_architectures=[lambda_.Architecture.ARM_64, lambda_.Architecture.X86_64],
     )
@@ -69,12 +81,12 @@ def archive() -> bytes:
     return content.getvalue()
 
 
-def _staged(scope: Construct, content: bytes, digest: str) -> str:
+def _staged(stack: Stack, content: bytes, digest: str) -> str:
     """Write the archive into the cloud assembly, under CDK's name for an asset of this hash. If a CDK version uses
     another name, it copies the file.
     """
-    stage = Stage.of(scope)
-    assert stage is not None, f"{scope.node.path} is in no app"
+    stage = Stage.of(stack)
+    assert stage is not None, f"{stack.node.path} is in no app"
     path = Path(stage.asset_outdir, f"asset.{sha256(digest.encode()).hexdigest()}.zip")
     if not path.exists():
         # Another synthesis may write into the same folder, so the file appears by a rename.
