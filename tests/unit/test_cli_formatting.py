@@ -75,6 +75,7 @@ def test_a_span_is_told_in_its_largest_unit(milliseconds: int, said: str) -> Non
         (replace(ROW, status=Status.PROCESSING, lease_until=START), "attempt 1 died or timed out"),
         (replace(ROW, status=Status.FAILED, attempts=2, retry_at=START + MINUTE), "will be retried, next attempt 20"),
         (replace(ROW, status=Status.FAILED, retry_at=START), "failed and will be retried"),
+        (replace(ROW, status=Status.FAILED, waiting_since=START), "waits since 2026-11-18"),
         (replace(ROW, status=Status.REJECTED, attempts=5), "after 5 attempts: redrive or reprocess it"),
         (ROW, "PROCESSED after 1 attempt"),
         (replace(ROW, attempts=0), "recorded without an attempt"),

@@ -113,6 +113,25 @@ def test_an_attempt_without_an_end_is_told(person: Person, monkeypatch: pytest.M
     assert "attempt 1  no end in the log" in person.types("inspect", KEY)
 
 
+@pytest.mark.failure_mode("F194")
+def test_the_waits_of_a_day_are_one_line(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait spends no attempt, and a row that only waited has a history too. JSON has each wait."""
+    row = Row(Status.FAILED, 9, version_id="v1", waiting_since=START, updated_at=START, retry_at=START + MINUTE)
+    person.site.row("in/set.csv", row)
+    told = {"service": NAME, "key": "in/set.csv", "attempt": 1, "version_id": "v1"}
+    reasons = ["2 of 3 parts are missing"] * 2 + ["1 of 3 parts are missing"] * 3
+    lines = [
+        told | {"message": "waiting", "fence": fence, "reason": reason, "duration_ms": 5}
+        for fence, reason in enumerate(reasons, 1)
+    ]
+    logs(monkeypatch, [json.dumps(line) for line in lines])
+    assert len(person.reads("inspect", "in/set.csv")["history"]["attempts"]) == len(reasons)
+    shown = person.types("inspect", "in/set.csv")
+    assert "2 waits: 2 of 3 parts are missing" in shown
+    assert "3 waits: 1 of 3 parts are missing" in shown
+    assert "attempt 1" not in shown
+
+
 @pytest.mark.failure_mode("F178")
 @pytest.mark.parametrize(
     ("error", "why"),

@@ -70,6 +70,8 @@ def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple
     elif row.status is Status.FAILED:
         due = f", next attempt {relative_time(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
         status = f"FAILED: attempt {row.attempts} failed and will be retried{due}"
+        if row.waiting_since:
+            status = f"FAILED: waits since {timestamp(row.waiting_since)}, and spends no attempt{due}"
     elif row.status is Status.LATER_FORMAT:
         status = f"written by a later release (format {row.format}): use the command of that release"
     elif row.status is Status.REJECTED:

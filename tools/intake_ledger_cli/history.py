@@ -73,7 +73,8 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
         key has an attempt.
 
     """
-    claimed = [row for row in rows if row.attempts or row.status is Status.PROCESSING]
+    # A wait spends no attempt, and has its lines in the log.
+    claimed = [row for row in rows if row.attempts or row.waiting_since or row.status is Status.PROCESSING]
     if not claimed:
         return None
     running = any(row.status is Status.PROCESSING for row in claimed)

@@ -1,7 +1,8 @@
 """Shows the history of a key's attempts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from rich.text import Text
@@ -31,12 +32,15 @@ def history_lines(found: History | None) -> Iterator[Text]:
     """The lines of a history. A link is a line of its own, which is not broken, because people copy it."""
     if found is None:
         return
-    for one in found.attempts:
+    for same in _waits_together(found.attempts):
+        one = same[-1]
         outcome, style = one.outcome or "no end in the log", _STYLES.get(one.outcome or "", WARNING)
         took = f" after {_duration(one.duration_ms)}" if one.duration_ms is not None else ""
-        line = Text.assemble(
-            (f"{formatting.timestamp(one.at)}  attempt {one.number}  ", DIM), (f"{outcome}{took}", style)
-        )
+        began = formatting.timestamp(same[0].at)
+        if len(same) == 1:
+            line = Text.assemble((f"{began}  attempt {one.number}  ", DIM), (f"{outcome}{took}", style))
+        else:
+            line = Text.assemble((f"{began} to {formatting.timestamp(one.at)}  ", DIM), (f"{len(same)} waits", style))
         if one.reason:
             line.append(f": {escape(one.reason)}")
         yield line
@@ -46,6 +50,13 @@ def history_lines(found: History | None) -> Iterator[Text]:
     if found.link:
         yield Text("All log lines of the key:", style=DIM)
         yield _link(found.link)
+
+
+def _waits_together(attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
+    """Group successive waits for the same reason: a set asks for its missing part each minute, for days."""
+    for wait, group in groupby(attempts, key=lambda one: one.outcome == OutcomeKind.WAITING and one.reason):
+        same = list(group)
+        yield from [same] if wait else ([one] for one in same)
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

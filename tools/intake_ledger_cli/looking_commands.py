@@ -169,15 +169,16 @@ def inspect(
     ] = True,
     exit_code: ExitCode = False,
 ) -> None:
-    """Compare the ledger's row of an object with S3, and show its attempts. Or show the rows of a key of messages."""
+    """Compare the row of an object or a set with S3, and show its attempts. Or show the rows of a key of messages."""
     aws, deployed = call.open()
-    key = key_in(deployed, key)
+    key, now = key_in(deployed, key), now_ms()
     if deployed.set_variables is not None:
-        document, shown = sets.inspect_set(aws, deployed, key, now_ms())
-        call.output(versioned(document), shown)
-        end_with(not document["agree"], exit_code)
+        files = sets.inspect_set(aws, deployed, key, now)
+        attempts = read_history(aws, deployed, key, [files.row] if files.row else [], now) if logs else None
+        document = versioned(files.document | {"history": history_json(attempts)})
+        call.output(document, Group(files.table, *history_lines(attempts)))
+        end_with(not files.agree, exit_code)
         return
-    now = now_ms()
     found, denied = inspect_key(aws, deployed, key, now)
     rows = [one.row for one in found if one.row is not None]
     attempts = read_history(aws, deployed, key, rows, now) if logs else None

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from intake_ledger.aws import Bucket
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Ordering, row_key
+from intake_ledger.protocol import Ordering, Row, row_key
 from intake_ledger.sets import SetReader, set_settings
 from intake_ledger_cli import formatting, reading
 from intake_ledger_cli.console import BAD, GOOD, WARNING, add_line, escape, grid, heading
@@ -33,8 +33,19 @@ class Part:
     reason: str | None
 
 
-def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple["JsonObject", RenderableType]:
-    """Compare the row of a set with its present state. Give the JSON and the table.
+@dataclass(frozen=True, slots=True)
+class InspectedSet:
+    """A set as `inspect` shows it."""
+
+    document: "JsonObject"
+    table: RenderableType
+    row: Row | None
+    agree: bool
+    """True if the row has the present state of the set."""
+
+
+def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> InspectedSet:
+    """Compare the row of a set with its present state.
 
     Args:
         aws: the clients.
@@ -84,4 +95,5 @@ def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
     for one in parts:
         found = Text(f"{one.status} {one.version}") if one.version else Text(f"missing: {one.status}", style=WARNING)
         add_line(lines, escape(one.key), found)
-    return document, Group(heading(escape(key), f"{deployed.name}, bucket {deployed.bucket}"), lines)
+    table_ = Group(heading(escape(key), f"{deployed.name}, bucket {deployed.bucket}"), lines)
+    return InspectedSet(document, table_, row, agree)
