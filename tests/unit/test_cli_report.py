@@ -2,9 +2,11 @@
 
 import errno
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -273,6 +275,21 @@ def test_the_page_takes_a_bounded_number_of_requests(
     assert sent["GetObject"] == report_data.AUDITS
     assert sent["Scan"] <= 2 * report_data.SCANNED_PAGES
     assert sent.total() <= MOST_REQUESTS + report_data.AUDITS, sent
+
+
+@pytest.mark.failure_mode("F195")
+def test_a_device_and_a_link_are_not_replaced(tmp_path: Path) -> None:
+    """A file in the place of `/dev/null` would grow with each command of the machine."""
+    page, link, device = tmp_path / "page.html", tmp_path / "link.html", tmp_path / "device"
+    page.write_text("the former page")
+    link.symlink_to(page)
+    replace_file(link, "the new page")
+    assert (link.is_symlink(), page.read_text()) == (True, "the new page")
+    os.mkfifo(device)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(device.read_text)
+        replace_file(device, "the page")
+        assert (device.is_fifo(), read.result(timeout=10)) == (True, "the page")
 
 
 def test_a_full_disk_leaves_the_former_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,24 +36,32 @@ def write_report(call: Call, path: Path, hours: int) -> bool:
     aws, deployed = call.open()
     data = report_data.collect(aws, deployed, now=now_ms(), hours=hours)
     replace_file(path, render(data))
-    sys.stdout.write(f"{path}\n")
+    if path.is_file():
+        sys.stdout.write(f"{path}\n")
     return status.needs_a_person(data.status, deployed)
 
 
 def replace_file(path: Path, content: str) -> None:
     """Write a file in one step: a reader sees the former content, or the whole new one.
 
+    A link stays a link. A device or a pipe, such as `/dev/stdout`, gets the content and is not replaced by a file.
+
     Raises:
         CliError: The disk is full, or the folder is missing or not writable. The former file is left as it was.
 
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    place = path.resolve()
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
+        # Before the link is resolved: `/dev/stdout` leads to a pipe, which has no path.
+        if path.exists() and not path.is_file():
+            path.write_text(content, encoding="utf-8")
+            return
         with part.open("w", encoding="utf-8") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+        part.replace(place)
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
