@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
@@ -17,6 +18,7 @@ from intake_ledger.protocol import PIPELINE_TAG, KeyFilter, Row, Status
 from intake_ledger_cli import commands, listing, pipelines
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.metrics import read_last_hour
 from tests.unit.cli_support import NAME, STACK, client, make_site
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture
@@ -269,3 +271,23 @@ def test_ls_lists_the_pipelines_of_a_region(
     monkeypatch.setattr(pipelines, "list_pipelines", lambda _: [])
     assert commands.run(["ls"]) == 0
     assert PIPELINE_TAG in capsys.readouterr().out
+
+
+def test_the_latest_values_are_shown_in_each_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CloudWatch sorts the values as the request says, and the local AWS does not."""
+    deployed, now = make_site().deployed, datetime.now(UTC)
+    times = [now - timedelta(minutes=n) for n in (30, 10, 20)]
+    labels = {"queue": [900.0, 60.0, 300.0], "AuditDeliveryProblems": [0.0, 2.0, 1.0]}
+
+    class Metrics:
+        def get_metric_data(self, **_: Any) -> Any:
+            return {
+                "MetricDataResults": [
+                    {"Label": label, "Timestamps": times, "Values": values} for label, values in labels.items()
+                ]
+            }
+
+    monkeypatch.setattr(Aws, "cloudwatch", Metrics())
+    found = read_last_hour(Aws(), deployed)
+    assert (found.queue_age_seconds, found.dead_letter_age_seconds, found.tick_problems) == (60, None, 2)
+    assert found.tick_at == int(times[1].timestamp() * 1000)

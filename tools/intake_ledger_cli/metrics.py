@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from intake_ledger_cli.aws import Aws
     from intake_ledger_cli.deployed import DeployedPipeline
 
@@ -59,7 +61,7 @@ def read_last_hour(aws: "Aws", deployed: "DeployedPipeline") -> LastHour:
     )
     found: dict[str, Any] = {one["Label"]: one for one in answer["MetricDataResults"]}
     values = {name: one["Values"] for name, one in found.items()}
-    ticks = found.get("AuditDeliveryProblems", {}).get("Timestamps", ())
+    tick_at, tick_problems = _latest(found.get("AuditDeliveryProblems"))
 
     def total(name: str) -> int:
         return int(sum(values.get(name, ())))
@@ -70,10 +72,10 @@ def read_last_hour(aws: "Aws", deployed: "DeployedPipeline") -> LastHour:
         finished=total("Committed") + total("Rejected"),
         held_back=total("BreakerOpen"),
         commit_lag_ms=int(max(values["CommitLag"])) if values.get("CommitLag") else None,
-        queue_age_seconds=_first(values.get("queue")),
-        dead_letter_age_seconds=_first(values.get("dead_letters")),
-        tick_at=int(ticks[0].timestamp() * 1000) if ticks else None,
-        tick_problems=_first(values.get("AuditDeliveryProblems")),
+        queue_age_seconds=_latest(found.get("queue"))[1],
+        dead_letter_age_seconds=_latest(found.get("dead_letters"))[1],
+        tick_at=tick_at,
+        tick_problems=tick_problems,
     )
 
 
@@ -89,5 +91,10 @@ def _query(label: str, namespace: str, metric: str, dimensions: list[dict[str, s
     }
 
 
-def _first(values: "list[float] | None") -> int | None:
-    return int(values[0]) if values else None
+def _latest(found: "Mapping[str, Any] | None") -> tuple[int | None, int | None]:
+    """The time of the latest value in epoch milliseconds, and the value. The local AWS does not sort them."""
+    points = list(zip(found["Timestamps"], found["Values"], strict=True)) if found else []
+    if not points:
+        return None, None
+    at, value = max(points)
+    return int(at.timestamp() * 1000), int(value)
