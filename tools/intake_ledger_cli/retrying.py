@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 _BATCH = 10  # SQS's limit
+_JUST_DUE_MS = 10_000
+"""A row that is due for less time gets no message: its own may be on its way, and a second call sends no copies."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,11 @@ def close_breaker(aws: "Aws", deployed: "DeployedPipeline", now: int) -> None:
 
 
 def waiting_rows(aws: "Aws", deployed: "DeployedPipeline", keys: list[str], now: int) -> Iterator[ObjectRow]:
-    """Yield rows of readable formats whose next attempt is not due yet: of these keys, or all without keys."""
+    """Yield failed rows of readable formats: of these keys, or all without keys.
+
+    The message of a row that has been due for a while may be hidden for minutes: the breaker holds it back longer, the
+    longer an outage lasts. A row that became due a moment ago is left out.
+    """
     if keys:
         rows = chain.from_iterable(reading.read_rows(aws.dynamodb, deployed, key) for key in keys)
     else:
@@ -64,7 +70,11 @@ def waiting_rows(aws: "Aws", deployed: "DeployedPipeline", keys: list[str], now:
             reading.rows_to_review(aws.dynamodb, deployed, Status.FAILED),
             reading.rows_to_review(aws.dynamodb, deployed, names=[waiting_partition(deployed.name)]),
         )
-    return (one for one in rows if one.row.status is Status.FAILED and (one.row.retry_at or 0) > now)
+    return (
+        one
+        for one in rows
+        if one.row.status is Status.FAILED and not now - _JUST_DUE_MS <= (one.row.retry_at or 0) <= now
+    )
 
 
 def retry_rows(aws: "Aws", deployed: "DeployedPipeline", rows: Iterator[ObjectRow], now: int) -> RetryResult:
