@@ -35,7 +35,7 @@ ACCEPTED = {
         "Without `encryption_key`, SQS encrypts with its keys (`SqsManagedSseEnabled`), which checkov does not check."
     ),
     "CKV_AWS_111": "The network interface of a function in a VPC has no name before it exists.",
-    "CKV_AWS_115": "Throttling of a function uses up receives of messages. `max_concurrency` limits the event source.",
+    "CKV_AWS_115": "`reserved_concurrency` of the options reserves it for the consumer. One audit runs at a time.",
     "CKV_AWS_116": (
         "A queue with a dead-letter queue invokes the consumer. The audit's next run finds the changes that one missed."
     ),

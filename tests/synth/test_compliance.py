@@ -56,6 +56,7 @@ def in_parts(stack: Stack, names: dict[str, Any]) -> None:
         encryption_key=names["key"],
         network=names["network"],
         monitoring=names["monitoring"],
+        concurrency=names["concurrency"],
         audit=AuditOptions(scale=AuditScale.shards()),
         processor=processor(),
     )
@@ -87,4 +88,4 @@ def test_without_options_the_findings_are_those_of_the_table(matrix: Matrix) -> 
     for beginning in ("Default/", ""):
         rules = {(rule.rpartition("-")[2], pack) for pack, ones in found(matrix, beginning).items() for rule, _ in ones}
         assert rules == table
-    assert len(options()) == 7
+    assert len(options()) == 8

@@ -1,5 +1,6 @@
 """`MessageIntake`: keyed messages of queues, streams and buses."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -365,12 +366,52 @@ def test_an_imported_table_needs_the_arn_of_its_stream() -> None:
         ),
         (lambda _: MessageSource.sqs(batch_size=11), "batching-window-needed"),
         (lambda _: MessageSource.sqs(max_concurrency=1), "max-concurrency-range"),
+        (lambda _: MessageSource.fifo(min_pollers=1), "min-pollers-range"),
+        (lambda _: MessageSource.event_bridge(PATTERN, max_pollers=10_001), "max-pollers-range"),
+        (lambda _: MessageSource.sqs(min_pollers=9, max_pollers=8), "pollers-ordered"),
+        (
+            lambda _: MessageSource.sqs(max_pollers=8, max_concurrency=8),
+            "max-pollers-without-max-concurrency",
+        ),
+        (
+            lambda stack: replace(MessageSource.kinesis(record_stream(stack)), max_pollers=8),
+            "message-stream-scaling",
+        ),
+        (
+            lambda stack: replace(MessageSource.dynamodb(changes_table(stack)), max_concurrency=8),
+            "message-stream-scaling",
+        ),
     ],
 )
 def test_a_number_out_of_range_is_refused(source: Any, rule: str) -> None:
     stack = new_stack()
     with refused(rule):
         messages(stack, "Intake", source(stack))
+
+
+def test_concurrency_is_reserved_and_pollers_are_provisioned() -> None:
+    """For each kind of queue. A stream's function has reserved concurrency too."""
+    stack = new_stack()
+    pollers: dict[str, Any] = {"min_pollers": 3, "max_pollers": 30}
+    sources = {
+        "Sqs": MessageSource.sqs(**pollers),
+        "Fifo": MessageSource.fifo(**pollers),
+        "Bus": MessageSource.event_bridge(PATTERN, **pollers),
+        "Kinesis": MessageSource.kinesis(record_stream(stack)),
+    }
+    for name, source in sources.items():
+        messages(stack, name, source, reserved_concurrency=20)
+    template = template_of(stack)
+    for name, source in sources.items():
+        assert only(template, "AWS::Lambda::Function", name)["ReservedConcurrentExecutions"] == 20
+        mapping = only(template, "AWS::Lambda::EventSourceMapping", f"{name}ConsumerSource")
+        provisioned = None if source.is_stream else {"MinimumPollers": 3, "MaximumPollers": 30}
+        assert mapping.get("ProvisionedPollerConfig") == provisioned
+
+
+def test_the_reserved_concurrency_of_an_intake_is_enough_for_its_source() -> None:
+    with refused("max-concurrency-within-reserved", "max_concurrency is 30 and reserved_concurrency is 20"):
+        messages(new_stack(), "Intake", MessageSource.sqs(max_concurrency=30), reserved_concurrency=20)
 
 
 def test_a_record_waits_no_longer_than_its_stream_keeps_it() -> None:

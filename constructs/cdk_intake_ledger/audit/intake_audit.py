@@ -22,6 +22,7 @@ from cdk_intake_ledger.functions import (
     intake_function,
 )
 from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, to_seconds
+from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY
 from cdk_intake_ledger.validation.nag_suppressions import (
     AUDIT_DEAD_LETTERS,
     AUDIT_DESTINATION,
@@ -77,7 +78,7 @@ class IntakeAudit(Construct):
             networking=networking,
             description=self._description,
             timeout=Duration.minutes(15),
-            suppression=AUDIT_DEAD_LETTERS,
+            suppressions=(AUDIT_DEAD_LETTERS, CONCURRENCY),
             environment=resources.environment
             | (consumer.executions.settings if consumer.executions else {})
             | {

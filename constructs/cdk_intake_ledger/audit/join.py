@@ -21,7 +21,7 @@ from cdk_intake_ledger.functions import (
 )
 from cdk_intake_ledger.options import AuditScale, Engine
 from cdk_intake_ledger.resources import private_bucket
-from cdk_intake_ledger.validation.nag_compliance import FILE_COPIES
+from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY, FILE_COPIES
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
 
 DUCKDB = "duckdb==2.0.0"
@@ -87,7 +87,7 @@ class AuditJoin(Construct):
             timeout=Duration.minutes(15),
             environment={"INTAKE_AUDIT_FILES": self.files.bucket_name}
             | (self.athena.environment if self.athena else {}),
-            suppression=AUDIT_DEAD_LETTERS,
+            suppressions=(AUDIT_DEAD_LETTERS, CONCURRENCY),
         )
         resources.wildcards.accept_policy(role)
         self.allow(role)

@@ -1,6 +1,6 @@
 """The Lambda functions of a pipeline, and the processor."""
 
-from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds
+from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds, provision_pollers
 from cdk_intake_ledger.functions.lambda_function import (
     FunctionCode,
     FunctionNetworking,
@@ -41,6 +41,7 @@ __all__ = [
     "in_text",
     "intake_function",
     "machine_problems",
+    "provision_pollers",
     "record_version",
     "runtime_layer",
     "warn_without_endpoints",

@@ -70,6 +70,7 @@ class IntakeConsumer(Construct):
                 ephemeral_storage=processor.ephemeral_storage,
                 layers=processor.layers,
                 capacity_provider=processor.capacity_provider,
+                reserved_concurrency=concurrency.reserved_concurrency,
             ),
             networking=networking,
             description=f"Intake ledger, consumer of {resources.name}",
@@ -77,7 +78,7 @@ class IntakeConsumer(Construct):
                 function_timeout(to_seconds(processing_timeout), managed=processor.capacity_provider is not None)
             ),
             environment=self.environment,
-            suppression=CONSUMER_DEAD_LETTERS,
+            suppressions=(CONSUMER_DEAD_LETTERS,),
         )
         own_code = processor.function is None and processor.executions is None
         record_version(self.function, processor.processor_version, own_code=own_code)
@@ -121,20 +122,25 @@ class IntakeConsumer(Construct):
             report_batch_item_failures=True,
         )
         suppress(self.source, SOURCE_DESTINATION)
-        self._limit(concurrency)
+        provision_pollers(self.source, concurrency.min_pollers, concurrency.max_pollers)
 
-    def _limit(self, concurrency: ConcurrencyOptions) -> None:
-        """Reserve concurrency, and provision pollers. Older CDKs have no pollers of SQS in their higher level."""
-        if concurrency.reserved_concurrency is not None:
-            function = self.function.node.default_child
-            assert isinstance(function, lambda_.CfnFunction), self.node.path
-            function.reserved_concurrent_executions = concurrency.reserved_concurrency
-        if concurrency.min_pollers is not None or concurrency.max_pollers is not None:
-            source = self.source.node.default_child
-            assert isinstance(source, lambda_.CfnEventSourceMapping), self.node.path
-            source.provisioned_poller_config = lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
-                minimum_pollers=concurrency.min_pollers, maximum_pollers=concurrency.max_pollers
-            )
+
+def provision_pollers(mapping: lambda_.EventSourceMapping, least: int | None, most: int | None) -> None:
+    """Provision the pollers of a queue. Older CDKs have no pollers of SQS in their higher level.
+
+    Args:
+        mapping: the mapping of the queue.
+        least: the minimum; None for Lambda's default, if there is a maximum.
+        most: the maximum; likewise.
+
+    """
+    if least is None and most is None:
+        return
+    resource = mapping.node.default_child
+    assert isinstance(resource, lambda_.CfnEventSourceMapping), mapping.node.path
+    resource.provisioned_poller_config = lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
+        minimum_pollers=least, maximum_pollers=most
+    )
 
 
 def _of_queue(resources: PipelineResources, held: str) -> dict[str, str]:

@@ -17,7 +17,6 @@ from constructs import Construct
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer
 from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions
 from cdk_intake_ledger.resources import LogEncryption
-from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY
 from cdk_intake_ledger.validation.nag_suppressions import (
     INLINE_POLICIES,
     INTERFACES,
@@ -114,6 +113,8 @@ class FunctionCode:
     layers: Sequence[lambda_.ILayerVersion] = ()
     capacity_provider: lambda_.ICapacityProvider | None = None
     """None for Lambda's own capacity."""
+    reserved_concurrency: int | None = None
+    """None for the account's unreserved concurrency."""
 
 
 def intake_function(
@@ -124,7 +125,7 @@ def intake_function(
     description: str,
     timeout: Duration,
     environment: Mapping[str, str],
-    suppression: Suppression,
+    suppressions: Sequence[Suppression],
 ) -> tuple[lambda_.Function, iam.Role]:
     """A function and its new role, which may only write to the log group."""
     log_group = networking.log_group_of(scope, "Logs", removal_policy=networking.removal_policy)
@@ -149,6 +150,7 @@ def intake_function(
         "environment": dict(environment),
         "role": role,
         "log_group": log_group,
+        "reserved_concurrent_executions": code.reserved_concurrency,
         "vpc": network and network.vpc,
         "vpc_subnets": network and network.vpc_subnets,
         "security_groups": list(network.security_groups) if network and network.security_groups else None,
@@ -160,7 +162,7 @@ def intake_function(
         assert isinstance(resource, CfnResource), scope.node.path
         resource.add_property_override("ImageConfig.Command", [code.handler])
         _run_on(image, code.capacity_provider)
-        suppress(image, *_trace(image, role, networking), CONCURRENCY, suppression)
+        suppress(image, *_trace(image, role, networking), *suppressions)
         return image, role
     function = lambda_.Function(
         scope,
@@ -174,7 +176,7 @@ def intake_function(
     )
     _run_on(function, code.capacity_provider)
     tested = code.runtime is TESTED_RUNTIME or code.runtime.name == TESTED_RUNTIME.name
-    suppress(function, *_trace(function, role, networking), CONCURRENCY, *((RUNTIME,) if tested else ()), suppression)
+    suppress(function, *_trace(function, role, networking), *((RUNTIME,) if tested else ()), *suppressions)
     return function, role
 
 

@@ -20,6 +20,7 @@ from cdk_intake_ledger.functions import (
     in_seconds,
     in_text,
     intake_function,
+    provision_pollers,
     record_version,
     warn_without_endpoints,
 )
@@ -81,6 +82,8 @@ class MessageResources:
     clock_skew: Duration
     retry: RetryOptions
     reasons: Reasons
+    reserved_concurrency: int | None
+    """None for the account's unreserved concurrency."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -140,12 +143,13 @@ class MessageConsumer(Construct):
                 memory_size=processor.memory_size,
                 ephemeral_storage=processor.ephemeral_storage,
                 layers=processor.layers,
+                reserved_concurrency=resources.reserved_concurrency,
             ),
             networking=networking,
             description=f"Intake ledger, consumer of messages of {resources.name}",
             timeout=Duration.seconds(resources.plan.function_timeout),
             environment=resources.environment | processor.settings,
-            suppression=CONSUMER_DEAD_LETTERS,
+            suppressions=(CONSUMER_DEAD_LETTERS,),
         )
         record_version(self.function, processor.processor_version)
         wildcards.accept_policy(self.role)
@@ -170,6 +174,7 @@ class MessageConsumer(Construct):
         )
         """The mapping of the queue, which has redriven records only if the source is a stream."""
         suppress(self.queue_source, SOURCE_DESTINATION)
+        provision_pollers(self.queue_source, source.min_pollers, source.max_pollers)
         if source.is_stream:
             self._read_stream(source, wildcards)
 

@@ -61,6 +61,7 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
         ledger: IntakeLedger | None = None,
         retry: RetryOptions | None = None,
         clock_skew: Duration | None = None,
+        reserved_concurrency: int | None = None,
         network: NetworkOptions | None = None,
         monitoring: MonitoringOptions | None = None,
         encryption_key: kms.IKey | None = None,
@@ -86,6 +87,9 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
                 minutes, when omitted. A stream has no waits.
             clock_skew: the largest expected difference between the clocks of two workers, 1 second to 1 hour; 2 minutes
                 when omitted. A lease lasts this much longer than its invocation.
+            reserved_concurrency: concurrent executions that the account reserves for the function, which has no more
+                then; none when omitted. At least the source's `max_concurrency`. A stream needs one for each shard,
+                times `parallelization_factor`.
             network: the VPC of the function; it runs outside of a VPC when omitted.
             monitoring: alarm actions, log group and the text of failures; alarms without actions, and a new log group,
                 when omitted.
@@ -115,7 +119,13 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
             else None
         )
         plan = message_plan(
-            source, processor=processor, processing_timeout=timeout, clock_skew=skew, retry=retry, queue=queue
+            source,
+            processor=processor,
+            processing_timeout=timeout,
+            clock_skew=skew,
+            retry=retry,
+            reserved_concurrency=reserved_concurrency,
+            queue=queue,
         )
         problems = message_problems(
             self,
@@ -163,6 +173,7 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
                 clock_skew=skew,
                 retry=retry,
                 reasons=monitoring.reasons,
+                reserved_concurrency=reserved_concurrency,
             ),
             processor=processor,
             wildcards=wildcards,

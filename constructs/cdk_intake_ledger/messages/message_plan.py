@@ -24,6 +24,7 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_PROCESSOR,
     MESSAGE_QUEUE_KIND,
     MESSAGE_STREAM_BATCH,
+    MESSAGE_STREAM_SCALING,
     MESSAGE_STREAM_WAIT,
     MESSAGE_TABLE_STREAM,
 )
@@ -51,6 +52,7 @@ def message_plan(
     processing_timeout: Duration,
     clock_skew: Duration,
     retry: RetryOptions,
+    reserved_concurrency: int | None,
     queue: IntakeQueue | None,
 ) -> Plan:
     """The numbers that these options give. A token is `UNKNOWN`, and so is a number that only a pipeline has."""
@@ -65,6 +67,9 @@ def message_plan(
         batch_size=UNKNOWN if source.is_stream else number_of(source.batch_size),
         max_batching_window=seconds_of(source.max_batching_window) if source.max_batching_window else 0,
         max_concurrency=number_of(source.max_concurrency),
+        reserved_concurrency=number_of(reserved_concurrency),
+        min_pollers=number_of(source.min_pollers),
+        max_pollers=number_of(source.max_pollers),
         threads=1,
         commit_together=False,
         visibility_timeout=seconds_of(queue.visibility_timeout if queue else None),
@@ -139,10 +144,17 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
     if source.table is not None and source.stream_arn is None:
         yield MESSAGE_TABLE_STREAM.problem(path=source.table.node.path)
     if source.is_stream:
-        if not 1 <= size <= MAX_STREAM_BATCH:
-            yield MESSAGE_STREAM_BATCH.problem(size=number_text(size))
-        if not 1 <= source.parallelization_factor <= MAX_PARALLELIZATION:
-            yield MESSAGE_PARALLELIZATION.problem(factor=number_text(source.parallelization_factor))
+        yield from _stream_problems(source, size)
+
+
+def _stream_problems(source: MessageSource, size: float) -> Iterator[Problem]:
+    if not 1 <= size <= MAX_STREAM_BATCH:
+        yield MESSAGE_STREAM_BATCH.problem(size=number_text(size))
+    if not 1 <= source.parallelization_factor <= MAX_PARALLELIZATION:
+        yield MESSAGE_PARALLELIZATION.problem(factor=number_text(source.parallelization_factor))
+    for name in ("max_concurrency", "min_pollers", "max_pollers"):
+        if (value := getattr(source, name)) is not None:
+            yield MESSAGE_STREAM_SCALING.problem(name=name, value=number_text(value))
 
 
 def remembered(plan: Plan, source: MessageSource) -> float:

@@ -52,6 +52,10 @@ class MessageSource:
     """The time for which Lambda collects messages for a batch. It does not wait when omitted."""
     max_concurrency: int | None = None
     """The maximum number of concurrent invocations for a queue. No limit when omitted."""
+    min_pollers: int | None = None
+    """The smallest number of pollers of a queue in provisioned mode. The default mode when omitted."""
+    max_pollers: int | None = None
+    """The largest number of pollers of a queue in provisioned mode. The default mode when omitted."""
     existing: QueueOptions = QueueOptions()
     """An existing queue. The intake makes one when omitted."""
     stream: aws_kinesis.IStream | None = None
@@ -77,6 +81,8 @@ class MessageSource:
         batch_size: int = 10,
         max_batching_window: Duration | None = None,
         max_concurrency: int | None = None,
+        min_pollers: int | None = None,
+        max_pollers: int | None = None,
     ) -> "MessageSource":
         """Take the messages of a standard queue. Messages of a key have no order.
 
@@ -90,6 +96,10 @@ class MessageSource:
             max_batching_window: the time for which Lambda collects messages for a batch, up to 5 minutes; it does not
                 wait when omitted.
             max_concurrency: the maximum number of concurrent invocations, 2 to 1,000; no limit when omitted.
+            min_pollers: the smallest number of pollers of provisioned mode, 2 to 200. When omitted with `max_pollers`,
+                it is 2, and when both are omitted, the default mode polls. Provisioned mode excludes `max_concurrency`.
+            max_pollers: the largest number of pollers of provisioned mode, 2 to 10,000. When omitted with
+                `min_pollers`, it is 200.
 
         """
         return cls(
@@ -100,6 +110,8 @@ class MessageSource:
             batch_size=batch_size,
             max_batching_window=max_batching_window,
             max_concurrency=max_concurrency,
+            min_pollers=min_pollers,
+            max_pollers=max_pollers,
         )
 
     @classmethod
@@ -111,6 +123,8 @@ class MessageSource:
         visibility_timeout: Duration | None = None,
         batch_size: int = 10,
         max_concurrency: int | None = None,
+        min_pollers: int | None = None,
+        max_pollers: int | None = None,
     ) -> "MessageSource":
         """Take the messages of a FIFO queue. Messages of a group are in order, and a failed one holds the next ones
         back.
@@ -124,6 +138,8 @@ class MessageSource:
             visibility_timeout: as for `sqs`, also when omitted.
             batch_size: the maximum number of messages in one invocation, 1 to 10; 10 when omitted.
             max_concurrency: as for `sqs`; no limit when omitted.
+            min_pollers: as for `sqs`; the default mode when omitted.
+            max_pollers: as for `sqs`; the default mode when omitted.
 
         """
         return cls(
@@ -133,6 +149,8 @@ class MessageSource:
             ),
             batch_size=batch_size,
             max_concurrency=max_concurrency,
+            min_pollers=min_pollers,
+            max_pollers=max_pollers,
         )
 
     @classmethod
@@ -205,6 +223,8 @@ class MessageSource:
         batch_size: int = 10,
         max_batching_window: Duration | None = None,
         max_concurrency: int | None = None,
+        min_pollers: int | None = None,
+        max_pollers: int | None = None,
     ) -> "MessageSource":
         """Take the events of a bus by a new rule and a new queue. Events have no order. The message is the event.
 
@@ -214,6 +234,8 @@ class MessageSource:
             batch_size: as for `sqs`; 10 when omitted.
             max_batching_window: as for `sqs`; Lambda does not wait when omitted.
             max_concurrency: as for `sqs`; no limit when omitted.
+            min_pollers: as for `sqs`; the default mode when omitted.
+            max_pollers: as for `sqs`; the default mode when omitted.
 
         """
         return cls(
@@ -223,6 +245,8 @@ class MessageSource:
             batch_size=batch_size,
             max_batching_window=max_batching_window,
             max_concurrency=max_concurrency,
+            min_pollers=min_pollers,
+            max_pollers=max_pollers,
         )
 
     @property

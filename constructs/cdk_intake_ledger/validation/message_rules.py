@@ -69,6 +69,13 @@ MESSAGE_PARALLELIZATION = SUBJECT.error(
     why="it must be 1 to 10, the range of Lambda for streams",
     fix="Set a value in this range",
 )
+MESSAGE_STREAM_SCALING = SUBJECT.error(
+    "message-stream-scaling",
+    inputs=("source",),
+    what="{name} of a stream is {value}",
+    why="Lambda has it for queues only, and reads each shard of a stream with parallelization_factor batches",
+    fix="Omit it, and set parallelization_factor or the intake's reserved_concurrency",
+)
 MESSAGE_STREAM_WAIT = SUBJECT.error(
     "message-stream-wait",
     inputs=("retry", "source"),

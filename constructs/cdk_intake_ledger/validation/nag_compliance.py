@@ -9,9 +9,8 @@ _HIPAA, _NIST, _PCI = "HIPAA.Security", "NIST.800.53.R5", "PCI.DSS.321"
 
 CONCURRENCY = Suppression(
     tuple(f"{pack}-LambdaConcurrency" for pack in (_HIPAA, _NIST)),
-    "each function of the library",
-    "Throttling of a function uses up receives of messages. `max_concurrency` limits the event source of the consumer, "
-    "and one audit runs at a time.",
+    "the audit's functions",
+    "One audit runs at a time. A reserved concurrency would be missing in the account for the rest of the day.",
 )
 FILE_COPIES = Suppression(
     tuple(
