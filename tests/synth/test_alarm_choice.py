@@ -1,10 +1,21 @@
 """The choice of alarms and their thresholds, and options of the consumer's function and its event source."""
 
+import re
+
 import pytest
 from aws_cdk import Stack
 
-from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, MonitoringOptions
-from tests.synth.build import new_stack, only, processor, refused, resources, statements, template_of
+from cdk_intake_ledger import (
+    ConcurrencyOptions,
+    FileSets,
+    IntakeConfigurationError,
+    IntakePipeline,
+    MessageSource,
+    MonitoringOptions,
+    SetForm,
+)
+from tests.synth.build import new_stack, only, processor, refused, resources, rules_in, statements, template_of
+from tests.synth.message_stack import messages
 
 
 def pipeline_with(stack: Stack, monitoring: MonitoringOptions) -> IntakePipeline:
@@ -37,18 +48,40 @@ def test_a_pipeline_may_have_no_alarms() -> None:
     assert '"type":"alarm"' not in str(only(template, "AWS::CloudWatch::Dashboard"))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        MonitoringOptions(alarms=["DeadLetter"]),
-        MonitoringOptions(omit_alarms=["DeadLetter"]),
-        MonitoringOptions(thresholds={"DeadLetter": 1}),
-    ],
-)
-def test_a_name_that_no_alarm_has_is_refused(options: MonitoringOptions) -> None:
-    """The message lists the names."""
-    with refused("alarm-name", "has 'DeadLetter', which is no alarm here.*Use these names: .*, DeadLetters, "):
+def test_all_names_that_no_alarm_has_are_refused_at_once() -> None:
+    """Each once, with the pipeline, the option and the nearest name. Without a near one, all names are listed."""
+    options = MonitoringOptions(
+        alarms=["DeadLetter", "DeadLetter", "retries", "Rejected"],
+        omit_alarms=["oldest-message"],
+        thresholds={"ConsumerThrottles": 3, "Latency": 5},
+    )
+    with pytest.raises(IntakeConfigurationError) as refusal:
         pipeline_with(new_stack(), options)
+    text = str(refusal.value)
+    assert rules_in(text) == ["alarm-name"] * 5
+    assert re.findall(r"(\w+) has '([\w-]+)', which is no alarm here: .* Write '(\w+)', or remove it", text) == [
+        ("alarms", "DeadLetter", "DeadLetters"),
+        ("alarms", "retries", "Retries"),
+        ("omit_alarms", "oldest-message", "OldestMessage"),
+        ("thresholds", "ConsumerThrottles", "ConsumerFunctionThrottles"),
+    ]
+    assert "thresholds has 'Latency'" in text
+    assert "Write one of AuditDeliveryProblems, AuditFindings, " in text
+    assert refusal.value.path == "Stack/Orders"
+
+
+@pytest.mark.parametrize("kind", ["sets", "messages"])
+def test_each_construct_with_alarms_refuses_names_that_it_does_not_have(kind: str) -> None:
+    """Sets and intakes of messages have no alarm `AuditMissing`."""
+    stack = new_stack()
+    monitoring = MonitoringOptions(omit_alarms=["AuditMissing"])
+    with refused("alarm-name", r"Stack/Others: omit_alarms has 'AuditMissing'"):
+        if kind == "messages":
+            messages(stack, "Others", MessageSource.sqs(), monitoring=monitoring)
+        else:
+            form = SetForm.manifest("loads/*/manifest.json")
+            parts = IntakePipeline(stack, "Parts", processor=processor())
+            FileSets(stack, "Others", pipeline=parts, form=form, monitoring=monitoring, processor=processor())
 
 
 def test_a_threshold_of_zero_is_refused() -> None:

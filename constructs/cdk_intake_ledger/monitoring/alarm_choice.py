@@ -1,10 +1,14 @@
 """The alarms that the options choose, and their thresholds."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
+
+from constructs import Construct
 
 from cdk_intake_ledger.options import MonitoringOptions
 from cdk_intake_ledger.validation.monitoring_rules import ALARM_NAME, ALARM_THRESHOLD
 from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import refuse
 
 
 class AlarmChoice:
@@ -40,13 +44,32 @@ class AlarmChoice:
         """
         return self._options.thresholds.get(name, default)
 
-    def problems(self) -> Iterator[Problem]:
-        """Find names that no alarm has, and thresholds that are not above zero. Ask after all alarms were made."""
+    def check(self, monitoring: Construct) -> None:
+        """Refuse names that no alarm has, and thresholds that are not above zero. Call it after all alarms were made.
+
+        Args:
+            monitoring: the construct of the alarms. Its scope got the options.
+
+        Raises:
+            IntakeConfigurationError: There is at least one of them. It lists all.
+
+        """
+        if problems := list(self._problems()):
+            scope = monitoring.node.scope
+            refuse((scope or monitoring).node.path, problems)
+
+    def _problems(self) -> Iterator[Problem]:
         options = self._options
         for option in ("alarms", "omit_alarms", "thresholds"):
-            for name in getattr(options, option) or ():
+            for name in dict.fromkeys(getattr(options, option) or ()):
                 if name not in self._names:
-                    yield ALARM_NAME.problem(option=option, name=name, names=", ".join(sorted(self._names)))
+                    yield ALARM_NAME.problem(option=option, name=name, right=self._right(name))
         for name, value in options.thresholds.items():
             if value <= 0:
                 yield ALARM_THRESHOLD.problem(name=name, value=value)
+
+    def _right(self, name: str) -> str:
+        """The alarm's name that resembles a wrong one the most, or all names."""
+        found = {alarm.lower(): alarm for alarm in self._names}
+        [nearest] = get_close_matches(name.lower().replace("_", "").replace("-", ""), found, n=1) or [""]
+        return repr(found[nearest]) if nearest else f"one of {', '.join(sorted(self._names))}"

@@ -13,7 +13,6 @@ from cdk_intake_ledger.monitoring.alarm_choice import AlarmChoice
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics
 from cdk_intake_ledger.monitoring.runbooks import alarm_description
 from cdk_intake_ledger.options import MonitoringOptions
-from cdk_intake_ledger.validation.reporting import refuse
 
 AN_HOUR_OF_PERIODS = 12
 """Five-minute periods that the alarms on retries and errors evaluate."""
@@ -77,7 +76,7 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
         return dashboard
 
     def _keep(self, alarms: Mapping[str, cloudwatch.Alarm | None]) -> None:
-        refuse(self.node.path, list(self._choice.problems()))
+        self._choice.check(self)
         self._alarms = {name: alarm for name, alarm in alarms.items() if alarm is not None}
         for alarm in self._alarms.values() if self._options.alarm_actions else ():
             alarm.add_alarm_action(*self._options.alarm_actions)

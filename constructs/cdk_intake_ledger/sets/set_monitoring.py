@@ -20,7 +20,6 @@ from cdk_intake_ledger.monitoring import (
     status_widgets,
 )
 from cdk_intake_ledger.options import MonitoringOptions
-from cdk_intake_ledger.validation.reporting import refuse
 
 OLDEST_SECONDS = 3_600
 """The longest normal age of a message that no function has received."""
@@ -114,7 +113,7 @@ class SetMonitoring(Construct, IntakeMetrics):
                 "AuditFindings", self.metric_audit_findings(), "the audit found sets that nothing had processed"
             ),
         }
-        refuse(self.node.path, list(self._choice.problems()))
+        self._choice.check(self)
         self._alarms = {name: alarm for name, alarm in alarms.items() if alarm is not None}
         for alarm in self._alarms.values() if options.alarm_actions else ():
             alarm.add_alarm_action(*options.alarm_actions)

@@ -9,7 +9,7 @@ ALARM_NAME = SUBJECT.error(
     inputs=("alarms", "omit_alarms", "thresholds"),
     what="{option} has {name!r}, which is no alarm here",
     why="it would have no effect",
-    fix="Use these names: {names}",
+    fix="Write {right}, or remove it",
 )
 ALARM_THRESHOLD = SUBJECT.error(
     "alarm-threshold",
