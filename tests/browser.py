@@ -39,6 +39,13 @@ def has_chromium() -> bool:
 needs_chromium = pytest.mark.skipif(not has_chromium(), reason=INSTALL)
 
 
+_FONTS = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig><dir>{fonts}</dir><cachedir>{cache}</cachedir></fontconfig>
+"""
+"""The package's own configuration names folders of Lambda only. Without a font, each text has no width."""
+
+
 @dataclass
 class Page:
     """A loaded page."""
@@ -134,10 +141,12 @@ def chromium(profile: Path) -> Iterator[Browser]:
     """Start Chromium with a new profile in this folder, and end it."""
     (of_browser, to_us), (of_us, to_browser) = os.pipe(), os.pipe()
     command = [str(HOME / "chromium"), *_ARGUMENTS, f"--user-data-dir={profile}", "about:blank"]
+    fonts = profile / "fonts.conf"
+    fonts.write_text(_FONTS.format(fonts=HOME / "fonts" / "fonts", cache=profile / "fonts"))
     environment = os.environ | {
         "HOME": str(profile),
         "LD_LIBRARY_PATH": str(HOME / "al2023" / "lib"),
-        "FONTCONFIG_PATH": str(HOME / "fonts"),
+        "FONTCONFIG_FILE": str(fonts),
     }
     # Chromium reads calls from file descriptor 3, and writes answers to 4.
     started = subprocess.Popen(

@@ -93,8 +93,8 @@ def fill(site: Site) -> Site:
         row = Row(status, 1 + n, version_id=f"v{n}", reason=f"ValueError at line {n}", updated_at=at)
         site.row(f"in/customers/{n}/orders.csv", replace(row, reason_code=code))
     hostile = Row(Status.REJECTED, 90, version_id="v", reason=f"bad: {HOSTILE}", updated_at=now - 900 * HOUR)
-    site.row(HOSTILE, hostile)
-    site.row("in/" + "long-name-" * 90, replace(hostile, fence=40, reason="x" * 300))
+    site.row(HOSTILE, replace(hostile, attempts=9))
+    site.row("in/" + "long-name-" * 90, replace(hostile, attempts=4, reason="x" * 300))
     _measure(now)
     reports = "audit-reports-" + site.deployed.table
     client("s3").create_bucket(Bucket=reports, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
@@ -185,7 +185,24 @@ def test_the_page_has_all_sections_with_their_data(full: Path) -> None:
     assert "audit 4:" not in audits
     assert page.count("<svg") == 2
     hot = page.partition("<h2>Hot keys</h2>")[2]
-    assert hot.index("&lt;script&gt;") < hot.index("long-name"), "the key with the most claims comes first"
+    assert hot.index("&lt;script&gt;") < hot.index("long-name"), "the key with the most attempts comes first"
+
+
+@pytest.mark.failure_mode("F197")
+def test_hot_keys_are_counted_by_attempts_and_not_by_fences(
+    sit: Callable[..., Person],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """A fence follows the clock, so it counts nothing."""
+    person = sit(make_site())
+    row = Row(Status.PROCESSED, now_ms(), version_id="v", updated_at=now_ms())
+    person.site.row("in/once", row)
+    person.site.row("in/loop", replace(row, attempts=12))
+    person.types("report", "--html", str(tmp_path / "report.html"))
+    hot = (tmp_path / "report.html").read_text().partition("<h2>Hot keys</h2>")[2].partition("<h2>")[0]
+    assert "in/loop" in hot
+    assert ">12<" in hot
+    assert "in/once" not in hot
 
 
 @pytest.mark.failure_mode("F180")
@@ -198,6 +215,19 @@ def test_no_key_or_reason_becomes_an_element_or_an_attribute(full: Path) -> None
     assert not [name for name, _ in outline.attributes if name.startswith("on")]
     assert "\u202e" not in page
     assert r"\u202e.csv" in page
+
+
+@needs_chromium
+def test_the_browser_shows_text(full: Path, browser: Browser) -> None:
+    """Without a font each text has no width, and no test of the layout would fail."""
+    page = browser.opens(full)
+    assert (
+        page.value(
+            "document.createRange && (r => (r.selectNodeContents(document.querySelector('h1')),"
+            " r.getBoundingClientRect().width))(document.createRange())"
+        )
+        > 100
+    )
 
 
 def test_the_page_refers_to_no_other_file(full: Path) -> None:
@@ -240,7 +270,7 @@ def test_without_data_each_section_says_so(sit: Callable[..., Person], tmp_path:
         "No object is failed or rejected",
         "no attempts in the last 24 hours",
         "no commit in the last 24 hours",
-        "No key was claimed more than once. All 0 rows were read.",
+        "No key needed more than one attempt. All 0 rows were read.",
         "No audit has written a report yet.",
     ):
         assert told in text, told

@@ -54,11 +54,11 @@ class OverTime:
 
 @dataclass(slots=True)
 class HotKey:
-    """A key and how often it was claimed."""
+    """A key and its attempts."""
 
     key: str
-    claims: int = 0
-    """The sum of the fences of its rows. A fence counts the claims of a row."""
+    attempts: int = 0
+    """The sum of the attempts of its rows. A row counts those of its present state. A redrive begins again."""
     rows: int = 0
     changed_at: int = 0
     """The time of the last change, in epoch milliseconds."""
@@ -66,7 +66,7 @@ class HotKey:
 
 @dataclass(frozen=True, slots=True)
 class HotKeys:
-    """The keys with the most claims among the rows that were read."""
+    """The keys with the most attempts among the rows that were read."""
 
     keys: list[HotKey]
     read: int
@@ -185,7 +185,7 @@ def _query(label: str, statistic: str, metric: str, pipeline: str, period: int) 
 
 
 def _hot_keys(aws: "Aws", deployed: "DeployedPipeline") -> HotKeys:
-    names = ("pk", "sk", "fence", "updated_at")
+    names = ("pk", "sk", "attempts", "updated_at")
     pages = aws.dynamodb.get_paginator("scan").paginate(
         TableName=deployed.table,
         FilterExpression="begins_with(#sk, :own)",
@@ -198,17 +198,17 @@ def _hot_keys(aws: "Aws", deployed: "DeployedPipeline") -> HotKeys:
     for page in islice(pages, SCANNED_PAGES):
         for item in page["Items"]:
             content = from_dynamodb(item)
-            if not content["pk"].startswith(own) or "fence" not in content:
+            if not content["pk"].startswith(own) or "attempts" not in content:
                 continue
             read += 1
             name = content["pk"].removeprefix(own)
             entry = keys.setdefault(name, HotKey(name))
-            entry.claims += content["fence"]
+            entry.attempts += content["attempts"]
             entry.rows += 1
             entry.changed_at = max(entry.changed_at, content.get("updated_at", 0))
         more = "LastEvaluatedKey" in page
-    hottest = sorted(keys.values(), key=lambda one: (-one.claims, one.key))
-    return HotKeys([one for one in hottest if one.claims > 1][:HOT_KEYS], read, not more)
+    hottest = sorted(keys.values(), key=lambda one: (-one.attempts, one.key))
+    return HotKeys([one for one in hottest if one.attempts > 1][:HOT_KEYS], read, not more)
 
 
 def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | None) -> Audits | AccessDenied:

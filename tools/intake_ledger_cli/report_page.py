@@ -223,10 +223,10 @@ def _hot_keys(data: ReportData) -> str:
     if isinstance(found, AccessDenied):
         return _denied(found)
     if not found.keys:
-        return _nothing(f"No key was claimed more than once. {_rows_read(found)}")
-    headings = ("Key", "Claims", "Rows", "Last change")
-    rows = [(page_parts.key(one.key), one.claims, one.rows, _when(one.changed_at, data.now)) for one in found.keys]
-    about = "Keys with the most claims. Each attempt is a claim, and so is each version of an object."
+        return _nothing(f"No key needed more than one attempt. {_rows_read(found)}")
+    headings = ("Key", "Attempts", "Rows", "Last change")
+    rows = [(page_parts.key(one.key), one.attempts, one.rows, _when(one.changed_at, data.now)) for one in found.keys]
+    about = "Keys with the most attempts. A row counts those of its present state, not those of earlier versions."
     return f"<p>{about} {_rows_read(found)}</p>{_card(page_parts.table(headings, rows))}"
 
 
