@@ -141,6 +141,7 @@ def chromium(profile: Path) -> Iterator[Browser]:
     """Start Chromium with a new profile in this folder, and end it."""
     (of_browser, to_us), (of_us, to_browser) = os.pipe(), os.pipe()
     command = [str(HOME / "chromium"), *_ARGUMENTS, f"--user-data-dir={profile}", "about:blank"]
+    profile.mkdir(parents=True, exist_ok=True)
     fonts = profile / "fonts.conf"
     fonts.write_text(_FONTS.format(fonts=HOME / "fonts" / "fonts", cache=profile / "fonts"))
     environment = os.environ | {
