@@ -222,7 +222,7 @@ class TestStatus:
 
     def test_a_consumer_that_takes_nothing_is_told(self, person: Person) -> None:
         person.functions.source = "Disabled"
-        assert "takes no messages: its event source mapping is Disabled" in person.types("status")
+        assert "takes no messages: its event source mapping is Disabled  see: resume" in person.types("status")
 
     def test_watch_looks_again_and_again(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ctrl-C is not an error. For programs, each update is one line."""

@@ -79,6 +79,7 @@ def test_status_shows_the_breaker_with_its_next_probe(sit: Callable[..., Person]
     client("dynamodb").put_item(TableName=person.site.deployed.table, Item=item)
     shown = person.types("status")
     assert "open for 5 minutes, messages are held back, next probe in 9 minutes: HTTPError at invoices:42" in shown
+    assert "see: retry-now" in shown
     assert person.reads("status")["breaker"]["openedAt"] == now - 5 * MINUTE
 
 

@@ -131,7 +131,7 @@ def _source(found: PipelineStatus, now: int, *, workers: bool) -> Text:
         since = formatting.duration(now - pause.at)
         text = f"paused for {since} by {pause.by} because {pause.because}: {source}, see: resume"
         return Text(escape(text), style=BAD)
-    return Text(f"takes no messages: its event source mapping is {source}", style=BAD)
+    return Text.assemble((f"takes no messages: its event source mapping is {source}", BAD), ("  see: resume", DIM))
 
 
 def _breaker(breaker: BreakerState | AccessDenied, now: int) -> Text:
@@ -143,7 +143,8 @@ def _breaker(breaker: BreakerState | AccessDenied, now: int) -> Text:
     probe = f"next probe in {formatting.duration(probe_at - now)}" if probe_at > now else "next probe is due"
     why = f": {breaker.reason}" if breaker.reason else ""
     since = formatting.duration(now - breaker.opened_at)
-    return Text(escape(f"open for {since}, messages are held back, {probe}{why}"), style=BAD)
+    text = escape(f"open for {since}, messages are held back, {probe}{why}")
+    return Text.assemble((text, BAD), ("  when the downstream is back, see: retry-now", DIM))
 
 
 def _depth(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> Text:
@@ -157,7 +158,9 @@ def _dead_letters(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> 
         return _access_denied(depth)
     looked_at = f", {depth.hidden:,} in flight" if depth.hidden else ""
     text = f"{depth.waiting:,}{looked_at}{_oldest(age_seconds)}"
-    return Text(text, style=BAD if depth.waiting + depth.hidden else GOOD)
+    if depth.waiting + depth.hidden == 0:
+        return Text(text, style=GOOD)
+    return Text.assemble((text, BAD), ("  see: redrive --dry-run", DIM))
 
 
 def _oldest(age_seconds: int | None) -> str:
@@ -181,7 +184,8 @@ def _claims(audit: AuditState | AccessDenied, now: int) -> Text:
         return Text("unknown: no audit has counted them")
     lapsed, oldest_at = numbers["lapsed"], numbers["oldestClaimAt"]
     oldest = f", oldest claimed {formatting.duration(now - oldest_at)} ago" if oldest_at else ""
-    return Text(f"{lapsed:,} lapsed at the last audit{oldest}", style=WARNING if lapsed else GOOD)
+    text = Text(f"{lapsed:,} lapsed at the last audit{oldest}", style=WARNING if lapsed else GOOD)
+    return text.append("  see: list --stuck", style=DIM) if lapsed or oldest_at else text
 
 
 def _numbers(audit: AuditState | AccessDenied) -> dict[str, Any] | None:
@@ -209,8 +213,11 @@ def _tick(hour: LastHour | AccessDenied, now: int) -> Text:
     if hour.tick_at is None:
         return Text("none in the last hour", style=WARNING)
     problems = hour.tick_problems or 0
-    found = f"{problems:,} delivery problems, see the audit's log" if problems else "no delivery problem"
-    return Text(f"{formatting.duration(now - hour.tick_at)} ago: {found}", style=BAD if problems else GOOD)
+    ago = f"{formatting.duration(now - hour.tick_at)} ago"
+    if not problems:
+        return Text(f"{ago}: no delivery problem", style=GOOD)
+    noun = "problem" if problems == 1 else "problems"
+    return Text.assemble((f"{ago}: {problems:,} delivery {noun}", BAD), ("  see: audit --dry-run", DIM))
 
 
 def _audit(item: AuditState | AccessDenied, now: int) -> Text:
