@@ -263,6 +263,63 @@ class TestOverlaps:
         assert template_of(stack)
 
     @pytest.mark.failure_mode("F127")
+    @pytest.mark.parametrize("later", [False, True])
+    @pytest.mark.parametrize("method", ["add_object_created_notification", "add_object_removed_notification"])
+    def test_each_method_of_cdk_is_seen(self, method: str, later: bool) -> None:
+        """They are short forms of `add_event_notification`, and are refused in either order."""
+        stack = new_stack()
+        bucket = self.bucket(stack, imported=True)
+
+        def notify() -> None:
+            destination = notifications.SnsDestination(sns.Topic(stack, "Theirs"))
+            getattr(bucket, method)(destination, s3.NotificationKeyFilter(prefix="in/a"))
+
+        if not later:
+            notify()
+        self.pipeline(stack, bucket)
+        if later:
+            notify()
+        event = method.split("_")[2].capitalize()
+        with refused("notifications-overlap", rf"sends s3:Object{event}:\* for .*in/a.* to Theirs\w+"):
+            template_of(stack)
+
+    @staticmethod
+    def pipeline(stack: Stack, bucket: s3.IBucket) -> None:
+        filters = [s3.NotificationKeyFilter(prefix="in/")]
+        IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=filters)
+
+    @pytest.mark.failure_mode("F200")
+    def test_event_bridge_and_notifications_of_other_keys_stay_beside_the_pipelines(self) -> None:
+        """Before the pipeline, and after it."""
+        stack = new_stack()
+        bucket = s3.Bucket(stack, "Bucket", versioned=True, event_bridge_enabled=True)
+        destination = notifications.SnsDestination(sns.Topic(stack, "Topic"))
+        bucket.add_object_created_notification(destination, s3.NotificationKeyFilter(prefix="pictures/"))
+        self.pipeline(stack, bucket)
+        bucket.add_object_removed_notification(destination, s3.NotificationKeyFilter(prefix="films/"))
+        (custom,) = resources(template_of(stack), "Custom::S3BucketNotifications").values()
+        configuration = custom["Properties"]["NotificationConfiguration"]
+        assert configuration.keys() == {"EventBridgeConfiguration", "QueueConfigurations", "TopicConfigurations"}
+        prefixes = {
+            kind: [entry["Filter"]["Key"]["FilterRules"][0]["Value"] for entry in configuration[kind]]
+            for kind in ("QueueConfigurations", "TopicConfigurations")
+        }
+        assert prefixes == {"QueueConfigurations": ["in/"] * 4, "TopicConfigurations": ["pictures/", "films/"]}
+
+    @pytest.mark.parametrize("event_bridge", [False, True])
+    def test_the_bucket_of_a_pipeline_gets_no_further_notifications(self, event_bridge: bool) -> None:
+        """They would replace the pipeline's. The message says how to have both."""
+        stack = new_stack()
+        bucket = IntakePipeline(stack, "Orders", processor=processor()).bucket
+        if event_bridge:
+            bucket.enable_event_bridge_notification()
+        else:
+            topic = sns.Topic(stack, "Topic")
+            bucket.add_object_created_notification(notifications.SnsDestination(topic))
+        with refused("notifications-replaced", "Create the bucket, .* and then pass the bucket to the pipeline"):
+            template_of(stack)
+
+    @pytest.mark.failure_mode("F127")
     def test_by_eventbridge_both_get_them(self) -> None:
         """The alternative in the message."""
         stack = new_stack()

@@ -91,16 +91,17 @@ FILTER_LOOKS_ENCODED = SUBJECT.warning(
 NOTIFICATIONS_REPLACED = SUBJECT.error(
     "notifications-replaced",
     inputs=("bucket",),
-    what="add_event_notification was called on {bucket} after the pipeline was created",
+    what="a notification or EventBridge was added to {bucket} after the pipeline was created",
     why="CDK's notifications replace the bucket's whole configuration, including the pipeline's notifications",
-    fix="Call add_event_notification before you create the pipeline",
+    fix="Create the bucket, call add_event_notification or the like, and then pass the bucket to the pipeline",
 )
 EVENT_BRIDGE_SWITCHED_OFF = SUBJECT.error(
     "event-bridge-switched-off",
     inputs=("bucket", "delivery"),
-    what="add_event_notification was called on {bucket} after the pipeline was created",
+    what="a notification was added to {bucket} after the pipeline was created",
     why="CDK's notifications switch EventBridge off again",
-    fix="Call it before you create the pipeline, or also call enable_event_bridge_notification",
+    fix="Call add_event_notification or the like before you create the pipeline, or also call "
+    "enable_event_bridge_notification",
 )
 BUCKET_IMPORTED_TWICE = SUBJECT.error(
     "bucket-imported-twice",
