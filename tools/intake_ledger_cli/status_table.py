@@ -185,7 +185,7 @@ def _claims(audit: AuditState | AccessDenied, now: int) -> Text:
     lapsed, oldest_at = numbers["lapsed"], numbers["oldestClaimAt"]
     oldest = f", oldest claimed {formatting.duration(now - oldest_at)} ago" if oldest_at else ""
     text = Text(f"{lapsed:,} lapsed at the last audit{oldest}", style=WARNING if lapsed else GOOD)
-    return text.append("  see: list --stuck", style=DIM) if lapsed or oldest_at else text
+    return text.append("  see: list --stuck", style=DIM) if lapsed else text
 
 
 def _numbers(audit: AuditState | AccessDenied) -> dict[str, Any] | None:
@@ -204,7 +204,9 @@ def _last_hour(hour: LastHour | AccessDenied) -> Text:
         text += f"; up to {formatting.duration(hour.commit_lag_ms)} from event to commit"
     if hour.held_back:
         text += f"; {hour.held_back:,} messages held back by the breaker"
-    return Text(text, style=WARNING if hour.retries or hour.lapsed_leases or hour.held_back else GOOD)
+    line = Text(text, style=WARNING if hour.retries or hour.lapsed_leases or hour.held_back else GOOD)
+    # A claim is not stuck while its worker may live, so the page is the other way to the keys.
+    return line.append("  see: list --stuck, report --html", style=DIM) if hour.lapsed_leases else line
 
 
 def _tick(hour: LastHour | AccessDenied, now: int) -> Text:
