@@ -45,7 +45,7 @@ WARNINGS = {
     "in_a_vpc": ["network-without-endpoints"],
     "unversioned_bucket": ["bucket-not-versioned"],
     "imported_bucket": ["bucket-versioning-unknown"],
-    "imported_key": ["key-policy-unknown"],
+    "imported_key": ["key-policy-unknown", "key-policy-unknown"],
     "imported_queue": ["queue-policy-unknown"],
     "imported_table": ["table-unknown"],
     "file_sets": ["network-without-endpoints", *["set-rows-expire"] * 3],

@@ -266,7 +266,7 @@ def test_the_policy_of_an_imported_queue_is_told_to_the_team() -> None:
     statement = json.loads(warning[warning.index("{") : warning.rindex("}") + 1])
     assert statement == {
         "Action": "sqs:SendMessage",
-        "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
+        "Condition": {"StringEquals": {"aws:SourceAccount": "${AWS::AccountId}"}},
         "Effect": "Allow",
         "Principal": {"Service": "s3.amazonaws.com"},
         "Resource": ARN.format("queue"),

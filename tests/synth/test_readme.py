@@ -8,8 +8,10 @@ from typing import IO, Any
 import pytest
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from PIL import Image
 
+from cdk_intake_ledger import Processor
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange
 from tests.synth.build import PROCESSORS, new_stack, template_of
@@ -136,6 +138,13 @@ def test_the_output() -> None:
     assert Image.open(io.BytesIO(written)).size == (1, 1)
 
 
+def test_the_version_of_an_existing_function() -> None:
+    """It is that of the option."""
+    function = lambda_.Function.from_function_name(new_stack(), "Fn", "orders")
+    made = eval(snippet("Processor.from_function("), {"Processor": Processor, "fn": function})
+    assert made.processor_version == "3f2a9c41d07e"
+
+
 def test_every_snippet_is_run() -> None:
     """A new snippet needs a test here."""
-    assert len(SNIPPETS) == 6
+    assert len(SNIPPETS) == 7
