@@ -78,6 +78,11 @@ class DeployedPipeline:
         return f"bucket {self.bucket}{parts}"
 
     @property
+    def operations_partition(self) -> str:
+        """The partition key of the records of operations, and of the lock of redrives. No row has such a key."""
+        return f"{self.name}#operations"
+
+    @property
     def reads_stream(self) -> bool:
         """True if the messages come from a stream. The queue has redriven records only."""
         return self.message_source in _STREAMS

@@ -123,7 +123,7 @@ def record(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
 def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
     command, *_ = operation.what.split()
     content: dict[str, Any] = {
-        "pk": f"{deployed.name}#operations",
+        "pk": deployed.operations_partition,
         "sk": f"{operation.at:014d}#{command}",
         "at": operation.at,
         "done_by": operation.by,
@@ -142,7 +142,7 @@ def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limi
         # A record begins with its time. The lock of redrives comes after all records.
         KeyConditionExpression="#pk = :pk AND #sk < :records_end",
         ExpressionAttributeNames={"#pk": "pk", "#sk": "sk"},
-        ExpressionAttributeValues={":pk": {"S": f"{deployed.name}#operations"}, ":records_end": {"S": ":"}},
+        ExpressionAttributeValues={":pk": {"S": deployed.operations_partition}, ":records_end": {"S": ":"}},
         ScanIndexForward=False,
         PaginationConfig={"PageSize": limit},
     )

@@ -156,7 +156,7 @@ def _held(old: Mapping[str, Any], pipeline: str) -> str:
 
 
 def _place(deployed: "DeployedPipeline") -> Any:
-    return {"pk": {"S": f"{deployed.name}#operations"}, "sk": {"S": SORT_KEY}}
+    return {"pk": {"S": deployed.operations_partition}, "sk": {"S": SORT_KEY}}
 
 
 def _say(text: str) -> None:

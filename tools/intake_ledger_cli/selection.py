@@ -184,4 +184,4 @@ def forget(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> None:
 
 
 def _place(deployed: "DeployedPipeline", request_id: str) -> RowKey:
-    return RowKey(f"{deployed.name}#operations", f"reprocess#{request_id}")
+    return RowKey(deployed.operations_partition, f"reprocess#{request_id}")

@@ -66,7 +66,7 @@ def source_name(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageResources:
-    """What the consumer uses."""
+    """The resources and settings of the consumer of messages."""
 
     name: str
     """The intake's name, unique among pipelines and intakes that share a ledger."""

@@ -9,8 +9,6 @@ from typing import Any
 from intake_ledger.executions import StateMachine, execution_name, execution_settings
 from intake_ledger.protocol import Row, RowKey
 
-_ENDED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
-
 IsExecuting = Callable[[RowKey, Row], bool]
 """True if an execution processes the row now. Raises ClientError if Step Functions refuses the request."""
 
@@ -32,6 +30,6 @@ def executing(environment: Mapping[str, str], make_client: Callable[[], Any]) ->
 
     def is_executing(key: RowKey, row: Row) -> bool:
         execution = machine.describe(execution_name(key, row.fence))
-        return execution is not None and execution.status not in _ENDED
+        return execution is not None and not execution.has_ended
 
     return is_executing

@@ -10,6 +10,9 @@ from enum import StrEnum
 from intake_ledger.protocol import Row, Status
 
 MIN_POLL_MS = 30_000
+_DECIDED = ("SUCCEEDED", "FAILED")
+_STOPPED = ("ABORTED", "TIMED_OUT")
+"""An execution that was stopped may have tasks that still run."""
 _GROWTH = 1 / 16
 """A poll waits for this share of the execution's age, so that polls do not use up the queue's maxReceiveCount."""
 
@@ -43,6 +46,11 @@ class Execution:
     error: str | None = None
     cause: str | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """False also for PENDING_REDRIVE, and for any status that a later Step Functions may have."""
+        return self.status in (*_DECIDED, *_STOPPED)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -67,9 +75,9 @@ def decide(row: Row, execution: Execution | None, *, now: int, longest_task_ms: 
         if failed:
             return Decision(Action.CLAIM)
         return Decision(Action.WAIT, row.lease_until or now) if row.is_live(now) else Decision(Action.START)
-    if execution.status in ("SUCCEEDED", "FAILED"):
+    if execution.status in _DECIDED:
         return Decision(Action.CLAIM if failed else Action.FINISH)
-    if execution.status in ("ABORTED", "TIMED_OUT"):
+    if execution.status in _STOPPED:
         # A task of it may still write. The next claim must not begin before.
         rest = (now if execution.stopped_at is None else execution.stopped_at) + longest_task_ms
         if now < rest:
