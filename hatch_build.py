@@ -1,8 +1,11 @@
-"""Builds the runtime layer into the wheel: sources, byte code of Lambda's default Python, and licences.
+"""Builds the runtime layer into the wheel: sources, byte code of Lambda's default Python, and licences. A software bill
+of materials (SBOM) in the wheel's metadata lists the layer and the distributions in it.
 
 Another Python builds a wheel without the layer. Synthesis then assembles the layer, as in a checkout.
 """
 
+import hashlib
+import json
 import os
 import stat
 import subprocess
@@ -11,6 +14,7 @@ import tempfile
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -42,6 +46,10 @@ class CustomBuildHook(BuildHookInterface[Any]):
         target = Path(self._folder.name, "runtime_layer.zip")
         build(Path(self.root), target)
         build_data["force_include"][str(target)] = NAME
+        # PEP 770: hatchling writes it into the folder `sboms` of the wheel's metadata.
+        bill = Path(self._folder.name, "runtime_layer.cdx.json")
+        bill.write_text(json.dumps(bill_of_materials(self.metadata.version, target), indent=2) + "\n")
+        build_data["sbom_files"].append(str(bill))
 
 
 def contents(root: Path) -> dict[str, Path]:
@@ -69,6 +77,56 @@ def build(root: Path, target: Path) -> None:
                 info.create_system, info.compress_type = 3, ZIP_STORED
                 info.external_attr = (stat.S_IFREG | 0o644) << 16
                 out.writestr(info, path.read_bytes())
+
+
+def bill_of_materials(version: str, layer: Path) -> dict[str, Any]:
+    """Describe the layer in CycloneDX 1.6. It has no time, so the same layer has the same bill.
+
+    Args:
+        version: the version of the wheel.
+        layer: the archive of the layer.
+
+    """
+    wheel = f"pkg:pypi/cdk-intake-ledger@{version}"
+    digest = hashlib.sha256(layer.read_bytes()).hexdigest()
+    parts = [component(name) for name in DISTRIBUTIONS]
+    about = {"type": "library", "bom-ref": wheel, "name": "cdk-intake-ledger", "version": version, "purl": wheel}
+    archive = {
+        "type": "file",
+        "bom-ref": NAME,
+        "name": NAME,
+        "hashes": [{"alg": "SHA-256", "content": digest}],
+        "components": parts,
+    }
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": uuid5(NAMESPACE_URL, f"{wheel}#{digest}").urn,
+        "version": 1,
+        "metadata": {"component": about | {"licenses": [{"expression": "Apache-2.0"}]}},
+        "components": [archive],
+        "dependencies": [
+            {"ref": wheel, "dependsOn": [NAME]},
+            {"ref": NAME, "dependsOn": [part["bom-ref"] for part in parts]},
+        ],
+    }
+
+
+def component(name: str) -> dict[str, Any]:
+    """Describe an installed distribution, as its metadata do."""
+    installed = distribution(name)
+    about = installed.metadata
+    # Before metadata 2.4, a short licence was the field `License`.
+    licence = about["License-Expression"] if "License-Expression" in about else about["License"]
+    purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{installed.version}"
+    return {
+        "type": "library",
+        "bom-ref": purl,
+        "name": name,
+        "version": installed.version,
+        "licenses": [{"expression": licence}],
+        "purl": purl,
+    }
 
 
 def compiled(sources: dict[str, Path], folder: Path) -> dict[str, Path]:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
 from hashlib import sha256
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from io import BytesIO
@@ -14,6 +15,7 @@ from zipfile import ZIP_STORED, ZipFile
 
 import hatch_build
 import pytest
+from packaging.utils import canonicalize_name
 
 from cdk_intake_ledger.functions import archive
 
@@ -107,6 +109,28 @@ def test_the_layer_of_the_wheel_has_byte_code_that_python_uses(layer: ZipFile, t
         [sys.executable, "-I", "-S", "-c", code, str(tmp_path / "python")], check=True, capture_output=True, text=True
     )
     assert Path(done.stdout.strip()).is_relative_to(tmp_path)
+
+
+@pytest.mark.failure_mode("F218")
+def test_the_wheel_lists_what_its_layer_contains(wheel: Path, layer: ZipFile) -> None:
+    """Each distribution in the layer is in the bill of materials, with its version and licence."""
+    archive = ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if ".dist-info/sboms/" in name)
+    bill = json.loads(archive.read(name))
+    assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/cdk-intake-ledger@{name.split('-')[1].split('.dist')[0]}"
+    (file,) = bill["components"]
+    assert file["name"] == hatch_build.NAME
+    assert file["hashes"] == [{"alg": "SHA-256", "content": sha256(archive.read(hatch_build.NAME)).hexdigest()}]
+    listed = {(one["purl"], one["licenses"][0]["expression"]) for one in file["components"]}
+    found = set()
+    for path in layer.namelist():
+        if path.endswith(".dist-info/METADATA"):
+            about = message_from_bytes(layer.read(path))
+            licence = about["License-Expression"] or about["License"]
+            found.add((f"pkg:pypi/{canonicalize_name(about['Name'])}@{about['Version']}", licence))
+    assert listed == found
+    tops = {Path(path).parts[1].removesuffix(".py") for path in layer.namelist() if ".dist-info" not in path}
+    assert tops == {"__pycache__", "intake_ledger", "aws_lambda_powertools", "typing_extensions"}
 
 
 def test_the_layer_of_the_wheel_has_the_sources_of_a_checkout_and_licences(layer: ZipFile) -> None:
