@@ -7,6 +7,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import KeyPattern
+from cdk_intake_ledger.key_access import grant_key, imported_alias
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
 
@@ -91,7 +92,7 @@ class OperatorGrants:
 
     def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
         key = self._queue.encryption_key
-        return grant.combine(key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
+        return grant.combine(grant_key(key, grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
 
 
 @check_arguments
@@ -114,4 +115,8 @@ class PipelineGrants(OperatorGrants):
         first, *rest = (self._bucket.grant_put(grantee, item.iam_pattern()) for item in self._filters)
         for grant in rest:
             first = first.combine(grant)
+        key = self._bucket.encryption_key
+        if key is not None and imported_alias(key) is not None:
+            # CDK's own grant may lack the key of an imported alias.
+            first = first.combine(grant_key(key, grantee, "kms:Decrypt", "kms:GenerateDataKey"))
         return first

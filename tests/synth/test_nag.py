@@ -9,6 +9,7 @@ import pytest
 from aws_cdk import App, Stack, Validations
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from cdk_nag import (
     AwsSolutionsChecks,
@@ -92,6 +93,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     ):
         row(app)
     with_workers(app)
+    with_an_alias(app)
     app.synth()
     found = {(rule, path) for rule, path in findings(app, ALL) if not regulated(rule) or OURS.fullmatch(path)}
     acknowledged = [
@@ -138,6 +140,12 @@ def with_workers(app: App) -> None:
     )
     image = ecs.ContainerImage.from_registry("example/orders")
     IntakeWorkers(stack, "Workers", pipeline=pipeline, cluster=cluster, image=image)
+
+
+def with_an_alias(app: App) -> None:
+    """A pipeline whose key was imported by the name of its alias."""
+    stack = Stack(app, "WithAnAlias")
+    rows.orders(stack, encryption_key=kms.Alias.from_alias_name(stack, "Shared", "alias/shared"))
 
 
 def test_a_team_with_both_packs_can_synthesise() -> None:

@@ -40,6 +40,7 @@ WILDCARDS = {
     r"cloudwatch:GetMetricStatistics lambda:ListEventSourceMappings on \*": "neither service knows a resource for it",
     r"events:ListRuleNamesByTarget events:TestEventPattern on \*": "EventBridge knows no resource for either",
     r"events:DescribeRule events:ListTargetsByRule on .*:rule/\*": "found by its target: its name would tie a circle",
+    r"kms:\S+( kms:\S+)* on arn:<AWS::Partition>:kms:<AWS::Region>:<AWS::AccountId>:key/\*": "the condition names one",
     r"ec2:\S+( ec2:\S+)* on \*": "a network interface of a function in a VPC: EC2 knows no resource to name yet",
     r"s3:(Get|Put)BucketNotification on \*": "CDK's own handler, for imported buckets alone",
 }
@@ -88,6 +89,13 @@ def imported() -> Stack:
     return stack
 
 
+def aliased() -> Stack:
+    stack = new_stack()
+    key = kms.Alias.from_alias_name(stack, "Key", "alias/intake")
+    IntakePipeline(stack, "Orders", processor=processor(), encryption_key=key)
+    return stack
+
+
 def audited_in_parts() -> Stack:
     stack = new_stack()
     bucket, reports = (s3.Bucket.from_bucket_name(stack, name, name) for name in ("partner-inbox", "reports"))
@@ -107,7 +115,7 @@ def with_outputs() -> Stack:
 
 @pytest.fixture(
     scope="module",
-    params=[default, keyed, sibling, imported, audited_in_parts, with_outputs],
+    params=[default, keyed, sibling, imported, aliased, audited_in_parts, with_outputs],
     ids=lambda make: make.__name__,
 )
 def template(request: pytest.FixtureRequest) -> Json:
@@ -208,7 +216,10 @@ def test_nothing_is_taken_without_tls(template: Json) -> None:
 
 def test_everything_is_encrypted(template: Json) -> None:
     """The given key encrypts all data. Without it, the service's key does."""
-    key = [{"Fn::GetAtt": [name, "Arn"]} for name in resources(template, "AWS::KMS::Key")]
+    key: list[Any] = [{"Fn::GetAtt": [name, "Arn"]} for name in resources(template, "AWS::KMS::Key")]
+    if "alias/intake" in str(template):
+        account = ["arn:", {"Ref": "AWS::Partition"}, ":kms:", {"Ref": "AWS::Region"}, ":", {"Ref": "AWS::AccountId"}]
+        key = [{"Fn::Join": ["", [*account, ":alias/intake"]]}]
     for queue in resources(template, "AWS::SQS::Queue").values():
         properties = queue["Properties"]
         assert [properties["KmsMasterKeyId"]] == key if key else properties["SqsManagedSseEnabled"]

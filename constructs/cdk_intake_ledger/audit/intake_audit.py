@@ -21,6 +21,7 @@ from cdk_intake_ledger.functions import (
     in_text,
     intake_function,
 )
+from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, to_seconds
 from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY
 from cdk_intake_ledger.validation.nag_suppressions import (
@@ -134,7 +135,8 @@ class IntakeAudit(Construct):
         if key is not None:
             # A key that is the table's too may be described already.
             shared = tables is not None and tables.node.path == key.node.path
-            key.grant(self.role, *(() if shared else ("kms:DescribeKey",)), "kms:GetKeyPolicy")
+            actions = ("kms:GetKeyPolicy",) if shared else ("kms:DescribeKey", "kms:GetKeyPolicy")
+            grant_key(key, self.role, *actions, wildcards=resources.wildcards)
         if resources.delivery is Delivery.EVENTBRIDGE:
             self._allow_looking_at_rules(resources.wildcards)
         self.state_machine: sfn.IStateMachine | None = None

@@ -19,6 +19,7 @@ from cdk_intake_ledger.functions import (
     PipelineResources,
     intake_function,
 )
+from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.options import AuditScale, Engine
 from cdk_intake_ledger.resources import private_bucket
 from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY, FILE_COPIES
@@ -110,7 +111,7 @@ class AuditJoin(Construct):
         )
         self._resources.wildcards.suppress(role, objects, FILES)
         if self.files.encryption_key is not None:
-            self.files.encryption_key.grant(role, *QUEUE_KEY_ACTIONS)
+            grant_key(self.files.encryption_key, role, *QUEUE_KEY_ACTIONS, wildcards=self._resources.wildcards)
 
     def _bucket(self, key: kms.IKey | None, removal_policy: RemovalPolicy) -> s3.Bucket:
         made = private_bucket(

@@ -8,6 +8,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.delivery import KeyPattern, overlap, owned_resource, owner_of
 from cdk_intake_ledger.functions import PipelineResources
+from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.options import AuditOptions
 from cdk_intake_ledger.validation.audit_rules import REPORTS_ARE_PROCESSED
 from cdk_intake_ledger.validation.nag_suppressions import REPORTS
@@ -40,7 +41,7 @@ def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOp
     )
     resources.wildcards.suppress(role, objects, REPORTS)
     if bucket.encryption_key is not None:
-        bucket.encryption_key.grant(role, "kms:GenerateDataKey")
+        grant_key(bucket.encryption_key, role, "kms:GenerateDataKey", wildcards=resources.wildcards)
     owner = owner_of(bucket, owned_resource(bucket), role)
     return {"INTAKE_REPORT_BUCKET": bucket.bucket_name, "INTAKE_REPORT_PREFIX": _prefix(options)} | (
         {"INTAKE_REPORT_BUCKET_OWNER": owner} if owner else {}

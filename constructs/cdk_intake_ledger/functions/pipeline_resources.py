@@ -12,6 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
 from cdk_intake_ledger.delivery import KeyPattern, read_patterns
+from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Delivery, Ordering, to_seconds
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
@@ -130,7 +131,7 @@ class PipelineResources:
             (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
             (self.ledger.encryption_key, TABLE_KEY_ACTIONS),
         )
-        grant_keys(role, keys)
+        grant_keys(role, self.wildcards, keys)
 
 
 def existing_resources(
@@ -151,14 +152,14 @@ def _grant(role: iam.Role, actions: Sequence[str], resource: str) -> None:
     iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=[resource])
 
 
-def grant_keys(role: iam.Role, pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> None:
+def grant_keys(role: iam.Role, wildcards: Wildcards, pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> None:
     """Grant a role the use of keys, with one statement for each key: bucket, queue and table may have the same key."""
     merged: dict[str, tuple[kms.IKey, set[str]]] = {}
     for key, actions in pairs:
         if key is not None:
             merged.setdefault(key.node.path, (key, set()))[1].update(actions)
     for key, actions in merged.values():
-        key.grant(role, *sorted(actions))
+        grant_key(key, role, *sorted(actions), wildcards=wildcards)
 
 
 def in_seconds(duration: Duration) -> str:

@@ -160,7 +160,8 @@ class MessageConsumer(Construct):
             (("sqs:SendMessage",), queue.dead_letter_queue.queue_arn),
         ):
             self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[arn]))
-        grant_keys(self.role, ((queue.encryption_key, QUEUE_KEY_ACTIONS), (ledger.encryption_key, TABLE_KEY_ACTIONS)))
+        keys = ((queue.encryption_key, QUEUE_KEY_ACTIONS), (ledger.encryption_key, TABLE_KEY_ACTIONS))
+        grant_keys(self.role, wildcards, keys)
         self.queue_source = lambda_.EventSourceMapping(
             self,
             "Source",

@@ -3,6 +3,7 @@
 from aws_cdk import aws_iam as iam
 
 from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.messages.message_consumer import source_name
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
@@ -74,4 +75,4 @@ class MessageGrants:
 
     def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
         key = self._queue.encryption_key
-        return grant.combine(key.grant(grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
+        return grant.combine(grant_key(key, grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant

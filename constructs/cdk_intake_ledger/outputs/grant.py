@@ -10,6 +10,7 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import OUTPUT_SID, KeyPattern
 from cdk_intake_ledger.functions import IntakeConsumer
+from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
 from cdk_intake_ledger.outputs.places import HasPlaces
 from cdk_intake_ledger.validation.nag_suppressions import OUTPUTS, Wildcards
@@ -78,7 +79,7 @@ class OutputGrants(HasPlaces):
         wildcards.suppress(role, objects, OUTPUTS)
         self.node.add_validation(wildcards)
         if bucket.encryption_key is not None:
-            grant = grant.combine(bucket.encryption_key.grant(role, *KEY_ACTIONS))
+            grant = grant.combine(grant_key(bucket.encryption_key, role, *KEY_ACTIONS, wildcards=wildcards))
         if isinstance(bucket, s3.Bucket) and Resource.is_owned_resource(bucket):
             add_lifecycle_rules(bucket, prefix)
         else:

@@ -12,6 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.fixed_names import FixedIds, ledger_name_problems
 from cdk_intake_ledger.validation.ledger_rules import (
@@ -197,7 +198,7 @@ class IntakeLedger(Construct):
             resource_arns=[self._table.table_arn, f"{self._table.table_arn}/index/{REVIEW_INDEX}"],
         )
         if self._encryption_key:
-            grant = grant.combine(self._encryption_key.grant(grantee, "kms:Decrypt", "kms:DescribeKey"))
+            grant = grant.combine(grant_key(self._encryption_key, grantee, "kms:Decrypt", "kms:DescribeKey"))
         return grant
 
     def grant_record(self, grantee: iam.IGrantable, pipeline_name: str) -> iam.Grant:
@@ -215,7 +216,7 @@ class IntakeLedger(Construct):
             conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{pipeline_name}#operations"]}},
         )
         if self._encryption_key:
-            grant = grant.combine(self._encryption_key.grant(grantee, "kms:Decrypt", "kms:DescribeKey"))
+            grant = grant.combine(grant_key(self._encryption_key, grantee, "kms:Decrypt", "kms:DescribeKey"))
         return grant
 
     def grant_update(self, grantee: iam.IGrantable, *, rows: str, marks: str) -> iam.Grant:

@@ -19,6 +19,7 @@ from cdk_intake_ledger.functions import (
     IntakeConsumer,
     Processor,
 )
+from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.pipeline_checks import option_problems
@@ -228,7 +229,7 @@ class FileSets(Construct, OperatorGrants):
         queue = self._queue
         queue.queue.grant(consumer.role, "sqs:SendMessage")
         if queue.encryption_key is not None:
-            queue.encryption_key.grant(consumer.role, *QUEUE_KEY_ACTIONS)
+            grant_key(queue.encryption_key, consumer.role, *QUEUE_KEY_ACTIONS, wildcards=consumer.resources.wildcards)
         consumer.sets.append({"name": self._pipeline_name, **form.settings, "queueUrl": queue.queue.queue_url})
         described = Stack.of(self).to_json_string(consumer.sets)
         consumer.environment["INTAKE_SETS"] = described

@@ -1,4 +1,4 @@
-"""Accepted findings of cdk-nag's packs for regulated data: HIPAA Security, NIST 800-53 R5 and PCI DSS 3.2.1.
+"""Accepted findings of packs of cdk-nag for regulated data, and of keys: HIPAA Security, NIST 800-53 R5, PCI DSS 3.2.1.
 
 A finding that an option or a resource of the app satisfies is not accepted. `docs/compliance.md` lists both kinds.
 """
@@ -27,5 +27,11 @@ WORKER_VARIABLES = Suppression(
     "The variables are names and numbers. They contain no secrets.",
 )
 
-COMPLIANCE_SUPPRESSIONS = (INLINE_POLICIES, CONCURRENCY, FILE_COPIES, WORKER_VARIABLES)
+ALIASED_KEY = Suppression(
+    ("AwsSolutions-IAM5",),
+    "both roles, `key/*`, with a key that was imported by the name of its alias",
+    "A policy cannot name a key by its alias. The condition `kms:ResourceAliases` limits the statement to its key.",
+)
+
+COMPLIANCE_SUPPRESSIONS = (INLINE_POLICIES, CONCURRENCY, FILE_COPIES, WORKER_VARIABLES, ALIASED_KEY)
 """All of them."""

@@ -106,7 +106,7 @@ def imported_key_of_an_arn(app: App) -> None:
     orders(stack, encryption_key=kms.Key.from_key_arn(stack, "Key", KEY_ARN))
 
 
-@combination("S3", warned="key-policy-unknown")
+@combination("S3", warned="key-policy-unknown", contains="kms:ResourceAliases")
 def imported_alias(app: App) -> None:
     stack = Stack(app, "Stack", env=HERE)
     orders(stack, encryption_key=kms.Alias.from_alias_name(stack, "Key", "alias/intake"))
