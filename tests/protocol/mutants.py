@@ -1061,6 +1061,13 @@ MUTANTS = (
         "tests/unit/test_groups.py -k a_message",
     ),
     Mutant(
+        "messages that failed before keep their places in the batch",
+        "events/parser.py",
+        "return group, (position + 1 - message.receives) % size",
+        "return group, position",
+        "tests/unit/test_consumer.py -k starve_its_neighbours",
+    ),
+    Mutant(
         "claims of a group are forgotten where the network fails after them",
         "ledger/claim_writer.py",
         "                    if not answers:\n                        raise\n",

@@ -1,6 +1,7 @@
 """The real consumer over the real ledger, with queues, processor and telemetry in the test's hand."""
 
 import asyncio
+import contextlib
 import json
 import signal
 import time
@@ -19,7 +20,7 @@ from intake_ledger.aws import Bucket, NotDone, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
-from intake_ledger.events import own_message
+from intake_ledger.events import own_message, read_batch
 from intake_ledger.events.parser import PATIENCE
 from intake_ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
@@ -342,7 +343,7 @@ class TestAnswer:
         assert bench.handle() == []
 
     def test_messages_that_failed_before_are_handled_last(self, bench: Bench) -> None:
-        """A sick message must not take the time of the healthy ones; otherwise the order stays."""
+        """A failing message must not take the time of new ones. New messages keep their order."""
         bodies = {key: put(bench, key=key)[1] for key in "abcde"}
         bench.handle(
             message(bodies["a"], "a", receives=7),
@@ -351,7 +352,31 @@ class TestAnswer:
             message(bodies["d"], "d"),
             message(bodies["e"], "e", receives=PATIENCE),
         )
-        assert [change.key for change in bench.seen] == ["b", "d", "a", "c", "e"]
+        assert [change.key for change in bench.seen] == ["b", "d", "e", "c", "a"]
+
+    @pytest.mark.failure_mode("F198")
+    @pytest.mark.parametrize("receives", [2, PATIENCE + 1])
+    @pytest.mark.parametrize("size", [2, 3, 10])
+    def test_each_message_that_failed_before_comes_first_once(self, size: int, receives: int) -> None:
+        """The queue may deliver the same batch in the same order each time."""
+        first = set()
+        for delivery in range(size):
+            bodies = (message("{}", f"m{n}", receives=receives + delivery) for n in range(size))
+            first.add(read_batch({"Records": list(bodies)})[0].id)
+        assert first == {f"m{n}" for n in range(size)}
+
+    @pytest.mark.failure_mode("F198")
+    def test_a_file_that_ends_its_worker_does_not_starve_its_neighbours(self, bench: Bench) -> None:
+        """Each time it ends the whole batch, and all messages return together."""
+        bodies = {key: put(bench, key=key)[1] for key in ("killer", "b", "c")}
+        bench.acts = [lambda change: throw(KeyboardInterrupt()) if change.key == "killer" else None] * 9
+        for delivery in range(2):
+            batch = (message(body, key, receives=1 + delivery) for key, body in bodies.items())
+            with contextlib.suppress(KeyboardInterrupt):
+                bench.handle(*batch)
+            bench.world.clock.advance(FULL_TIME + SKEW * SECOND)
+        assert {change.key for change in bench.seen} == {"killer", "b", "c"}
+        assert bench.queues.copies == []
 
     @pytest.mark.failure_mode("F20")
     def test_a_message_after_many_receives_is_handled_before_new_ones(self, bench: Bench) -> None:

@@ -6,10 +6,10 @@ from intake_ledger.events.parser import (
     Message,
     Parsed,
     Unparseable,
+    in_order,
     merge_unparseable,
     parse_message,
     read_batch,
-    turn,
 )
 from intake_ledger.events.s3_event import Ignored
 
@@ -20,9 +20,9 @@ __all__ = [
     "Message",
     "Parsed",
     "Unparseable",
+    "in_order",
     "merge_unparseable",
     "own_message",
     "parse_message",
     "read_batch",
-    "turn",
 ]

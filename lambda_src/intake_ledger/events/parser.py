@@ -92,17 +92,24 @@ def read_batch(event: Mapping[str, Any]) -> list[Message]:
     records: Any = event.get("Records")
     if not isinstance(records, Sequence) or not all(isinstance(record, Mapping) for record in records):
         raise ValueError("the event has no list of SQS messages: send messages to the pipeline's queue instead")
-    return sorted(map(Message, records), key=turn)
+    return in_order([Message(record) for record in records])
 
 
-def turn(message: Message) -> int:
-    """The turn of a message: messages that failed before come last, because they may fail slowly again.
+def in_order(messages: Sequence[Message]) -> list[Message]:
+    """Sort the messages of a batch: those that failed before come last, because they may fail slowly again.
 
     A message that was received more than `PATIENCE` times comes first. It may be a good one that never had the time.
+    Messages that failed before change places at each delivery. One of them may end the worker each time, and the
+    others return with it.
     """
-    if message.receives > PATIENCE:
-        return 0
-    return 1 if message.receives == 1 else 2
+    size = len(messages)
+
+    def place(numbered: tuple[int, Message]) -> tuple[int, int]:
+        position, message = numbered
+        group = 0 if message.receives > PATIENCE else 1 if message.receives == 1 else 2
+        return group, (position + 1 - message.receives) % size
+
+    return [message for _, message in sorted(enumerate(messages), key=place)]
 
 
 def _numbers(record: Mapping[str, Any]) -> list[int | None]:

@@ -13,7 +13,7 @@ from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.message_handler import MessageHandler
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message, turn
+from intake_ledger.events import Message, in_order
 from intake_ledger.messages.keyed_message import MessageProcessor
 from intake_ledger.messages.message_call import MessageCall
 from intake_ledger.messages.reader import MessageReader, is_stream_record
@@ -88,7 +88,7 @@ class MessageConsumer:
     def _queue(self, records: Sequence[Mapping[str, Any]], context: LambdaContext) -> Response:
         messages = [self._reader.from_queue(record) for record in records]
         if not self._fifo:
-            messages.sort(key=turn)
+            messages = in_order(messages)
         batch = Batch(messages, context, self._services)
         returned: dict[str, float] = {}
         """Seconds until the first message of each group is delivered again that was not finished."""
