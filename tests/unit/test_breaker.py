@@ -293,7 +293,7 @@ class TestInFront:
         bodies = downstream.uploads(THRESHOLD + 4)
         downstream.handle(*bodies[:THRESHOLD])
         bench.world.clock.advance(MINUTE)
-        assert downstream.handle(*bodies[THRESHOLD:], receives=2) == ["m0", "m1", "m2", "m3"]
+        assert downstream.handle(*bodies[THRESHOLD:], receives=2) == ["m1", "m2", "m3", "m0"]
         assert len(bench.seen) == THRESHOLD + 1
         downstream.out = False
         bench.world.clock.advance(HOUR)

@@ -364,7 +364,7 @@ class TestCommitTogether:
         bench.world.clock.advance(LEASE * 100)
         bench.acts = [lambda _: None, die]
         with pytest.raises(KeyboardInterrupt):
-            handle(bench, ProcessingTime(10), *(message(body, f"m{n}", receives=2) for n, body in enumerate(bodies)))
+            handle(bench, ProcessingTime(10), *(message(body, f"m{n}", receives=3) for n, body in enumerate(bodies)))
         row = bench.world.known(created(bench.world.s3.look("innocent"), key="innocent"))
         assert (row.status, row.attempts) == (Status.PROCESSED, 2)
         first, _, second, _ = bench.seen
