@@ -4,6 +4,8 @@ import base64
 import hashlib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from email import message_from_bytes
+from html import escape
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
@@ -89,6 +91,25 @@ def repack(installed: Distribution, folder: Path) -> Path:
         about = next(file.parts[0] for file in installed.files or () if file.name == "METADATA")
         archive.writestr(f"{about}/RECORD", f"{record}{about}/RECORD,,\n")
     return made
+
+
+def write_simple_index(folder: Path) -> str:
+    """Write the pages of an index as PyPI's for the wheels of a folder (PEP 503), and return its address."""
+    pages: dict[str, str] = {}
+    for wheel in sorted(folder.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            (about,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            python = message_from_bytes(archive.read(about)).get("Requires-Python", "")
+        with wheel.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        name = canonicalize_name(wheel.name.partition("-")[0])
+        required = f'data-requires-python="{escape(python)}"'
+        link = f'<a href="../../{wheel.name}#sha256={digest}" {required}>{wheel.name}</a>\n'
+        pages[name] = pages.get(name, "<!DOCTYPE html>\n") + link
+    for project, page in pages.items():
+        (folder / "simple" / project).mkdir(parents=True)
+        (folder / "simple" / project / "index.html").write_text(page)
+    return (folder / "simple").as_uri()
 
 
 def needed(requires: Iterable[str], extras: Iterable[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
