@@ -7,6 +7,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import KeyPattern
+from cdk_intake_ledger.functions import IntakeConsumer
 from cdk_intake_ledger.key_access import grant_key, imported_alias
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
@@ -18,6 +19,7 @@ class OperatorGrants:
     _bucket: s3.IBucket
     _queue: IntakeQueue
     _ledger: IntakeLedger
+    _consumer: IntakeConsumer
     _pipeline_name: str
 
     def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -38,7 +40,8 @@ class OperatorGrants:
 
         Args:
             grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key. It may
-                also write records of operations into the ledger's table, and no rows.
+                also write records of operations into the ledger's table, and no rows, and lines into the consumer's log
+                group.
 
         Returns:
             the grant.
@@ -46,7 +49,7 @@ class OperatorGrants:
         """
         receive = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
         grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
-        return grant.combine(self._grant_send(grantee)).combine(self._ledger.grant_record(grantee, self._pipeline_name))
+        return grant.combine(self._grant_send(grantee)).combine(self._grant_record(grantee))
 
     def grant_reprocess(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to request that objects or sets are processed again, by key or by prefix.
@@ -54,15 +57,15 @@ class OperatorGrants:
         Args:
             grantee: may send to the queue, use its key, and list the bucket. A request names a key only. The pipeline
                 asks S3 for the object's state, so a request cannot invent one. It may also write records of operations
-                into the ledger's table, and no rows.
+                into the ledger's table, and no rows, and lines into the consumer's log group.
 
         Returns:
             the grant.
 
         """
         listing = self._grant_list(grantee, "s3:ListBucket", "s3:ListBucketVersions")
-        record = self._ledger.grant_record(grantee, self._pipeline_name)
-        return self._with_queue_key(grantee, self._grant_send(grantee)).combine(listing).combine(record)
+        sending = self._with_queue_key(grantee, self._grant_send(grantee))
+        return sending.combine(listing).combine(self._grant_record(grantee))
 
     def grant_operate(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to read the ledger, redrive, reprocess, dismiss, and retry at once.
@@ -81,6 +84,11 @@ class OperatorGrants:
         marks = f"{self._pipeline_name}#downstream"
         grant = grant.combine(self._ledger.grant_update(grantee, rows=f"{self._bucket.bucket_name}/*", marks=marks))
         return grant.combine(self._queue.dead_letter_queue.grant(grantee, "sqs:SendMessage"))
+
+    def _grant_record(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Who did what is in the table and in the log."""
+        record = self._ledger.grant_record(grantee, self._pipeline_name)
+        return record.combine(self._consumer.function.log_group.grant_write(grantee))
 
     def _grant_list(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
         return iam.Grant.add_to_principal(

@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
 
 
 def test_the_role_of_the_page_may_do_what_each_command_does() -> None:
-    """It may write only messages, records of operations and dismissals, and call the audit."""
+    """It may write only messages, records of operations, log lines and dismissals, and call the audit."""
     stack = new_stack()
     [snippet] = re.findall("^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     exec(snippet, {"self": stack, "iam": iam, "invoices": IntakePipeline(stack, "Invoices", processor=processor())})
@@ -25,6 +25,8 @@ def test_the_role_of_the_page_may_do_what_each_command_does() -> None:
         "dynamodb:PutItem",
         "dynamodb:UpdateItem",
         "lambda:InvokeFunction",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
         "sqs:ChangeMessageVisibility",
         "sqs:DeleteMessage",
         "sqs:SendMessage",

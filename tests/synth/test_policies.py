@@ -181,7 +181,7 @@ def test_grant_redrive_moves_messages_back(key: bool) -> None:
 def test_grant_reprocess_sends_and_lists_and_nothing_else() -> None:
     """A reprocess sends a message for each key. It lists keys, and reads no content."""
     found, template = granted("grant_reprocess")
-    found = [one for one in found if "Condition" not in one]
+    found = [one for one in found if "Condition" not in one and "logs:PutLogEvents" not in actions(one)]
     (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
     (bucket,) = resources(template, "AWS::S3::Bucket", "OrdersBucket")
     assert {str(one["Resource"]): actions(one) for one in found} == {
@@ -203,6 +203,10 @@ def test_a_grant_of_an_operation_writes_its_records_and_no_rows(grant: str) -> N
     }
     assert record["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{name}#operations"]}}
     assert actions(record) == ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"]
+    [log] = [one for one in found if any(action.startswith("logs:") for action in actions(one))]
+    assert actions(log) == ["logs:CreateLogStream", "logs:PutLogEvents"]
+    (group,) = resources(template, "AWS::Logs::LogGroup", "OrdersConsumer")
+    assert log["Resource"] == {"Fn::GetAtt": [group, "Arn"]}
 
 
 @pytest.mark.failure_mode("F176")
@@ -258,7 +262,7 @@ def test_grant_operate_of_messages_covers_their_rows_and_queues() -> None:
     )
     found = granted_to_operate(stack, intake)
     given = {action for one in found for action in actions(one)}
-    assert given >= NEEDED["list"] | NEEDED["redrive"] | NEEDED["retry-now"]
+    assert given >= {"logs:CreateLogStream"} | NEEDED["list"] | NEEDED["redrive"] | NEEDED["retry-now"]
     assert _leading_keys(found) == {"orders#operations", "orders#downstream", "messages:orders/*"}
     assert not any(action.startswith("s3:") for action in given)
 

@@ -1,7 +1,8 @@
 """Helpers for tests of the command line: a pipeline whose bucket, queues and table are in moto."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
@@ -25,6 +26,7 @@ from intake_ledger.protocol import (
     waiting_partition,
 )
 from intake_ledger_cli.aws import Aws
+from intake_ledger_cli.consumer_log import OPERATIONS_STREAM
 from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_cli.rate_limit import RateLimit
 from tests.unit.support import RETENTION, START, create_table, one_change
@@ -320,6 +322,20 @@ def denied(action: str, operation: str) -> ClientError:
     """Return the error that most services send for a denied action."""
     text = f"User: arn:aws:iam::111122223333:user/me is not authorized to perform: {action} on resource: arn:aws:x"
     return ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, operation)
+
+
+def new_consumer_log() -> Callable[[], list[dict[str, Any]]]:
+    """Create the consumer's log group without lines. Return the reader of the lines about operations."""
+    logs, group = client("logs"), "/aws/lambda/consumer"
+    with suppress(logs.exceptions.ResourceNotFoundException):
+        logs.delete_log_group(logGroupName=group)
+    logs.create_log_group(logGroupName=group)
+
+    def lines() -> list[dict[str, Any]]:
+        answer = logs.get_log_events(logGroupName=group, logStreamName=OPERATIONS_STREAM, startFromHead=True)
+        return [json.loads(event["message"]) for event in answer["events"]]
+
+    return lines
 
 
 def deny_puts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,14 @@
 import io
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from intake_ledger.protocol import State, StateKind
 from intake_ledger_cli import announcing, drain
-from tests.unit.cli_support import NAME, WHO, deny_puts, make_site
+from intake_ledger_cli.aws import Aws
+from tests.unit.cli_support import NAME, WHO, client, denied, deny_puts, make_site, new_consumer_log
 from tests.unit.support import notification, record
 from tests.unit.test_cli_adopt import Renamed, rename  # noqa: F401 - a fixture
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
@@ -111,6 +113,43 @@ def test_a_record_that_is_denied_does_not_stop_a_redrive(person: Person, monkeyp
     deny_puts(monkeypatch)
     assert person.reads("redrive")["moved"] == 1
     assert person.complaint.count("not recorded in the ledger: dynamodb:PutItem is not allowed") == 1
+
+
+@pytest.mark.failure_mode("F174")
+def test_each_operation_is_in_the_consumers_log(person: Person) -> None:
+    """People who search the log for a time find what others did: one line at the beginning, one with the result."""
+    lines = new_consumer_log()
+    person.types("redrive", "--reason", "invoice")
+    person.types("pause", "--because", "a test", "--yes")
+    assert "log" not in person.complaint
+    told = [(one["message"], one["service"], one["done_by"], one["what"]) for one in lines()]
+    redrive = ("operation", NAME, WHO, "redrive --reason invoice")
+    assert told == [redrive, redrive, ("operation", NAME, WHO, "pause")]
+    assert [one.get("result") for one in lines()] == [None, "1 messages moved, 0 failed", None]
+    assert lines()[2]["because"] == "a test"
+    assert {name for one in lines() for name in one if name.endswith("_at")} == {"begun_at"}
+
+
+@pytest.mark.failure_mode("F174")
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (denied("logs:PutLogEvents", "PutLogEvents"), "not allowed: logs:PutLogEvents"),
+        (None, "there is no log group /aws/lambda/consumer"),
+    ],
+)
+def test_a_missing_log_does_not_stop_a_redrive(
+    person: Person, monkeypatch: pytest.MonkeyPatch, error: Exception | None, why: str
+) -> None:
+    """It is said once, and the ledger has the record."""
+    new_consumer_log()
+    logs: Any = client("logs")
+    logs.delete_log_group(logGroupName="/aws/lambda/consumer")
+    if error:
+        monkeypatch.setattr(Aws, "logs", Mock(exceptions=logs.exceptions, put_log_events=Mock(side_effect=error)))
+    assert person.reads("redrive")["moved"] == 1
+    assert person.complaint.count(f"not written to the consumer's log: {why}") == 1
+    assert person.reads("operations")["operations"][0]["result"] == "1 messages moved, 0 failed"
 
 
 @pytest.mark.failure_mode("F174")

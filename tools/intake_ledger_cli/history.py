@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import OutcomeKind, Row, Status, Verdict
-from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.consumer_log import group_name, refusal
 from intake_ledger_cli.log_links import LogGroup, key_pattern
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
     end = now if running else min(now, max(row.updated_at for row in claimed) + _AFTER_MS)
     begun = max(0, min(row.first_claimed_at or row.updated_at for row in claimed) - _BEFORE_MS)
     start = max(begun, end - LONGEST_MS)
-    group = LogGroup(_group_name(aws, deployed), aws.region)
+    group = LogGroup(group_name(aws, deployed), aws.region)
     empty = History(link=group.lines(key_pattern(key), begun, end), searched_from=start)
     search = _Search(aws, group, deployed.name, key)
     try:
         attempts = tuple(_attempts(search.lines(start, end)))
     except ClientError as error:
         link = "" if deployed.workers else empty.link
-        return replace(empty, complete=False, why=_refused(error, group.name), link=link)
+        return replace(empty, complete=False, why=refusal(error, group.name), link=link)
     why = ""
     if search.stopped:
         why = f"stopped after {REQUESTS} requests to CloudWatch Logs, and later attempts may follow"
@@ -153,21 +153,6 @@ def _attempts(lines: Iterator[tuple[Mapping[str, Any], int, str]]) -> Iterator[A
                 link=link,
             )
     yield from sorted(found.values(), key=lambda attempt: attempt.fence)
-
-
-def _group_name(aws: "Aws", deployed: "DeployedPipeline") -> str:
-    function = deployed.consumer_function
-    settings: Any = aws.functions.get_function_configuration(FunctionName=function)
-    return settings.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{function}"
-
-
-def _refused(error: ClientError, group: str) -> str:
-    if (action := denied_action(error)) is not None:
-        return f"not allowed: {action}"
-    code = error.response["Error"].get("Code", "an error")
-    if code == "ResourceNotFoundException":
-        return f"there is no log group {group}"
-    return f"CloudWatch Logs answered {code}"
 
 
 def _content(message: str) -> Mapping[str, Any]:

@@ -1,4 +1,5 @@
-"""Records who did what and when in the ledger's table, and asks before a command that stops, moves or repeats work.
+"""Records who did what and when in the ledger's table and in the consumer's log, and asks before a command that stops,
+moves or repeats work.
 
 The items have the partition key `<pipeline>#operations`. No row has such a key. They expire after a year.
 """
@@ -15,6 +16,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.protocol import from_dynamodb, to_dynamodb
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.console import console, escape
+from intake_ledger_cli.consumer_log import write_operation
 from intake_ledger_cli.errors import UsageError, denied_action
 from intake_ledger_cli.formatting import timestamp
 
@@ -97,15 +99,17 @@ def begin(aws: "Aws", deployed: "DeployedPipeline", by: str, what: str) -> Opera
 
 def finish(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, result: str) -> None:
     """Add the result to the record of an operation. A denied write was told when the operation began."""
+    operation = replace(operation, result=result)
+    write_operation(aws, deployed, operation, at=now_ms())
     try:
-        _write(aws, deployed, replace(operation, result=result))
+        _write(aws, deployed, operation)
     except ClientError as error:
         if denied_action(error) is None:
             raise
 
 
 def record(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
-    """Write the operation into the ledger's table, and one line about it on standard error.
+    """Write the operation into the ledger's table and into the consumer's log, and one line about it on standard error.
 
     A denied write is told, and does not stop the command.
     """
@@ -118,6 +122,8 @@ def record(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
         if (action := denied_action(error)) is None:
             raise
         console(stderr=True).print(f"not recorded in the ledger: {action} is not allowed")
+    if why := write_operation(aws, deployed, operation, at=operation.at):
+        console(stderr=True).print(escape(f"not written to the consumer's log: {why}"))
 
 
 def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:

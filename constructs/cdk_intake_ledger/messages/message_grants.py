@@ -4,7 +4,7 @@ from aws_cdk import aws_iam as iam
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.key_access import grant_key
-from cdk_intake_ledger.messages.message_consumer import source_name
+from cdk_intake_ledger.messages.message_consumer import MessageConsumer, source_name
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
 
@@ -14,6 +14,7 @@ class MessageGrants:
 
     _queue: IntakeQueue
     _ledger: IntakeLedger
+    _consumer: MessageConsumer
     _pipeline_name: str
 
     def grant_send(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -45,7 +46,8 @@ class MessageGrants:
 
         Args:
             grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key. It may
-                also write records of operations into the ledger's table, and no rows.
+                also write records of operations into the ledger's table, and no rows, and lines into the consumer's log
+                group.
 
         Returns:
             the grant.
@@ -55,7 +57,8 @@ class MessageGrants:
         send = self._queue.queue.grant(grantee, "sqs:GetQueueAttributes", "sqs:SendMessage")
         record = self._ledger.grant_record(grantee, self._pipeline_name)
         grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
-        return grant.combine(send).combine(record)
+        log = self._consumer.function.log_group.grant_write(grantee)
+        return grant.combine(send).combine(record).combine(log)
 
     def grant_operate(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to read the ledger, redrive, and retry at once.
