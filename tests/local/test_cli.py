@@ -86,6 +86,9 @@ def test_a_rejected_file_is_dismissed_and_taken_back(
 
     call = Call(stack=STACK[1], pipeline=STACK[3])
     aws, deployed = call.open()
+    lines = catalogue.aws.records(deployed.consumer_function)
+    told = [(one["what"], one.get("result")) for one in lines if one.get("message") == "operation"]
+    assert (f"dismiss {key}", "1 rows, 1 dead-letter messages") in told
     with redrive_lock(aws, deployed, "another operator", now_ms):
         assert commands.run(["redrive", "--key", key, "--yes", *STACK]) == 1
         assert "by another operator on" in capsys.readouterr().err
