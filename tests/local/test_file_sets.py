@@ -154,7 +154,11 @@ def test_a_missing_part_is_a_waiting_row_and_its_arrival_completes_the_set(sets:
         ("2", None, "no row"),
         ("3", None, "no row"),
     ]
-    assert {one["outcome"] for one in shown["history"]["attempts"]} == {"Waiting"}
+    # A line comes later than its row.
+    sets.wait(
+        lambda: {one["outcome"] for one in command("inspect", key)["history"]["attempts"]} == {"Waiting"},
+        "the attempts are in the log",
+    )
     two, three = sets.put("loads/waits/2", "two"), sets.put("loads/waits/3", "three")
     sets.run_of(key, ("loads/waits/1", one, "one"), ("loads/waits/2", two, "two"), ("loads/waits/3", three, "three"))
     sets.row_with(key, "Loads", status="PROCESSED")
