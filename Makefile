@@ -32,13 +32,13 @@ $(READY): requirements.txt pyproject.toml package-lock.json scripts/setup.sh
 
 build/%/.ready: scripts/%-requirements.txt | $(READY)
 	@$(BIN)/python -m venv --clear $(@D)
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes -r $<
 	@touch $@
 
 # Not an environment: some tests put this folder first on their path.
 $(OLD_URLLIB3)/.ready: scripts/urllib3-requirements.txt | $(READY)
 	@rm -rf $(@D)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) --require-hashes -r $<
 	@touch $@
 
 # Draws the diagrams of the documentation site without a network. A package without dependencies.
@@ -172,7 +172,7 @@ test-wheel: $(READY) $(OLD_URLLIB3)/.ready ## tests of the wheel in dist/: unit,
 format: $(READY) ## ruff's formatter and its safe fixes
 	@ruff format . && ruff check --fix .
 
-lock: ## write requirements.txt from pyproject.toml
+lock: ## write requirements.txt from pyproject.toml, and the hashes of each pin
 	@scripts/lock.sh
 
 clean: ## remove all files that the other targets made

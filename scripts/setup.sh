@@ -22,8 +22,8 @@ echo "setup: $("$python" --version), node $(node --version)"
 "$python" -m venv --clear "$venv"
 # Python 3.12 may bring an older pip than the library needs. A newer one stays as it is.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "pip>=24.1"
-# The environment has to be exactly what requirements.txt says: no resolver, no surprise.
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt
+# The environment is exactly as in requirements.txt: no resolver, and only files that were on PyPI when it was written.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 "$venv/bin/python" -m pip check >/dev/null || die "the Python environment is inconsistent: $("$venv/bin/python" -m pip check | head -n 3)"
 npm ci --no-audit --no-fund --loglevel=error

@@ -21,6 +21,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from intake_ledger_testing.local_aws import LocalAws
+from tests.packaging.test_pins import pins
 from tests.wheel_maker import needed, repack, write_simple_index
 
 ROOT = Path(__file__).parents[2]
@@ -209,9 +210,8 @@ def test_a_checkout_can_be_installed_instead(shell: Shell) -> None:
 
 def test_the_extra_for_this_machine_has_the_versions_that_the_tests_use() -> None:
     """The start page is tested with these releases only. The pin of boto3 fits the pin of ministack."""
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
-    locked = {one.name: one.specifier for one in map(Requirement, filter(lambda line: "==" in line, lines))}
+    locked = pins(ROOT / "requirements.txt")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in map(Requirement, project["optional-dependencies"]["local"]):
-        (pin,) = locked[requirement.name]
+        (pin,) = locked[requirement.name][0].specifier
         assert pin.version in requirement.specifier, requirement
