@@ -90,6 +90,26 @@ def test_a_threshold_of_zero_is_refused() -> None:
         pipeline_with(new_stack(), MonitoringOptions(thresholds={"Retries": 0}))
 
 
+@pytest.mark.failure_mode("F204")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alarms": ["DeadLetters"]}, "alarms leaves this alarm out: .* or add 'Retries' to alarms"),
+        ({"omit_alarms": ["Retries"]}, "omit_alarms leaves this alarm out: .* or remove 'Retries' from omit_alarms"),
+        ({"alarms": ["Retries"], "omit_alarms": ["Retries"]}, "omit_alarms leaves this alarm out"),
+    ],
+)
+def test_a_threshold_of_an_alarm_that_is_not_chosen_is_refused(options: dict[str, list[str]], message: str) -> None:
+    """It would have no effect."""
+    with refused("alarm-not-chosen", f"the threshold of Retries is 50, and {message}"):
+        pipeline_with(
+            new_stack(),
+            MonitoringOptions(
+                alarms=options.get("alarms"), omit_alarms=options.get("omit_alarms", ()), thresholds={"Retries": 50}
+            ),
+        )
+
+
 def test_tracing_reserved_concurrency_and_pollers() -> None:
     """Both functions are traced, by a policy of its own in each role."""
     stack = new_stack()

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from constructs import Construct
 
 from cdk_intake_ledger.options import MonitoringOptions
-from cdk_intake_ledger.validation.monitoring_rules import ALARM_NAME, ALARM_THRESHOLD
+from cdk_intake_ledger.validation.monitoring_rules import ALARM_NAME, ALARM_NOT_CHOSEN, ALARM_THRESHOLD
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import refuse
 
@@ -31,8 +31,16 @@ class AlarmChoice:
 
         """
         self._names.append(name)
+        return self._left_out_by(name) is None
+
+    def _left_out_by(self, name: str) -> tuple[str, str] | None:
+        """The option that leaves an alarm out, and the way to choose it; None if the alarm is made."""
         chosen = self._options.alarms
-        return (chosen is None or name in chosen) and name not in self._options.omit_alarms
+        if name in self._options.omit_alarms:
+            return "omit_alarms", f"remove {name!r} from omit_alarms"
+        if chosen is not None and name not in chosen:
+            return "alarms", f"add {name!r} to alarms"
+        return None
 
     def threshold(self, name: str, default: float) -> float:
         """The threshold of an alarm, in the unit of its metric.
@@ -45,7 +53,7 @@ class AlarmChoice:
         return self._options.thresholds.get(name, default)
 
     def check(self, monitoring: Construct) -> None:
-        """Refuse names that no alarm has, and thresholds that are not above zero. Call it after all alarms were made.
+        """Refuse names that no alarm has, and thresholds without effect or not above zero. Call it after all alarms.
 
         Args:
             monitoring: the construct of the alarms. Its scope got the options.
@@ -67,6 +75,9 @@ class AlarmChoice:
         for name, value in options.thresholds.items():
             if value <= 0:
                 yield ALARM_THRESHOLD.problem(name=name, value=value)
+            if name in self._names and (left_out := self._left_out_by(name)):
+                option, choose = left_out
+                yield ALARM_NOT_CHOSEN.problem(name=name, value=value, option=option, choose=choose)
 
     def _right(self, name: str) -> str:
         """The alarm's name that resembles a wrong one the most, or all names."""

@@ -18,3 +18,10 @@ ALARM_THRESHOLD = SUBJECT.error(
     why="metrics without events have no values, so each value would be too high",
     fix="Set a threshold above 0",
 )
+ALARM_NOT_CHOSEN = SUBJECT.error(
+    "alarm-not-chosen",
+    inputs=("thresholds", "alarms", "omit_alarms"),
+    what="the threshold of {name} is {value:g}, and {option} leaves this alarm out",
+    why="it would have no effect",
+    fix="Remove the threshold, or {choose}",
+)
