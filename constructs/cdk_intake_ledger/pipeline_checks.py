@@ -13,7 +13,7 @@ from cdk_intake_ledger.functions import Processor, machine_problems
 from cdk_intake_ledger.options import AuditOptions, Delivery, NetworkOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation import execution_rules, number_rules, time_rules
-from cdk_intake_ledger.validation.bucket_rules import KEY_IN_SAME_REGION
+from cdk_intake_ledger.validation.key_network_rules import KEY_IN_SAME_REGION
 from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import Plan
 from cdk_intake_ledger.validation.processor_rules import MANAGED_NETWORK

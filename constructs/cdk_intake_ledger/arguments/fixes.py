@@ -92,11 +92,8 @@ def _fix(kind: Any, value: object) -> str | None:
         return _in_list(get_args(kind)[0], value)
     if not isinstance(kind, type):
         return None
-    return BY_TYPE.get(kind.__name__, _by_value)(value) or _by_kind(kind, value)
-
-
-def _by_value(value: object) -> None:
-    """For types without a fix of their own."""
+    fix = BY_TYPE.get(kind.__name__)
+    return (fix and fix(value)) or _by_kind(kind, value)
 
 
 def _by_kind(kind: type, value: object) -> str | None:

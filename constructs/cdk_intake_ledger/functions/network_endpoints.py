@@ -1,14 +1,15 @@
 """Warns about functions in isolated subnets that cannot reach the services they call."""
 
+import json
 from collections.abc import Iterator, Sequence
 
 import jsii
-from aws_cdk import Stack, Token
+from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
-from constructs import Construct, IConstruct, IValidation
+from constructs import Construct, IValidation
 
 from cdk_intake_ledger.options import NetworkOptions
-from cdk_intake_ledger.validation.bucket_rules import NETWORK_WITHOUT_ENDPOINTS
+from cdk_intake_ledger.validation.key_network_rules import NETWORK_WITHOUT_ENDPOINTS
 from cdk_intake_ledger.validation.reporting import warn
 
 OF_MESSAGES = ("dynamodb", "sqs")
@@ -43,8 +44,8 @@ class _EndpointValidation:
     def validate(self) -> list[str]:
         """Add the warning. There are no errors, because endpoints can also be made outside of the app."""
         if self._is_isolated():
-            there = set(self._endpoints())
-            if missing := [service for service in self._services if service not in there]:
+            names = [*self._endpoint_names()]
+            if missing := [one for one in self._services if not any(f'.{one}"' in name for name in names)]:
                 warn(self._scope, NETWORK_WITHOUT_ENDPOINTS, vpc=self._vpc.node.path, services=", ".join(missing))
         return []
 
@@ -61,18 +62,10 @@ class _EndpointValidation:
         )
         return {subnet.node.path for subnet in chosen.subnets} <= isolated
 
-    def _endpoints(self) -> Iterator[str]:
-        """The services of the VPC's endpoints: `s3` for `com.amazonaws.eu-west-1.s3`."""
-        stacks: dict[str, IConstruct] = {
-            stack.node.path: stack for stack in (Stack.of(self._vpc), Stack.of(self._scope))
-        }
+    def _endpoint_names(self) -> Iterator[str]:
+        """The services of the VPC's endpoints as JSON: "com.amazonaws.eu-west-1.s3", or an intrinsic function."""
+        stacks = {stack.node.path: stack for stack in (Stack.of(self._vpc), Stack.of(self._scope))}
         for stack in stacks.values():
             for construct in stack.node.find_all():
                 if isinstance(construct, ec2.CfnVPCEndpoint) and construct.vpc_id == self._vpc.vpc_id:
-                    yield _service(stack, construct)
-
-
-def _service(stack: IConstruct, endpoint: ec2.CfnVPCEndpoint) -> str:
-    name = Stack.of(stack).resolve(endpoint.service_name)
-    text = name if isinstance(name, str) and not Token.is_unresolved(name) else str(name)
-    return text.rpartition(".")[2].strip("'])}\"")
+                    yield json.dumps(stack.resolve(construct.service_name))

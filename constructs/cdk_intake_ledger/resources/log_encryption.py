@@ -11,7 +11,7 @@ from aws_cdk.region_info import RegionInfo
 from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.resources.queue_access import add_statement
-from cdk_intake_ledger.validation.bucket_rules import KEY_POLICY_UNKNOWN
+from cdk_intake_ledger.validation.key_network_rules import KEY_POLICY_UNKNOWN
 
 LOG_KEY_ACTIONS = ("kms:Decrypt*", "kms:Describe*", "kms:Encrypt*", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 """The actions that the user guide names."""

@@ -9,7 +9,8 @@ from aws_cdk.region_info import RegionInfo
 from constructs import Construct
 
 from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.validation.bucket_rules import KEY_POLICY_UNKNOWN, QUEUE_POLICY_UNKNOWN
+from cdk_intake_ledger.validation.key_network_rules import KEY_POLICY_UNKNOWN
+from cdk_intake_ledger.validation.queue_rules import QUEUE_POLICY_UNKNOWN
 from cdk_intake_ledger.validation.registry import Rule
 from cdk_intake_ledger.validation.reporting import warn
 

@@ -117,20 +117,6 @@ BUCKET_MUST_BE_VERSIONED = SUBJECT.error(
     why="an overwritten object cannot be read any more",
     fix="Turn on versioning, or omit ordering",
 )
-KEY_IN_SAME_REGION = SUBJECT.error(
-    "key-in-same-region",
-    inputs=("encryption_key",),
-    what="the key's region is {theirs} and the pipeline's region is {ours}",
-    why="a service encrypts with keys of its own region only",
-    fix="Pass a key of {ours}, for example a replica of a multi-Region key",
-)
-NETWORK_WITHOUT_ENDPOINTS = SUBJECT.warning(
-    "network-without-endpoints",
-    inputs=("network",),
-    what="the functions run in isolated subnets of {vpc}, which has no endpoint for {services}",
-    why="they cannot call these services",
-    fix="Add the endpoints, or set vpc_subnets with a NAT gateway",
-)
 BUCKET_NOT_VERSIONED = SUBJECT.warning(
     "bucket-not-versioned",
     inputs=("bucket",),
@@ -178,18 +164,4 @@ PROCESSOR_MAY_CALL_ITSELF = SUBJECT.warning(
     what="the processor may write {pattern!r} into {bucket}, and the pipeline processes {filter}",
     why="an object that the processor writes there calls it again",
     fix="Let the processor write under another prefix",
-)
-QUEUE_POLICY_UNKNOWN = SUBJECT.warning(
-    "queue-policy-unknown",
-    inputs=("queue",),
-    what="the queue {path} is imported, so CDK cannot extend its policy",
-    why="without this statement no event arrives, and S3 refuses the notification",
-    fix="Add the statement: {statement}",
-)
-KEY_POLICY_UNKNOWN = SUBJECT.warning(
-    "key-policy-unknown",
-    inputs=("queue", "encryption_key"),
-    what="the key {path} is imported, so CDK cannot extend its policy",
-    why="without this statement {effect}",
-    fix="Add the statement: {statement}",
 )

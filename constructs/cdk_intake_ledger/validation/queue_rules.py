@@ -82,3 +82,10 @@ QUEUE_VISIBILITY_UNKNOWN = SUBJECT.warning(
     why="if it is shorter than {least}, SQS delivers a message again while a worker processes it",
     fix="Pass its value as visibility_timeout",
 )
+QUEUE_POLICY_UNKNOWN = SUBJECT.warning(
+    "queue-policy-unknown",
+    inputs=("queue",),
+    what="the queue {path} is imported, so CDK cannot extend its policy",
+    why="without this statement no event arrives, and S3 refuses the notification",
+    fix="Add the statement: {statement}",
+)

@@ -154,6 +154,7 @@ _RULE_MODULES = (
     "time_rules",
     "bucket_rules",
     "queue_rules",
+    "key_network_rules",
     "ledger_rules",
     "audit_rules",
     "monitoring_rules",

@@ -27,8 +27,7 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 def _check(context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
     from intake_ledger.messages.row_check import RowCheck  # noqa: PLC0415 - most invocations have messages
-    from intake_ledger.observability.audit_powertools import shortly_audited  # noqa: PLC0415 - likewise
-    from intake_ledger.observability.short_report import keep_report  # noqa: PLC0415 - likewise
+    from intake_ledger.observability.audit_powertools import publish_report  # noqa: PLC0415 - likewise
 
     settings, client = message_settings(os.environ).consumer, ledger_client()
     check = RowCheck(
@@ -40,9 +39,7 @@ def _check(context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
     )
     found = check.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run)
     report = found.as_json() | {"dryRun": dry_run}
-    shortly_audited(report, {} if dry_run else {"AuditFindings": found.stuck}, {})
-    if not dry_run:
-        keep_report(client, settings.table, settings.pipeline, settings.bucket, report)
+    publish_report(client, settings, report, counts={} if dry_run else {"AuditFindings": found.stuck})
     return report
 
 

@@ -1,12 +1,17 @@
 """Write the audit's telemetry with Powertools."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, override
+from typing import TYPE_CHECKING, Any, override
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
+from intake_ledger.observability.short_report import keep_report
+from intake_ledger.protocol import ConsumerSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 class PowertoolsAuditTelemetry(AuditTelemetry):
@@ -63,6 +68,32 @@ def shortly_audited(report: Mapping[str, Any], counts: Mapping[str, int], ages: 
         logger.warning("finding", extra={"run_id": report["runId"], **finding})
     if counts or ages:
         _write(counts, ages)
+
+
+def publish_report(
+    client: "DynamoDBClient",
+    settings: ConsumerSettings,
+    report: Mapping[str, Any],
+    *,
+    counts: Mapping[str, int],
+    ages: Mapping[str, int] | None = None,
+) -> None:
+    """Report an audit as `shortly_audited` does, and keep the report in the table unless it was a dry run.
+
+    Args:
+        client: the client.
+        settings: name the table and the pipeline.
+        report: its result, in the form of `short_report`.
+        counts: the metrics that are counts.
+        ages: the metrics in milliseconds.
+
+    Raises:
+        ClientError: DynamoDB refuses the request. Also BotoCoreError.
+
+    """
+    shortly_audited(report, counts, ages or {})
+    if not report["dryRun"]:
+        keep_report(client, settings.table, settings.pipeline, settings.bucket, report)
 
 
 def _write(counts: Mapping[str, int], ages: Mapping[str, int] | None = None) -> None:

@@ -25,8 +25,7 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def _audit(context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
-    from intake_ledger.observability.audit_powertools import shortly_audited  # noqa: PLC0415 - few need it
-    from intake_ledger.observability.short_report import keep_report  # noqa: PLC0415 - likewise
+    from intake_ledger.observability.audit_powertools import publish_report  # noqa: PLC0415 - few need it
     from intake_ledger.sets.audit import SetAudit  # noqa: PLC0415 - likewise
 
     settings, services = _services()
@@ -34,9 +33,7 @@ def _audit(context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
     audit = SetAudit(settings, services, WaitingSets(client, consumer.table))
     found = audit.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run)
     report = found.as_json()
-    shortly_audited(report, found.counts(), found.ages())
-    if not dry_run:
-        keep_report(client, consumer.table, consumer.pipeline, consumer.bucket, report)
+    publish_report(client, consumer, report, counts=found.counts(), ages=found.ages())
     return report
 
 
