@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
@@ -165,6 +166,9 @@ class TestList:
         site.row("late/a", Row(Status.FAILED, 1, reason_code="processor_error", updated_at=now - MINUTE))
         for key, until in (("in/dead.csv", now - MINUTE), ("in/alive.csv", now + HOUR)):
             site.row(key, Row(Status.PROCESSING, 1, attempts=1, lease_until=until, updated_at=now - HOUR))
+        claim = Row(Status.PROCESSING, 1, attempts=3, lease_until=now + HOUR, updated_at=now)
+        site.row("in/loop.csv", claim)
+        site.row("in/retry.csv", replace(claim, reason="KeyError", reason_code="processor_error"))
 
     @pytest.mark.parametrize(
         ("options", "keys"),
@@ -172,7 +176,7 @@ class TestList:
             ((), ["in/old.csv", "late/a", "in/new.csv"]),
             (("--prefix", "in/"), ["in/old.csv", "in/new.csv"]),
             (("--older-than", "2h"), ["in/old.csv"]),
-            (("--stuck",), ["in/dead.csv"]),
+            (("--stuck",), ["in/dead.csv", "in/loop.csv"]),
             (("--stuck", "--older-than", "2h"), []),
         ],
     )

@@ -133,16 +133,21 @@ def _csv_line(values: tuple[Any, ...]) -> str:
 def _stuck_rows(
     client: "DynamoDBClient", deployed: "DeployedPipeline", now: int, after: str | None, budget: ReadBudget
 ) -> Iterator[ObjectRow]:
-    """Scan the table, a request for each MB. An index of claims would cost two writes for each object."""
-    names = ("sk", "status", "lease_until")
+    """Scan the table, a request for each MB. An index of claims would cost two writes for each object.
+
+    In a crash loop, a new claim soon follows the claim whose lease ended. An attempt that failed leaves its reason.
+    """
+    names = ("sk", "status", "lease_until", "attempts", "reason")
     request: dict[str, Any] = {
         "TableName": deployed.table,
-        "FilterExpression": "begins_with(#sk, :own) AND #status = :processing AND #lease_until <= :now",
+        "FilterExpression": "begins_with(#sk, :own) AND #status = :processing"
+        " AND (#lease_until <= :now OR (#attempts > :first AND attribute_not_exists(#reason)))",
         "ExpressionAttributeNames": {f"#{name}": name for name in names},
         "ExpressionAttributeValues": {
             ":own": {"S": f"{deployed.name}@"},
             ":processing": {"S": Status.PROCESSING.value},
             ":now": {"N": str(now)},
+            ":first": {"N": "1"},
         },
     }
     if after is not None:

@@ -97,7 +97,10 @@ def list_command(
     dismissed: Annotated[bool, typer.Option("--dismissed", help="List rejected objects that were dismissed.")] = False,
     stuck: Annotated[
         bool,
-        typer.Option("--stuck", help="List claims whose lease ended without an outcome. Scans the table."),
+        typer.Option(
+            "--stuck",
+            help="List claims whose lease ended without an outcome, and new claims after one. Scans the table.",
+        ),
     ] = False,
     running: Annotated[bool, typer.Option("--running", help="List the executions that run, newest first.")] = False,
     prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",

@@ -205,7 +205,7 @@ def _last_hour(hour: LastHour | AccessDenied) -> Text:
     if hour.held_back:
         text += f"; {hour.held_back:,} messages held back by the breaker"
     line = Text(text, style=WARNING if hour.retries or hour.lapsed_leases or hour.held_back else GOOD)
-    # A claim is not stuck while its worker may live, so the page is the other way to the keys.
+    # A file that failed before its worker died is stuck only when the lease has ended, so the page is the other way.
     return line.append("  see: list --stuck, report --html", style=DIM) if hour.lapsed_leases else line
 
 
