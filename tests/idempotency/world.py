@@ -57,7 +57,7 @@ class World:
     """The worker that works now dies before the next request after these. None: it lives."""
 
     def __post_init__(self) -> None:
-        self._plain = self._connect()
+        self._plain = _plain_client()
         for table, names in _KEYS.items():
             self._plain.create_table(
                 TableName=table,
@@ -111,7 +111,7 @@ class World:
     @cached_property
     def client(self) -> Any:
         """The workers' client. Its requests are counted, and may be refused."""
-        client = self._connect()
+        client = _connect()
         events = client.meta.events
         events.register("provide-client-params.dynamodb", self._begin)
         events.register("after-call.dynamodb", self._end)
@@ -121,10 +121,6 @@ class World:
         """The number that the function's table has under a name."""
         item = self._plain.get_item(TableName=EFFECTS, Key={"id": {"S": name}}).get("Item", {})
         return int(item.get("times", {"N": "0"})["N"])
-
-    @staticmethod
-    def _connect() -> Any:
-        return _session().client("dynamodb", config=Config(retries={"total_max_attempts": 1}))
 
     def _begin(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         if self.requests_left is not None:
@@ -160,6 +156,16 @@ class World:
 def _session() -> boto3.Session:
     """Reads the description of DynamoDB once."""
     return boto3.Session()
+
+
+def _connect() -> Any:
+    return _session().client("dynamodb", config=Config(retries={"total_max_attempts": 1}))
+
+
+@cache
+def _plain_client() -> Any:
+    """A client whose requests are not counted. All worlds share it, because their tables are in moto."""
+    return _connect()
 
 
 def _datetime(clock: Callable[[], int]) -> SimpleNamespace:

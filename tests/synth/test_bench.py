@@ -77,6 +77,8 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(hotkey, "OVERWRITES", (10,))
         patched.setattr(memory, "peak", lambda *_: 50.0)
+        patched.setattr(cpu, "PIECE", 20)
+        patched.setattr(idempotency, "PIECE", 20)
         patched.setattr(cpu, "cpu_ms", lambda *_: 2.0)
         patched.setattr(scenarios, "SCENARIOS", scenarios.SCENARIOS[:1])
         patched.setattr(cold, "milliseconds", lambda code, *_: 10.0 if code == "pass" else 100.0)

@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from tests.wheel_maker import WheelFolder, only_index, shared_object
 SOURCE = "import one\nimport boto3\ndef process(change): ...\n"
 
 
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelFolder:
-    made = only_index(tmp_path / "pip", monkeypatch)
-    made.add("one", "1.0")
-    return made
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelFolder]:
+    """One index and one cache for all tests, so that pip installs the same wheels once."""
+    with pytest.MonkeyPatch.context() as patched:
+        made = only_index(tmp_path_factory.mktemp("pip"), patched)
+        made.add("one", "1.0")
+        yield made
 
 
 @pytest.fixture

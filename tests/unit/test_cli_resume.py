@@ -295,7 +295,7 @@ SCANNED = {
 @pytest.mark.failure_mode("F177")
 def test_a_million_rows_are_requested_in_constant_memory() -> None:
     """After the first 100,000 rows the process holds no more objects than at the end. A short run has a tenth."""
-    rows = 1_000_000 if THOROUGH else 100_000
+    rows = 1_000_000 if THOROUGH else 50_000
     blocks: dict[int, int] = {}
 
     def count_blocks(start: int) -> None:

@@ -1,7 +1,7 @@
 """Streams and FIFO queues: the order of a key is kept, and a bad message holds up nothing but its key."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -38,6 +38,20 @@ def numbered(*records: tuple[str, str]) -> list[dict[str, Any]]:
 
 def orders_of(intake: Intake, order: str) -> list[str]:
     return [message.identity for message in intake.calls if message.key == order]
+
+
+def dying_function(intake: Intake) -> Callable[[Sequence[Record]], list[str]]:
+    """A function whose process ends with a `KeyboardInterrupt` of the processor, and frees no locks."""
+
+    def function(batch: Sequence[Record]) -> list[str]:
+        worker = intake.worker()
+        worker._ledger.free_locks = lambda: None  # type: ignore[method-assign]
+        try:
+            return intake.handle(list(batch), worker)
+        except KeyboardInterrupt:
+            raise FunctionError from None
+
+    return function
 
 
 def test_a_record_of_kinesis_reaches_the_processor() -> None:
@@ -175,15 +189,7 @@ def test_a_record_that_kills_the_process_is_dead_lettered_and_the_shard_goes_on(
     intake.process = process
     records = numbered(*((f"o-{number % 3}", "poison" if number == 4 else f"e-{number}") for number in range(12)))
 
-    def function(batch: Sequence[Record]) -> list[str]:
-        worker = intake.worker()
-        worker._ledger.free_locks = lambda: None  # type: ignore[method-assign]
-        try:
-            return intake.handle(list(batch), worker)
-        except KeyboardInterrupt:
-            raise FunctionError from None
-
-    mapping = StreamMapping(function, batch_size=6, bisect=bisect)
+    mapping = StreamMapping(dying_function(intake), batch_size=6, bisect=bisect)
     mapping.run(records)
     assert intake.called.count("poison") == SETTINGS.max_attempts
     [letter] = intake.sqs.dead_letters
@@ -312,15 +318,7 @@ def test_the_order_of_each_key_is_the_streams(script: list[tuple[str, str]], bat
 
     intake.process = process
 
-    def function(batch: Sequence[Record]) -> list[str]:
-        worker = intake.worker()
-        worker._ledger.free_locks = lambda: None  # type: ignore[method-assign]
-        try:
-            return intake.handle(list(batch), worker)
-        except KeyboardInterrupt:
-            raise FunctionError from None
-
-    mapping = StreamMapping(function, batch_size=batch_size, bisect=bisect)
+    mapping = StreamMapping(dying_function(intake), batch_size=batch_size, bisect=bisect)
     mapping.run([kinesis(key, f"e-{number}", number) for number, (key, _) in enumerate(script)])
     assert mapping.dropped == []
     dead = {str(letter.attributes["version_id"]) for letter in intake.sqs.dead_letters}

@@ -1,6 +1,7 @@
 """Read the functions' settings, or name a wrong variable, its value and the allowed values."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,21 @@ COMMON = {
     "INTAKE_KEEP_ROWS": "true",
     "INTAKE_SKIP_EXISTING": "true",
 }
+READ: dict[str, Any] = {
+    "pipeline": "Stack-Invoices",
+    "bucket": "uploads",
+    "bucket_owner": "111122223333",
+    "table": "ledger",
+    "queue_url": "https://sqs/queue",
+    "ordering": Ordering.LATEST,
+    "deletes": False,
+    "retention_seconds": 3_024_000,
+    "clock_skew_seconds": 120,
+    "filters": (KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
+    "keeps_rows": True,
+    "skips_existing": True,
+}
+"""The settings that both read from `COMMON`."""
 CONSUMER = COMMON | {
     "INTAKE_DLQ_URL": "https://sqs/dlq",
     "INTAKE_PROCESSOR": "invoices:process",
@@ -48,18 +64,7 @@ AUDIT = COMMON | {
 def test_the_consumers_settings() -> None:
     """Every variable has its place."""
     assert consumer_settings(CONSUMER) == ConsumerSettings(
-        pipeline="Stack-Invoices",
-        bucket="uploads",
-        bucket_owner="111122223333",
-        table="ledger",
-        queue_url="https://sqs/queue",
-        ordering=Ordering.LATEST,
-        deletes=False,
-        retention_seconds=3_024_000,
-        clock_skew_seconds=120,
-        filters=(KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
-        keeps_rows=True,
-        skips_existing=True,
+        **READ,
         dlq_url="https://sqs/dlq",
         processor="invoices:process",
         processing_timeout_seconds=60,
@@ -85,18 +90,7 @@ def test_commits_are_single_unless_asked_for() -> None:
 def test_the_audits_settings() -> None:
     """Likewise."""
     assert audit_settings(AUDIT) == AuditSettings(
-        pipeline="Stack-Invoices",
-        bucket="uploads",
-        bucket_owner="111122223333",
-        table="ledger",
-        queue_url="https://sqs/queue",
-        ordering=Ordering.LATEST,
-        deletes=False,
-        retention_seconds=3_024_000,
-        clock_skew_seconds=120,
-        filters=(KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
-        keeps_rows=True,
-        skips_existing=True,
+        **READ,
         settle_seconds=3_600,
         look_back_seconds=1_209_600,
         budget=10_000,

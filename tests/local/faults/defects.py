@@ -171,6 +171,6 @@ def seeded(defect: Defect) -> Iterator[Path]:
         found = sum(source.count(defect.old) for source in sources.values())
         if found != 1:
             raise LookupError(f"{defect.name}: the runtime has the text {found} times, mend the defect")
-        for path, source in sources.items():
-            path.write_text(source.replace(defect.old, defect.new))
+        [path] = (path for path, source in sources.items() if defect.old in source)
+        path.write_text(sources[path].replace(defect.old, defect.new))
         yield Path(folder)
