@@ -1,9 +1,9 @@
 """The messages of one invocation, the decision about each, and the messages that return to the queue."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
+from typing import NamedTuple
 
 from intake_ledger.aws import LambdaContext, Queues
 from intake_ledger.consumer.services import Services
@@ -117,8 +117,7 @@ class Returns:
             self._report(ids_of(message for message, _ in waiting), error)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldCommit:
+class HeldCommit(NamedTuple):
     """The commit of a message's only change. The processor has finished, and the row does not show it yet."""
 
     message: Message

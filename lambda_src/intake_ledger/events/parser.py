@@ -7,8 +7,8 @@ messages.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from intake_ledger.events.fields import MalformedError
 from intake_ledger.events.own_messages import OWN_MESSAGE, parse_own_message
@@ -27,8 +27,7 @@ _MAX_RECORDS = 10_000
 """A message of SQS has 1 MiB, and a record that names an object has more than 100 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unparseable:
+class Unparseable(NamedTuple):
     """A message, or records of it, that cannot be parsed."""
 
     why: str

@@ -1,8 +1,7 @@
 """Parse the events of S3: records of S3 notifications (form-encoded keys), and EventBridge events (raw keys)."""
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from intake_ledger.events.fields import (
     Field,
@@ -40,8 +39,7 @@ _EVENT_DETAIL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(NamedTuple):
     """A message without work, such as S3's test event."""
 
     why: str

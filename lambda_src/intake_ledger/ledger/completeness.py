@@ -37,7 +37,6 @@ class Completeness(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
 class Incomplete:
     """A ledger that knows nothing about objects without a row."""
 

@@ -1,8 +1,7 @@
 """The conditions of the ledger's writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from intake_ledger.protocol import FORMAT, LEASE_ENDED, Row, Status
 
@@ -15,8 +14,7 @@ class ConditionFailed(Exception):  # noqa: N818 - an answer, not an error
         self.row = row
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """A condition expression with its values. A placeholder `#name` always stands for the attribute `name`."""
 
     expression: str

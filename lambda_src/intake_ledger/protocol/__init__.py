@@ -3,6 +3,8 @@
 Other packages import from here.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from intake_ledger.protocol import row_changes
 from intake_ledger.protocol.change import RESTORED, Change, EndedExecution, Origin
 from intake_ledger.protocol.errors import (
@@ -52,21 +54,33 @@ from intake_ledger.protocol.row_items import (
 from intake_ledger.protocol.settings import (
     PIPELINE_TAG,
     VERSION_BYTES,
-    AuditSettings,
     ConsumerSettings,
-    Delivery,
     KeyFilter,
     Reasons,
-    Reports,
     Settings,
-    WorkerSettings,
-    audit_settings,
     consumer_settings,
     short_version,
-    worker_settings,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
 from intake_ledger.protocol.verdict import ARCHIVED, Policy, Ruling, Verdict, judge_row, judge_state
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol.settings_audit import AuditSettings, Delivery, Reports, audit_settings
+    from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import these at their first use. The consumer's cold start does not need them."""
+        if name in ("AuditSettings", "Delivery", "Reports", "audit_settings"):
+            from intake_ledger.protocol import settings_audit  # noqa: PLC0415
+
+            return getattr(settings_audit, name)
+        if name in ("WorkerSettings", "worker_settings"):
+            from intake_ledger.protocol import settings_worker  # noqa: PLC0415
+
+            return getattr(settings_worker, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ABSENT",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from intake_ledger.protocol.object_state import State
 
@@ -24,8 +25,7 @@ class Origin(StrEnum):
     """Step Functions. An execution that processed a change has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedExecution:
+class EndedExecution(NamedTuple):
     """The execution that an event of Step Functions reports. No decision uses its status."""
 
     name: str

@@ -4,8 +4,8 @@ A reason has a stable code for programs and a text for people. Texts may change 
 because people redrive messages by code.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from intake_ledger.protocol.errors import (
     Fenced,
@@ -83,8 +83,7 @@ class ReasonCode(StrEnum):
     """A request to AWS failed, or the library did. Only log lines have this code. The message is delivered again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why an attempt failed, or why a message was refused."""
 
     code: ReasonCode

@@ -10,7 +10,8 @@
 `needs_review`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.object_state import State, StateKind, identity_of
@@ -23,8 +24,7 @@ MAX_COMMIT_BYTES = 256
 _DAY_SECONDS = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(NamedTuple):
     """The time for which a settled row stays."""
 
     seconds: int

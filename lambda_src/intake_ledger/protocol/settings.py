@@ -1,4 +1,4 @@
-"""The settings of the functions. The construct sets them as environment variables."""
+"""The settings of the consumer. The construct sets them as environment variables."""
 
 import json
 from collections.abc import Mapping
@@ -12,10 +12,6 @@ from intake_ledger.protocol.row_items import Ordering
 PIPELINE_TAG = "intake-ledger:pipeline"
 """A tag with the pipeline's name on each bucket, table and queue that a pipeline makes. `intake-ledger adopt` needs it.
 """
-
-
-MAX_POLL_SECONDS = 20
-"""The longest wait of SQS's `ReceiveMessage`."""
 
 
 VERSION_BYTES = 12
@@ -94,59 +90,6 @@ class ConsumerSettings(Settings):
     """The version of the processor's code, shortened as `short_version` does. None: it is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """The settings of a worker outside of Lambda, in addition to the consumer's."""
-
-    hold_seconds: int = 60
-    """The time after which another worker takes over the work of one that died. A heartbeat extends leases and the
-    visibility of messages three times in it."""
-    poll_seconds: int = 20
-    """The longest wait for messages in one request."""
-
-
-class Delivery(StrEnum):
-    """The way from the bucket's changes to the pipeline's queue."""
-
-    S3 = "S3"
-    """S3 notifications of the bucket."""
-    EVENTBRIDGE = "EVENTBRIDGE"
-    """The bucket sends all events to EventBridge, and a rule sends them to the queue."""
-    EXISTING = "EXISTING"
-    """Resources outside of the pipeline deliver them, for example bucket notifications in Terraform or SAM. The
-    pipeline makes none of these resources, and its audit does not check them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reports:
-    """The place of the reports of the audit's runs."""
-
-    bucket: str
-    prefix: str
-    owner: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSettings(Settings):
-    settle_seconds: int
-    look_back_seconds: int
-    budget: int
-    delivery: Delivery = Delivery.S3
-    reports: Reports | None = None
-    other_pipelines: tuple[str, ...] = ()
-    """The names of the app's other pipelines on the same bucket and the same table."""
-    deployed: str = ""
-    """Deployed settings of the path from bucket to ledger, in JSON, for `intake_ledger.delivery_check.deployed`."""
-    files: str = ""
-    """The bucket of the files of a run in parts; empty where the audit has one part."""
-    resubmit_rate: int = 100
-    """The number of messages that a run in parts sends in a second."""
-    backfills: bool = False
-    """True if a run in parts sends objects that are older than the pipeline."""
-    backfill_rate: int = 3
-    """The number of these objects that it sends in a second."""
-
-
 def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
     """Read the consumer's settings.
 
@@ -154,11 +97,11 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         SettingsError: A variable is missing or malformed.
 
     """
-    read = _Reader(environment)
+    read = SettingsReader(environment)
     function = read.text("INTAKE_PROCESSOR_FUNCTION", "") or None
     elsewhere = function or environment.get("INTAKE_STATE_MACHINE")
     return ConsumerSettings(
-        **_common(read),
+        **common_settings(read),
         dlq_url=read.text("INTAKE_DLQ_URL"),
         processor=read.text("INTAKE_PROCESSOR", "" if elsewhere else None),
         processor_function=function,
@@ -183,50 +126,8 @@ def short_version(text: str) -> str | None:
     return text.encode()[:VERSION_BYTES].decode("utf-8", "ignore") or None
 
 
-def worker_settings(environment: Mapping[str, str]) -> WorkerSettings:
-    """Read the settings of a worker.
-
-    Raises:
-        SettingsError: A variable is malformed.
-
-    """
-    read = _Reader(environment)
-    hold, poll = read.whole("INTAKE_WORKER_HOLD_SECONDS", 3, "60"), read.whole("INTAKE_WORKER_POLL_SECONDS", 0, "20")
-    if poll > MAX_POLL_SECONDS:
-        raise SettingsError(f"INTAKE_WORKER_POLL_SECONDS is {poll}, expected 0 to {MAX_POLL_SECONDS}, SQS's limit")
-    return WorkerSettings(hold_seconds=hold, poll_seconds=poll)
-
-
-def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
-    """Read the audit's settings.
-
-    Raises:
-        SettingsError: A variable is missing or malformed.
-
-    """
-    read = _Reader(environment)
-    reports = read.text("INTAKE_REPORT_BUCKET", "")
-    return AuditSettings(
-        **_common(read),
-        settle_seconds=read.whole("INTAKE_SETTLE_SECONDS", 0),
-        look_back_seconds=read.whole("INTAKE_LOOK_BACK_SECONDS", 1),
-        budget=read.whole("INTAKE_AUDIT_MAX_RESUBMISSIONS", 1),
-        delivery=Delivery(read.choice("INTAKE_DELIVERY_MODE", tuple(Delivery), Delivery.S3)),
-        reports=Reports(
-            reports, read.text("INTAKE_REPORT_PREFIX", ""), read.text("INTAKE_REPORT_BUCKET_OWNER", "") or None
-        )
-        if reports
-        else None,
-        files=read.text("INTAKE_AUDIT_FILES", ""),
-        resubmit_rate=read.whole("INTAKE_RESUBMIT_RATE", 1, "100"),
-        backfills=read.choice("INTAKE_BACKFILL", ("true", "false"), "false") == "true",
-        backfill_rate=read.whole("INTAKE_BACKFILL_RATE", 1, "3"),
-        other_pipelines=tuple(name for name in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if name),
-        deployed=read.text("INTAKE_DEPLOYED", ""),
-    )
-
-
-def _common(read: "_Reader") -> dict[str, Any]:
+def common_settings(read: "SettingsReader") -> dict[str, Any]:
+    """Read the fields of `Settings`. Raises SettingsError."""
     return {
         "pipeline": read.text("INTAKE_PIPELINE_NAME"),
         "bucket": read.text("INTAKE_BUCKET_NAME"),
@@ -243,7 +144,9 @@ def _common(read: "_Reader") -> dict[str, Any]:
     }
 
 
-class _Reader:
+class SettingsReader:
+    """Reads variables by name. A missing or malformed one raises SettingsError."""
+
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 
