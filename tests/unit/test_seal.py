@@ -74,13 +74,12 @@ def test_gzip_stays_the_same_for_its_readers(content: bytes, fence: int, lengths
     assert whole != sealed(packed, fence + 1)
 
 
-@given(st.binary(max_size=2_000), fences, cuts)
+@given(st.binary(max_size=2_000).filter(lambda content: not content.startswith(b"\x1f\x8b\x08")), fences, cuts)
 def test_content_for_a_gz_key_is_compressed_once(content: bytes, fence: int, lengths: list[int]) -> None:
     """Content that is gzip already is not compressed again."""
     whole = sealed(content, fence, compress=True)
-    expected = gzip.decompress(content) if content.startswith(b"\x1f\x8b\x08") else content
-    assert gzip.decompress(whole) == expected
-    assert gzip.decompress(b"".join(seal(cut(content, lengths), f"{fence}.1", fence, compress=True))) == expected
+    assert gzip.decompress(whole) == content
+    assert gzip.decompress(b"".join(seal(cut(content, lengths), f"{fence}.1", fence, compress=True))) == content
     assert gzip.decompress(sealed(gzip.compress(content), fence, compress=True)) == content
     assert whole != sealed(content, fence + 1, compress=True)
 
