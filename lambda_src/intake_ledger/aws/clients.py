@@ -13,6 +13,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.validate import validate_parameters
 
+from intake_ledger.garbage import no_garbage_collection
+
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
@@ -53,7 +55,8 @@ def make_client(service: str, pool: int = POOL, **options: Any) -> Any:
         "max_pool_connections": pool,
         "user_agent": USER_AGENT,
     }
-    return _session().create_client(service, config=Config(**defaults | options))
+    with no_garbage_collection():
+        return _session().create_client(service, config=Config(**defaults | options))
 
 
 @cache
